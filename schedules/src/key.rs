@@ -21,7 +21,7 @@ use thermocline_pm::{Place, PmOff, Region, RegionSpec, SimPm};
 const KEY: &[u8] = b"key";
 const PM: u64 = 4 << 20;
 const FIRST_PART: u64 = 1 << 20;
-const GENERATION: u64 = 1;
+const MEMTABLE: u64 = 1;
 
 /// Batches, and gets.
 const TIMES: u64 = 4;
@@ -77,7 +77,7 @@ impl Model {
         };
         let region = Region::create(&spec, Space::first_part_bytes(&space)).unwrap();
         let space = Arc::new(Space::create(region, &[1; 16], space).unwrap());
-        let chain = Chain::new(&[2; 16], GENERATION, 1, 1, 1);
+        let chain = Chain::new(&[2; 16], MEMTABLE, 1, 1, 1);
         let mut writer = ChainWriter::new(space.clone(), chain, None);
         let mut records = Vec::new();
         for batch in 0..=TIMES {
@@ -91,7 +91,7 @@ impl Model {
             records.extend(stored.unwrap());
         }
         let model = Model {
-            memtable: Memtable::new(space.region().clone(), GENERATION, vec![chain]),
+            memtable: Memtable::new(space.region().clone(), MEMTABLE, vec![chain]),
             visible: AtomicU64::new(0),
             records,
             put_last,

@@ -6,7 +6,7 @@
 //! depends on nothing but the scheduler's decisions, and one that fails can be run again.
 //!
 //! # An execution (`workload`)
-//! Writers put batches of each kind of durability over two column families, through generations of a
+//! Writers put batches of each kind of durability over two column families, through memtables of a
 //! few batches each, some staged, some with values in blob files, in stores of each shape of level 0; readers look through snapshots, by lookups and by cursors in both directions, and
 //! look through older ones again; somebody syncs, works ahead, reclaims, flushes, compacts and lets time pass, or the
 //! store's own threads do; perhaps the world ends at some instant. At the end the store is closed and

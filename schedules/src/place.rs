@@ -103,7 +103,7 @@ impl Place {
             long_percent: 20,
             reached: reached.clone(),
         };
-        // Range deletes beside readers, in generations that stay in persistent memory.
+        // Range deletes beside readers, in memtables that stay in persistent memory.
         if rng.gen_bool(0.25) {
             place.options.level0.shape = Some(Shape::GlobalIndex);
             place.options.flush.generations = 0;

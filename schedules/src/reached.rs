@@ -9,9 +9,9 @@ use thermocline_engine::Event;
 pub struct Reached {
     /// Executions that were begun.
     pub executions: AtomicU64,
-    /// Generations that were sealed.
+    /// Memtables that were sealed.
     pub sealed: AtomicU64,
-    /// Generations that were dropped.
+    /// Memtables that were dropped.
     pub dropped: AtomicU64,
     /// Flushes.
     pub flushed: AtomicU64,
@@ -40,8 +40,8 @@ impl Reached {
     /// Takes an event of a store.
     pub fn take(&self, event: &Event) {
         match event {
-            Event::GenerationSealed { .. } => Reached::count(&self.sealed),
-            Event::GenerationDropped { .. } => Reached::count(&self.dropped),
+            Event::MemtableSealed { .. } => Reached::count(&self.sealed),
+            Event::MemtableDropped { .. } => Reached::count(&self.dropped),
             Event::FlushFinished { error: None, .. } => Reached::count(&self.flushed),
             Event::IndexesMerged { .. } => Reached::count(&self.merged),
             Event::CompactionFinished { error: None, .. } => Reached::count(&self.compacted),
@@ -60,8 +60,8 @@ impl Reached {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("executions", get(&self.executions)),
-            ("generations sealed", get(&self.sealed)),
-            ("generations dropped", get(&self.dropped)),
+            ("memtables sealed", get(&self.sealed)),
+            ("memtables dropped", get(&self.dropped)),
             ("flushes", get(&self.flushed)),
             ("merges of indexes", get(&self.merged)),
             ("compactions", get(&self.compacted)),

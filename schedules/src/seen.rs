@@ -35,7 +35,7 @@ fn parsed(value: &[u8]) -> (usize, u64) {
 /// What batches are like.
 #[derive(Debug, Clone, Copy)]
 pub struct Form {
-    /// Whether they delete by ranges, too: generations with ranges are not merged.
+    /// Whether they delete by ranges, too: memtables with ranges are not merged.
     pub ranges: bool,
     /// Bytes of each value, at least.
     pub value_bytes: usize,

@@ -49,7 +49,7 @@ bugs! {
     AckOutOfOrder,
     /// A durable write is acknowledged when it is visible, though one before it is not written back.
     AckAtVisible,
-    /// A generation is sealed while a group that was granted room in it has not finished.
+    /// A memtable is sealed while a group that was granted room in it has not finished.
     SealWhileOpen,
     /// A put does not look whether its key is in a gap.
     GapForgetsPut,
@@ -71,9 +71,9 @@ bugs! {
     ReplayForgetsDrops,
     /// Replay takes metadata for records of a family that does not exist.
     ReplayForgetsMetadata,
-    /// The descriptor of a dead generation is given back before the manifest forgets the generation.
+    /// The descriptor of a dead memtable is given back before the manifest forgets the memtable.
     ReleaseBeforeEdit,
-    /// A flushed generation is dropped while an older one is named, and nothing says that this one was flushed.
+    /// A flushed memtable is dropped while an older one is named, and nothing says that this one was flushed.
     DropFlushedFirst,
     /// A cursor that stands still keeps its view, whoever asks for it.
     IdleKeepsView,
@@ -117,25 +117,25 @@ bugs! {
     HalfSeen,
     /// Replay puts no range tombstones into indexes.
     ReplayForgetsTombstones,
-    /// A generation's range tombstones are never needed.
+    /// A memtable's range tombstones are never needed.
     TombstonesNeverNeeded,
     /// What was appended to a log is written and not synced.
     ForgetLogSync,
     /// The edit that names a chain is written before the chain's log is made.
     LogAfterName,
-    /// The log of a dropped generation is removed before the edit that drops it.
+    /// The log of a dropped memtable is removed before the edit that drops it.
     RetireLogBeforeEdit,
-    /// A generation of which tables have records, and no later one, is taken for one that takes writes.
+    /// A memtable of which tables have records, and no later one, is taken for one that takes writes.
     FloorForgetsTables,
     /// Nobody asks whose logs outside of a database's folder are.
     LogsUnclaimed,
     /// The checksum of what a frame of a log carries is not compared.
     SkipFrameChecksum,
-    /// A change feed goes on behind a generation that is gone.
+    /// A change feed goes on behind a memtable that is gone.
     FeedAcceptsGap,
     /// A change feed gives what is visible, durable or not.
     FeedAheadOfDurable,
-    /// Generations go though a change feed has not read them.
+    /// Memtables go though a change feed has not read them.
     FeedForgetsPin,
     /// A change feed takes all that could be read after a crash for durable.
     FeedTrustsWhatIsRead,
@@ -143,7 +143,7 @@ bugs! {
     FeedAcceptsLost,
     /// A change group keeps no blob files.
     GroupForgetsBlobs,
-    /// An open indexes generations that were flushed and are kept.
+    /// An open indexes memtables that were flushed and are kept.
     IndexKeptAtOpen,
     /// A PM table is named while its last piece is not fenced.
     NameTableUnpersisted,
@@ -157,8 +157,8 @@ bugs! {
     SkipGroupChecksum,
     /// No edit names a blob file.
     BlobUnnamed,
-    /// A blob file goes although a generation refers to it.
-    BlobForgetsGenerations,
+    /// A blob file goes although a memtable refers to it.
+    BlobForgetsMemtables,
     /// A blob file goes although a write is about to refer to it.
     BlobForgetsWrites,
     /// A value from a blob file is not asked whose it is.
@@ -167,17 +167,17 @@ bugs! {
     LongValuesUntold,
     /// What blob files take does not count in what feeds may keep.
     KeptBlobsUncounted,
-    /// While generations are evacuated they are taken for flushed, as far as tables have seqnos.
+    /// While memtables are evacuated they are taken for flushed, as far as tables have seqnos.
     EvacuatedIsFlushed,
-    /// An open does not ask how far generations are evacuated.
+    /// An open does not ask how far memtables are evacuated.
     FrontForgotten,
-    /// Range tombstones of a generation hide what was evacuated from it.
+    /// Range tombstones of a memtable hide what was evacuated from it.
     FrontForgetsTombstones,
     /// What a range of a flush takes along is not looked for among what jobs hold.
     AlongBesideJob,
     /// Of a table that a range of a flush takes along, what lies outside of the range goes, too.
     AlongForgetsRest,
-    /// A flush that rewrites leaves the oldest generation where it is.
+    /// A flush that rewrites leaves the oldest memtable where it is.
     RewriteLeavesOlder,
     /// An open takes no names of blob files away.
     BlobForgottenAtOpen,

@@ -10,7 +10,7 @@ pub enum Preset {
     /// The engine as it is meant to be.
     #[default]
     Thermocline,
-    /// The Global Index of LogFree (§3.3): level 0 is one index over all sealed generations, into which each
+    /// The Global Index of LogFree (§3.3): level 0 is one index over all sealed memtables, into which each
     /// is merged as soon as it is sealed. Its way of committing, a chain for each subtable, is not part of
     /// it: groups are one item here (`memtable`).
     GlobalIndex,

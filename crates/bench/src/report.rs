@@ -206,7 +206,7 @@ pub struct Drained {
 /// Where point reads found their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct HitCounts {
-    /// In a memtable generation.
+    /// In a memtable.
     pub memtable: u64,
     /// Through the global index.
     pub global_index: u64,

@@ -237,12 +237,12 @@ impl Edits<'_> {
     }
 }
 
-/// The chains of the generations that an edit drops.
+/// The chains of the memtables that an edit drops.
 fn chains_dropped(state: &State, edit: &VersionEdit) -> Vec<u64> {
     let dropped = edit.changes.iter().filter_map(|change| match change {
-        thermocline_version::Change::GenerationDropped { id } => state.generations().get(id),
+        thermocline_version::Change::MemtableDropped { id } => state.memtables().get(id),
         _ => None,
     });
-    let chains = dropped.flat_map(|generation| &generation.chains);
+    let chains = dropped.flat_map(|memtable| &memtable.chains);
     chains.map(|chain| chain.id).collect()
 }

@@ -65,11 +65,11 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// The lowest of `generations` that is kept: each has its number, the bytes that it keeps and its last seqno;
+    /// The lowest of `memtables` that is kept: each has its number, the bytes that it keeps and its last seqno;
     /// newest first. The number behind all others, if none is.
-    pub fn lowest(&self, feeds: &Feeds, generations: impl Iterator<Item = (u64, u64, u64)>) -> u64 {
+    pub fn lowest(&self, feeds: &Feeds, memtables: impl Iterator<Item = (u64, u64, u64)>) -> u64 {
         let (mut lowest, mut above, mut all) = (u64::MAX, u64::MAX, 0);
-        for (id, bytes, last) in generations {
+        for (id, bytes, last) in memtables {
             all += bytes;
             let wanted = all <= self.pinned_bytes_max && feeds.want(last);
             if all > self.retain_bytes && !wanted {

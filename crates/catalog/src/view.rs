@@ -10,12 +10,13 @@ use thermocline_version::{Change, Evacuation};
 
 use crate::pins::Pins;
 
-/// The memtable generations of a store and the tables below them, at one moment.
+/// The memtables of a store and the tables below them, at one moment.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// Newest first. Never empty; the first takes the writes.
+    /// Newest first. Never empty; the first takes the writes. A merged index stands for all memtables that
+    /// it leads to.
     pub memtables: Vec<Arc<Memtable>>,
-    /// Older than all memtables, but for what a table and a generation that is on its way out both
+    /// Older than all memtables, but for what a table and a memtable that is on its way out both
     /// have (see `flush`).
     pub tables: Arc<Tables>,
     /// Where the evacuation of the oldest memtables has come to, if one has begun (`evacuate`).
@@ -25,18 +26,18 @@ pub struct View {
     pins: Option<Arc<Pins>>,
 }
 
-/// Where an evacuation has come to: what lies before it is in tables, of generations that are no newer than this.
+/// Where an evacuation has come to: what lies before it is in tables, of memtables that are no newer than this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Front {
-    /// Generations with lower bases were flushed before.
+    /// Memtables with lower bases were flushed before.
     pub above: SeqNo,
-    /// The largest base of a generation that is evacuated.
+    /// The largest base of a memtable that is evacuated.
     pub up_to: SeqNo,
     /// Up to where.
     pub at: Position,
 }
 
-/// A key of a family, in the order in which generations are evacuated.
+/// A key of a family, in the order in which memtables are evacuated.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The family.
@@ -121,7 +122,7 @@ impl View {
     }
 
     /// What is left of it for whoever only asks what there is, since the store is closed: it holds nothing
-    /// for readers, nor the indexes of sealed generations.
+    /// for readers, nor the indexes of sealed memtables.
     pub fn closed(&self) -> View {
         View {
             memtables: self.memtables[..1].to_vec(),
@@ -130,7 +131,7 @@ impl View {
         }
     }
 
-    /// These generations and tables, which a reader of one family may still need. It is no view of the store.
+    /// These memtables and tables, which a reader of one family may still need. It is no view of the store.
     pub fn relic(&self, memtables: Vec<Arc<Memtable>>, tables: Arc<Tables>) -> View {
         let pins = self.pins.as_ref().map(|pins| Arc::new(pins.apart()));
         View::new(memtables, tables, self.front.clone(), pins)
@@ -145,12 +146,12 @@ impl View {
         self.pins.as_ref().ok_or(Error::Closed)
     }
 
-    /// Whether it has generations that have left `current`, or other tables.
+    /// Whether it has memtables that have left `current`, or other tables.
     pub fn is_past(&self, current: &View) -> bool {
         self.memtables.iter().any(|m| m.is_retired()) || !Arc::ptr_eq(&self.tables, &current.tables)
     }
 
-    /// This view with a new generation in front.
+    /// This view with a new memtable in front.
     pub fn with(&self, newest: Arc<Memtable>) -> View {
         let mut memtables = Vec::with_capacity(self.memtables.len() + 1);
         memtables.push(newest);
@@ -158,19 +159,19 @@ impl View {
         self.with_memtables(memtables)
     }
 
-    /// These generations over the same tables.
+    /// These memtables over the same tables.
     pub fn with_memtables(&self, memtables: Vec<Arc<Memtable>>) -> View {
         let (tables, front) = (self.tables.clone(), self.front.clone());
         View::new(memtables, tables, front, self.pins.clone())
     }
 
-    /// The same generations over these tables.
+    /// The same memtables over these tables.
     pub fn over(&self, tables: Arc<Tables>) -> View {
         let (memtables, front) = (self.memtables.clone(), self.front.clone());
         View::new(memtables, tables, front, self.pins.clone())
     }
 
-    /// The same generations over these tables, which have all that lies before this.
+    /// The same memtables over these tables, which have all that lies before this.
     pub fn evacuated(&self, front: Front, tables: Arc<Tables>) -> View {
         let (memtables, front) = (self.memtables.clone(), Some(Arc::new(front)));
         View::new(memtables, tables, front, self.pins.clone())

@@ -81,7 +81,7 @@ Examples:
 The name is free afterwards. The default column family stays. Its space is given
 back by and by; `compact` does that at once.")]
     DropFamily(FamilyArgs),
-    /// Show what lies where: tiers, generations, bytes, region, options
+    /// Show what lies where: tiers, memtables, bytes, region, options
     #[command(after_help = "\
 Examples:
   thermocline stat orders.db

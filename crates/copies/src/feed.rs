@@ -1,12 +1,12 @@
 //! Change feeds: what was committed since a seqno, in the order of commits (design §16).
 //!
-//! Records lie in persistent memory in the order in which they were committed, until their generation goes. So a
-//! feed needs no log of its own: it reads the chains (`memtable::trail`), generation after generation. What it
-//! needs is that generations stay until it has read them.
+//! Records lie in persistent memory in the order in which they were committed, until their memtable goes. So a
+//! feed needs no log of its own: it reads the chains (`memtable::trail`), memtable after memtable. What it
+//! needs is that memtables stay until it has read them.
 //!
 //! # What it gives
 //! *Groups*: items of chains, each of which holds one batch or several that were committed together. A batch
-//! lies in one item; one that was staged is a generation of its own, and one group.
+//! lies in one item; one that was staged is a memtable of its own, and one group.
 //! So no batch is ever divided. Where a batch ends within a group the bytes do not say, and nobody could have seen
 //! the store between two batches of a group.
 //!
@@ -20,21 +20,21 @@
 //! 2. *Whole.* Both watermarks move over whole groups.
 //! 3. *Without a gap.* A feed goes from one chain to the next only where no record can have been between them
 //!    (`Trail::is_followed_by`): in one incarnation the seqnos are dense, but for those that an ingestion takes;
-//!    and an opening falls into a generation, which then has a chain of either side. What lies before the last
+//!    and an opening falls into a memtable, which then has a chain of either side. What lies before the last
 //!    gap is [`Error::ChangesGone`], which tells the smallest seqno that can be asked for. So the
 //!    answer to "everything since n" is right or an error, whatever was flushed, dropped or ingested,
-//!    before this opening or since. (Where a generation is gone that had no record, the error may come though
+//!    before this opening or since. (Where a memtable is gone that had no record, the error may come though
 //!    nothing was lost.)
-//! 4. *Kept.* A feed that is open keeps the generations from its position on, as far as the store lets it
+//! 4. *Kept.* A feed that is open keeps the memtables from its position on, as far as the store lets it
 //!    ([`Chains::keep`]). Where something has to go that it has not read, it is cut off, which it learns when it goes
 //!    on. It never keeps a writer waiting.
-//! 5. *Held.* Between two calls a feed holds no generation; in a call it holds the home of the one that it reads
-//!    ([`Chains::home`]). A group is a copy: generations go in order, so
+//! 5. *Held.* Between two calls a feed holds no memtable; in a call it holds the home of the one that it reads
+//!    ([`Chains::home`]). A group is a copy: memtables go in order, so
 //!    that one of which somebody keeps a group would stop all reclaiming behind it, without bound. What the copy
 //!    takes of DRAM is what the batches took in the hands of who wrote them. Of blob files, which have values
 //!    of one batch each, it holds those that it refers to ([`LongValues`]).
 //! 6. *What a follower has, the store has.* Who asks since a seqno has all up to it. Seqnos that were given out
-//!    and lost in a crash lie between two chains of one generation, or above all that there is; there is no change
+//!    and lost in a crash lie between two chains of one memtable, or above all that there is; there is no change
 //!    with such a one, and a feed stands there never: it stands at a group's end, or right before a chain. So
 //!    who asks from within such a gap has more than the store, and is told ([`ChangeFeed::since`]). What was lost
 //!    and lies before the last gap of invariant 3 is gone like all there.
@@ -124,8 +124,7 @@ impl ChangeFeed {
         loop {
             let there = self.place.as_ref();
             let there = there.filter(|(trail, _)| trail.last.is_none_or(|last| self.next <= last));
-            let Some((generation, staged)) = there.map(|(t, _)| (t.generation, t.chain.staged))
-            else {
+            let Some((memtable, staged)) = there.map(|(t, _)| (t.memtable, t.chain.staged)) else {
                 self.find_place()?;
                 // There may be nothing but seqnos that no record has.
                 if self.next > up_to {
@@ -133,7 +132,7 @@ impl ChangeFeed {
                 }
                 continue;
             };
-            let Some(home) = self.chains.home(self.id, generation) else {
+            let Some(home) = self.chains.home(self.id, memtable) else {
                 // It has been read to its end, sealed and dropped since; or the feed is cut off, which is found there.
                 self.find_place()?;
                 continue;
@@ -185,7 +184,7 @@ impl ChangeFeed {
         let copied = items.iter().map(|item| home.copy_item(item));
         let has_blobs = home.blobs().bytes() > 0;
         let group = ChangeGroup::new(&*self.chains, copied.collect::<Result<_>>()?, has_blobs);
-        // Before somebody looks whether its generation is read.
+        // Before somebody looks whether its memtable is read.
         drop(home);
         self.next = group.last() + 1;
         let ended = self.place.as_ref();

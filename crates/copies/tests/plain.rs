@@ -132,7 +132,7 @@ impl Plain {
         .unwrap();
         let ids = NextIds {
             file: 2,
-            generation: 2,
+            memtable: 2,
             cf: 1,
             ..NextIds::default()
         };
@@ -146,7 +146,7 @@ impl Plain {
                 id: 0,
                 name: "default".into(),
             })
-            .with(Change::GenerationCreated { id: 1 })
+            .with(Change::MemtableCreated { id: 1 })
             .with(Change::NextIds(ids))
             .with(added(table));
         state.apply(&edit).unwrap();

@@ -172,7 +172,7 @@ impl Batch {
     /// A batch may have up to [`BATCH_BYTES_MAX`]. One over `memtable.item_bytes_max`, 64 MiB, is
     /// written ahead beside all other writers, and is durable on return whatever was asked for. It
     /// fits into whatever room there is in persistent memory, in however many pieces, and takes one
-    /// of the 64 memtable generations that a database can have; [`Error::OutOfSpace`] says which of
+    /// of the 64 memtables that a database can have; [`Error::OutOfSpace`] says which of
     /// the two there was not, or DRAM for its index. It always waits for the manifest: with
     /// `no_slowdown` it is [`Error::Busy`].
     ///

@@ -20,7 +20,7 @@ impl Db {
     /// A follower begins with 0 while there is everything; or, beside a copy, with the number of a
     /// snapshot ([`crate::Snapshot::seqno`]) that the copy was made from.
     ///
-    /// Changes are read where they lie in persistent memory, and are gone when their memtable generation
+    /// Changes are read where they lie in persistent memory, and are gone when their memtable
     /// has been flushed. The iterator keeps what it has not given, up to `feed.pins_percent_max` of `pm`;
     /// `feed.retain_bytes` are kept in any case. Values in blob files count like all others. Writes that find no
     /// room come first: they take from both. A group that was given is a copy, and keeps no more than the

@@ -49,7 +49,7 @@ pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
 pub use metrics::{
-    BlobMetrics, CacheMetrics, GenerationMetrics, Hits, LatencyMetrics, LevelMetrics, Metrics,
+    BlobMetrics, CacheMetrics, Hits, LatencyMetrics, LevelMetrics, MemtableMetrics, Metrics,
     RecoveryMetrics, StallMetrics,
 };
 pub use report::{Fault, VerifyReport};

@@ -51,11 +51,11 @@ pub struct Metrics {
     pub dram_records_bytes: u64,
     /// Most DRAM that the store may use, in bytes.
     pub dram_limit_bytes: u64,
-    /// Persistent memory of records in the memtable generation that takes the writes, in bytes.
+    /// Persistent memory of records in the memtable that takes the writes, in bytes.
     pub pm_active_bytes: u64,
-    /// The same of generations that wait to be flushed.
+    /// The same of memtables that wait to be flushed.
     pub pm_sealed_bytes: u64,
-    /// The same of generations in which nothing is alive, and which somebody still reads.
+    /// The same of memtables in which nothing is alive, and which somebody still reads.
     pub pm_retired_bytes: u64,
     /// Tables of level 0 that lie in persistent memory.
     pub pm_tables: u64,
@@ -75,11 +75,11 @@ pub struct Metrics {
     pub tables_open: u64,
     /// The cache of blocks; all zeros until a table was read.
     pub block_cache: CacheMetrics,
-    /// The memtable generations, oldest first; the last one takes the writes. Those that are retired
+    /// The memtables, oldest first; the last one takes the writes. Those that are retired
     /// are among them.
-    pub generations: Vec<GenerationMetrics>,
-    /// Generations dropped since the opening, because nobody needed what was in them.
-    pub generations_dropped: u64,
+    pub memtables: Vec<MemtableMetrics>,
+    /// Memtables dropped since the opening, because nobody needed what was in them.
+    pub memtables_dropped: u64,
     /// The last sequence number that readers see.
     pub seqno_visible: u64,
     /// The last sequence number that survives a crash.
@@ -135,7 +135,7 @@ pub struct Metrics {
     pub stalls: Vec<StallMetrics>,
     /// Where point reads found their keys.
     pub hits: Hits,
-    /// How often indexes of sealed generations were merged.
+    /// How often indexes of sealed memtables were merged.
     pub index_merges: u64,
     /// Keys that this moved.
     pub index_keys_merged: u64,
@@ -185,7 +185,7 @@ pub struct BlobMetrics {
     pub bytes: u64,
     /// Bytes of values in them that tables refer to, older versions included.
     pub table_bytes: u64,
-    /// Bytes of values in them that memtable generations have referred to since they began and that were not
+    /// Bytes of values in them that memtables have referred to since they began and that were not
     /// flushed, what was overwritten since included.
     pub memtable_bytes: u64,
     /// About how many of their bytes nothing refers to. They come back when nothing refers to the file.
@@ -205,10 +205,10 @@ pub struct CacheMetrics {
     pub bytes_max: u64,
 }
 
-/// One memtable generation.
+/// One memtable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GenerationMetrics {
-    /// Its number; later generations have higher ones.
+pub struct MemtableMetrics {
+    /// Its number; later memtables have higher ones.
     pub id: u64,
     /// Whether it takes no more writes.
     pub sealed: bool,
@@ -226,7 +226,7 @@ pub struct GenerationMetrics {
     /// not been asked to let go of them. While there are any, its persistent memory is not free.
     /// Not exact while somebody writes.
     pub views: u64,
-    /// Open snapshots and iterators at a moment at which it was the newest generation.
+    /// Open snapshots and iterators at a moment at which it was the newest memtable.
     pub readers: u64,
 }
 
@@ -256,7 +256,7 @@ pub struct LatencyMetrics {
 /// Delay that the engine put on writers, by one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StallMetrics {
-    /// `growth`: the region grew. `generation`: the manifest had to name the next memtable generation.
+    /// `growth`: the region grew. `memtable`: the manifest had to name the next memtable.
     /// `flush`: there was no room before something was flushed. The others hold writers back a little, the
     /// more the fuller something is: `pm_fill`, `level0_tables`, `pending_bytes`, `disk_room`.
     pub cause: &'static str,
@@ -271,7 +271,7 @@ pub struct StallMetrics {
 /// Where point reads found their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hits {
-    /// In a memtable generation.
+    /// In a memtable.
     pub memtable: u64,
     /// Through the global index.
     pub global_index: u64,

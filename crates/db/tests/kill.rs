@@ -92,7 +92,7 @@ fn families(db: &Db) -> [ColumnFamily; 2] {
     ["default", "other"].map(|name| db.column_family(name, CfOptions::default()).unwrap())
 }
 
-/// Small sizes, so that generations, parts of the region and manifests change all the time.
+/// Small sizes, so that memtables, parts of the region and manifests change all the time.
 fn options(rng: &mut Rng, pm_path: Option<PathBuf>) -> Options {
     let mut options = Options {
         pm: 256 << 20,

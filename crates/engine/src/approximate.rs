@@ -5,14 +5,14 @@
 //! looked up in the index: at most one index block is read, and the answer is off by one data block at
 //! most, for each end and each run. Entries are reckoned by the share of bytes.
 //!
-//! *Generations.* A *ruler* of a generation has every 1,024th key of each family in it. It is made by
-//! walking over the index, some tens of nanoseconds for each key, and made anew once the generation has
-//! grown by an eighth; so the answer for a generation that does not grow is exact but for two steps of
-//! the ruler, where keys are counted. Bytes are by the average record of the generation. A range of few keys
+//! *Memtables.* A *ruler* of a memtable has every 1,024th key of each family in it. It is made by
+//! walking over the index, some tens of nanoseconds for each key, and made anew once the memtable has
+//! grown by an eighth; so the answer for a memtable that does not grow is exact but for two steps of
+//! the ruler, where keys are counted. Bytes are by the average record of the memtable. A range of few keys
 //! is counted as it is.
 //!
 //! Everything counts that takes place: older versions in tables, deletes, and records that a flush has
-//! written to tables and that a generation on its way out still has. So a range is rather thought too
+//! written to tables and that a memtable on its way out still has. So a range is rather thought too
 //! large than too small, until it is compacted.
 
 use thermocline_base::bounds::{KeyBounds, is_empty};
@@ -24,7 +24,7 @@ use thermocline_tables::RangeSize;
 use crate::store::Reads;
 use rulers::{STEP, count_up_to};
 
-/// What of a range does not lie below the first key of a generation, if it has one; `None` if nothing does.
+/// What of a range does not lie below the first key of a memtable, if it has one; `None` if nothing does.
 fn behind<'a>(first: Option<&'a [u8]>, (from, to): KeyBounds<'a>) -> Option<KeyBounds<'a>> {
     let range = (not_before(from, first?), to);
     (!is_empty(range)).then_some(range)

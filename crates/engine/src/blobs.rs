@@ -12,16 +12,16 @@
 //!    folder.
 //! 3. One edit names the file. It is not pinned any more.
 //! 4. The batch, with references in place of long values, is written like any other: alone or staged, whatever
-//!    durability was asked for. Its generation notes what it refers to (`memtable::BlobUse`).
+//!    durability was asked for. Its memtable notes what it refers to (`memtable::BlobUse`).
 //! 5. The file is not held any more.
 //!
 //! # Who keeps a file
 //! | who | by what | from | until |
 //! |---|---|---|---|
-//! | the write that made it | held | before it is named | its generation has noted it, or it failed |
-//! | a generation with a record that refers to it | `BlobUse` of its home | before its write is finished | the edit that drops it |
+//! | the write that made it | held | before it is named | its memtable has noted it, or it failed |
+//! | a memtable with a record that refers to it | `BlobUse` of its home | before its write is finished | the edit that drops it |
 //! | a table | bytes in its reference in the version | the edit that names the table | the edit that removes it |
-//! | a change feed's group | held | it is given, when its generation has noted it | it goes |
+//! | a change feed's group | held | it is given, when its memtable has noted it | it goes |
 //! | whoever reads tables, or copies | a version that names it | | it goes |
 //!
 //! # Invariants
@@ -30,19 +30,19 @@
 //!    one in a log, and of a staged one.
 //! 2. *One batch.* A file has values of one batch, which is seen whole or not at all, as ever: its long values lie
 //!    in the file before any of it is seen.
-//! 3. *Named while needed.* The edit that removes a file is appended only when no table refers to it, no generation
+//! 3. *Named while needed.* The edit that removes a file is appended only when no table refers to it, no memtable
 //!    that the manifest names does, and nobody holds it ([`remove`] has the argument, and the race with
 //!    writers). An edit cannot name a table that refers to a file that is not named (`version`), so that a
 //!    mistake here is an error, not a loss.
-//! 4. *Kept while read.* Who reads a reference in a generation has a view that holds the generation's home, so that
-//!    the generation stays named, and by 3 the file. Who reads one in a table has the version, which
+//! 4. *Kept while read.* Who reads a reference in a memtable has a view that holds the memtable's home, so that
+//!    the memtable stays named, and by 3 the file. Who reads one in a table has the version, which
 //!    names the file: it is not obsolete (`version::version_set`). Who reads on after the store was closed
 //!    holds its folder, and nothing is unlinked until he has gone (`reclaim`).
 //! 5. *Never other bytes.* A value is returned only if database, file, offset, length and checksum are those that
 //!    were written, and key and family are those of the record that refers to it. One that is not is an error that names file and offset, of this key alone.
 //! 6. *Closing* waits for whoever makes or removes a file, or removes PM tables: they hold [`Blobs::gate`] shared.
 //! 7. *Bounded garbage above tables.* References are short: without more, values that are overwritten would gather
-//!    until as many references fill persistent memory. So a generation is sealed at
+//!    until as many references fill persistent memory. So a memtable is sealed at
 //!    `blob.generation_bytes`, and sealed ones that refer to as much together are flushed; flushing leaves out
 //!    what was overwritten. In tables a file stays until compaction has dropped the last reference to it: only whole files
 //!    go.
@@ -80,7 +80,7 @@
 //!   that records need from one that nobody does by reading all records first, and a lost record would
 //!   look like garbage.
 //! - *Counting references to a file in memory*: versions that live and die would each touch the counts. What
-//!   generations refer to is asked of the few that there are.
+//!   memtables refer to is asked of the few that there are.
 
 pub(crate) mod remove;
 #[cfg(test)]
@@ -124,7 +124,7 @@ impl Blobs {
         })
     }
 
-    /// Holds a file that is not named yet, or that a generation has noted whose home the caller holds.
+    /// Holds a file that is not named yet, or that a memtable has noted whose home the caller holds.
     pub fn hold(self: &Arc<Blobs>, file: FileId) -> Hold {
         self.any.store(true, Ordering::Relaxed);
         *lock(&self.held).entry(file).or_default() += 1;

@@ -2,31 +2,31 @@
 //!
 //! # What it holds
 //! Under the writer's lock and the manifest's: a snapshot at what is visible, the manifest's state, a hold of
-//! its version, and the generations of the view, but for those that were flushed. Then everything up to the
+//! its version, and the memtables of the view, but for those that were flushed. Then everything up to the
 //! snapshot's seqno s is made durable, so that the copy has nothing that the original may lose. All later
 //! steps read what those hold, beside writers, flushes and compactions.
 //!
-//! A copy (`copies::copy`) has every file of the version, and of the generations that are in no table yet what a
+//! A copy (`copies::copy`) has every file of the version, and of the memtables that are in no table yet what a
 //! reader at s sees, as tables of level 0 (`stream`): of each key the newest record at or below s, and what lies over it of
 //! range tombstones. It is the store at s:
 //!
-//! 1. *Each record is in one of both.* A flush names its tables, and marks its generations as flushed, under
-//!    the writer's lock, and a crash between that and their drop leaves generations that the next open knows
+//! 1. *Each record is in one of both.* A flush names its tables, and marks its memtables as flushed, under
+//!    the writer's lock, and a crash between that and their drop leaves memtables that the next open knows
 //!    as flushed. So what the capture finds unflushed is in no table of its version, and what it finds
 //!    flushed is. A flush that is installed later changes neither the version that is held nor the list of
-//!    generations. (Were a record in both, it would be the same record with the same seqno, and so would any
+//!    memtables. (Were a record in both, it would be the same record with the same seqno, and so would any
 //!    that it hides; but the law of age forbids two tables of one seqno.)
 //!    Where an evacuation has not come to its end (`flush::evacuate`), what lies before its front is in tables of the
-//!    version, and what lies behind it is taken of the generations: the snapshot's view has the front of just that
+//!    version, and what lies behind it is taken of the memtables: the snapshot's view has the front of just that
 //!    version, since both change under the writer's lock.
-//! 2. *The law of age.* Generations that were not flushed are newer than all tables (`flush`, invariant 1), along each key.
+//! 2. *The law of age.* Memtables that were not flushed are newer than all tables (`flush`, invariant 1), along each key.
 //!    So that they are table by table, too, a table ends at the front: before it lie only younger records.
 //! 3. *Nothing that is needed has gone.* The snapshot is registered, so neither writers nor flushes trim what
-//!    it sees in generations. A compaction that was installed before had a horizon at or below s
+//!    it sees in memtables. A compaction that was installed before had a horizon at or below s
 //!    (`jobs`), so what it left out nobody at s needs; one that is installed later does not touch
 //!    the version that is held, nor its files (`version::version_set`).
 //! 4. *Nothing newer shows.* Tables have nothing above what was visible (what is ingested becomes visible
-//!    before the writer's lock is let go), so nothing above s; of generations nothing above s is read.
+//!    before the writer's lock is let go), so nothing above s; of memtables nothing above s is read.
 //! 5. *Deletes stay.* A tombstone, of a key or of a range, goes only where no table of the version may have
 //!    anything below it (`compaction::retain`).
 //!
@@ -48,16 +48,16 @@ use crate::sync::{Arc, Ordering, lock};
 
 /// See the [module](self).
 pub struct Capture {
-    /// Keeps what it sees in generations and in tables.
+    /// Keeps what it sees in memtables and in tables.
     snapshot: Snapshot,
-    /// Keeps the generations, for as long as the copy takes.
+    /// Keeps the memtables, for as long as the copy takes.
     view: Arc<View>,
     /// Keeps the files of the manifest's version.
     hold: Hold,
     /// The manifest's.
     state: State,
     /// Those whose records are in no table, newest first.
-    generations: Vec<Arc<Memtable>>,
+    memtables: Vec<Arc<Memtable>>,
     /// The files that the copy takes over: the version without tables in persistent memory.
     below: Arc<Version>,
     /// What that lacks, which is written anew.
@@ -82,7 +82,7 @@ impl Capture {
             let view = inner.common.catalog.view_to_keep();
             let reclaim = lock(&inner.common.reclaim);
             let unflushed = view.memtables.iter();
-            let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.generation()));
+            let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.id()));
             let (below, written_anew) = match hold.version().pm_tables().len() {
                 0 => (hold.version().clone(), Vec::new()),
                 _ => {
@@ -93,7 +93,7 @@ impl Capture {
             Capture {
                 below,
                 written_anew,
-                generations: unflushed.cloned().collect(),
+                memtables: unflushed.cloned().collect(),
                 snapshot,
                 view,
                 hold,
@@ -107,13 +107,13 @@ impl Capture {
         Ok(captured)
     }
 
-    /// The tables below the generations, and all other files. (The view may have those from
+    /// The tables below the memtables, and all other files. (The view may have those from
     /// before a compaction that was installed a moment ago; both answer the same.)
     fn version(&self) -> &Arc<Version> {
         self.hold.version()
     }
 
-    /// The first key of a family that the copy takes of a generation; `None` if all of them are in tables.
+    /// The first key of a family that the copy takes of a memtable; `None` if all of them are in tables.
     fn first_of(&self, memtable: &Memtable, cf: CfId) -> Option<&[u8]> {
         self.view.first_of(memtable, cf)
     }
@@ -126,9 +126,9 @@ impl Capture {
 
     /// The families of which something is written anew, ascending.
     fn families(&self) -> BTreeSet<CfId> {
-        let generations = self.generations.iter().flat_map(|m| m.families());
+        let memtables = self.memtables.iter().flat_map(|m| m.families());
         let tables = self.written_anew.iter().map(|(place, _)| place.cf);
-        generations.chain(tables).collect()
+        memtables.chain(tables).collect()
     }
 
     /// Whether the record of `key` in `cf` belongs to a family that exists.

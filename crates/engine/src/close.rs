@@ -136,7 +136,7 @@ impl Left {
         held.bytes += pinned.bytes();
         let homes = self.homes.iter().filter_map(Weak::upgrade);
         let homes = homes.filter(|home| home.pinned_bytes() > 0);
-        held.generations.extend(homes.map(|home| home.generation()));
+        held.memtables.extend(homes.map(|home| home.id()));
         for (file, table) in &self.pm_tables {
             if table
                 .upgrade()
@@ -149,7 +149,7 @@ impl Left {
             for relic in &*lock(&relics) {
                 let view = relic.view();
                 let homes = view.memtables.iter().flat_map(|m| m.homes());
-                held.generations.extend(homes.map(|home| home.generation()));
+                held.memtables.extend(homes.map(|home| home.id()));
                 let version = view.tables.version();
                 held.files.extend(version.files().map(|(file, _)| file));
                 let tables = version.pm_tables().filter(|(_, of)| !of.is_empty());

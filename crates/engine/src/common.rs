@@ -83,7 +83,7 @@ impl Common {
 
 /// Asking for work, and telling of it.
 impl Common {
-    /// Has sealed generations flushed soon.
+    /// Has sealed memtables flushed soon.
     pub fn want_flush(&self) {
         match self.world.background {
             true => self.background.request_job(Job::Flush),
@@ -144,7 +144,7 @@ impl Common {
         });
     }
 
-    /// Tells that the store was opened, and which generations that did away with.
+    /// Tells that the store was opened, and which memtables that did away with.
     pub fn tell_opened(&self, dropped: &[u64]) {
         let recovery = self.recovery;
         self.events.emit(Event::Opened {
@@ -155,7 +155,7 @@ impl Common {
         });
         if !self.options.read_only {
             for &id in dropped {
-                self.events.emit(Event::GenerationDropped { id });
+                self.events.emit(Event::MemtableDropped { id });
             }
         }
         self.background.settle();
@@ -218,25 +218,25 @@ impl Common {
         self.options.dram.min(self.account.budget().limit())
     }
 
-    /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in
+    /// How many sealed memtables wait to be flushed, the persistent memory that they own, and the bytes in
     /// blob files that they refer to.
     pub fn sealed_bytes(&self) -> (usize, u64, u64) {
         let view = self.catalog.view();
         let reclaim = lock(&self.reclaim);
         let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
-        let waits = homes.filter(|home| !reclaim.is_flushed(home.generation()));
+        let waits = homes.filter(|home| !reclaim.is_flushed(home.id()));
         waits.fold((0, 0, 0), |(count, bytes, blob_bytes), home| {
-            let own = reclaim.zone_bytes(home.generation());
+            let own = reclaim.zone_bytes(home.id());
             (count + 1, bytes + own, blob_bytes + home.blobs().bytes())
         })
     }
 
-    /// Persistent memory of dead generations that merged indexes lead to, in bytes.
+    /// Persistent memory of dead memtables that merged indexes lead to, in bytes.
     pub fn dead_in_merged(&self) -> u64 {
         let view = self.catalog.view();
         let reclaim = lock(&self.reclaim);
         let merged = view.memtables.iter().filter(|m| m.is_merged());
-        let ids = merged.flat_map(|m| m.homes()).map(|h| h.generation());
+        let ids = merged.flat_map(|m| m.homes()).map(|h| h.id());
         let dead = ids.filter(|id| reclaim.is_dead(*id) && !reclaim.is_flushed(*id));
         dead.map(|id| reclaim.zone_bytes(id)).sum()
     }
@@ -264,7 +264,7 @@ impl Common {
         promised.promise(taken, limit, (least, most))
     }
 
-    /// What is kept for feeds now. Where descriptors of generations run short the oldest goes: else a flush
+    /// What is kept for feeds now. Where descriptors of memtables run short the oldest goes: else a flush
     /// would be due all the time.
     pub fn keeping(&self) -> Keeping {
         let feed = &self.options.feed;
@@ -272,11 +272,11 @@ impl Common {
         Keeping {
             retain_bytes: feed.retain_bytes,
             pinned_bytes_max: limit / 100 * feed.pins_percent_max,
-            yields: flush::yields_kept(self.space.generations().free()),
+            yields: flush::yields_kept(self.space.descriptors().free()),
         }
     }
 
-    /// Generations that are dead and that somebody reads, oldest first.
+    /// Memtables that are dead and that somebody reads, oldest first.
     pub fn retired(&self) -> Vec<Retired> {
         lock(&self.reclaim).retired().to_vec()
     }
@@ -294,7 +294,7 @@ impl Common {
         retain::Moments::new(moments, horizon)
     }
 
-    /// Gives the descriptor of a generation back to its pool.
+    /// Gives the descriptor of a memtable back to its pool.
     pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
         let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
         released.map_err(|error| self.poison.poison(error))

@@ -65,11 +65,11 @@ fn first_edit(db_id: [u8; 16], region_id: [u8; 16], options: &Options) -> Versio
             id: 0,
             name: "default".into(),
         })
-        .with(Change::GenerationCreated { id: 1 })
+        .with(Change::MemtableCreated { id: 1 })
         // The first chain is recorded when the first write needs it.
         .with(Change::NextIds(NextIds {
             chain: 1,
-            generation: 2,
+            memtable: 2,
             cf: 1,
             incarnation: 1,
             file: 0,
@@ -77,9 +77,9 @@ fn first_edit(db_id: [u8; 16], region_id: [u8; 16], options: &Options) -> Versio
 }
 
 /// Whether this is a copy that was never opened for writing: its region has yet to be made. Every other
-/// database names a generation.
+/// database names a memtable.
 pub(crate) fn lacks_region(state: &State) -> bool {
-    state.generations().is_empty()
+    state.memtables().is_empty()
 }
 
 /// Makes the region of a copy that is opened for writing for the first time. One edit says that it has
@@ -94,13 +94,13 @@ pub(crate) fn make_missing_region(
     let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
         return Ok(());
     };
-    let id = state.next_ids().generation;
+    let id = state.next_ids().memtable;
     let options = match region_id {
         NO_REGION => options.clone(),
         _ => make_region(world, dir, options, &region_id, (&db_id, id))?,
     };
     let edit = VersionEdit::from(Change::Options(stored(&options)));
-    manifest.append(&edit.with(Change::GenerationCreated { id }))
+    manifest.append(&edit.with(Change::MemtableCreated { id }))
 }
 
 /// As [`make_missing_region`], in memory, for whoever only reads: nothing is written. Gives the world and the
@@ -112,8 +112,8 @@ pub(crate) fn region_in_memory(
     state: &State,
 ) -> Result<(World, State)> {
     let mut state = state.clone();
-    let id = state.next_ids().generation;
-    state.apply(&Change::GenerationCreated { id }.into())?;
+    let id = state.next_ids().memtable;
+    state.apply(&Change::MemtableCreated { id }.into())?;
     if state.region_id() == Some(NO_REGION) {
         return Ok((world.clone(), state));
     }
@@ -132,14 +132,14 @@ pub(crate) fn region_in_memory(
     Ok((world, state))
 }
 
-/// Makes a region with a descriptor for one generation of the database. Gives the options, which say
+/// Makes a region with a descriptor for one memtable of the database. Gives the options, which say
 /// where it lies unless that is the database's folder.
 fn make_region(
     world: &World,
     dir: &Path,
     options: &Options,
     region_id: &[u8; 16],
-    (db_id, generation): (&[u8; 16], u64),
+    (db_id, memtable): (&[u8; 16], u64),
 ) -> Result<Options> {
     let storage = &world.env.storage;
     let spec = region_spec(world, dir, options, region_id)?;
@@ -162,7 +162,7 @@ fn make_region(
     let space_spec = space_spec(&options);
     let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
     let space = Space::create(region, region_id, space_spec)?;
-    Descriptor::create(&space, db_id, generation)?;
+    Descriptor::create(&space, db_id, memtable)?;
     Ok(options)
 }
 

@@ -1,9 +1,9 @@
-//! Reading: a cursor that merges the generations of a view.
+//! Reading: a cursor that merges the memtables of a view.
 //!
 //! A cursor sees one moment of the store for as long as it lives. While it stands still its view
 //! may be taken from it (`seat`, `holds`); then, and where what the view has was retired, it seeks
-//! its key anew in the newest one when it moves. Each generation is scanned in chunks (no epoch
-//! guard outlives a call); of equal keys the newest generation's record wins, and a tombstone hides
+//! its key anew in the newest one when it moves. Each memtable is scanned in chunks (no epoch
+//! guard outlives a call); of equal keys the newest memtable's record wins, and a tombstone hides
 //! the key, or a range of them (`hidden`). Stretches of deleted keys are stepped through once, and then
 //! passed (`gaps`). Checksums are verified before a record is believed, whatever it then leads to.
 //!

@@ -42,7 +42,7 @@ fn named<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> (Vec<CfId>, u64, 
 impl Memtables {
     /// Sees to it that the index entries of a write fit the DRAM budgets, before anything is written.
     /// The last sixteenth is left to deletes. Returns how much of that is for range tombstones: their
-    /// generation takes it before the grant, so that what is in flight counts as in use.
+    /// memtable takes it before the grant, so that what is in flight counts as in use.
     pub fn reserve_dram<'a>(
         &self,
         writer: &mut Writer,

@@ -1,4 +1,4 @@
-//! Column families: names for separate key spaces that share generations, batches and seqnos.
+//! Column families: names for separate key spaces that share memtables, batches and seqnos.
 //!
 //! # Dropping
 //! One edit says that a family is gone; its records stay where they lie. This process refuses its
@@ -160,7 +160,7 @@ impl FamilyChanges {
         self.common.catalog.show_tables();
         let name = name.to_string();
         self.common.events.emit(Event::ColumnFamilyDropped { name });
-        // Generations may hold nothing else.
+        // Memtables may hold nothing else.
         self.common.background.request(Task::Ahead);
         Ok(())
     }

@@ -2,16 +2,16 @@
 //! `copies::feed`.
 //!
 //! # Invariants
-//! 1. *Kept.* A feed that is open keeps the generations from its position on (`Reclaim::kept_from`), at
+//! 1. *Kept.* A feed that is open keeps the memtables from its position on (`Reclaim::kept_from`), at
 //!    most `feed.pins_percent_max` of `pm`, and as long as writers find room: who finds none takes the oldest
-//!    first (`room`), and so does who finds no room on the disk for a long value (`blobs`): a generation keeps the blob
+//!    first (`room`), and so does who finds no room on the disk for a long value (`blobs`): a memtable keeps the blob
 //!    files that it refers to, and their values count like its records. Then the feed is cut off, which it learns when it
 //!    goes on. It never keeps a writer waiting.
-//! 2. *Held.* Between two calls a feed holds no generation; in a call it finds the generation's home under the lock
-//!    of `reclaim`, under which generations are found free.
+//! 2. *Held.* Between two calls a feed holds no memtable; in a call it finds the memtable's home under the lock
+//!    of `reclaim`, under which memtables are found free.
 //!
 //! # After reopening
-//! Flushed generations that are kept are named by the manifest, and found again by the next open (`flush`), like
+//! Flushed memtables that are kept are named by the manifest, and found again by the next open (`flush`), like
 //! those that readers hold. What was kept for a feed goes with the first reclaiming, unless
 //! `feed.retain_bytes` keeps it or the feed has been asked for again by then.
 //!
@@ -73,10 +73,10 @@ impl Chains for Feeds {
         Ok(())
     }
 
-    fn home(&self, feed: u64, generation: u64) -> Option<Arc<Home>> {
+    fn home(&self, feed: u64, memtable: u64) -> Option<Arc<Home>> {
         let reclaim = lock(&self.common.reclaim);
         match reclaim.feeds.is_open(feed) {
-            true => self.home_of(&reclaim, generation),
+            true => self.home_of(&reclaim, memtable),
             false => None,
         }
     }
@@ -147,12 +147,12 @@ impl FamilyNames for Families {
 impl Feeds {
     /// Where the records lie that are being written, behind those of `Reclaim::trails`.
     fn open_trail(&self, writer: &Writer) -> Trail {
-        writer.chain.trail(writer.active.generation(), None)
+        writer.chain.trail(writer.active.id(), None)
     }
 
-    /// The home of a generation, unless that is gone. While the caller holds `reclaim`, none is found free.
-    fn home_of(&self, reclaim: &MutexGuard<'_, Reclaim>, generation: u64) -> Option<Arc<Home>> {
-        let is_it = |home: &&Arc<Home>| home.generation() == generation;
+    /// The home of a memtable, unless that is gone. While the caller holds `reclaim`, none is found free.
+    fn home_of(&self, reclaim: &MutexGuard<'_, Reclaim>, memtable: u64) -> Option<Arc<Home>> {
+        let is_it = |home: &&Arc<Home>| home.id() == memtable;
         let view = self.common.catalog.view();
         let homes = view.memtables.iter().flat_map(|m| m.homes());
         reclaim
@@ -162,7 +162,7 @@ impl Feeds {
             .cloned()
     }
 
-    /// A feed has read a generation to its end, or is there no more: something may go.
+    /// A feed has read a memtable to its end, or is there no more: something may go.
     fn read_by_feed(&self) {
         if !lock(&self.common.reclaim).is_nothing_retired() {
             self.common.background.request(Task::Ahead);
@@ -175,10 +175,10 @@ impl Feeds {
         let reclaim = lock(&self.common.reclaim);
         let keeping = self.common.keeping();
         let open = self.open_trail(&writer);
-        let (generations, bytes) = reclaim.kept(&keeping);
+        let (memtables, bytes) = reclaim.kept(&keeping);
         FeedUse {
             open: reclaim.feeds.count(),
-            kept_generations: generations,
+            kept_memtables: memtables,
             kept_bytes: bytes,
             kept_blob_bytes: reclaim.kept_blob_bytes(&keeping),
             oldest: oldest_position(&trails(&reclaim, &open), self.common.commits.ring.durable()),

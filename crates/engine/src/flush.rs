@@ -1,34 +1,34 @@
-//! Flushing: sealed generations become tables of level 0.
+//! Flushing: sealed memtables become tables of level 0.
 //!
 //! # Steps
-//! 1. *Take* all sealed generations of the view that were not flushed: the oldest ones, without a gap.
+//! 1. *Take* all sealed memtables of the view that were not flushed: the oldest ones, without a gap.
 //! 2. *Merge* them, family by family, in the order of keys (no lock held; no epoch guard outlives a
 //!    chunk), and write what somebody may still be answered with into new tables (`jobs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
 //!    gets none. (With shape `tiered` there may be several, one for each range of keys: [`evacuate`]. Tables may lie
 //!    in persistent memory, with some shapes if little lives: [`rewrite`].)
-//! 5. *Go over*, under the same lock: one view without the generations and with the tables.
-//! 6. The generations are dead (`reclaim`): once nobody reads them, *edit 2* drops them, and their zones
+//! 5. *Go over*, under the same lock: one view without the memtables and with the tables.
+//! 6. The memtables are dead (`reclaim`): once nobody reads them, *edit 2* drops them, and their zones
 //!    are free.
 //!
 //! # Invariants
-//! 1. *Whole and in order.* A flush takes whole generations, and none while an older one that was not
-//!    flushed stays in the view. So everything in tables is older than everything in generations that
+//! 1. *Whole and in order.* A flush takes whole memtables, and none while an older one that was not
+//!    flushed stays in the view. So everything in tables is older than everything in memtables that
 //!    were not flushed.
 //! 2. *Flushed is known by seqnos.* Let F be the largest seqno in a table, or what the manifest says if that
-//!    is more (`ingest`). A sealed generation whose
+//!    is more (`ingest`). A sealed memtable whose
 //!    base is at most F was flushed, by 1. One that was flushed and of which tables have nothing any more,
 //!    nor of any younger one, may lie above F: nothing of it had to stay, or a compaction has left it out.
 //!    It counts as one that was not, and may be flushed again: all its seqnos are above F, and by 4 all
 //!    younger ones that were flushed are there with it. So a flush of one edit needs no word in the manifest about it,
-//!    and no record gets into two tables, which their order by age forbids. While generations are evacuated
+//!    and no record gets into two tables, which their order by age forbids. While memtables are evacuated
 //!    range by range the manifest says what F is (`evacuate`, 4).
 //! 3. *Durable first.* A table has nothing that is not durable and visible.
-//! 4. *In order they are forgotten.* A flushed generation is dropped only with, or after, all older
+//! 4. *In order they are forgotten.* A flushed memtable is dropped only with, or after, all older
 //!    ones that the manifest names, or by an edit after which it says, by a seqno, that those were
 //!    flushed. (Somebody may read an older one: it was flushed before, by 1, or was found dead, so
-//!    that a younger one had all that was needed, and that was flushed.) Generations are read
+//!    that a younger one had all that was needed, and that was flushed.) Memtables are read
 //!    before tables: an older one that came back into a view after a crash would hide what the
 //!    tables have of the flushed one.
 //! 5. *No table without its name.* A file is named by an edit only when its bytes and its name are
@@ -37,21 +37,21 @@
 //! # What a crash leaves
 //! | a crash | finds |
 //! |---|---|
-//! | before edit 1 | the generations, and files that nobody names: removed |
-//! | between edit 1 and edit 2 | the generations, and tables with some of the same records |
+//! | before edit 1 | the memtables, and files that nobody names: removed |
+//! | between edit 1 and edit 2 | the memtables, and tables with some of the same records |
 //! | after edit 2 | the tables |
 //!
 //! In the second row records are there twice, with equal seqnos. By invariant 2 the open knows the
-//! generations as flushed: it leaves them out of its first view, and hands them to `reclaim` as retired.
+//! memtables as flushed: it leaves them out of its first view, and hands them to `reclaim` as retired.
 //! Readers would find in them nothing that the tables do not say. But where tables were ingested since
-//! (`ingest`), those are newer than the generations, which would be asked first and hide them.
+//! (`ingest`), those are newer than the memtables, which would be asked first and hide them.
 //!
 //! # What is left out
-//! See `jobs`. Below a generation are all tables of the version at hand. A tombstone may go
-//! though a generation that is out of the view, and still named, has its key: that one is older, and by
-//! invariant 4 the tombstone's generation outlives it, or it is known as flushed.
+//! See `jobs`. Below a memtable are all tables of the version at hand. A tombstone may go
+//! though a memtable that is out of the view, and still named, has its key: that one is older, and by
+//! invariant 4 the tombstone's memtable outlives it, or it is known as flushed.
 //!
-//! Who is inside a call, with an older view, reads the generations on; their zones stay until he
+//! Who is inside a call, with an older view, reads the memtables on; their zones stay until he
 //! has gone. Who stands still has none (`holds`): of what he may still ask for the tables have
 //! every version.
 
@@ -125,12 +125,12 @@ impl Flusher {
         let mut flushed = 0;
         loop {
             let taken = self.evacuator.take();
-            if taken.generations.is_empty() {
+            if taken.memtables.is_empty() {
                 return Ok(flushed);
             }
             // What an evacuation has left; then what came since (`evacuate`, 5).
             let is_rest = taken.front.is_some();
-            let begun = self.begin_flush(&taken.generations);
+            let begun = self.begin_flush(&taken.memtables);
             let mut made = Made::default();
             let done = self.flush_taken(taken, only_pm, &mut made);
             self.end_flush(begun, made, done.as_ref().err());
@@ -142,18 +142,18 @@ impl Flusher {
     }
 
     fn flush_taken(&self, mut taken: Taken, only_pm: bool, made: &mut Made) -> Result<usize> {
-        let flushed = taken.generations.iter().map(|m| m.homes().len()).sum();
+        let flushed = taken.memtables.iter().map(|m| m.homes().len()).sum();
         let promised = self.flush_writer.promise_for_flush(&taken);
         let promised = promised.and_then(|promise| match promise {
             None if only_pm => Err(Error::OutOfSpace(
-                "persistent memory has no room for what lives of sealed generations".into(),
+                "persistent memory has no room for what lives of sealed memtables".into(),
             )),
             promise => Ok(promise),
         });
-        if active(Bug::RewriteLeavesOlder) && taken.generations.len() > 1 {
+        if active(Bug::RewriteLeavesOlder) && taken.memtables.len() > 1 {
             let rewrites = !self.common.options.level0.shape().keeps_tables_in_pm();
             let rewrites = rewrites && matches!(promised, Ok(Some(_)));
-            taken.generations.drain(..usize::from(rewrites));
+            taken.memtables.drain(..usize::from(rewrites));
         }
         let done = promised.and_then(|promise| self.evacuator.flush_ranges(&taken, promise, made));
         self.sweeper.unlink_obsolete();
@@ -174,14 +174,14 @@ impl Flusher {
     pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
         loop {
             let taken = self.evacuator.taken_now();
-            if taken.generations.is_empty() {
+            if taken.memtables.is_empty() {
                 return Ok(());
             }
-            let begun = self.begin_flush(&taken.generations);
+            let begun = self.begin_flush(&taken.memtables);
             let (mut outputs, mut made) = (Outputs::default(), Made::default());
             let rest = taken.rest();
             let written = self.flush_writer.write_tables(
-                &taken.generations,
+                &taken.memtables,
                 &rest,
                 &[],
                 To::Files,
@@ -208,7 +208,7 @@ pub(crate) fn newest_in_tables(state: &State) -> u64 {
     largest.max().unwrap_or(0).max(state.flushed_up_to())
 }
 
-/// Generations with bases up to here were flushed (invariant 2).
+/// Memtables with bases up to here were flushed (invariant 2).
 pub(crate) fn flushed_up_to(state: &State) -> u64 {
     match state.evacuation() {
         Some(evacuation) if !active(Bug::EvacuatedIsFlushed) => evacuation.above,

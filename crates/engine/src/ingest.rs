@@ -10,24 +10,24 @@
 //! # Steps
 //! 1. *Write* (no lock held but `ingesting`) what `copies::ingest` brings, into pinned files; sync each, then the folder.
 //! 2. *Flush* what is in persistent memory, as often as that is much: writers go on meanwhile.
-//! 3. Under the lock of flushing, and the writer's: *seal* the active generation, *flush* the little that
+//! 3. Under the lock of flushing, and the writer's: *seal* the active memtable, *flush* the little that
 //!    came since, so that no record is left in persistent memory. **One edit is the commit**: it cuts the
-//!    chains before, drops the generation that the seal has made active and nobody used, names the tables,
-//!    and opens a new generation whose chain begins behind their seqno.
+//!    chains before, drops the memtable that the seal has made active and nobody used, names the tables,
+//!    and opens a new memtable whose chain begins behind their seqno.
 //! 4. *Publish*: the view with both, then `visible` and `durable` move over the seqno at once, as over
 //!    any group.
 //!
 //! # Invariants
-//! 1. *Law of age.* At the edit all older data is in tables with lower seqnos, or in generations that were
-//!    flushed; all newer data will be in the new generation, or behind. The lock is held throughout.
+//! 1. *Law of age.* At the edit all older data is in tables with lower seqnos, or in memtables that were
+//!    flushed; all newer data will be in the new memtable, or behind. The lock is held throughout.
 //! 2. *Flushed is known* (`flush`, invariant 2): the tables' seqno lies above the bases of exactly those
-//!    generations that were flushed, and the edit says so. Else compactions could forget a record, and
-//!    the tombstone that was ingested over it, while the generation that had it is still named.
+//!    memtables that were flushed, and the edit says so. Else compactions could forget a record, and
+//!    the tombstone that was ingested over it, while the memtable that had it is still named.
 //! 3. *All or nothing*, for crashes because of the one edit, for readers because `visible` moves over the
 //!    seqno when the view has all tables. A snapshot from before has a lower seqno, whatever view it
 //!    comes to hold. A `get`, which is not registered, asks tables for no more than what is visible.
 //! 4. *The gap can be crossed*: the new chain has a base of its own, and the chain before it is cut, in
-//!    the same edit, where it is complete (`memtable::walk`, where generations were dropped).
+//!    the same edit, where it is complete (`memtable::walk`, where memtables were dropped).
 //! 5. *Nothing fails halfway*, as for a staged batch (`stage`, invariant 4).
 //! 6. *Closing* waits for `ingesting`; a call that finds the store closed gives up.
 //!
@@ -62,7 +62,7 @@ const AHEAD: u64 = 1 << 36;
 /// Seqnos end at 2^63 (`version::state`).
 const SEQNO_MAX: u64 = 1 << 62;
 
-/// Bytes in the active generation at which it is flushed once more before writers have to wait.
+/// Bytes in the active memtable at which it is flushed once more before writers have to wait.
 const MUCH: u64 = 256 << 10;
 
 /// Writes tables, given their seqno.
@@ -211,7 +211,7 @@ impl Ingester {
         self.memtables.record_chain(writer)?;
         let mut next = self.memtables.lock_next();
         self.find_descriptor(writer, next.is_none())?;
-        let unused = self.memtables.begin_generation(writer, &mut next)?;
+        let unused = self.memtables.begin_memtable(writer, &mut next)?;
         self.flusher.flush_exclusive(writer)?;
         if writer.next_seqno() > seqno.0 {
             let why = "more was written while tables were ingested than can be; try again";
@@ -227,12 +227,12 @@ impl Ingester {
         let mut edit = VersionEdit {
             changes: ended.clone(),
         };
-        edit.changes.push(Change::GenerationDropped { id: unused });
+        edit.changes.push(Change::MemtableDropped { id: unused });
         edit.changes.extend(added.changes);
         edit.changes.extend([
             Change::FlushedUpTo { seqno: seqno.0 },
-            Change::GenerationCreated { id: ids.generation },
-            opened(&chain, ids.generation, nonce, None),
+            Change::MemtableCreated { id: ids.memtable },
+            opened(&chain, ids.memtable, nonce, None),
         ]);
         // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
         let flying = self.common.commits.flying(&*self.memtables);
@@ -245,7 +245,7 @@ impl Ingester {
         }
         self.memtables.go_over_to_log(log);
         self.memtables.witness(&chain, nonce)?;
-        self.publish_ingested(writer, unused, (ids.generation, chain, nonce), seqno)?;
+        self.publish_ingested(writer, unused, (ids.memtable, chain, nonce), seqno)?;
         // As for a staged batch: somebody else may move over it.
         let ticket = self.common.commits.ring.grant(seqno.0, 0);
         self.common.commits.ring.finish(ticket, None);
@@ -268,7 +268,7 @@ impl Ingester {
         let active = Arc::new(active);
         lock(&self.common.reclaim).forget_unused(unused);
         let view = self.common.catalog.view_to_keep();
-        let older = view.memtables.iter().filter(|m| m.generation() != unused);
+        let older = view.memtables.iter().filter(|m| m.id() != unused);
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();
         let tables = self.common.catalog.tables_after(&view);
         // All that is older was flushed.
@@ -279,20 +279,20 @@ impl Ingester {
         writer.go_on(active, descriptor, chain, nonce, seqno);
         self.common
             .events
-            .emit(Event::GenerationDropped { id: unused });
-        self.common.events.emit(Event::GenerationPrepared { id });
+            .emit(Event::MemtableDropped { id: unused });
+        self.common.events.emit(Event::MemtablePrepared { id });
         Ok(())
     }
 
-    /// Sees to it that a generation can be sealed, for which one more is needed if none is prepared. The
-    /// one behind the tables takes over that of the generation that goes.
+    /// Sees to it that a memtable can be sealed, for which one more is needed if none is prepared. The
+    /// one behind the tables takes over that of the memtable that goes.
     fn find_descriptor(&self, writer: &mut Writer, wanted: bool) -> Result<()> {
-        let generations = self.common.space.generations();
-        if wanted && generations.free() == 0 {
+        let descriptors = self.common.space.descriptors();
+        if wanted && descriptors.free() == 0 {
             self.upkeep.reclaim_for(writer)?;
         }
-        if wanted && generations.free() == 0 {
-            let why = "there are as many memtable generations as can be, and ingesting ends one; flush, \
+        if wanted && descriptors.free() == 0 {
+            let why = "there are as many memtables as can be, and ingesting ends one; flush, \
                        or let go of snapshots that hold them";
             return Err(Error::OutOfSpace(why.into()));
         }

@@ -1,9 +1,9 @@
 //! Wiring: opening, recovery, writing and reading (design §11, §14, §16).
 //!
 //! # What an open database is
-//! A folder with a manifest, a region of persistent memory, and in DRAM a [`View`]: the memtable
-//! generations, newest first. Writers are granted room in the newest generation's chain, one at a
-//! time, and fill it side by side; readers take the view and look from the newest generation to the
+//! A folder with a manifest, a region of persistent memory, and in DRAM a [`View`]: the memtables,
+//! newest first. Writers are granted room in the newest memtable's chain, one at a
+//! time, and fill it side by side; readers take the view and look from the newest memtable to the
 //! oldest.
 //!
 //! # Rooms (`store`, decision 119)
@@ -16,7 +16,7 @@
 //! | `Pressure` | how much writers are held back; room on a full disk | `pressure` |
 //! | `Level0Costs`, `Picker` | what level 0 costs; which compaction is next, and what it holds | `compact::{costs, due, beside, internal}` |
 //! | `FlushDue` | whether a flush is due | `flush::due` |
-//! | `Memtables` | where writes go: writer, next memtable, logs, promised DRAM | `write`, `generation`, `dram`, `wal` |
+//! | `Memtables` | where writes go: writer, next memtable, logs, promised DRAM | `write`, `next_memtable`, `dram`, `wal` |
 //! | `Reads` | who reads, and how | `snapshot`, `value`, `holds`, `approximate` |
 //! | `Sweeper` | files, blob files and PM tables that nobody needs go | `sweep`, `blobs::remove`, `pm_tables::release` |
 //! | `Feeds` | what change feeds read and keep | `feed` |
@@ -40,7 +40,7 @@
 //! Writes that meet in a bucket become one group. Under the writer's lock:
 //!
 //! 1. Check limits, poison and both budgets; nothing has happened yet.
-//! 2. Make room: seal the generation if it is full, attach a zone if the item does not fit.
+//! 2. Make room: seal the memtable if it is full, attach a zone if the item does not fit.
 //! 3. *Grant*: the group gets its seqnos, its place in the chain and a ticket.
 //!
 //! Beside all other groups:
@@ -73,15 +73,15 @@
 //! chain is recorded when the first write needs it. That keeps opening for reading cheap.
 //!
 //! # Dropping what is dead (`reclaim`)
-//! A sealed generation of which nobody needs a version any more leaves the view; once no reader holds
+//! A sealed memtable of which nobody needs a version any more leaves the view; once no reader holds
 //! an older view of it, one edit drops it, and its zones are free.
 //!
 //! # Merging indexes (`merge`)
-//! Sealed generations get one index in common, so that reads ask few. Their records stay where they are.
+//! Sealed memtables get one index in common, so that reads ask few. Their records stay where they are.
 //!
 //! # Flushing (`flush`, `tables`)
-//! Sealed generations are written into tables of level 0; one edit names those, one view brings them in
-//! and lets the generations go, which are dead then. Readers ask generations first, then tables. With shape `tiered` a
+//! Sealed memtables are written into tables of level 0; one edit names those, one view brings them in
+//! and lets the memtables go, which are dead then. Readers ask memtables first, then tables. With shape `tiered` a
 //! flush goes range by range of keys, each with an edit and a view of its own (`flush::evacuate`).
 //!
 //! # Compaction (`compact`)
@@ -95,7 +95,7 @@
 //! # Copies, ingestion, change feeds (`copies`, a crate of its own)
 //! The store captures a moment for whoever copies it, and writes what of that is in no file into tables (`capture`).
 //! It installs tables that are written for it, behind a flush of everything older, with one edit (`ingest`). It keeps
-//! for a feed that is open the generations that it has not read, within a bound (`feed`).
+//! for a feed that is open the memtables that it has not read, within a bound (`feed`).
 //!
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
@@ -114,10 +114,10 @@
 //! the turn of `merges`, or the `gate` of compactions (shared by each job); the `gate` of blob files (shared by
 //! whoever makes or removes one, or removes PM tables); `writer`; `next`; then `manifest` or
 //! the `jobs` of compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
-//! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
+//! the range tombstones of a family in a memtable, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these, but that
 //! a cursor that has stepped through a gap may find the writer's free (`cursor::gaps`); behind that comes the lock of a
-//! family's gaps in a generation.
+//! family's gaps in a memtable.
 //!
 //! Last of all, under any of them, come the leaves: a strand's queue, then, not under it, the workers'
 //! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks
@@ -142,7 +142,6 @@ mod dram;
 mod families;
 mod feed;
 mod flush;
-mod generation;
 mod holds;
 mod ingest;
 mod layout;
@@ -150,6 +149,7 @@ mod maintain;
 mod map;
 mod merge;
 mod metrics;
+mod next_memtable;
 mod open;
 mod partitions;
 mod plan;
@@ -184,7 +184,7 @@ pub use partitions::{PartitionSize, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use report::{
     BlobState, CacheState, CompactionUse, CostUse, DeliveryUse, DramUse, EngineMetrics, FeedUse,
-    GenerationState, HitCounts, LevelUse, LogUse, PartitionUse, PmTier, ReaderKind, ReaderState,
+    HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind, ReaderState,
     Recovery, SsdBytes,
 };
 pub use snapshot::Snapshot;

@@ -1,5 +1,5 @@
-//! Working ahead, so that slow things do not fall on the put path: naming the next generation,
-//! growing the region, covering the last write of a store that fell idle, dropping generations in
+//! Working ahead, so that slow things do not fall on the put path: naming the next memtable,
+//! growing the region, covering the last write of a store that fell idle, dropping memtables in
 //! which nothing is alive.
 
 use std::time::Duration;
@@ -139,7 +139,7 @@ impl Inner {
         self.pressure.look_whether_readers_have_gone();
     }
 
-    /// Grows the region and prepares the next generation where that will be needed soon.
+    /// Grows the region and prepares the next memtable where that will be needed soon.
     pub fn work_ahead(&self) -> Result<()> {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
         let _ahead = lock(&self.common.turns.ahead);

@@ -1,11 +1,11 @@
-//! In-memory compaction: when indexes of sealed generations are merged, and how the result comes into the
+//! In-memory compaction: when indexes of sealed memtables are merged, and how the result comes into the
 //! view (`memtable::merge` says how it is made).
 //!
 //! Which are merged, and when that pays, is decided by `policy::indexes`. Where flushing is due, and much of what waits for it is
-//! dead generations that merged indexes keep, those are made anew before ([`Merger::merge_instead`]).
+//! dead memtables that merged indexes keep, those are made anew before ([`Merger::merge_instead`]).
 //!
 //! # Who does it
-//! A job thread. It gives way: a flush that takes generations ends it, without a result. Where there are no
+//! A job thread. It gives way: a flush that takes memtables ends it, without a result. Where there are no
 //! threads the writer that seals does it.
 //!
 //! # Steps
@@ -14,7 +14,7 @@
 //! 2. *Merge*, some keys at a time, with no lock held but [`Merges::turn`]. Before each step its DRAM is
 //!    promised. Where there is not enough, or so much that a flush would be due, there is no merge.
 //! 3. *Go over*, under the writer's lock: one view with the merged index in the place of its inputs.
-//!    Generations that it has nothing of are dead (`reclaim`).
+//!    Memtables that it has nothing of are dead (`reclaim`).
 //!
 //! # Invariants
 //! 1. *Neighbours only.* Inputs follow each other in the view, and the merged index takes their place: so the
@@ -29,9 +29,9 @@
 //!    not registered loads the view first: it has the inputs or the merged index, in which the newest
 //!    version of each key is the same, and the one before if that is not settled (a batch is in the view
 //!    before it is visible).
-//! 4. *Range tombstones keep their place.* A generation that has some is no input, and an index of
+//! 4. *Range tombstones keep their place.* A memtable that has some is no input, and an index of
 //!    older ones is never merged with one of younger ones: so what it hides is behind it, and nothing else.
-//! 5. *Nothing persistent changes.* After a crash generations come back by themselves.
+//! 5. *Nothing persistent changes.* After a crash memtables come back by themselves.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Merger {
     }
 
     /// There is no room, and no flush to make some: makes indexes anew, whatever that costs, that dead
-    /// generations have in common with others. Returns whether there were any.
+    /// memtables have in common with others. Returns whether there were any.
     ///
     /// # Errors
     /// As [`Merger::merge_if_due`].
@@ -165,7 +165,7 @@ impl Merger {
         let merged = self.merge_indexes(&inputs, locked);
         if let Err(Error::Corruption { .. }) = merged {
             // It would be there next time, too.
-            lock(&self.common.reclaim).unreadable = inputs[0].generation();
+            lock(&self.common.reclaim).unreadable = inputs[0].id();
         }
         let Ok(Some(merging)) = merged else {
             // Its inputs stay as they are.
@@ -227,7 +227,7 @@ impl Merger {
         let dead: BTreeSet<u64> = {
             let reclaim = lock(&self.common.reclaim);
             let homes = inputs.iter().flat_map(|m| m.homes());
-            let ids = homes.map(|home| home.generation());
+            let ids = homes.map(|home| home.id());
             ids.filter(|id| reclaim.is_dead(*id)).collect()
         };
         let dead = |id| dead.contains(&id);
@@ -239,7 +239,7 @@ impl Merger {
             },
             dead: &dead,
         };
-        // A generation that was sealed a moment ago is in the view before its zones are known; both
+        // A memtable that was sealed a moment ago is in the view before its zones are known; both
         // happen under the writer's lock.
         locked(&mut |_| ());
         let zones = |id| lock(&self.common.reclaim).zones(id);
@@ -283,12 +283,12 @@ impl Merger {
         let there = view.memtables.iter().filter(|m| is_input(m));
         let there: Vec<u64> = there
             .flat_map(|m| m.homes())
-            .map(|home| home.generation())
+            .map(|home| home.id())
             .collect();
         let leads: Vec<u64> = merged
             .iter()
             .flat_map(|m| m.homes())
-            .map(|home| home.generation())
+            .map(|home| home.id())
             .collect();
         if leads.iter().any(|id| !there.contains(id)) {
             return false;
@@ -327,14 +327,14 @@ fn indexes_of(view: &View, reclaim: &Reclaim) -> Vec<indexes::Index> {
     let front = view.front();
     let index = |m: &Arc<Memtable>| {
         let may = !front.is_some_and(|front| front.takes(m))
-            && m.generation() > reclaim.taken.max(reclaim.unreadable)
+            && m.id() > reclaim.taken.max(reclaim.unreadable)
             && !m.has_tombstones()
             && m.homes().iter().all(|home| {
-                let id = home.generation();
+                let id = home.id();
                 reclaim.is_ours(id) && !reclaim.is_flushed(id)
             });
         let dead = m.homes().iter();
-        let dead = dead.filter(|home| m.is_merged() && reclaim.is_dead(home.generation()));
+        let dead = dead.filter(|home| m.is_merged() && reclaim.is_dead(home.id()));
         indexes::Index {
             keys: m.keys(),
             dead: dead.map(|home| home.len()).sum(),

@@ -12,12 +12,12 @@ use thermocline_pm::RegionKind;
 use thermocline_tables::FoundIn;
 
 use crate::report::{
-    BlobState, CacheState, CompactionUse, DeliveryUse, DramUse, EngineMetrics, GenerationState,
-    HitCounts, LogUse, PartitionUse, PmTier, SsdBytes,
+    BlobState, CacheState, CompactionUse, DeliveryUse, DramUse, EngineMetrics, HitCounts, LogUse,
+    MemtableState, PartitionUse, PmTier, SsdBytes,
 };
 use crate::store::Reporter;
 
-/// A generation, the index that leads to it if that is known, and whether it is retired.
+/// A memtable, the index that leads to it if that is known, and whether it is retired.
 type Held = (Arc<Home>, Option<Arc<Memtable>>, bool);
 
 impl Reporter {
@@ -96,8 +96,8 @@ impl Reporter {
         state
     }
 
-    /// All generations, and who holds them.
-    fn generations(&self) -> Vec<GenerationState> {
+    /// All memtables, and who holds them.
+    fn memtables(&self) -> Vec<MemtableState> {
         let view = self.common.catalog.view();
         let readers = self.common.commits.readers.by_seqno();
         let mut all: Vec<Held> = Vec::new();
@@ -109,17 +109,17 @@ impl Reporter {
             let homes = memtable.homes().iter();
             all.extend(homes.map(|home| (home.clone(), Some(memtable.clone()), false)));
         }
-        all.sort_by_key(|(home, ..)| home.generation());
+        all.sort_by_key(|(home, ..)| home.id());
         // Retired since the view was loaded: in both.
-        all.dedup_by_key(|(home, ..)| home.generation());
+        all.dedup_by_key(|(home, ..)| home.id());
         let next = |i: usize| all.get(i + 1).map_or(u64::MAX, |(home, ..)| home.base().0);
         let state = |(i, (home, index, retired)): (usize, &Held)| {
             let index = index.as_ref();
             let from = if i == 0 { 0 } else { home.base().0 };
             let at = readers.range(from..next(i));
-            let newest = index.filter(|index| index.generation() == home.generation());
-            GenerationState {
-                id: home.generation(),
+            let newest = index.filter(|index| index.id() == home.id());
+            MemtableState {
+                id: home.id(),
                 sealed: index.is_none_or(|index| index.is_sealed()),
                 records: home.len(),
                 bytes: home.bytes(),
@@ -135,7 +135,7 @@ impl Reporter {
 
     /// Reads all counters.
     pub fn metrics(&self) -> EngineMetrics {
-        let generations = self.generations();
+        let memtables = self.memtables();
         let region_kind = self.common.space.region().kind();
         let mut space = self.common.space.usage();
         if region_kind == RegionKind::Absent {
@@ -152,17 +152,17 @@ impl Reporter {
             pm: self.common.space.region().counters(),
             ssd: self.ssd_bytes(),
             log: self.log_use(),
-            index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
+            index_bytes: memtables.iter().map(|m| m.index_bytes).sum(),
             dram: self.dram_use(),
-            pm_tier: self.pm_tier(&generations),
+            pm_tier: self.pm_tier(&memtables),
             levels: self.common.catalog.view().tables.levels(),
             blobs: self.blob_state(),
             tables_open: self.common.catalog.table_files.open_use().tables(),
             tables_opened: self.common.catalog.table_files.open_use().opened(),
             cache: self.cache_state(),
             hits: self.hits(),
-            generations,
-            generations_dropped: self.common.counted.get(Count::Dropped),
+            memtables,
+            memtables_dropped: self.common.counted.get(Count::Dropped),
             flushes: self.common.counted.get(Count::Flushes),
             flushed_bytes: self.common.counted.get(Count::FlushedBytes),
             visible: self.common.commits.ring.visible(),
@@ -201,31 +201,31 @@ impl Reporter {
 }
 
 impl Reporter {
-    fn pm_tier(&self, generations: &[GenerationState]) -> PmTier {
+    fn pm_tier(&self, memtables: &[MemtableState]) -> PmTier {
         let tables = self.common.pm_tables_use();
         PmTier {
             tables: tables.tables,
             table_bytes: tables.bytes,
             table_bytes_retired: tables.retired_bytes,
-            ..generations_in_pm(generations)
+            ..memtables_in_pm(memtables)
         }
     }
 }
 
-fn generations_in_pm(generations: &[GenerationState]) -> PmTier {
+fn memtables_in_pm(memtables: &[MemtableState]) -> PmTier {
     let mut tier = PmTier::default();
-    for generation in generations {
-        let sum = match generation {
-            GenerationState { retired: true, .. } => &mut tier.retired,
-            GenerationState { sealed: true, .. } => &mut tier.sealed,
+    for memtable in memtables {
+        let sum = match memtable {
+            MemtableState { retired: true, .. } => &mut tier.retired,
+            MemtableState { sealed: true, .. } => &mut tier.sealed,
             _ => &mut tier.active,
         };
-        *sum += generation.bytes;
+        *sum += memtable.bytes;
     }
     tier
 }
 
-/// How many hold a generation beside those who do so for themselves: views of earlier moments that have
+/// How many hold a memtable beside those who do so for themselves: views of earlier moments that have
 /// its index, other indexes that lead to it, and pinned values.
 fn holders(home: &Arc<Home>, index: Option<&Arc<Memtable>>, retired: bool) -> u64 {
     // Ours, and the index.

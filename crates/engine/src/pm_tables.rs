@@ -1,4 +1,4 @@
-//! Level 0 in persistent memory: sealed generations become PM tables (shapes `pm-tables` and `tiered`; PM-Blade §IV,
+//! Level 0 in persistent memory: sealed memtables become PM tables (shapes `pm-tables` and `tiered`; PM-Blade §IV,
 //! design §7). With `global-index` and `immutables` those do that are mostly dead (`flush::rewrite`).
 //!
 //! A flush writes PM tables (`level0`) in place of files, and one edit names them and the references to
@@ -32,7 +32,7 @@
 //! |---|---|
 //! | after the reservation | numbers that are skipped |
 //! | while a table is written | zones of an owner that nobody names: free |
-//! | after the edit that names it | the table, and generations that are known as flushed (`flush`) |
+//! | after the edit that names it | the table, and memtables that are known as flushed (`flush`) |
 //! | after the edit that takes its references | a table that nothing refers to: removed |
 //! | after the edit that removes it | zones of an owner that nobody names: free |
 

@@ -50,7 +50,7 @@ impl Engine {
     ) -> Result<Option<T>> {
         let inner = &*self.inner;
         let verify = inner.common.options.read.verify_checksums;
-        // A generation that comes after this holds only what was not visible when we began.
+        // A memtable that comes after this holds only what was not visible when we began.
         let view = inner.common.catalog.view();
         let pins = view.pins()?;
         // Behind the view: what was dropped by now may be missing from it, or from a part of it.
@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// Where the data of each family lies that has tables or several partitions. What is in no table yet is in the
-    /// generations that [`Engine::metrics`] has.
+    /// memtables that [`Engine::metrics`] has.
     pub fn map(&self) -> Vec<FamilyMap> {
         self.inner.reporter.map()
     }

@@ -1,21 +1,21 @@
-//! Dropping generations in which nothing is alive.
+//! Dropping memtables in which nothing is alive.
 //!
-//! A key that is written again and again leaves its old records behind in sealed generations. A
-//! generation of which nobody needs a version (`memtable::needed` says what that means, and why it
+//! A key that is written again and again leaves its old records behind in sealed memtables. A
+//! memtable of which nobody needs a version (`memtable::needed` says what that means, and why it
 //! stays so) is dropped as a whole, without moving a record.
 //!
 //! What change feeds have not read stays for a while (`feed`).
 //!
 //! # Steps
-//! 1. *Check* (no lock held): each sealed generation, oldest first, from where the last check
+//! 1. *Check* (no lock held): each sealed memtable, oldest first, from where the last check
 //!    stopped up to the first key that is needed. So each key is passed once and probed a few times,
-//!    and a generation that lives costs one probe.
-//! 2. *Retire* (under the writer's lock): a view without the dead generations. Readers that come now
+//!    and a memtable that lives costs one probe.
+//! 2. *Retire* (under the writer's lock): a view without the dead memtables. Readers that come now
 //!    do not see them. Those that hold an older view read on; they find there nothing that hides, or
 //!    is hidden by, what it should not.
-//! 3. *Edit*, once nobody holds the generation's memtable any more: cuts for all chains that this
+//! 3. *Edit*, once nobody else holds the memtable's home: cuts for all chains that this
 //!    incarnation has sealed, and the drops. **The edit alone decides what exists**: before it a
-//!    crash finds the generations whole, after it none of them.
+//!    crash finds the memtables whole, after it none of them.
 //! 4. *Descriptor*: back to its pool. A crash before that leaves one that the manifest does not
 //!    name; the next open gives it back.
 //! 5. *Zones*: free again. Nothing is written. After a crash in 4 they are free at the next open.
@@ -23,35 +23,35 @@
 //! # Invariants
 //! 1. Whatever anybody may read, the manifest names. So what an open finds unnamed is free, whoever
 //!    still reads.
-//! 2. Where a check took a tombstone for one that hides nothing, no older generation was named, and
-//!    there was no table. (A generation that is retired and read may be named; then its younger ones
-//!    wait. A table that comes later has records of younger generations.)
-//! 3. A flushed generation is dropped while an older one is named, which somebody reads, only by an
+//! 2. Where a check took a tombstone for one that hides nothing, no older memtable was named, and
+//!    there was no table. (A memtable that is retired and read may be named; then its younger ones
+//!    wait. A table that comes later has records of younger memtables.)
+//! 3. A flushed memtable is dropped while an older one is named, which somebody reads, only by an
 //!    edit after which the manifest says that those are flushed, too (`flush`, invariant 4).
 //!
 //! # Why nothing is lost
 //! Every dropped version has a newer one that is *durable* and visible (or is a tombstone with
-//! nothing below it, or of a family whose drop is durable). Or its generation was flushed: then it is in
-//! a table, as far as anybody needs it, which the same view brings in that lets the generation go, and
+//! nothing below it, or of a family whose drop is durable). Or its memtable was flushed: then it is in
+//! a table, as far as anybody needs it, which the same view brings in that lets the memtable go, and
 //! which a durable edit names (`flush`). So a crash after the edit finds the newer
 //! one. A reader that is not registered, a `get`, loads the view first and then what is visible: if
-//! its view lacks the generation, then what it finds visible includes what the check saw, hence the
-//! newer version; if its view has the generation, it has that of the newer version too. One that
+//! its view lacks the memtable, then what it finds visible includes what the check saw, hence the
+//! newer version; if its view has the memtable, it has that of the newer version too. One that
 //! registers meanwhile gets what is visible then, and needs nothing (`memtable::needed`, 1). Whoever
 //! reads a family that is dropped meanwhile asks, after it has loaded its view, whether it still
-//! exists. Groups in flight write into the active generation, which is never checked.
+//! exists. Groups in flight write into the active memtable, which is never checked.
 //!
-//! A generation's home is held by its memtable, by merged indexes that lead to its records, and by pinned
+//! A memtable's home is held by its own index, by merged indexes that lead to its records, and by pinned
 //! values; those indexes by views, and views by readers who are inside a call, or stand still and are
-//! asked to leave here (`holds`). A retired generation is in no current view; when
+//! asked to leave here (`holds`). A retired memtable is in no current view; when
 //! its home has one holder, which is the list here, nobody is left who could read it.
 //!
 //! # Merged indexes
-//! A generation in a merged index (`merge`) is checked like others, by itself. When it is dead it stays until
+//! A memtable in a merged index (`merge`) is checked like others, by itself. When it is dead it stays until
 //! the index is merged anew, without it; or all of the index is dead.
 //!
 //! # Why recovery can cross the gap
-//! A dropped generation may lie in the middle of this incarnation's chains. The edit cuts every chain
+//! A dropped memtable may lie in the middle of this incarnation's chains. The edit cuts every chain
 //! before it, and the manifest's state gives the chain that followed a dropped one the base that it
 //! had (`version::state`). The walk demands both (`memtable::walk`). So every other check is as strong
 //! as before: the chains before the gap must reach their cuts; all below the base counts as durable
@@ -70,7 +70,7 @@
 //! keep it, but for what *it* drops. If that is this process it knows who they are (`close`): moments are
 //! registered like its own, and what they hold beside that ([`Held`]) is not dropped, and is asked for each time
 //! before anything is. Otherwise they are *strangers*: they hold the database's folder (`env`'s
-//! `hold_folder`), and while somebody does, no generation that was there at the
+//! `hold_folder`), and while somebody does, no memtable that was there at the
 //! opening is dropped, nor are the zones or files freed of a table that was. What came since is. A
 //! handle is no reader.
 
@@ -95,7 +95,7 @@ use crate::write::writer::Writer;
 const STEP: usize = 256;
 
 impl Reclaimer {
-    /// Drops what is dead and nobody reads, and returns how many generations those were. The caller does not
+    /// Drops what is dead and nobody reads, and returns how many memtables those were. The caller does not
     /// hold the writer's lock.
     pub fn reclaim(&self) -> Result<usize> {
         self.forget_relics();
@@ -121,7 +121,7 @@ impl Reclaimer {
         }
     }
 
-    /// Checks all sealed generations and notes which are dead.
+    /// Checks all sealed memtables and notes which are dead.
     pub fn find_dead(&self) -> Result<()> {
         // Whether strangers still read, if there were any.
         let had_strangers = lock(&self.common.reclaim).has_strangers();
@@ -132,7 +132,7 @@ impl Reclaimer {
             let view = self.common.catalog.view();
             let sealed = view.memtables[1..].iter().rev();
             let homes = sealed.flat_map(|m| m.homes());
-            homes.map(|home| home.generation()).collect()
+            homes.map(|home| home.id()).collect()
         };
         let mut result = Ok(());
         for id in sealed {
@@ -141,14 +141,14 @@ impl Reclaimer {
         result
     }
 
-    /// Goes on checking a sealed generation.
+    /// Goes on checking a sealed memtable.
     fn check(&self, id: u64) -> Result<()> {
         loop {
             // Not longer than a step: a view holds what others may be waiting to drop.
             let view = self.common.catalog.view_to_keep();
             let mut newer: Vec<&Memtable> = view.memtables.iter().map(|m| &**m).collect();
             newer.reverse();
-            let leads = |m: &&Memtable| m.homes().iter().any(|home| home.generation() == id);
+            let leads = |m: &&Memtable| m.homes().iter().any(|home| home.id() == id);
             let Some(i) = newer.iter().position(leads) else {
                 return Ok(());
             };
@@ -182,7 +182,7 @@ impl Reclaimer {
         }
     }
 
-    /// Gives up the oldest generation that is kept for feeds, and returns whether there was one.
+    /// Gives up the oldest memtable that is kept for feeds, and returns whether there was one.
     pub fn yield_kept(&self) -> Result<bool> {
         let mut writer = lock(&self.memtables.writer);
         self.common.check_writable()?;
@@ -198,7 +198,7 @@ impl Reclaimer {
         Ok(self.drop_unkept(writer, &Keeping { yields, ..keeping })? > 0)
     }
 
-    /// Retires the generations that were found dead, and drops those that nobody reads.
+    /// Retires the memtables that were found dead, and drops those that nobody reads.
     pub fn drop_dead(&self, writer: &mut Writer) -> Result<usize> {
         self.drop_unkept(writer, &self.common.keeping())
     }
@@ -229,12 +229,10 @@ impl Reclaimer {
                 self.common.give_descriptor_back(owned.descriptor.take())?;
             }
         }
-        let dropped = |retired: &Retired| Change::GenerationDropped {
-            id: retired.generation(),
-        };
+        let dropped = |retired: &Retired| Change::MemtableDropped { id: retired.id() };
         // Older ones may stay named.
         let flushed = free.iter().filter(|(retired, owned)| {
-            owned.flushed && lock(&self.common.reclaim).has_older(retired.generation())
+            owned.flushed && lock(&self.common.reclaim).has_older(retired.id())
         });
         let says = flushed.map(|(retired, _)| base(retired)).max();
         let says = says.filter(|says| *says > said && !active(Bug::DropFlushedFirst));
@@ -251,10 +249,10 @@ impl Reclaimer {
         let dropped = free.len();
         self.common.counted.add(Count::Dropped, dropped as u64);
         for (retired, owned) in free {
-            let id = retired.generation();
+            let id = retired.id();
             lock(&self.common.reclaim).feeds.gone(owned.last_seqno());
             drop(retired);
-            self.common.events.emit(Event::GenerationDropped { id });
+            self.common.events.emit(Event::MemtableDropped { id });
             self.common.give_descriptor_back(owned.descriptor)?;
             self.common.space.release(&owned.zones);
         }
@@ -263,13 +261,12 @@ impl Reclaimer {
         Ok(dropped)
     }
 
-    /// Takes the dead generations out of the view. The caller holds the writer's lock.
+    /// Takes the dead memtables out of the view. The caller holds the writer's lock.
     pub fn retire(&self) {
         let view = self.common.catalog.view_to_keep();
         let is_dead = {
             let reclaim = lock(&self.common.reclaim);
-            let homes =
-                |m: &Arc<Memtable>| m.homes().iter().all(|h| reclaim.is_dead(h.generation()));
+            let homes = |m: &Arc<Memtable>| m.homes().iter().all(|h| reclaim.is_dead(h.id()));
             view.memtables.iter().map(homes).collect::<Vec<bool>>()
         };
         if !is_dead.contains(&true) {

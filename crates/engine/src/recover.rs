@@ -10,7 +10,7 @@ use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, Witness, Zone};
 use thermocline_memtable::{Chain, ChainPlan, Descriptor, WalkOutcome, walk_incarnation};
 use thermocline_pm::PmOff;
-use thermocline_version::{Generation, State};
+use thermocline_version::{MemtableEntry, State};
 
 use crate::wal::Loaded;
 use found::{Found, Incarnation, corrupt};
@@ -124,13 +124,13 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
     ))
 }
 
-/// Whether a generation takes no more writes: by its floor, or because it is a batch that was staged,
+/// Whether a memtable takes no more writes: by its floor, or because it is a batch that was staged,
 /// which the manifest has named and cut at once.
-pub(crate) fn is_sealed(generation: &Generation, floor: Option<u64>) -> bool {
-    floor.is_some() || generation.is_staged()
+pub(crate) fn is_sealed(memtable: &MemtableEntry, floor: Option<u64>) -> bool {
+    floor.is_some() || memtable.is_staged()
 }
 
-/// A generation behind one without a floor was prepared and never used: it has no zone, and no chain
+/// A memtable behind one without a floor was prepared and never used: it has no zone, and no chain
 /// but the one it was prepared with. If it has more, the floor was there and is gone.
 fn check_floors(
     space: &Space,
@@ -139,21 +139,21 @@ fn check_floors(
     descriptors: &[Descriptor],
 ) -> Result<()> {
     let mut open: Option<&Descriptor> = None;
-    for (id, generation) in state.generations() {
+    for (id, memtable) in state.memtables() {
         let used = |chain: &thermocline_version::Chain| {
             chain.base_seqno != 0 || zones.iter().any(|zone| zone.owner == chain.id)
         };
         if let Some(before) = open
-            && generation.chains.iter().any(used)
+            && memtable.chains.iter().any(used)
         {
             return Err(corrupt(
                 space,
-                "the floor of a sealed generation is missing",
+                "the floor of a sealed memtable is missing",
                 before.floor_at(space),
             ));
         }
-        let own = descriptors.iter().find(|d| d.generation == *id);
-        open = open.or(own.filter(|d| !is_sealed(generation, d.floor)));
+        let own = descriptors.iter().find(|d| d.memtable == *id);
+        open = open.or(own.filter(|d| !is_sealed(memtable, d.floor)));
     }
     Ok(())
 }
@@ -190,7 +190,7 @@ fn plan(
 ) -> Result<Vec<(u64, Incarnation)>> {
     let mut all: Vec<(u64, Incarnation)> = Vec::new();
     let mut current = None;
-    for (generation, entry) in state.chains() {
+    for (memtable, entry) in state.chains() {
         let own = own_zones(space, zones, entry.id)?;
         // What was loaded lies elsewhere than what was written.
         let start = match loaded {
@@ -199,13 +199,13 @@ fn plan(
         };
         let start = start.map(|at| zone_at(space, zones, at)).transpose()?;
         let (incarnation, nonce, base) = (entry.incarnation, entry.nonce, entry.base_seqno);
-        let is_last_chain = state.generations()[&generation]
+        let is_last_chain = state.memtables()[&memtable]
             .chains
             .last()
             .is_some_and(|c| c.id == entry.id);
         let floor = descriptors
             .iter()
-            .find(|d| d.generation == generation)
+            .find(|d| d.memtable == memtable)
             .and_then(|d| d.floor)
             .filter(|_| is_last_chain);
         let chain = Chain::new(db_id, entry.id, incarnation, nonce, base);
@@ -218,14 +218,14 @@ fn plan(
         if current != Some(incarnation) {
             current = Some(incarnation);
             let empty = Incarnation {
-                generations: Vec::new(),
+                memtables: Vec::new(),
                 plans: Vec::new(),
                 walk: WalkOutcome::default(),
             };
             all.push((base.max(1), empty));
         }
         if let Some((_, incarnation)) = all.last_mut() {
-            incarnation.generations.push(generation);
+            incarnation.memtables.push(memtable);
             incarnation.plans.push(plan);
         }
     }

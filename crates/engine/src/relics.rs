@@ -4,9 +4,9 @@
 //! version has none of its tables. Who was registered before goes on seeing it. So where somebody
 //! is, the drop *sets aside* a view of that family, and of metadata: a version that has its tables
 //! alone, which keeps their files and zones like any version that somebody reads, and the
-//! generations that have records of it. Before, all of them are flushed, so that there are none,
+//! memtables that have records of it. Before, all of them are flushed, so that there are none,
 //! and nothing of other families is kept; only where flushing fails, or is not automatic, whole
-//! generations stay.
+//! memtables stay.
 //!
 //! 1. It is set aside before the drop is known, under the writer's lock. So who finds that the family
 //!    was dropped finds it.

@@ -9,6 +9,6 @@ pub use levels::{CompactionUse, CostUse, LevelUse};
 pub use partitions::PartitionUse;
 pub use readers::{ReaderKind, ReaderState};
 pub use state::{
-    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, FeedUse, GenerationState,
-    HitCounts, LogUse, PmTier, Recovery, SsdBytes,
+    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, FeedUse, HitCounts, LogUse,
+    MemtableState, PmTier, Recovery, SsdBytes,
 };

@@ -1,5 +1,5 @@
 //! Writers that find no room: the region is full, or DRAM for the index, or there is no descriptor for
-//! another generation. A flush makes some.
+//! another memtable. A flush makes some.
 //!
 //! # Steps
 //! 1. The attempt has failed under the writer's lock, and what is dead has been dropped there
@@ -7,18 +7,18 @@
 //! 2. Under `flushing`, which comes before the writer's lock: if somebody has made room since the attempt
 //!    began, it is tried again.
 //! 3. Otherwise the writer itself flushes all that is sealed, and where nothing is, seals the active
-//!    generation before. Then it tries again.
+//!    memtable before. Then it tries again.
 //!
 //! # Why nobody waits for ever
 //! 1. A writer waits for nobody but the one who holds `flushing`, who writes files and takes the writer's lock
 //!    for moments. It does not matter how many job threads there are, or what they do.
-//! 2. Each further attempt comes after some generation was flushed or dropped, by whomever. Who has tried
+//! 2. Each further attempt comes after some memtable was flushed or dropped, by whomever. Who has tried
 //!    [`ATTEMPTS_MAX`] times, because others took what was made, gives up.
 //! 3. Where a flush frees nothing there is no further attempt: it failed (the disk is full), or nothing is left
 //!    that could be flushed, because it is flushed and somebody reads it, or does not fit at all. The
 //!    error says which.
 //!
-//! What is kept for change feeds (`feed`) goes first, generation by generation. Readers that hold what was
+//! What is kept for change feeds (`feed`) goes first, memtable by memtable. Readers that hold what was
 //! flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are compactions that work with the DRAM which
 //! the write needs ([`JOBS_MS`]), and the
 //! other stores of the runtime where it is its DRAM that they have together ([`OTHERS_MS`]): those are
@@ -26,7 +26,7 @@
 //!
 //! # Deletes
 //! They may use the zone that is kept back, and come here only when that is full, too. Sealing the active
-//! generation gives up the rest of its last zone; so that is done only where no sealed one is left
+//! memtable gives up the rest of its last zone; so that is done only where no sealed one is left
 //! that could be flushed instead, not for each attempt on a disk that is full.
 
 pub(crate) mod news;
@@ -213,13 +213,13 @@ impl Admission {
         Ok(false)
     }
 
-    /// How many generations are flushed or dead, and read, and how many PM tables are compacted, and read; and the
+    /// How many memtables are flushed or dead, and read, and how many PM tables are compacted, and read; and the
     /// persistent memory that both take.
     pub fn held_bytes(&self) -> (usize, u64) {
         let keeping = self.common.keeping();
-        let (generations, bytes) = lock(&self.common.reclaim).held_bytes(&keeping);
+        let (memtables, bytes) = lock(&self.common.reclaim).held_bytes(&keeping);
         let tables = self.common.pm_tables_use();
-        let count = generations + index(tables.retired);
+        let count = memtables + index(tables.retired);
         (count, bytes + tables.retired_bytes)
     }
 
@@ -236,7 +236,7 @@ impl Admission {
             return error;
         }
         let tables = self.common.pm_tables_use().retired;
-        let generations = held.saturating_sub(index(tables));
+        let memtables = held.saturating_sub(index(tables));
         let of_tables = match tables {
             0 => String::new(),
             _ => format!(", and of {tables} PM tables that are compacted,"),
@@ -244,7 +244,7 @@ impl Admission {
         let text = space_text(error);
         let who = self.reads.who_reads();
         Error::OutOfSpace(format!(
-            "{text}; {} of {generations} generations that are flushed or dead{of_tables} are held by readers \
+            "{text}; {} of {memtables} memtables that are flushed or dead{of_tables} are held by readers \
              ({who}): let go of snapshots, iterators and values",
             format_size(bytes)
         ))

@@ -7,8 +7,8 @@
 //! takes the newest (`holds`). Nothing is copied: taking one costs a few counters.
 //!
 //! # Why no version is missed
-//! 1. *The view is loaded after the seqno was registered.* So it has every generation with a record up
-//!    to that seqno: a generation joins the view before its first record becomes visible. Later
+//! 1. *The view is loaded after the seqno was registered.* So it has every memtable with a record up
+//!    to that seqno: a memtable joins the view before its first record becomes visible. Later
 //!    views have, of those records, what somebody needs who was registered when they were made
 //!    (`reclaim`, `merge`, `flush`, `jobs`).
 //! 2. *What was made without it.* A job that asked who reads before the snapshot came leaves out only
@@ -158,7 +158,7 @@ impl Snapshot {
 }
 
 impl Reads {
-    /// Asks the generations of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
+    /// Asks the memtables of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
     /// calls `found` with what the first that knows the key has, if that is a value.
     pub fn find<T>(
         &self,

@@ -2,29 +2,29 @@
 //!
 //! A batch that takes more than [`item_bytes_max`] would hold up everybody behind it in the ring, and
 //! one beyond the largest part of the region would not fit into an item at all. So it is written
-//! into a chain of its own, which becomes a sealed generation of its own (`memtable::stage`).
+//! into a chain of its own, which becomes a sealed memtable of its own (`memtable::stage`).
 //!
 //! # Steps
 //! 1. *Reserve* (under the writer's lock): both budgets are checked, DRAM is promised, and an edit
 //!    reserves the chain's id, so that it is never another's.
 //! 2. *Store* (no lock held): the records, numbered from 1, are stored, persisted and indexed, item after
 //!    item, in zones of the chain. Nobody can see them: neither view nor manifest names them.
-//! 3. *Commit* (under the writer's lock): the active generation is sealed, which waits for all groups in
+//! 3. *Commit* (under the writer's lock): the active memtable is sealed, which waits for all groups in
 //!    flight and makes them durable. The batch gets the next seqnos. **One edit is the commit**: it
-//!    cuts the chains before, makes the staged chain a generation of its own, and opens a new active
-//!    generation behind it. The generation that the seal has made active has no record yet and
-//!    goes in the same edit: generations are numbered in the order of their seqnos. (Where the active
+//!    cuts the chains before, makes the staged chain a memtable of its own, and opens a new active
+//!    memtable behind it. The memtable that the seal has made active has no record yet and
+//!    goes in the same edit: memtables are numbered in the order of their seqnos. (Where the active
 //!    one has no record, as behind another staged batch, it goes itself and nothing is sealed.)
-//! 4. *Publish*: the view with both generations, then `visible` and `durable` move over the batch at
+//! 4. *Publish*: the view with both memtables, then `visible` and `durable` move over the batch at
 //!    once, as over any other group.
 //!
 //! # Invariants
-//! 1. *Law of age.* What was granted before step 3 lies in older generations, with lower seqnos; what is
-//!    granted after it in the generation behind, with higher ones. The lock is held throughout.
+//! 1. *Law of age.* What was granted before step 3 lies in older memtables, with lower seqnos; what is
+//!    granted after it in the memtable behind, with higher ones. The lock is held throughout.
 //! 2. *All or nothing for readers.* `visible` moves over the whole batch in one step, and the view has
-//!    its generation before. A reader of an earlier moment that finds the generation in its view finds
+//!    its memtable before. A reader of an earlier moment that finds the memtable in its view finds
 //!    in it one version of each key, with a seqno above its own: none that it may see; it goes on
-//!    to older generations, which is why no index of theirs is touched.
+//!    to older memtables, which is why no index of theirs is touched.
 //! 3. *`durable` is a prefix.* The edit is written when all that was granted before is durable, what was
 //!    written `Buffered` included. So a staged batch is durable when its call returns, whatever was
 //!    asked for; a callback is on the list before the group finishes, as any other's (`ack`).
@@ -35,7 +35,7 @@
 //!    up, whether it is in use by then or not (`dram`).
 //! 6. *Closing* waits for batches that are being staged, before it gives the region up: each holds
 //!    `Turns::stages` shared. One that finds the store closed between two records gives up.
-//! 7. *Reclaiming* cannot meet the batch before it is in the view; from then on it is a sealed generation
+//! 7. *Reclaiming* cannot meet the batch before it is in the view; from then on it is a sealed memtable
 //!    like others. Between view and `visible` its versions are above what is settled, so that they make
 //!    nothing dead (`memtable::needed`).
 //! 8. *Families*: none of the batch has been dropped at the commit (`families`, invariant 2).
@@ -45,9 +45,9 @@
 //! seqno of its was ever given out. The edit is written when every item of the batch is durable,
 //! and everything granted before it. After it recovery finds the chain complete at its cut, between the
 //! chain before, complete at its own, and the new active chain, which has no zone. Descriptors that
-//! the edit named and a crash kept from being made are made by the next open; a staged generation needs
+//! the edit named and a crash kept from being made are made by the next open; a staged memtable needs
 //! no floor, for its cut is in the manifest (`recover::is_sealed`). The witness lags behind one edit,
-//! as with every edit that opens a chain. Replay is that of any generation.
+//! as with every edit that opens a chain. Replay is that of any memtable.
 //!
 //! # When something fails
 //! Up to the edit nothing has happened: the zones are free again, the promise is taken back. If a persist
@@ -56,7 +56,7 @@
 //!
 //! # What bounds a batch
 //! `limits::BATCH_BYTES_MAX`; what is free in persistent memory, in however many pieces, less the zone
-//! that is kept back; DRAM for its index; and one free generation descriptor, two where nothing is
+//! that is kept back; DRAM for its index; and one free memtable descriptor, two where nothing is
 //! prepared. Each is an error that says so, before anything is written where it can be known then.
 //! What is kept back for deletes serves small ones only.
 //! A single record is never staged: it could not be divided, and fits into an item.
@@ -72,7 +72,7 @@ use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Stag
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
-use crate::generation::prepared::Prepared;
+use crate::next_memtable::prepared::Prepared;
 use crate::start::opened;
 use crate::store::Stager;
 use crate::sync::{Arc, Ordering, lock, read};
@@ -114,13 +114,13 @@ impl Drop for Staging<'_, '_> {
 
 /// What the edit has made of a batch.
 struct Adoption {
-    /// The generation that had no record and is gone.
+    /// The memtable that had no record and is gone.
     unused: u64,
-    /// The batch's generation.
+    /// The batch's memtable.
     own: u64,
     first: SeqNo,
     last: SeqNo,
-    /// The generation behind it, and its chain.
+    /// The memtable behind it, and its chain.
     next: u64,
     chain: Chain,
     nonce: u64,
@@ -299,13 +299,13 @@ impl Stager {
             // Again: both may have changed meanwhile.
             self.common.check_writable()?;
             self.common.families.check_write(entries.clone())?;
-            // Until the edit has named what comes behind (`generation`, invariant 2).
+            // Until the edit has named what comes behind (`next_memtable`, invariant 2).
             let next = lock(&self.memtables.next);
             self.find_descriptors(&mut writer, next.as_ref())?;
             Ok((writer, next))
         })?;
         let writer = &mut *writer;
-        let unused = self.memtables.begin_generation(writer, &mut next)?;
+        let unused = self.memtables.begin_memtable(writer, &mut next)?;
         let nonce = self.common.world.env.random_u64()?;
         // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
         let flying = self.common.commits.flying(&*self.memtables);
@@ -349,7 +349,7 @@ impl Stager {
         let first = SeqNo(writer.next_seqno());
         let last = SeqNo(first.0 + staged.records - 1);
         let ids = self.common.catalog.edits().state().next_ids();
-        let (own, next) = (ids.generation, ids.generation + 1);
+        let (own, next) = (ids.memtable, ids.memtable + 1);
         let incarnation = writer.chain.chain().incarnation;
         // It follows on from the batch: base 0 in the manifest.
         let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 0);
@@ -359,18 +359,18 @@ impl Stager {
             changes: ended.clone(),
         };
         edit.changes.extend([
-            Change::GenerationDropped { id: unused },
-            Change::GenerationCreated { id: own },
+            Change::MemtableDropped { id: unused },
+            Change::MemtableCreated { id: own },
             Change::ChainAdopted {
                 chain: staged.chain,
-                generation: own,
+                memtable: own,
                 incarnation,
                 nonce: staged_nonce,
                 base_seqno: first.0,
                 last_seqno: last.0,
                 end: staged.end.0,
             },
-            Change::GenerationCreated { id: next },
+            Change::MemtableCreated { id: next },
             opened(&chain, next, nonce, None),
         ]);
         if let Err(error) = self.memtables.edit_with_log(edit, &log) {
@@ -400,8 +400,8 @@ impl Stager {
             unused, own, next, ..
         } = adoption;
         self.common.give_descriptor_back(writer.descriptor.take())?;
-        let describe = |generation| {
-            Descriptor::create(&self.common.space, &self.common.db_id, generation)
+        let describe = |memtable| {
+            Descriptor::create(&self.common.space, &self.common.db_id, memtable)
                 .map_err(|error| self.common.poison.poison(error))
         };
         let (descriptor, next_descriptor) = (describe(own)?, describe(next)?);
@@ -414,7 +414,7 @@ impl Stager {
         let active = Arc::new(active);
         lock(&self.common.reclaim).adopted(unused, own, zones, descriptor, trail);
         let view = self.common.catalog.view();
-        let older = view.memtables.iter().filter(|m| m.generation() != unused);
+        let older = view.memtables.iter().filter(|m| m.id() != unused);
         let memtables = [active.clone(), memtable.clone()];
         let memtables = memtables.into_iter().chain(older.cloned()).collect();
         self.common.catalog.show(view.with_memtables(memtables));
@@ -428,11 +428,11 @@ impl Stager {
         );
         self.common
             .events
-            .emit(Event::GenerationDropped { id: unused });
+            .emit(Event::MemtableDropped { id: unused });
         self.common
             .events
-            .emit(Event::GenerationPrepared { id: next });
-        self.common.events.emit(Event::GenerationSealed {
+            .emit(Event::MemtablePrepared { id: next });
+        self.common.events.emit(Event::MemtableSealed {
             id: own,
             records: memtable.len(),
             bytes: memtable.bytes(),
@@ -440,18 +440,18 @@ impl Stager {
         Ok(())
     }
 
-    /// Sees to it that a commit finds descriptors for its generations: for its own, and for the one
+    /// Sees to it that a commit finds descriptors for its memtables: for its own, and for the one
     /// that a seal makes active if none is prepared.
     fn find_descriptors(&self, writer: &mut Writer, next: Option<&Prepared>) -> Result<()> {
-        let generations = self.common.space.generations();
+        let descriptors = self.common.space.descriptors();
         let seals = !self.memtables.is_unused(writer, next) && next.is_none();
         let wanted = 1 + usize::from(seals);
-        if generations.free() < wanted {
+        if descriptors.free() < wanted {
             self.upkeep.reclaim_for(writer)?;
         }
-        if generations.free() < wanted {
+        if descriptors.free() < wanted {
             return Err(Error::OutOfSpace(
-                "there are as many memtable generations as can be, and a batch over \
+                "there are as many memtables as can be, and a batch over \
                  memtable.item_bytes_max becomes one of its own; write smaller batches, or delete"
                     .into(),
             ));

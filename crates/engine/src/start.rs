@@ -15,11 +15,11 @@ use crate::world::World;
 
 /// How the new incarnation begins.
 pub(crate) struct Start {
-    /// The generation that takes the writes.
+    /// The memtable that takes the writes.
     pub active: u64,
     /// Those that stay, oldest first.
-    pub generations: Vec<u64>,
-    /// Generations that were prepared and never used.
+    pub memtables: Vec<u64>,
+    /// Memtables that were prepared and never used.
     dropped: Vec<u64>,
     pub chain: Chain,
     pub nonce: u64,
@@ -39,27 +39,27 @@ impl Start {
         db_id: &[u8; 16],
     ) -> Result<Start> {
         let sealed = |id: u64| {
-            let descriptor = descriptors.iter().find(|d| d.generation == id);
-            is_sealed(&state.generations()[&id], descriptor.and_then(|d| d.floor))
+            let descriptor = descriptors.iter().find(|d| d.memtable == id);
+            is_sealed(&state.memtables()[&id], descriptor.and_then(|d| d.floor))
         };
-        let mut generations: Vec<u64> = state.generations().keys().copied().collect();
+        let mut memtables: Vec<u64> = state.memtables().keys().copied().collect();
         let mut dropped = Vec::new();
-        // A generation behind one that was never sealed was prepared ahead and holds nothing.
-        while let [.., before, _] = generations[..]
+        // A memtable behind one that was never sealed was prepared ahead and holds nothing.
+        while let [.., before, _] = memtables[..]
             && !sealed(before)
         {
-            dropped.extend(generations.pop());
+            dropped.extend(memtables.pop());
         }
-        let active = *generations.last().ok_or_else(|| {
-            Error::corruption("the manifest", "the manifest", 0, "a generation", "none")
+        let active = *memtables.last().ok_or_else(|| {
+            Error::corruption("the manifest", "the manifest", 0, "a memtable", "none")
         })?;
-        if state.generations()[&active].is_staged() {
+        if state.memtables()[&active].is_staged() {
             return Err(Error::corruption(
-                "the manifest ends with a generation that takes no writes",
+                "the manifest ends with a memtable that takes no writes",
                 "the manifest",
                 0,
-                "a generation behind the batch that was staged",
-                format!("generation {active}"),
+                "a memtable behind the batch that was staged",
+                format!("memtable {active}"),
             ));
         }
         let ids = state.next_ids();
@@ -88,7 +88,7 @@ impl Start {
         };
         Ok(Start {
             active,
-            generations,
+            memtables,
             dropped,
             chain,
             nonce,
@@ -127,7 +127,7 @@ impl Start {
         edit.changes.extend(
             self.dropped
                 .iter()
-                .map(|&id| Change::GenerationDropped { id }),
+                .map(|&id| Change::MemtableDropped { id }),
         );
         let options = stored(options);
         if manifest.state().options() != options {
@@ -147,7 +147,7 @@ impl Start {
         }
     }
 
-    /// Generations that were prepared and never used, and are gone.
+    /// Memtables that were prepared and never used, and are gone.
     pub fn dropped(&self) -> &[u64] {
         &self.dropped
     }
@@ -163,7 +163,7 @@ impl Start {
     pub fn release_dropped(&self, space: &Space, descriptors: &[Descriptor]) -> Result<()> {
         for descriptor in descriptors
             .iter()
-            .filter(|d| self.dropped.contains(&d.generation))
+            .filter(|d| self.dropped.contains(&d.memtable))
         {
             descriptor.release(space)?;
         }
@@ -176,15 +176,10 @@ fn active_bug_keeps_incarnation() -> bool {
 }
 
 /// The change that records a chain.
-pub(crate) fn opened(
-    chain: &Chain,
-    generation: u64,
-    nonce: u64,
-    segment: Option<Segment>,
-) -> Change {
+pub(crate) fn opened(chain: &Chain, memtable: u64, nonce: u64, segment: Option<Segment>) -> Change {
     Change::ChainOpened {
         chain: chain.id,
-        generation,
+        memtable,
         incarnation: chain.incarnation,
         nonce,
         base_seqno: chain.base,

@@ -27,9 +27,9 @@ use crate::blobs::Blobs;
 use crate::close::position::Position;
 use crate::compact::state::Compactions;
 use crate::families::table::Families;
-use crate::generation::prepared::Prepared;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
+use crate::next_memtable::prepared::Prepared;
 use crate::partitions::rates::counters::PartitionRates;
 use crate::pressure::gauge::Gauge;
 use crate::relics::list::Relics;
@@ -74,7 +74,7 @@ pub(crate) struct Common {
     pub commits: Commits,
     /// Shared with groups of changes, which outlive the store.
     pub families: Arc<Families>,
-    /// What generations own; held for moments.
+    /// What memtables own; held for moments.
     pub reclaim: Mutex<Reclaim>,
     /// Held by whoever does something that there is one of at a time, or that closing waits for.
     pub turns: Turns,
@@ -130,10 +130,10 @@ pub(crate) struct Memtables {
     pub pressure: Arc<Pressure>,
     /// Those above, who see to what is sealed, and make room.
     pub above: Weak<dyn Above>,
-    /// What a generation may have.
+    /// What a memtable may have.
     pub limits: seal::Limits,
     pub writer: Line<Mutex<Writer>>,
-    /// The next generation, once it is named. After the writer's lock, where both are held.
+    /// The next memtable, once it is named. After the writer's lock, where both are held.
     pub next: Mutex<Option<Prepared>>,
     /// What makes writes durable where records lie in DRAM.
     pub wal: Option<Wal>,
@@ -164,7 +164,7 @@ pub(crate) struct Reads {
     pub holds: Arc<Holds>,
     /// What was set aside of families that were dropped.
     pub relics: Arc<Relics>,
-    /// By which ranges of generations are measured.
+    /// By which ranges of memtables are measured.
     pub rulers: Rulers,
 }
 

@@ -197,7 +197,7 @@ impl Machine {
 }
 
 #[test]
-fn a_generation_is_sealed_before_its_seqnos_wrap() {
+fn a_memtable_is_sealed_before_its_seqnos_wrap() {
     let mut machine = Machine::new(1 << 20);
     for life in 0..40u8 {
         let engine = machine.open().unwrap();
@@ -209,8 +209,8 @@ fn a_generation_is_sealed_before_its_seqnos_wrap() {
         assert_eq!(get(&engine, b"k"), Some(vec![life]), "life {life}");
         machine = machine.killed();
     }
-    let generations = machine.open().unwrap().metrics().generations;
-    assert!(generations.len() > 1, "{generations:?}");
+    let memtables = machine.open().unwrap().metrics().memtables;
+    assert!(memtables.len() > 1, "{memtables:?}");
 }
 
 #[test]
@@ -241,14 +241,14 @@ fn a_manifest_that_lost_its_last_edit_is_noticed() {
 fn working_ahead_before_the_first_write_does_no_harm() {
     let machine = Machine::new(1 << 20);
     let engine = machine.open().unwrap();
-    // More than half of what a generation holds, so that the next one is due.
+    // More than half of what a memtable holds, so that the next one is due.
     for k in 0..45u8 {
         put(&engine, &[k], &[k; 1000]);
     }
     engine.close().unwrap();
     drop(engine);
     let engine = machine.open().unwrap();
-    assert_eq!(engine.metrics().generations.len(), 1);
+    assert_eq!(engine.metrics().memtables.len(), 1);
     engine.work_ahead().unwrap();
     put(&engine, b"k", b"v");
     assert_eq!(get(&engine, b"k"), Some(b"v".to_vec()));

@@ -40,7 +40,7 @@ impl Upkeep {
         }
     }
 
-    /// A generation was sealed: one that is older may be dead.
+    /// A memtable was sealed: one that is older may be dead.
     pub fn sealed(&self, writer: &mut Writer) -> Result<()> {
         self.common.merges.look_again();
         if self.common.world.background {
@@ -71,7 +71,7 @@ impl Upkeep {
 
     /// All descriptors are taken: drops what is dead, but not for every write anew.
     pub fn reclaim_descriptors(&self, writer: &mut Writer) -> Result<()> {
-        if self.common.space.generations().free() > 0 {
+        if self.common.space.descriptors().free() > 0 {
             return Ok(());
         }
         let now = self.common.commits.ring.durable();

@@ -1,10 +1,10 @@
 //! Values that were read: copied, or where they lie in persistent memory (design §11).
 //!
 //! A small value is copied: that costs less than holding on to it. A larger one is *pinned*: it names
-//! its record and holds its generation, whose zones are given back only when nobody holds it any more. So
+//! its record and holds its memtable, whose zones are given back only when nobody holds it any more. So
 //! it outlives the call, the snapshot, and the store's handle. What is pinned cannot be reclaimed; once
 //! pins exceed a share of the region everything is copied, so that values that somebody forgot cannot keep
-//! the region full. `stat` tells which generations are pinned, and by how much.
+//! the region full. `stat` tells which memtables are pinned, and by how much.
 //!
 //! A pinned value was verified when it was read, and its bytes never change. What can still happen to it
 //! is what happens to a mapping: the device loses the page. [`Value::verify`] looks again.

@@ -119,14 +119,14 @@ fn check_region(
     };
     let threads = replay_threads(options, world);
     let found = recover::find(db_id, &space, &zones, state, &descriptors, loaded, threads)?;
-    // A generation has no chain until the first write.
+    // A memtable has no chain until the first write.
     let written = state
-        .generations()
+        .memtables()
         .iter()
         .filter(|(_, g)| !g.chains.is_empty());
-    let generations: Vec<u64> = written.map(|(id, _)| *id).collect();
+    let ids: Vec<u64> = written.map(|(id, _)| *id).collect();
     let known = Known::of(state);
-    check_records((&space, &known), &found, &generations, references, report)
+    check_records((&space, &known), &found, &ids, references, report)
 }
 
 /// References of records to values in blob files, by file: where each record lies in the region, by where its
@@ -225,14 +225,14 @@ fn check_references(
 fn check_records(
     (space, known): (&Space, &Known),
     found: &Found,
-    generations: &[u64],
+    ids: &[u64],
     references: &mut References,
     report: &mut Report,
 ) -> Result<()> {
     // Memtables without indexes: they know the chains and so the seeds of the checksums.
-    let memtables = found.shells(space, generations, None)?;
-    for (generation, _, end) in found.chains() {
-        let Some(memtable) = memtables.iter().find(|m| m.generation() == generation) else {
+    let memtables = found.shells(space, ids, None)?;
+    for (id, _, end) in found.chains() {
+        let Some(memtable) = memtables.iter().find(|m| m.id() == id) else {
             continue;
         };
         for item in end.items.iter().flatten() {

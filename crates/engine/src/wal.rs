@@ -1,13 +1,13 @@
 //! Stores whose records lie in DRAM: the log that makes them durable (design §7, shape `ssd`).
 //!
 //! The classic baseline differs from the rest in one place: what *persisted* means. Its region is plain
-//! memory (`pm`, kind `dram`), so the write journey, generations, indexes and views are as they are
+//! memory (`pm`, kind `dram`), so the write journey, memtables, indexes and views are as they are
 //! anywhere. Each chain has a log of its own, to which its items are copied, in the order of their seqnos,
 //! before `durable` moves over them; opening puts them back into a region.
 //!
 //! # Invariants
 //! 1. *A chain has a log.* The log has the chain's id and nonce. It is durable, name included, before the
-//!    edit that names the chain, and goes after the edit that drops the chain's generation. So for each
+//!    edit that names the chain, and goes after the edit that drops the chain's memtable. So for each
 //!    chain that the manifest names there is a log, and a missing one is damage.
 //! 2. *In order.* Every group finishes deferred (`ring`), a durable one, too: it is on the list of what is to
 //!    be written back, which is in the order of tickets. One at a time takes the list, under `syncing`,
@@ -19,11 +19,11 @@
 //!    and 2 of design §14 are those of the walk (`memtable::walk`), which looks at what was loaded: a frame
 //!    that is torn is an item that is missing, behind it lies the next one, and its `published` tells
 //!    whether that is the end or corruption.
-//! 5. *Floors are found anew.* A generation's descriptor is gone with the region. A generation was sealed if a
+//! 5. *Floors are found anew.* A memtable's descriptor is gone with the region. A memtable was sealed if a
 //!    later one was used, or if tables have records of it (`flush`, invariant 2). *Used* is one that has an
 //!    item, were it the one without records that covers an idle store; or whose chain begins with a seqno
-//!    that the manifest knows, as behind an ingestion, or behind a generation that was dropped. Each comes
-//!    only after the seal of the generation before. One that was sealed without either goes on taking
+//!    that the manifest knows, as behind an ingestion, or behind a memtable that was dropped. Each comes
+//!    only after the seal of the memtable before. One that was sealed without either goes on taking
 //!    writes, in a chain of its own.
 //!
 //! 6. *Room before the grant.* A write that finds no room on the disk is refused before it has a seqno: the log
@@ -61,7 +61,7 @@
 //! # Rejected
 //! - *Tables at open*, as elsewhere: records that were loaded are in memory already, and are flushed as any
 //!   others. Opening is then as fast as reading the log, and a crash in the middle has nothing to undo.
-//! - *One log for many generations*: a log could go only when all of them are flushed.
+//! - *One log for many memtables*: a log could go only when all of them are flushed.
 //! - *A copy of each group when it is granted*: it would lie in two places in DRAM, and the writer would do
 //!   what the one who syncs does for many at once.
 
@@ -154,7 +154,7 @@ impl Memtables {
         }
     }
 
-    /// The chains of generations that `edit` drops.
+    /// The chains of memtables that `edit` drops.
     /// The logs of these chains are not needed any more: the edit that drops them is durable.
     pub fn retire_logs(&self, chains: &[u64]) {
         if let Some(wal) = &self.wal {

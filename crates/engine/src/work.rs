@@ -42,8 +42,8 @@ impl Engine {
         self.inner.family_changes.drop_family(name)
     }
 
-    /// Seals the active generation, unless it is empty, and moves all sealed ones into tables. Returns
-    /// how many those were. Where there is no descriptor for another generation, the active one stays.
+    /// Seals the active memtable, unless it is empty, and moves all sealed ones into tables. Returns
+    /// how many those were. Where there is no descriptor for another memtable, the active one stays.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed persist
@@ -55,8 +55,8 @@ impl Engine {
         self.inner.flusher.flush()
     }
 
-    /// Drops every generation in which nothing is alive and that nobody reads, merges indexes where that
-    /// pays, rewrites what is mostly dead ([`RewritePlan`](crate::RewritePlan)), and returns how many generations were
+    /// Drops every memtable in which nothing is alive and that nobody reads, merges indexes where that
+    /// pays, rewrites what is mostly dead ([`RewritePlan`](crate::RewritePlan)), and returns how many memtables were
     /// dropped. The store's threads do so by themselves (they rewrite when a flush is due), and a writer that finds no room.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Engine {
         inner.partitioner.adjust_by_hand(cf, what)
     }
 
-    /// Does now what a worker would do when asked: grows the region and names the next generation
+    /// Does now what a worker would do when asked: grows the region and names the next memtable
     /// where that will be needed soon. A store without background flushes here, too, if that is due.
     ///
     /// # Errors

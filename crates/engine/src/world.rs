@@ -17,8 +17,8 @@ pub struct World {
     /// A model of caches before the mapped file, for tests that kill the process: what was not
     /// persisted dies with it. Without effect where `sim` is set.
     pub shadow: Option<Shadow>,
-    /// Whether threads work ahead (grow the region, name the next generation, cover the last write
-    /// when idle, drop generations in which nothing is alive, flush others). Without them that is done
+    /// Whether threads work ahead (grow the region, name the next memtable, cover the last write
+    /// when idle, drop memtables in which nothing is alive, flush others). Without them that is done
     /// when it is due, by whoever needs it: tests that explore crashes want one thread.
     pub background: bool,
 }

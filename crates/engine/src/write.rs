@@ -1,4 +1,4 @@
-//! What a grant needs: room in a chain, memory for the index, a generation that takes writes. All of
+//! What a grant needs: room in a chain, memory for the index, a memtable that takes writes. All of
 //! it under the writer's lock (see the crate documentation for the steps).
 
 pub(crate) mod env;
@@ -23,14 +23,14 @@ use thermocline_version::VersionEdit;
 use thermocline_wal::LogWriter;
 
 use crate::busy::busy;
-use crate::generation::prepared::Prepared;
+use crate::next_memtable::prepared::Prepared;
 use crate::start::opened;
 use crate::store::{Above, Memtables};
 use crate::sync::{Arc, Ordering, lock};
 use crate::write::env::Place;
 use writer::{SPAN_MAX, Writer};
 
-/// What a generation may have.
+/// What a memtable may have.
 pub(crate) fn seal_limits(options: &Options) -> seal::Limits {
     seal::Limits {
         bytes: options.memtable_bytes(),
@@ -46,7 +46,7 @@ impl Memtables {
     }
 
     /// Sees to it that an item of `bytes` bytes can be appended: nothing after this may fail but a
-    /// persist. Where there is no room, generations in which nothing is alive make some.
+    /// persist. Where there is no room, memtables in which nothing is alive make some.
     ///
     /// Returns whether a zone was attached.
     pub fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
@@ -60,7 +60,7 @@ impl Memtables {
     }
 
     /// As [`Memtables::make_room`]. Unless it `may_wait`, no file is synced for it, which
-    /// [`Memtables::check_no_slowdown`] has found possible: where there is no next generation, and cannot
+    /// [`Memtables::check_no_slowdown`] has found possible: where there is no next memtable, and cannot
     /// be one, the active one grows.
     pub fn find_room(
         &self,
@@ -86,7 +86,7 @@ impl Memtables {
         }
         if wide {
             return Err(Error::OutOfSpace(
-                "the memtable generation spans too many sequence numbers, and there is no room for \
+                "the memtable spans too many sequence numbers, and there is no room for \
                  the descriptor of another one"
                     .to_string(),
             ));
@@ -147,7 +147,7 @@ impl Memtables {
         let seals = seal::is_due(&in_hand, limits, bytes, || {
             self.common.space.has_room(bytes)
         });
-        let can_seal = self.common.space.generations().free() > 0;
+        let can_seal = self.common.space.descriptors().free() > 0;
         let wide = seal::is_wide(&in_hand, limits);
         let fits =
             writer.chain.state().left >= bytes || self.common.space.has_room_now(bytes, reserve);
@@ -174,18 +174,13 @@ impl Memtables {
         if writer.recorded {
             return Ok(());
         }
-        let generation = writer.active.generation();
+        let id = writer.active.id();
         let late = active(Bug::LogAfterName);
         let mut log = match late {
             true => None,
             false => self.begin_log(writer.chain.chain().id, writer.nonce)?,
         };
-        let change = opened(
-            writer.chain.chain(),
-            generation,
-            writer.nonce,
-            writer.chain.rest(),
-        );
+        let change = opened(writer.chain.chain(), id, writer.nonce, writer.chain.rest());
         self.edit_with_log(change.into(), &log)?;
         writer.recorded = true;
         if late {
@@ -227,7 +222,7 @@ impl Memtables {
         Group {
             place: Place {
                 room,
-                // The view changes under the writer's lock only: its first generation is the active one.
+                // The view changes under the writer's lock only: its first memtable is the active one.
                 view: self.common.catalog.view(),
                 tombstones,
             },
@@ -313,7 +308,7 @@ impl Memtables {
         self.rotate(&mut writer, &mut self.lock_next())
     }
 
-    /// Whether the active generation has no record and no zone, and its one chain is the writer's.
+    /// Whether the active memtable has no record and no zone, and its one chain is the writer's.
     pub fn is_unused(&self, writer: &Writer, next: Option<&Prepared>) -> bool {
         let chain = &writer.chain;
         let no_zone = chain.rest().is_none() && chain.zones().is_empty();
@@ -321,28 +316,21 @@ impl Memtables {
             return false;
         }
         let manifest = self.common.catalog.edits();
-        let generation = manifest
-            .state()
-            .generations()
-            .get(&writer.active.generation());
-        generation.is_some_and(|generation| generation.chains.len() == 1)
+        let memtable = manifest.state().memtables().get(&writer.active.id());
+        memtable.is_some_and(|memtable| memtable.chains.len() == 1)
     }
 
-    /// Makes the active generation one that has no record, and all before it durable. Returns it.
-    pub fn begin_generation(
-        &self,
-        writer: &mut Writer,
-        next: &mut Option<Prepared>,
-    ) -> Result<u64> {
+    /// Makes the active memtable one that has no record, and all before it durable. Returns it.
+    pub fn begin_memtable(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<u64> {
         if self.is_unused(writer, next.as_ref()) {
-            // Nothing is in flight, but what was deferred in the generation before may not be
+            // Nothing is in flight, but what was deferred in the memtable before may not be
             // durable.
             self.common.commits.drain(self)?;
-            return Ok(writer.active.generation());
+            return Ok(writer.active.id());
         }
-        let before = writer.active.generation();
+        let before = writer.active.id();
         self.rotate(writer, next)?;
-        let now = writer.active.generation();
+        let now = writer.active.id();
         assert!(now != before, "there was a descriptor for it");
         Ok(now)
     }

@@ -10,9 +10,9 @@
 //!    704  part header, copy B  (64)            0  zone header, copy A (64)
 //!    768  witness word, copy A  (8)           64  zone header, copy B (64)
 //!    832  witness word, copy B  (8)          128  data
-//!   1024  generation pool: head word
-//!   1088  generation pool: index words
-//!   2048  generation pool: objects
+//!   1024  descriptor pool: head word
+//!   1088  descriptor pool: index words
+//!   2048  descriptor pool: objects
 //!
 //! superblock                     part header                   zone header
 //!   0  magic            u64        0  magic          u32         0  magic       u32
@@ -43,7 +43,7 @@ pub(crate) const SUPERBLOCK_COPIES: [u64; 2] = [0, 256];
 pub(crate) const PARTS_WORD_COPIES: [u64; 2] = [512, 576];
 pub(crate) const PART0_HEADER: u64 = 640;
 pub(crate) const WITNESS_COPIES: [u64; 2] = [768, 832];
-pub(crate) const GENERATION_POOL: u64 = 1024;
+pub(crate) const DESCRIPTOR_POOL: u64 = 1024;
 
 /// The smallest zone, which the meta zone must fit into.
 pub const META_BYTES_MIN: u64 = 16 << 10;
@@ -62,7 +62,7 @@ const ZONE_MAGIC: u32 = u32::from_le_bytes(*b"ZONE");
 const _: () = assert!(
     SUPERBLOCK_COPIES[1] >= COPY_BYTES as u64
         && PART0_HEADER + 2 * COPY_BYTES as u64 <= WITNESS_COPIES[0]
-        && WITNESS_COPIES[1] + 8 <= GENERATION_POOL
+        && WITNESS_COPIES[1] + 8 <= DESCRIPTOR_POOL
 );
 
 /// The id that ties a region to its manifest.

@@ -15,7 +15,7 @@ use thermocline_base::{Error, Result};
 use thermocline_pm::{PmOff, Region};
 
 use crate::format::{
-    self, GENERATION_POOL, META_BYTES_MIN, PartHeader, RegionId, SUPERBLOCK_COPIES, SuperblockCopy,
+    self, DESCRIPTOR_POOL, META_BYTES_MIN, PartHeader, RegionId, SUPERBLOCK_COPIES, SuperblockCopy,
     narrow, region_seed,
 };
 use crate::part::{
@@ -24,8 +24,8 @@ use crate::part::{
 use crate::pool::{ObjectPool, PoolPlace};
 use crate::{SITE_FORMAT, SITE_META_KEPT};
 
-const GENERATION_OBJECTS: u32 = 64;
-const GENERATION_OBJECT_BYTES: u64 = 192;
+const DESCRIPTOR_OBJECTS: u32 = 64;
+const DESCRIPTOR_OBJECT_BYTES: u64 = 192;
 
 /// How a space is laid out and limited.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ pub struct Space {
     pm: AtomicU64,
     /// Most bytes that the device has for it, as far as is known, and what growing must leave there.
     device: [AtomicU64; 2],
-    generations: ObjectPool,
+    descriptors: ObjectPool,
     /// Of all zone headers that the open saw, live or not.
     highest_owner: u64,
     state: Mutex<State>,
@@ -101,7 +101,7 @@ impl Space {
             index: 0,
         };
         write_part_header(&region, seed, &header)?;
-        ObjectPool::format(&region, seed, generation_pool())?;
+        ObjectPool::format(&region, seed, descriptor_pool())?;
         write_parts_word(&region, seed, 1)?;
         // The superblock last: with it the region is one.
         for at in SUPERBLOCK_COPIES {
@@ -109,7 +109,7 @@ impl Space {
             unsafe { region.write(PmOff(at), &format::encode_superblock(id)) };
             region.persist(PmOff(at), 64, SITE_FORMAT)?;
         }
-        let generations = ObjectPool::open(&region, seed, generation_pool())?;
+        let descriptors = ObjectPool::open(&region, seed, descriptor_pool())?;
         let state = State {
             parts: vec![Part::new(header)],
             generation: 0,
@@ -120,7 +120,7 @@ impl Space {
             part_bytes_first: spec.part_bytes_first,
             pm: AtomicU64::new(spec.pm),
             device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
-            generations,
+            descriptors,
             highest_owner: 0,
             state: Mutex::new(state),
             growing: Mutex::new(()),
@@ -253,7 +253,7 @@ impl Space {
                 "two",
             ));
         }
-        let generations = ObjectPool::open(&region, seed, generation_pool())?;
+        let descriptors = ObjectPool::open(&region, seed, descriptor_pool())?;
         let state = Mutex::new(State { parts, generation });
         let space = Space {
             region,
@@ -261,7 +261,7 @@ impl Space {
             part_bytes_first: spec.part_bytes_first,
             pm: AtomicU64::new(spec.pm),
             device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
-            generations,
+            descriptors,
             highest_owner: highest_owner.get(),
             state,
             growing: Mutex::new(()),
@@ -304,9 +304,9 @@ impl Space {
         self.highest_owner
     }
 
-    /// The pool of generation descriptors.
-    pub fn generations(&self) -> &ObjectPool {
-        &self.generations
+    /// The pool of memtable descriptors.
+    pub fn descriptors(&self) -> &ObjectPool {
+        &self.descriptors
     }
 
     /// Bytes of the region in use as parts.
@@ -338,17 +338,17 @@ impl Space {
     }
 }
 
-fn generation_pool() -> PoolPlace {
+fn descriptor_pool() -> PoolPlace {
     PoolPlace {
-        head: GENERATION_POOL,
+        head: DESCRIPTOR_POOL,
         objects: 2048,
-        object_bytes: GENERATION_OBJECT_BYTES,
-        count: GENERATION_OBJECTS,
+        object_bytes: DESCRIPTOR_OBJECT_BYTES,
+        count: DESCRIPTOR_OBJECTS,
     }
 }
 
-const _: () = assert!(GENERATION_POOL + 64 + 8 * GENERATION_OBJECTS as u64 <= 2048);
-const _: () = assert!(2048 + GENERATION_OBJECTS as u64 * GENERATION_OBJECT_BYTES <= META_BYTES_MIN);
+const _: () = assert!(DESCRIPTOR_POOL + 64 + 8 * DESCRIPTOR_OBJECTS as u64 <= 2048);
+const _: () = assert!(2048 + DESCRIPTOR_OBJECTS as u64 * DESCRIPTOR_OBJECT_BYTES <= META_BYTES_MIN);
 
 fn hex(id: &RegionId) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()

@@ -35,8 +35,8 @@
 //! older than their horizon. "Below" are the tables of the version that the caller holds. Jobs that run
 //! meanwhile move what lies there, only downwards, and add no key.
 //!
-//! Tables may forget a record, and later what hid it, while the generation that had it is still named, and
-//! comes back after a crash. Then all younger generations come back with it (`flush`, 4), and what hid it is
+//! Tables may forget a record, and later what hid it, while the memtable that had it is still named, and
+//! comes back after a crash. Then all younger memtables come back with it (`flush`, 4), and what hid it is
 //! in one of them; or it is known as flushed, and comes back into no view.
 //!
 //! # Failures

@@ -20,7 +20,7 @@ pub const CHUNK: usize = 256;
 /// A source with values.
 pub enum Input<'a> {
     /// A memtable.
-    Generation(Versions<'a>),
+    Memtable(Versions<'a>),
     /// Tables.
     Run(Box<RunInput<'a>>),
     /// What range tombstones without an end come to for the greatest key.
@@ -35,7 +35,7 @@ impl Input<'_> {
     pub fn value(&self) -> Result<Value<'_>> {
         let nothing = Value::Inline(b"");
         Ok(match self {
-            Input::Generation(generation) => generation.head().map_or(nothing, |record| {
+            Input::Memtable(memtable) => memtable.head().map_or(nothing, |record| {
                 let blob = record.blob().map(Value::Blob);
                 blob.unwrap_or(Value::Inline(record.value))
             }),
@@ -48,7 +48,7 @@ impl Input<'_> {
 impl Source for Input<'_> {
     fn head(&self) -> Option<Head<'_>> {
         match self {
-            Input::Generation(generation) => generation.head().map(head_of),
+            Input::Memtable(memtable) => memtable.head().map(head_of),
             Input::Run(run) => run.head(),
             Input::Last(deletes) => deletes.head(),
         }
@@ -56,7 +56,7 @@ impl Source for Input<'_> {
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            Input::Generation(generation) => generation.advance(),
+            Input::Memtable(memtable) => memtable.advance(),
             Input::Run(run) => run.advance(),
             Input::Last(deletes) => {
                 deletes.advance();
@@ -67,12 +67,12 @@ impl Source for Input<'_> {
 
     fn seek(&mut self, user_key: &[u8], seqno: SeqNo) -> Result<()> {
         match self {
-            Input::Generation(generation) => {
-                generation.seek(Bound::Included(user_key))?;
+            Input::Memtable(memtable) => {
+                memtable.seek(Bound::Included(user_key))?;
                 let newer =
                     |record: &&RecordRef<'_>| record.key == user_key && record.seqno > seqno;
-                while generation.head().filter(newer).is_some() {
-                    generation.advance()?;
+                while memtable.head().filter(newer).is_some() {
+                    memtable.advance()?;
                 }
                 Ok(())
             }

@@ -82,16 +82,16 @@ impl ChainWriter {
         self.segment.map(|s| Segment { from: self.at, ..s })
     }
 
-    /// Where its items lie, in generation `generation`: all there are if `last`, the last seqno, is known; else
+    /// Where its items lie, in memtable `id`: all there are if `last`, the last seqno, is known; else
     /// there may be more.
-    pub fn trail(&self, generation: u64, last: Option<u64>) -> Trail {
+    pub fn trail(&self, id: u64, last: Option<u64>) -> Trail {
         let zones = self.zones.iter().map(Segment::of);
         let segments: Vec<Segment> = self.start.into_iter().chain(zones).collect();
         let Some(last) = last else {
-            return Trail::open(generation, self.chain, segments);
+            return Trail::open(id, self.chain, segments);
         };
         let end = segments.len().checked_sub(1).map(|i| (i, self.at));
-        Trail::complete(generation, self.chain, segments, end, last)
+        Trail::complete(id, self.chain, segments, end, last)
     }
 
     /// Makes room for an item of `bytes` bytes (whole lines). Returns the zone that was attached,

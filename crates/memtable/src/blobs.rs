@@ -1,6 +1,6 @@
-//! The blob files that the records of a generation refer to.
+//! The blob files that the records of a memtable refer to.
 //!
-//! What a generation refers to is counted when a record is indexed, and never taken back: a generation goes as
+//! What a memtable refers to is counted when a record is indexed, and never taken back: a memtable goes as
 //! a whole, and its references with it. So a version that was overwritten counts until then. That errs on
 //! the safe side: a blob file may stay longer than it must, never go sooner.
 

@@ -1,4 +1,4 @@
-//! Chains: what an incarnation wrote into a generation, and where.
+//! Chains: what an incarnation wrote into a memtable, and where.
 
 use thermocline_halloc::Zone;
 use thermocline_pm::PmOff;
@@ -81,7 +81,7 @@ pub struct ChainPlan {
     pub segments: Vec<Segment>,
     /// Its last seqno, if the manifest says that it is complete.
     pub cut: Option<u64>,
-    /// The last seqno of its generation, if the generation's descriptor has it.
+    /// The last seqno of its memtable, if the memtable's descriptor has it.
     pub floor: Option<u64>,
 }
 

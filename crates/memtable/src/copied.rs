@@ -1,7 +1,7 @@
-//! Items copied out of persistent memory, for who reads them when their generation may have gone.
+//! Items copied out of persistent memory, for who reads them when their memtable may have gone.
 //!
 //! A copy has all that it takes to read its records and to verify them: the item's bytes, where they lay, and
-//! what their checksums start from. It holds no home: its generation's zones may be given back, and written anew.
+//! what their checksums start from. It holds no home: its memtable's zones may be given back, and written anew.
 //! Of the region it keeps the mapping only, whose path errors name.
 //!
 //! 1. *Copied whole.* Who copies holds the home, so that nobody writes there meanwhile, and an item that a trail
@@ -28,7 +28,7 @@ pub struct ItemCopy {
 }
 
 impl Home {
-    /// A copy of an item of this generation.
+    /// A copy of an item of this memtable.
     ///
     /// # Errors
     /// Those of media.

@@ -1,6 +1,6 @@
-//! Generation descriptors: one object of the generation pool for every generation that exists.
+//! Memtable descriptors: one object of the descriptor pool for every memtable that exists.
 //!
-//! A descriptor holds the generation's id, written once, and its **floor**: the generation's last
+//! A descriptor holds the memtable's id, written once, and its **floor**: the memtable's last
 //! seqno, written when it is sealed and only after `durable` has reached it. An item at or below the
 //! floor that is missing or bad is corruption; without the floor the end of the last chain could be
 //! mistaken for a torn tail. Two copies on lines of their own, persisted one after the other, so
@@ -16,11 +16,11 @@ use crate::format::{
 };
 use crate::{SITE_DESCRIPTOR, SITE_FLOOR};
 
-/// The descriptor of a live generation.
+/// The descriptor of a live memtable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
-    /// The generation.
-    pub generation: u64,
+    /// The memtable's number.
+    pub memtable: u64,
     /// Its last seqno, if it is sealed.
     pub floor: Option<u64>,
     /// Whether both copies of the floor say so.
@@ -30,19 +30,19 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Makes the descriptor of a generation that the manifest names. `None` if the pool is full.
+    /// Makes the descriptor of a memtable that the manifest names. `None` if the pool is full.
     ///
     /// # Errors
     /// A failed persist.
-    pub fn create(space: &Space, db_id: &[u8; 16], generation: u64) -> Result<Option<Descriptor>> {
-        let pool = space.generations();
+    pub fn create(space: &Space, db_id: &[u8; 16], memtable: u64) -> Result<Option<Descriptor>> {
+        let pool = space.descriptors();
         let Some(index) = pool.get()? else {
             return Ok(None);
         };
         let seed = hash64(db_id);
         let at = pool.object(index);
         let mut object = vec![0; thermocline_base::size::index(pool.object_bytes())];
-        object[..64].copy_from_slice(&encode_descriptor(generation, seed, at.0));
+        object[..64].copy_from_slice(&encode_descriptor(memtable, seed, at.0));
         // SAFETY: the pool has just given the object out, and it is not committed yet.
         unsafe { space.region().write(at, &object) };
         space
@@ -50,7 +50,7 @@ impl Descriptor {
             .persist(at, pool.object_bytes(), SITE_DESCRIPTOR)?;
         pool.commit(index)?;
         Ok(Some(Descriptor {
-            generation,
+            memtable,
             floor: None,
             whole: true,
             index,
@@ -63,7 +63,7 @@ impl Descriptor {
     /// # Errors
     /// Corruption, naming the region and offset.
     pub fn read_all(space: &Space, db_id: &[u8; 16]) -> Result<Vec<Descriptor>> {
-        let pool = space.generations();
+        let pool = space.descriptors();
         pool.committed()
             .into_iter()
             .map(|i| Descriptor::read(space.region(), pool, i, db_id))
@@ -80,14 +80,14 @@ impl Descriptor {
         let at = pool.object(index);
         let damaged = |what: &str, at: u64| {
             thermocline_base::Error::corruption(
-                format!("{what} of a memtable generation is damaged"),
+                format!("{what} of a memtable is damaged"),
                 region.path().display().to_string(),
                 at,
                 "a matching checksum",
                 "none",
             )
         };
-        let generation = decode_descriptor(region.bytes(at, 64)?, seed, at.0)
+        let memtable = decode_descriptor(region.bytes(at, 64)?, seed, at.0)
             .ok_or_else(|| damaged("the descriptor", at.0))?;
         let mut floor = None;
         let (mut sound, mut torn) = (0, 0);
@@ -108,7 +108,7 @@ impl Descriptor {
             return Err(damaged("the floor", at.0 + FLOOR_COPIES[0]));
         }
         Ok(Descriptor {
-            generation,
+            memtable,
             floor,
             whole: floor.is_none() || sound == FLOOR_COPIES.len(),
             index,
@@ -116,12 +116,12 @@ impl Descriptor {
         })
     }
 
-    /// Records the generation's last seqno, which must be durable.
+    /// Records the memtable's last seqno, which must be durable.
     ///
     /// # Errors
     /// A failed persist.
     pub fn set_floor(&mut self, space: &Space, floor: u64) -> Result<()> {
-        let at = space.generations().object(self.index);
+        let at = space.descriptors().object(self.index);
         for copy in FLOOR_COPIES.map(|c| at.plus(c)) {
             let word = encode_floor(floor, self.seed, copy.0);
             // SAFETY: floors are read by an open alone, before it writes any.
@@ -148,16 +148,16 @@ impl Descriptor {
 
     /// Where the floor lies.
     pub fn floor_at(&self, space: &Space) -> PmOff {
-        let object = space.generations().object(self.index);
+        let object = space.descriptors().object(self.index);
         object.plus(FLOOR_COPIES[0])
     }
 
-    /// Gives the descriptor back: the manifest no longer names its generation.
+    /// Gives the descriptor back: the manifest no longer names its memtable.
     ///
     /// # Errors
     /// A failed persist.
     pub fn release(self, space: &Space) -> Result<()> {
-        space.generations().release(self.index)
+        space.descriptors().release(self.index)
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
             &[
                 (4, "magic"),
                 (4, "version"),
-                (8, "generation"),
+                (8, "memtable"),
                 (4, "crc"),
                 (44, "zeros to the line"),
                 (8, "floor, copy A: seqno"),

@@ -48,18 +48,13 @@ impl Moments for Registered {
 /// A version of a key: family, key, seqno, and whether it is a put.
 pub(crate) type Row<'a> = (u16, &'a [u8], u64, bool);
 
-/// A generation with these versions, each kept in its index as if `readers` were registered.
-pub(crate) fn generation(
-    space: &Arc<Space>,
-    id: u64,
-    rows: &[Row<'_>],
-    readers: &[u64],
-) -> Memtable {
-    generation_and_zones(space, id, rows, readers).0
+/// A memtable with these versions, each kept in its index as if `readers` were registered.
+pub(crate) fn memtable(space: &Arc<Space>, id: u64, rows: &[Row<'_>], readers: &[u64]) -> Memtable {
+    memtable_and_zones(space, id, rows, readers).0
 }
 
-/// As [`generation`], with the zones that it owns.
-pub(crate) fn generation_and_zones(
+/// As [`memtable`], with the zones that it owns.
+pub(crate) fn memtable_and_zones(
     space: &Arc<Space>,
     id: u64,
     rows: &[Row<'_>],
@@ -79,9 +74,9 @@ fn chain(id: u64) -> Chain {
     Chain::new(&[3; 16], id, 1, 17, 1)
 }
 
-/// Adds a version to a generation, in a zone of its own.
+/// Adds a version to a memtable, in a zone of its own.
 pub(crate) fn add(space: &Arc<Space>, memtable: &Memtable, row: Row<'_>, readers: &[u64]) {
-    let mut writer = ChainWriter::new(space.clone(), chain(memtable.generation()), None);
+    let mut writer = ChainWriter::new(space.clone(), chain(memtable.id()), None);
     append(&mut writer, memtable, row, readers);
 }
 

@@ -1,4 +1,4 @@
-//! The bytes of records, items and generation descriptors. All numbers are little-endian.
+//! The bytes of records, items and memtable descriptors. All numbers are little-endian.
 //!
 //! ```text
 //! item, on a 64-byte line                  record, on 8 bytes within its item
@@ -10,9 +10,9 @@
 //!  28  incarnation      u32                 16  key, value
 //!  32  zone generation  u64                     zeros to a multiple of 8
 //!  40  chain            u64
-//!  48  records, then zeros to the line      generation descriptor, an object of 192 bytes
+//!  48  records, then zeros to the line      memtable descriptor, an object of 192 bytes
 //!                                             0  magic, version   u32, u32
-//!                                             8  generation       u64
+//!                                             8  memtable         u64
 //!                                            16  crc              u32   over bytes 0..16
 //!                                            20  zeros
 //!                                            64  floor, copy A: seqno u64, crc u64 (high half 0)
@@ -200,7 +200,7 @@ pub(crate) fn seqno_low(seqno: u64) -> u32 {
 }
 
 /// The seqno that a record's low half stands for, where `origin` is the low half of `base`'s: at or
-/// after `base` (a generation spans less than 2^32 of them).
+/// after `base` (a memtable spans less than 2^32 of them).
 pub(crate) fn full_seqno(base: u64, origin: u32, low: u32) -> u64 {
     base.wrapping_add(u64::from(low.wrapping_sub(origin)))
 }
@@ -211,11 +211,11 @@ const DESCRIPTOR_VERSION: u32 = 1;
 /// Offsets of the two copies of the floor in a descriptor.
 pub(crate) const FLOOR_COPIES: [u64; 2] = [64, 128];
 
-pub(crate) fn encode_descriptor(generation: u64, seed: u64, at: u64) -> [u8; 64] {
+pub(crate) fn encode_descriptor(memtable: u64, seed: u64, at: u64) -> [u8; 64] {
     let mut block = [0; 64];
     block[0..4].copy_from_slice(&DESCRIPTOR_MAGIC.to_le_bytes());
     block[4..8].copy_from_slice(&DESCRIPTOR_VERSION.to_le_bytes());
-    block[8..16].copy_from_slice(&generation.to_le_bytes());
+    block[8..16].copy_from_slice(&memtable.to_le_bytes());
     let crc = crc32c(seeded(seed, at), &block[..16]);
     block[16..20].copy_from_slice(&crc.to_le_bytes());
     block

@@ -4,10 +4,10 @@
 //! was ever deleted.
 //!
 //! # What a gap says
-//! It is kept by the generation that takes the writes when it is noted, for one family. Let M be
-//! that generation. *Clean as of s* means: of the keys in the gap nobody who reads at s or later
+//! It is kept by the memtable that takes the writes when it is noted, for one family. Let M be
+//! that memtable. *Clean as of s* means: of the keys in the gap nobody who reads at s or later
 //! finds a value in M, or in anything older than M. So a reader at t ≥ s may seek M, and whatever
-//! lies below M in its view, past the gap. What newer generations have is not spoken of.
+//! lies below M in its view, past the gap. What newer memtables have is not spoken of.
 //!
 //! Which layers the deleted values, or the deletes, lie in does not matter, nor what becomes of
 //! those layers: a flush or compaction moves what is below M, and changes nothing of what is
@@ -39,11 +39,11 @@
 //! Two clean gaps that touch become one, as of the later moment. One that is cut becomes two.
 //!
 //! # What it costs
-//! A put into a family that never had a gap in this generation: a branch. Into one that has: a load
+//! A put into a family that never had a gap in this memtable: a branch. Into one that has: a load
 //! and a bisection among few gaps. A get: nothing. DRAM: [`CHARGE`] bytes for a family and
-//! generation that has gaps, charged to the store's account with the first; where there are none
+//! memtable that has gaps, charged to the store's account with the first; where there are none
 //! there are no gaps. A put needs no more: where a cut would leave too many gaps ([`BYTES_MAX`]),
-//! the whole gap is given up. Nothing of this is persistent. A generation's gaps go with it, or when
+//! the whole gap is given up. Nothing of this is persistent. A memtable's gaps go with it, or when
 //! writes need their DRAM ([`Evict`]); the next cursor that steps through what is left notes it anew.
 //!
 //! # Rejected
@@ -66,7 +66,7 @@ use crate::scan::Direction;
 #[cfg(test)]
 mod tests;
 
-/// Most bytes of the gaps of a family in a generation.
+/// Most bytes of the gaps of a family in a memtable.
 const BYTES_MAX: usize = 8 << 10;
 
 /// DRAM that is counted for them: a cut makes new ones before the old ones go.
@@ -132,7 +132,7 @@ impl Gap {
     }
 }
 
-/// The gaps of a family in a generation, at one moment: ascending, and apart.
+/// The gaps of a family in a memtable, at one moment: ascending, and apart.
 #[derive(Debug, Default)]
 pub struct GapList(Vec<Gap>);
 
@@ -244,7 +244,7 @@ fn between(start: &Arc<[u8]>, end: &Arc<[u8]>, state: State) -> Option<Gap> {
     })
 }
 
-/// The gaps of a family in a generation. See the [module](self).
+/// The gaps of a family in a memtable. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Gaps {
     list: ArcSwap<GapList>,
@@ -255,7 +255,7 @@ pub(crate) struct Gaps {
 /// The DRAM of a list.
 #[derive(Debug)]
 struct Dram {
-    /// Whose it is; none of a generation that is no store's.
+    /// Whose it is; none of a memtable that is no store's.
     account: Option<Arc<Account>>,
     /// Without it a store's list is empty.
     charge: Option<Charge>,

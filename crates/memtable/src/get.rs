@@ -159,12 +159,12 @@ impl Memtable {
         })
     }
 
-    /// The oldest range tombstone over a key in this generation that is newer than `seqno`.
+    /// The oldest range tombstone over a key in this memtable that is newer than `seqno`.
     pub(crate) fn oldest_over(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Option<SeqNo> {
         self.index(cf)?.tombstones()?.oldest_over(key, seqno)
     }
 
-    /// The seqno of the oldest version of a key in this generation.
+    /// The seqno of the oldest version of a key in this memtable.
     pub(crate) fn oldest_version(&self, cf: CfId, key: &[u8]) -> Result<Option<SeqNo>> {
         let Some(tree) = self.tree(cf) else {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! Where the records of a generation lie, and who keeps them there.
+//! Where the records of a memtable lie, and who keeps them there.
 //!
-//! A [`Home`] knows the chains of one generation: how to read a record, and how to tell a sound one from a
-//! damaged one. Whoever may read the generation's records holds it: the memtable, whose index leads to
+//! A [`Home`] knows the chains of one memtable: how to read a record, and how to tell a sound one from a
+//! damaged one. Whoever may read the memtable's records holds it: the memtable's own index, which leads to
 //! all of them; each merged index that leads to some of them (`merge`); each value that is read in place. So
-//! the generation's persistent memory may be given back when nobody else holds its home, and nothing else
+//! the memtable's persistent memory may be given back when nobody else holds its home, and nothing else
 //! needs to be asked.
 
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_l
 use crate::record::RecordRef;
 use thermocline_base::blob_ref::BLOB_REF_LEN;
 
-/// The records of one generation. See the [module](self).
+/// The records of one memtable. See the [module](self).
 #[derive(Debug)]
 pub struct Home {
-    generation: u64,
+    id: u64,
     region: Region,
-    /// By base seqno, ascending. The first one's base is the lowest seqno of the generation.
+    /// By base seqno, ascending. The first one's base is the lowest seqno of the memtable.
     chains: Vec<Chain>,
     /// What a record with that seqno stores of it.
     first: u32,
@@ -36,7 +36,7 @@ pub struct Home {
     blobs: BlobUse,
 }
 
-/// How much a generation holds.
+/// How much a memtable holds.
 #[derive(Debug, Default)]
 struct Filled {
     bytes: AtomicU64,
@@ -44,18 +44,18 @@ struct Filled {
 }
 
 impl Home {
-    /// That of a generation whose records lie in `chains`, in order of their bases.
+    /// That of a memtable whose records lie in `chains`, in order of their bases.
     ///
     /// # Panics
     /// If there is no chain.
-    pub(crate) fn new(region: Region, generation: u64, chains: Vec<Chain>) -> Home {
-        assert!(!chains.is_empty(), "a generation begins with a chain");
+    pub(crate) fn new(region: Region, id: u64, chains: Vec<Chain>) -> Home {
+        assert!(!chains.is_empty(), "a memtable begins with a chain");
         let first = match chains[0] {
             Chain { staged: true, .. } => 1,
             Chain { base, .. } => seqno_low(base),
         };
         Home {
-            generation,
+            id,
             region,
             first,
             chains,
@@ -66,8 +66,8 @@ impl Home {
     }
 
     /// A staged chain is adopted: this is its number and its first seqno.
-    pub(crate) fn adopt(&mut self, generation: u64, base: SeqNo) {
-        self.generation = generation;
+    pub(crate) fn adopt(&mut self, id: u64, base: SeqNo) {
+        self.id = id;
         self.chains[0].base = base.0;
     }
 
@@ -76,9 +76,9 @@ impl Home {
         self.chains[0].seed
     }
 
-    /// The generation's number.
-    pub fn generation(&self) -> u64 {
-        self.generation
+    /// The memtable's number.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// The lowest seqno that it may hold.
@@ -155,7 +155,7 @@ impl Home {
         self.chains[after.saturating_sub(1)].seed
     }
 
-    /// The record at `at`, which is one of this generation, with its checksum verified if `verify`.
+    /// The record at `at`, which is one of this memtable, with its checksum verified if `verify`.
     ///
     /// # Errors
     /// [`Error::Corruption`] with region and offset.
@@ -172,10 +172,10 @@ impl Home {
     }
 }
 
-/// What the seqnos of a generation's records count from.
+/// What the seqnos of a memtable's records count from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
-    /// The lowest seqno of the generation.
+    /// The lowest seqno of the memtable.
     base: u64,
     /// What a record with that seqno stores of it.
     first: u32,
@@ -223,7 +223,7 @@ pub(crate) fn record_of<'b>(
     })
 }
 
-/// A stretch of persistent memory with records of one generation only: a zone.
+/// A stretch of persistent memory with records of one memtable only: a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub from: PmOff,
@@ -251,7 +251,7 @@ enum Homes {
 }
 
 impl Records {
-    /// Those of one generation.
+    /// Those of one memtable.
     pub fn of(home: Home) -> Records {
         Records {
             region: home.region.clone(),
@@ -259,7 +259,7 @@ impl Records {
         }
     }
 
-    /// Those of several generations, oldest first, which lie in `spans`.
+    /// Those of several memtables, oldest first, which lie in `spans`.
     pub fn of_several(region: Region, homes: Vec<Arc<Home>>, mut spans: Vec<Span>) -> Records {
         spans.sort_unstable_by_key(|span| span.from);
         Records {
@@ -304,7 +304,7 @@ impl Records {
         match span.filter(|span| at < span.to) {
             Some(span) => Ok(&homes[span.home]),
             None => {
-                let expected = "a zone of a generation that was merged";
+                let expected = "a zone of a memtable that was merged";
                 Err(bad(&self.region, at, expected, "another place"))
             }
         }

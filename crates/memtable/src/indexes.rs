@@ -14,7 +14,7 @@ const PAGE: usize = 256;
 /// Indexes are boxed: most families of a page have none.
 type IndexPage = Box<[OnceLock<Box<Index>>]>;
 
-/// What a generation has of one family.
+/// What a memtable has of one family.
 #[derive(Debug)]
 pub(crate) struct Index {
     pub tree: Tree,

@@ -36,7 +36,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Notes the blob file that a record refers to, if it refers to one. This is of one generation.
+    /// Notes the blob file that a record refers to, if it refers to one. This is of one memtable.
     #[inline]
     pub(crate) fn refer(&self, entry: BatchEntry<'_>) {
         if entry.kind == Kind::PutBlob

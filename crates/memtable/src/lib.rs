@@ -3,17 +3,18 @@
 //!
 //! # Vocabulary
 //! A **record** is one change of one key, or of all keys of a range. An **item** is a group of records that become durable
-//! together. A **chain** is the sequence of items that one incarnation writes into one generation;
+//! together. A **chain** is the sequence of items that one incarnation writes into one memtable;
 //! it fills zone after zone. An **incarnation** is one opening of the database for writing. A
-//! **generation** (memtable generation) is what is indexed, sealed and one day evacuated together;
-//! it has one chain for every incarnation that wrote into it. **Cut** is the last seqno of a chain,
-//! once the manifest says so.
+//! **memtable** is what is indexed, sealed and flushed together; it has a number, and one chain for
+//! every incarnation that wrote into it. A **merged index** leads to the records of several sealed
+//! memtables; readers use it like a memtable, and so [`Memtable`] is the type of both. **Cut** is the
+//! last seqno of a chain, once the manifest says so.
 //!
 //! # Committing without a log
 //! The data is the log. An item is written once, where it stays, with one persist; the index is in
 //! DRAM and is rebuilt from the items. LogFree keeps a chain per subtable and needs an undo half in
 //! each write position and a global commit id, three ordered persists, to make a group atomic over
-//! several; here a generation has one chain for all column families, so a group is one item, atomic
+//! several; here a memtable has one chain for all column families, so a group is one item, atomic
 //! by its checksum.
 //!
 //! # Invariants
@@ -33,9 +34,9 @@
 //! 5. **The newest version that a reader may see stays.** An insert keeps, of each key, the newest
 //!    version at or below `visible` and below every registered reader (`art::versions`).
 //! 6. **Range tombstones are in the order of records.** Each has its seqno, like a record of a key; of a key in
-//!    this generation whichever is newer counts, and older generations are hidden (`tombstones`).
-//! 7. **What is needed stays.** A generation may go once nobody needs a version in it (`needed`), and
-//!    nobody holds its memtable.
+//!    this memtable whichever is newer counts, and older memtables are hidden (`tombstones`).
+//! 7. **What is needed stays.** A memtable may go once nobody needs a version in it (`needed`), and
+//!    nobody else holds its [`Home`].
 //!
 //! # Crash argument of the append
 //! The item's lines are stored and fenced; only then is anything acknowledged or published. A crash
@@ -110,9 +111,9 @@ thermocline_base::sites! {
     SITE_DEFERRED = "memtable: deferred items durable";
     /// What recovery keeps is durable, even if a killed process had not persisted it.
     SITE_REPERSIST = "memtable: kept items durable";
-    /// A generation's descriptor is durable.
+    /// A memtable's descriptor is durable.
     SITE_DESCRIPTOR = "memtable: descriptor durable";
-    /// One copy of a generation's floor is durable: its last seqno.
+    /// One copy of a memtable's floor is durable: its last seqno.
     SITE_FLOOR = "memtable: floor durable";
 }
 

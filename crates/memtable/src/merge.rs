@@ -1,7 +1,7 @@
-//! In-memory compaction: the indexes of several sealed generations become one (design §7, LogFree §3.3).
+//! In-memory compaction: the indexes of several sealed memtables become one (design §7, LogFree §3.3).
 //!
-//! Reads ask every sealed generation. A *merged index* leads to the records of several of them, which stay
-//! where they are: only pointers move. To readers it is a memtable like any other.
+//! Reads ask every sealed memtable. A *merged index* leads to the records of several of them, which stay
+//! where they are: only pointers move. Readers use it like a memtable.
 //!
 //! # How it is made
 //! Family by family, in the order of keys, some keys at a time: the versions of a key from all inputs, of
@@ -13,27 +13,27 @@
 //!    of an older view see exactly what they saw before, and a merge that fails, or finds that its
 //!    inputs have changed, leaves nothing behind.
 //! 2. *What is needed stays.* A version goes if the next newer one of the inputs is settled and no reader is
-//!    between them, if its generation was found dead, or with its family; `needed` says why nobody will ever
-//!    need it again. A version in a newer generation that is no input is not looked for, nor is a
+//!    between them, if its memtable was found dead, or with its family; `needed` says why nobody will ever
+//!    need it again. A version in a newer memtable that is no input is not looked for, nor is a
 //!    tombstone left out because nothing lies below it: the record that it hides may be gone from the index,
-//!    but as long as its generation is named a crash brings it back.
-//! 3. *It holds what it leads to.* It holds the homes of the generations of which it has a version, and of no
-//!    others. So a generation that it has nothing of is dead, and its zones are free as soon as no older view
+//!    but as long as its memtable is named a crash brings it back.
+//! 3. *It holds what it leads to.* It holds the homes of the memtables of which it has a version, and of no
+//!    others. So a memtable that it has nothing of is dead, and its zones are free as soon as no older view
 //!    has it, whatever becomes of the others.
 //!
 //! # Range tombstones
-//! A merged index has none: generations that have range tombstones are no inputs, and keep their own index.
+//! A merged index has none: memtables that have range tombstones are no inputs, and keep their own index.
 //!
 //! # Not in place
 //! LogFree inserts the pointers of a memtable into one growing index, as readers look on. Here a merge makes
 //! a new index and drops the old. It costs moving a pointer several times: as often as what it is merged
-//! with is half as much as itself, which is about five times for the sixty-four generations that there can
+//! with is half as much as itself, which is about five times for the sixty-four memtables that there can
 //! be. But keys that come in order go into warm nodes, while those of one memtable would each be a few cache
 //! misses in a large index. What it spares is what an index has to promise that changes under its readers:
-//! a reader of an old view would find pointers in it to generations that its view does not hold; a
+//! a reader of an old view would find pointers in it to memtables that its view does not hold; a
 //! version that is trimmed may be in a reader's hand, so that zones had to wait for all guards; a key that is
 //! gone, or a tombstone that hides nothing any more, could not be taken out, since the tree does not remove;
-//! a merge that runs out of DRAM would leave half a generation behind, which a flush must not take for none.
+//! a merge that runs out of DRAM would leave half a memtable behind, which a flush must not take for none.
 //! The price is DRAM: both are there while a merge lasts. Where there is not enough there is no merge.
 //!
 //! It lives here and not in `level0`: it is made of memtables and their records, which that crate does not see.
@@ -74,12 +74,12 @@ pub struct Merging {
 pub struct Without<'a> {
     /// What these do not need.
     pub readers: Readers<'a>,
-    /// Whether a generation was found dead.
+    /// Whether a memtable was found dead.
     pub dead: &'a dyn Fn(u64) -> bool,
 }
 
 impl Merging {
-    /// Begins to merge sealed generations, newest first, with none missing between them. `zones` tells
+    /// Begins to merge sealed memtables, newest first, with none missing between them. `zones` tells
     /// which each of them owns; the memory of the index counts in `account`. `None` if there are none, or one
     /// has range tombstones.
     pub fn new(
@@ -95,7 +95,7 @@ impl Merging {
         let homes: Vec<Arc<Home>> = oldest_first.flat_map(|m| m.homes()).cloned().collect();
         let mut spans = Vec::new();
         for (i, home) in homes.iter().enumerate() {
-            spans.extend(zones(home.generation()).iter().map(|zone| Span {
+            spans.extend(zones(home.id()).iter().map(|zone| Span {
                 from: zone.data,
                 to: zone.end,
                 home: i,
@@ -159,9 +159,9 @@ impl Merging {
             }
             let kept = needed(cf, key, &found, without);
             self.store(cf, key, &kept)?;
-            for (generation, _) in &kept {
+            for (id, _) in &kept {
                 let homes = self.merged.homes();
-                let home = homes.binary_search_by_key(generation, |home| home.generation());
+                let home = homes.binary_search_by_key(id, |home| home.id());
                 self.versions[home.expect("it is of an input")] += 1;
             }
             self.from = Bound::Excluded(key.to_vec());
@@ -207,7 +207,7 @@ impl Merging {
     }
 }
 
-/// Of the versions of a key, newest first, those that are needed, with their generations.
+/// Of the versions of a key, newest first, those that are needed, with their memtables.
 fn needed(
     cf: CfId,
     key: &[u8],
@@ -226,10 +226,10 @@ fn needed(
             readers.need(record.seqno, next) && !active(Bug::MergeForgetsReaders)
         });
         let forgotten = record.kind == Kind::Delete && active(Bug::MergeDropsDeletes);
-        if read && !forgotten && !(without.dead)(home.generation()) {
+        if read && !forgotten && !(without.dead)(home.id()) {
             let leaf = Leaf::of(key, record.at.0);
             let seqno = record.seqno;
-            kept.push((home.generation(), Version { seqno, leaf }));
+            kept.push((home.id(), Version { seqno, leaf }));
         }
     }
     kept

@@ -1,28 +1,28 @@
-//! Whether anybody still needs what a sealed generation holds.
+//! Whether anybody still needs what a sealed memtable holds.
 //!
 //! A version of a key is *needed* while somebody may be answered with it. Let `s` be its seqno and `n`
-//! that of the next newer version of the same key, in this generation or a newer one. Whoever reads
+//! that of the next newer version of the same key, in this memtable or a newer one. Whoever reads
 //! at `n` or later gets the newer one, whoever reads before `s` an older one; so a version with a
 //! settled `n` (visible, so that nobody will register below it, and durable, so that no crash takes
 //! it back) is needed only by a registered reader in `s..n`. A newest version is needed always,
-//! except for a tombstone in the oldest generation: it hides nothing. What belongs to a column family
+//! except for a tombstone in the oldest memtable: it hides nothing. What belongs to a column family
 //! that was dropped is not needed at all.
 //!
 //! A range tombstone over the key is a version of it like others. It is needed as such while somebody may
-//! be answered with it at any of its keys, unless it is in the oldest generation. Whether there is anything
+//! be answered with it at any of its keys, unless it is in the oldest memtable. Whether there is anything
 //! that it hides is not looked for.
 //!
 //! # Once not needed, never needed again
 //! 1. Readers register at what is visible, which only rises: nobody comes into `s..n`.
-//! 2. If the generation of `n` goes, that is because `n` is not needed either: there is an `m` that
+//! 2. If the memtable of `n` goes, that is because `n` is not needed either: there is an `m` that
 //!    is newer still and settled, and no reader in `n..m`, hence none in `s..m`.
-//! 3. The oldest generation stays the oldest, and a dropped family dropped.
+//! 3. The oldest memtable stays the oldest, and a dropped family dropped.
 //!
 //! So a check may stop at the first key that is needed and go on there another time, and what two
 //! checks at different times found may be put together.
 //!
 //! # In a merged index
-//! A generation of a merged index (`merge`) is checked by itself: of each key only its own versions, of which
+//! A memtable of a merged index (`merge`) is checked by itself: of each key only its own versions, of which
 //! the next newer one may lie in the same list. What the others have of the key says nothing about it.
 //!
 //! # What the index knows
@@ -87,7 +87,7 @@ impl Readers<'_> {
     }
 }
 
-/// The generations around the one that is checked.
+/// The memtables around the one that is checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Neighbours<'a> {
     /// The newer ones, oldest first.
@@ -96,18 +96,18 @@ pub struct Neighbours<'a> {
     pub is_oldest: bool,
 }
 
-/// A check whether a sealed generation is needed: it looks for a key of which somebody may read a version.
+/// A check whether a sealed memtable is needed: it looks for a key of which somebody may read a version.
 #[derive(Clone, Copy)]
 pub struct NeededCheck<'a> {
     memtable: &'a Memtable,
-    /// The generation whose versions are looked at, where the index leads to several.
+    /// The memtable whose versions are looked at, where the index leads to several.
     only: Option<u64>,
     readers: Readers<'a>,
     around: Neighbours<'a>,
 }
 
 impl<'a> NeededCheck<'a> {
-    /// Of this sealed generation.
+    /// Of this sealed memtable.
     pub fn new(
         memtable: &'a Memtable,
         readers: Readers<'a>,
@@ -121,20 +121,20 @@ impl<'a> NeededCheck<'a> {
         }
     }
 
-    /// Of the versions of one generation, where the index is a merged one. It is the oldest if no older
-    /// generation is named, whether in this index or not.
+    /// Of the versions of memtable `id` alone, where the index is a merged one. It is the oldest if no
+    /// older memtable is named, whether in this index or not.
     #[must_use]
-    pub fn only(mut self, generation: u64) -> NeededCheck<'a> {
-        self.only = self.memtable.is_merged().then_some(generation);
+    pub fn only(mut self, id: u64) -> NeededCheck<'a> {
+        self.only = self.memtable.is_merged().then_some(id);
         self
     }
 
-    /// Whether a leaf is one of the generation that is looked at.
+    /// Whether a leaf is one of the memtable that is looked at.
     fn is_of_it(&self, leaf: Leaf) -> Result<bool> {
         let Some(only) = self.only else {
             return Ok(true);
         };
-        Ok(self.memtable.home_of(Records::at(leaf))?.generation() == only)
+        Ok(self.memtable.home_of(Records::at(leaf))?.id() == only)
     }
 
     /// Looks through up to `limit` keys, from `from` on.
@@ -253,7 +253,7 @@ impl<'a> NeededCheck<'a> {
     }
 
     /// The next write over a key behind `seqno`, that of its newest version here: a range tombstone in
-    /// this generation, or the oldest version or range tombstone in the first of these generations, oldest
+    /// this memtable, or the oldest version or range tombstone in the first of these memtables, oldest
     /// first, that has one.
     fn next_newer(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<SeqNo>> {
         if let Some(next) = self.memtable.oldest_over(cf, key, seqno) {
@@ -270,14 +270,14 @@ impl<'a> NeededCheck<'a> {
     }
 }
 
-/// The first range tombstone over `key` that is newer than `seqno`, in the covers of several generations,
+/// The first range tombstone over `key` that is newer than `seqno`, in the covers of several memtables,
 /// oldest first; and up to where it is that.
 fn next_over<'a>(
-    generations: impl IntoIterator<Item = &'a Vec<Cover>>,
+    memtables: impl IntoIterator<Item = &'a Vec<Cover>>,
     key: &[u8],
     seqno: SeqNo,
 ) -> Option<(SeqNo, Option<&'a [u8]>)> {
-    let covers = generations.into_iter().flatten();
+    let covers = memtables.into_iter().flatten();
     let mut over = covers.map(|cover| cover.fragment(key));
     over.find_map(|fragment| Some((fragment.over.filter(|next| *next > seqno)?, fragment.end)))
 }

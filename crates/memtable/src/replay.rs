@@ -1,7 +1,7 @@
-//! Filling the indexes of all generations from the items that walks found.
+//! Filling the indexes of all memtables from the items that walks found.
 //!
-//! The items of all generations are one stretch of work, from which threads take one step after the
-//! other: so many small generations keep as many threads busy as one large one. Beside the items
+//! The items of all memtables are one stretch of work, from which threads take one step after the
+//! other: so many small memtables keep as many threads busy as one large one. Beside the items
 //! themselves that takes one number for each stretch.
 //!
 //! Of each key the newest record stays, in whatever order records come, and those that somebody needs who
@@ -18,9 +18,9 @@
 //! The values of records that are known to be durable are not read here. That of a range tombstone is: it
 //! decides what is hidden. So it is verified, and a range that ends before it begins is corruption. So is that
 //! of a record whose value lies in a blob file: it decides which files stay. Where it cannot be read all of
-//! them do, as long as its generation does; who reads the key hears of it.
+//! them do, as long as its memtable does; who reads the key hears of it.
 //!
-//! # Generations that no view has
+//! # Memtables that no view has
 //! One that was flushed and is kept for somebody who reads its chains (a change feed) may be named when a
 //! store is opened. Nobody will look a key up in it: tables have what it had. So nothing of it is put
 //! into an index, which would take DRAM for as much as the SSD's reserve of persistent memory may keep,
@@ -42,7 +42,7 @@ const STEP: usize = 256;
 /// Items whose records lie ahead of the one at hand by so many are prefetched.
 const AHEAD: usize = 4;
 
-/// Valid items of one generation, in the order in which they lie.
+/// Valid items of one memtable, in the order in which they lie.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch<'a> {
     /// Whose they are.
@@ -50,7 +50,7 @@ pub struct Stretch<'a> {
     /// The items.
     pub items: &'a [ItemRef],
     /// Whether its records are put into the index. Otherwise it is only noted which blob files they refer
-    /// to: the generation was flushed, and no view has it.
+    /// to: the memtable was flushed, and no view has it.
     pub indexed: bool,
 }
 

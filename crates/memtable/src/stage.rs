@@ -1,4 +1,4 @@
-//! Batches that do not fit into an item: written ahead, as a generation of their own.
+//! Batches that do not fit into an item: written ahead, as a memtable of their own.
 //!
 //! A large batch is written into a chain that nobody knows yet, beside all other writers, and indexed
 //! there. It gets its seqnos last of all, when the manifest *adopts* the chain. Until then its records
@@ -170,9 +170,9 @@ impl<'a> Stage<'a> {
         self.chain.zones()
     }
 
-    /// Where its items lie, all of them, as generation `generation`, with the seqnos from `first` to `last`.
-    pub fn trail(&self, generation: u64, first: SeqNo, last: SeqNo) -> Trail {
-        let mut trail = self.chain.trail(generation, Some(last.0));
+    /// Where its items lie, all of them, as memtable `id`, with the seqnos from `first` to `last`.
+    pub fn trail(&self, id: u64, first: SeqNo, last: SeqNo) -> Trail {
+        let mut trail = self.chain.trail(id, Some(last.0));
         trail.chain.base = first.0;
         trail
     }
@@ -201,9 +201,9 @@ impl<'a> Stage<'a> {
         self.memtable.tombstones_bound(count, key_bytes, 0) + one
     }
 
-    /// The memtable of generation `generation`, whose chain this is, with the seqnos from `base` on.
-    pub fn adopted(mut self, generation: u64, base: SeqNo) -> Memtable {
-        self.memtable.adopt(generation, base);
+    /// Memtable `id`, whose chain this is, with the seqnos from `base` on.
+    pub fn adopted(mut self, id: u64, base: SeqNo) -> Memtable {
+        self.memtable.adopt(id, base);
         self.memtable.seal();
         self.memtable
     }

@@ -1,4 +1,4 @@
-//! A memtable generation: the records of a stretch of seqnos, and one index for each column family.
+//! A memtable: the records of a stretch of seqnos, and one index for each column family.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::tombstones::{self, Cover, Tombstones};
 const WAITING_MIN: u64 = 8 << 10;
 const WAITING_SHARE: u64 = 64;
 
-/// One generation, or several whose indexes were merged (`merge`): where the records lie, and for each
-/// column family an index of them.
+/// A memtable, or a merged index, which leads to the records of several (`merge`): where the records
+/// lie, and for each column family an index of them.
 #[derive(Debug)]
 pub struct Memtable {
     records: Records,
@@ -34,8 +34,8 @@ impl Memtable {
     ///
     /// # Panics
     /// If there is no chain.
-    pub fn new(region: Region, generation: u64, chains: Vec<Chain>) -> Memtable {
-        Memtable::with_records(Records::of(Home::new(region, generation, chains)))
+    pub fn new(region: Region, id: u64, chains: Vec<Chain>) -> Memtable {
+        Memtable::with_records(Records::of(Home::new(region, id, chains)))
     }
 
     /// An empty index that will lead to these records.
@@ -61,18 +61,18 @@ impl Memtable {
 
     /// A staged chain is adopted: this is its number and its first seqno. Nobody else has the memtable
     /// yet.
-    pub(crate) fn adopt(&mut self, generation: u64, base: SeqNo) {
+    pub(crate) fn adopt(&mut self, id: u64, base: SeqNo) {
         let home = self.records.own_mut();
-        home.expect("nobody else has it").adopt(generation, base);
+        home.expect("nobody else has it").adopt(id, base);
         self.indexes.adopt(base);
     }
 
-    /// The number of its generation; of several that of the newest.
-    pub fn generation(&self) -> u64 {
-        self.homes().last().map_or(0, |home| home.generation())
+    /// The memtable's number; of a merged index that of the newest memtable that it leads to.
+    pub fn id(&self) -> u64 {
+        self.homes().last().map_or(0, |home| home.id())
     }
 
-    /// The generations that its index leads to, oldest first; there is one at least.
+    /// The homes of the memtables that its index leads to, oldest first; there is one at least.
     pub fn homes(&self) -> &[Arc<Home>] {
         self.records.homes()
     }
@@ -258,7 +258,7 @@ impl Memtable {
     }
 
     /// Notes that a cursor at `seen` has found nothing visible in family `cf` from `start` up to
-    /// `end`. The caller holds the writer's lock; this is the generation that takes the writes, and
+    /// `end`. The caller holds the writer's lock; this is the memtable that takes the writes, and
     /// `granted` the last seqno that was given out. Where there is no DRAM for it nothing is noted.
     pub fn note_gap(&self, cf: CfId, range: (&[u8], &[u8]), seen: SeqNo, granted: SeqNo) {
         if Gaps::takes(range) {
@@ -275,7 +275,7 @@ impl Memtable {
     }
 
     /// The range tombstones of family `cf` as of each moment that is kept, from the oldest one on. Each
-    /// of a sealed generation that somebody may still be answered with is in one of them.
+    /// of a sealed memtable that somebody may still be answered with is in one of them.
     pub fn covers(&self, cf: CfId) -> Vec<Cover> {
         let tombstones = self.indexes.get(cf).and_then(Index::tombstones);
         tombstones.map(Tombstones::versions).unwrap_or_default()

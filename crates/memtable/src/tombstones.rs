@@ -1,9 +1,9 @@
-//! The range tombstones of a generation, in DRAM: for each family that has any, which of them is the
+//! The range tombstones of a memtable, in DRAM: for each family that has any, which of them is the
 //! newest over a key, as of every moment at which somebody may read.
 //!
 //! # What a reader asks
-//! Of a key in this generation: the newest tombstone at or below its seqno that covers it. The key's
-//! version, if there is one, counts only if it is newer; and all older generations and tables are hidden
+//! Of a key in this memtable: the newest tombstone at or below its seqno that covers it. The key's
+//! version, if there is one, counts only if it is newer; and all older memtables and tables are hidden
 //! there whatever they hold, by the law of age. So nobody ever asks for all tombstones over a key.
 //!
 //! # How it is kept
@@ -27,7 +27,7 @@
 //!    under the lock of its place.
 //! 3. *A get finds both of one moment.* A reader that is not registered reads `visible`, the key's entry, then
 //!    `visible` again, then looks whether the family has a list. If it has none, no tombstone up to that moment is in this
-//!    generation. If it has one, the reader begins anew: `visible`, the list, the entry, `visible` again. By 2 it takes
+//!    memtable. If it has one, the reader begins anew: `visible`, the list, the entry, `visible` again. By 2 it takes
 //!    the version of the second moment, and it takes its answer only if what decided it, record or tombstone, was
 //!    visible at the first one: all of that was in the list and in the entry, so the answer is that of the first
 //!    moment (`Memtable::get_latest`). What came since may be there in part: a batch may delete a range and then put a
@@ -35,7 +35,7 @@
 //! 4. *Late ones are painted under.* Groups enter in any order. A tombstone that comes after a newer one
 //!    gets a version of its own before that, and in all later versions takes what is older than it. No
 //!    version that it needs was trimmed: its group was in flight, so its end was a moment.
-//! 5. *Never more than promised.* Every node and key is counted in the generation's [`Ledger`]; what a
+//! 5. *Never more than promised.* Every node and key is counted in the memtable's [`Ledger`]; what a
 //!    group may take is taken from the store's account before the group is granted.
 //!
 //! # Readers take no lock
@@ -80,7 +80,7 @@ const LEFT_BYTES: u64 = 2 * (NODE_BYTES + cover::BOUNDARY_BYTES);
 /// A version: the cover from a seqno on.
 type Version = (SeqNo, Cover);
 
-/// The range tombstones of a family in a generation. See the [module](self).
+/// The range tombstones of a family in a memtable. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Tombstones {
     list: ArcSwap<List>,
@@ -123,7 +123,7 @@ fn bytes_of_list(versions: usize) -> u64 {
 }
 
 /// Most bytes of DRAM that `count` more tombstones, whose keys have `key_bytes` bytes together, may
-/// take in a generation, `readers` as for `Tree::reserve_bound`.
+/// take in a memtable, `readers` as for `Tree::reserve_bound`.
 pub(crate) fn bound(ledger: &Ledger, count: u64, key_bytes: u64, readers: usize) -> u64 {
     if count == 0 {
         return 0;

@@ -23,8 +23,8 @@ use crate::walk::{ItemRef, item_at, missing, next_item};
 /// Where the items of a chain lie.
 #[derive(Debug, Clone)]
 pub struct Trail {
-    /// The generation that the chain belongs to.
-    pub generation: u64,
+    /// The number of the memtable that the chain belongs to.
+    pub memtable: u64,
     /// The chain, with the exact seqno that it begins with.
     pub chain: Chain,
     /// The stretches that its items lie in, in order.
@@ -45,9 +45,9 @@ pub struct Mark {
 
 impl Trail {
     /// That of a chain that is written to, through all of `segments`.
-    pub fn open(generation: u64, chain: Chain, segments: Vec<Segment>) -> Trail {
+    pub fn open(memtable: u64, chain: Chain, segments: Vec<Segment>) -> Trail {
         Trail {
-            generation,
+            memtable,
             chain,
             segments,
             last: None,
@@ -57,7 +57,7 @@ impl Trail {
     /// That of a chain whose last seqno is `last`, and whose items end at `end`, in the segment of that number;
     /// `None` if it has no item.
     pub fn complete(
-        generation: u64,
+        memtable: u64,
         chain: Chain,
         mut segments: Vec<Segment>,
         end: Option<(usize, PmOff)>,
@@ -68,7 +68,7 @@ impl Trail {
             segment.to = at;
         }
         Trail {
-            generation,
+            memtable,
             chain,
             segments,
             last: Some(last),
@@ -86,9 +86,9 @@ impl Trail {
         }
         match self.chain.incarnation == next.chain.incarnation {
             true => last + 1 == next.chain.base,
-            // A generation that takes writes while the store is opened goes on in a chain of the new
+            // A memtable that takes writes while the store is opened goes on in a chain of the new
             // incarnation. So two chains of it have nothing between them.
-            false => self.generation == next.generation,
+            false => self.memtable == next.memtable,
         }
     }
 

@@ -10,15 +10,15 @@
 //! scans are joined in order: a segment's items count only if its first one has exactly the expected
 //! seqno (rule 1). What is not reached that way is cut.
 //!
-//! # Where generations were dropped
-//! Chains of generations that nobody needed may be missing between two chains of one incarnation.
+//! # Where memtables were dropped
+//! Chains of memtables that nobody needed may be missing between two chains of one incarnation.
 //! The edit that dropped them cut all chains before the gap and gave the chain behind it a base of
 //! its own. So the walk steps over the gap only if the chain before it reaches exactly its cut, and
 //! goes on with the base. Nothing is weaker for it: what was dropped had been durable, and with it
 //! all before it, so everything below the base counts as known durable.
 //!
 //! # Cut or corruption
-//! An item is *known durable* if its seqno is at or below the chain's recorded cut, its generation's
+//! An item is *known durable* if its seqno is at or below the chain's recorded cut, its memtable's
 //! floor, or the `published` of any valid item of the incarnation, wherever it lies: behind the
 //! first gap every 64-byte line is tried, since a bad header gives no length (`search`). If the first missing
 //! seqno is known durable, that is corruption, reported with its place. Otherwise it is the torn

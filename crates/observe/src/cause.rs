@@ -8,8 +8,8 @@ use thermocline_policy::pressure::Cause;
 pub enum StallCause {
     /// The region grew.
     Growth,
-    /// The manifest had to name the next memtable generation.
-    Generation,
+    /// The manifest had to name the next memtable.
+    Memtable,
     /// There was no room: something had to be flushed.
     Flush,
     /// Held back, since persistent memory fills faster than it is flushed.
@@ -28,7 +28,7 @@ impl StallCause {
     /// Every cause.
     pub const ALL: [StallCause; 8] = [
         StallCause::Growth,
-        StallCause::Generation,
+        StallCause::Memtable,
         StallCause::Flush,
         StallCause::PmFill,
         StallCause::Level0Tables,
@@ -41,7 +41,7 @@ impl StallCause {
     pub fn name(self) -> &'static str {
         match self {
             StallCause::Growth => "growth",
-            StallCause::Generation => "generation",
+            StallCause::Memtable => "memtable",
             StallCause::Flush => "flush",
             StallCause::PmFill => Cause::PmFill.name(),
             StallCause::Level0Tables => Cause::Level0Tables.name(),

@@ -23,13 +23,13 @@ pub enum Event {
         /// From the start of opening until the store took requests.
         took: Duration,
     },
-    /// The manifest names the next memtable generation, ahead of need.
-    GenerationPrepared {
+    /// The manifest names the next memtable, ahead of need.
+    MemtablePrepared {
         /// Its number.
         id: u64,
     },
-    /// A memtable generation takes no more writes.
-    GenerationSealed {
+    /// A memtable takes no more writes.
+    MemtableSealed {
         /// Its number.
         id: u64,
         /// Records in it, older versions and tombstones included.
@@ -37,8 +37,8 @@ pub enum Event {
         /// Persistent memory of its records and headers, in bytes.
         bytes: u64,
     },
-    /// A memtable generation is gone.
-    GenerationDropped {
+    /// A memtable is gone.
+    MemtableDropped {
         /// Its number.
         id: u64,
     },
@@ -50,22 +50,22 @@ pub enum Event {
         /// Why, with the numbers that decided: the words of `explain`.
         because: String,
     },
-    /// Sealed memtable generations are being written into tables.
+    /// Sealed memtables are being written into tables.
     FlushBegun {
         /// How many.
-        generations: usize,
+        memtables: usize,
         /// Persistent memory of their records and headers, in bytes.
         bytes: u64,
     },
     /// A flush has ended.
     FlushFinished {
-        /// Memtable generations that it took.
-        generations: usize,
+        /// Memtables that it took.
+        memtables: usize,
         /// Tables that it wrote.
         tables: usize,
         /// Bytes of these tables.
         bytes: u64,
-        /// Whether they lie in persistent memory because little was alive in the generations, and not because all of
+        /// Whether they lie in persistent memory because little was alive in the memtables, and not because all of
         /// level 0 does.
         rewritten: bool,
         /// From its beginning to its end.
@@ -73,7 +73,7 @@ pub enum Event {
         /// Why everything is as before, if it is.
         error: Option<String>,
     },
-    /// Indexes of sealed memtable generations were merged into one.
+    /// Indexes of sealed memtables were merged into one.
     IndexesMerged {
         /// How many.
         indexes: usize,

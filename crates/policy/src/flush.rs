@@ -157,15 +157,15 @@ pub struct FlushPlan {
     pub due: bool,
     /// Why, if one is.
     pub because: Option<Because>,
-    /// Sealed generations that wait.
+    /// Sealed memtables that wait.
     pub sealed: usize,
     /// The same from which on they are flushed; 0: their number does not count.
     pub sealed_due: usize,
-    /// Persistent memory of sealed generations, in bytes.
+    /// Persistent memory of sealed memtables, in bytes.
     pub sealed_bytes: u64,
     /// The same from which on they are flushed.
     pub sealed_bytes_due: u64,
-    /// Bytes of values in blob files that sealed generations refer to.
+    /// Bytes of values in blob files that sealed memtables refer to.
     pub sealed_blob_bytes: u64,
     /// The same from which on they are flushed.
     pub sealed_blob_bytes_due: u64,
@@ -173,10 +173,10 @@ pub struct FlushPlan {
     pub dram_bytes: u64,
     /// The same from which on they are flushed.
     pub dram_bytes_due: u64,
-    /// Places for further generations.
-    pub generations_free: usize,
+    /// Places for further memtables.
+    pub memtables_free: usize,
     /// The same down to which they are flushed.
-    pub generations_free_due: usize,
+    pub memtables_free_due: usize,
 }
 
 impl Sealed {
@@ -235,8 +235,8 @@ impl Sealed {
             sealed_blob_bytes_due: self.blob_bytes_due,
             dram_bytes: self.dram.used,
             dram_bytes_due: self.dram.due(),
-            generations_free: self.descriptors_free,
-            generations_free_due: DESCRIPTORS_SHORT,
+            memtables_free: self.descriptors_free,
+            memtables_free_due: DESCRIPTORS_SHORT,
         };
         plan.because = because(&plan, self.dram.is_short());
         plan.due = plan.because.is_some();
@@ -269,9 +269,9 @@ fn because(plan: &FlushPlan, dram_short: bool) -> Option<Because> {
             bytes: plan.sealed_blob_bytes,
             due: plan.sealed_blob_bytes_due,
         }),
-        _ if plan.generations_free <= plan.generations_free_due => Some(Because::Descriptors {
-            free: plan.generations_free,
-            due: plan.generations_free_due,
+        _ if plan.memtables_free <= plan.memtables_free_due => Some(Because::Descriptors {
+            free: plan.memtables_free,
+            due: plan.memtables_free_due,
         }),
         _ if dram_short => Some(Because::Dram {
             used: plan.dram_bytes,

@@ -25,10 +25,10 @@ pub struct Contents {
     pub keys: u64,
 }
 
-/// What is alive in the generations that a flush would take.
+/// What is alive in the memtables that a flush would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewritePlan {
-    /// How many times as much as is alive generations must hold, so that the flush rewrites.
+    /// How many times as much as is alive memtables must hold, so that the flush rewrites.
     pub ratio: u64,
     /// Bytes of their items.
     pub bytes: u64,

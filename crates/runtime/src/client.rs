@@ -3,7 +3,7 @@
 /// What a store may have to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// Grow the region, name the next generation.
+    /// Grow the region, name the next memtable.
     Ahead,
     /// Nothing was written for a while.
     Idle,
@@ -14,9 +14,9 @@ pub enum Task {
 /// Long work of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
-    /// Moves sealed generations into tables.
+    /// Moves sealed memtables into tables.
     Flush,
-    /// Merges indexes of sealed generations.
+    /// Merges indexes of sealed memtables.
     Merge,
     /// Moves tables down the levels.
     Compact,

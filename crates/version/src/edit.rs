@@ -40,15 +40,15 @@ pub enum Change {
         /// Names and values.
         options: Vec<(String, String)>,
     },
-    /// A memtable generation exists, before its first grant.
-    GenerationCreated {
+    /// A memtable exists, before its first grant.
+    MemtableCreated {
         /// Larger than any before.
         id: u64,
     },
-    /// A memtable generation is not needed any more, nor are its chains. Where a later chain
+    /// A memtable is not needed any more, nor are its chains. Where a later chain
     /// follows one of them without a base seqno of its own, that one must have been cut: the cut
     /// becomes the later chain's base.
-    GenerationDropped {
+    MemtableDropped {
         /// Its id.
         id: u64,
     },
@@ -56,8 +56,8 @@ pub enum Change {
     ChainOpened {
         /// Larger than any before; seeds the checksums of its items.
         chain: u64,
-        /// The generation whose records it holds.
-        generation: u64,
+        /// The number of the memtable whose records it holds.
+        memtable: u64,
         /// The life of the process that writes it; never below an earlier chain's.
         incarnation: u32,
         /// The random value of that incarnation, which seeds checksums too.
@@ -77,12 +77,12 @@ pub enum Change {
         end: u64,
     },
     /// A chain that was written before it was named, and is complete, becomes the one chain of a
-    /// generation that has none. It follows all chains that the manifest names by now.
+    /// memtable that has none. It follows all chains that the manifest names by now.
     ChainAdopted {
         /// Its id, which no other chain has; it was reserved by [`Change::NextIds`].
         chain: u64,
-        /// The generation.
-        generation: u64,
+        /// The memtable's number.
+        memtable: u64,
         /// The life of the process that wrote it; never below an earlier chain's.
         incarnation: u32,
         /// The random value that seeds its checksums.
@@ -129,19 +129,19 @@ pub enum Change {
         /// Another database than this one.
         db_id: [u8; 16],
     },
-    /// Every generation with a base at or below this seqno has been flushed, or nothing of it is
+    /// Every memtable with a base at or below this seqno has been flushed, or nothing of it is
     /// needed, whatever becomes of its tables. (That tables have later seqnos says so, too, while
     /// they do.)
     FlushedUpTo {
         /// Not below that of an earlier such change.
         seqno: u64,
     },
-    /// Generations are evacuated by ranges of keys: of those with bases above `above` and up to `up_to` all
+    /// Memtables are evacuated by ranges of keys: of those with bases above `above` and up to `up_to` all
     /// records before a key are in tables. From the first such change on, until one of
     /// [`Change::FlushedUpTo`] says that all of it is done, tables with later seqnos do not say that a
-    /// generation with a base above `above` was flushed.
+    /// memtable with a base above `above` was flushed.
     Evacuated {
-        /// Generations with bases up to here were flushed before; not below that of an earlier change.
+        /// Memtables with bases up to here were flushed before; not below that of an earlier change.
         above: u64,
         /// The largest base of those that are evacuated.
         up_to: u64,
@@ -225,8 +225,8 @@ impl Change {
 pub struct NextIds {
     /// Of chains.
     pub chain: u64,
-    /// Of memtable generations.
-    pub generation: u64,
+    /// Of memtables.
+    pub memtable: u64,
     /// Of column families; 65,536 when all are used up.
     pub cf: u32,
     /// Of incarnations.
@@ -240,8 +240,8 @@ pub struct NextIds {
 /// ```
 /// use thermocline_version::{Change, VersionEdit};
 /// let edit = VersionEdit::new()
-///     .with(Change::GenerationCreated { id: 7 })
-///     .with(Change::GenerationDropped { id: 6 });
+///     .with(Change::MemtableCreated { id: 7 })
+///     .with(Change::MemtableDropped { id: 6 });
 /// assert_eq!(edit.changes.len(), 2);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

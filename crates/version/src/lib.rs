@@ -2,7 +2,7 @@
 //! they outlive the process.
 //!
 //! The manifest alone decides what belongs to a database beyond the records in its live chains:
-//! which column families there are, which memtable generations and chains, where recovery cut a
+//! which column families there are, which memtables and chains, where recovery cut a
 //! chain, and which ids have ever been given out.
 //!
 //! - [`version`]: which tables and blob files exist: immutable, shared, quick to look up in.
@@ -40,7 +40,7 @@ pub use manifest::Manifest;
 pub use origin::Origins;
 pub use partitions::{Partition, Partitions};
 pub use pm_table::PmTableInfo;
-pub use state::{Chain, Cut, Evacuation, Generation, State};
+pub use state::{Chain, Cut, Evacuation, MemtableEntry, State};
 pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};
 pub use version::{BlobFile, FamilyTables, FileKind, Joined, LevelTables, Version};
 pub use version_set::{Hold, VersionSet};

@@ -4,7 +4,7 @@ use crate::options::all::Options;
 use crate::options::shape::Shape;
 use crate::preset::Preset;
 
-/// Smallest `dram`: one index node slab per generation and the write buffers.
+/// Smallest `dram`: one index node slab per memtable and the write buffers.
 pub const DRAM_MIN: u64 = 1 << 20;
 /// Smallest `pm`: one part of the smallest size.
 pub const PM_MIN: u64 = 256 << 10;
@@ -52,8 +52,8 @@ impl Options {
         }
     }
 
-    /// The size at which a memtable generation is sealed, in bytes of its records as they lie. Where
-    /// generations are flushed, a quarter of what they all may have at most: the rest takes writes
+    /// The size at which a memtable is sealed, in bytes of its records as they lie. Where
+    /// memtables are flushed, a quarter of what they all may have at most: the rest takes writes
     /// meanwhile. Half as much where most of `pm` is for tables.
     pub fn memtable_bytes(&self) -> u64 {
         let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
@@ -97,7 +97,7 @@ impl Options {
     }
 
     /// What two flushes may rewrite at most and what both are merged into, unless that would be more than a third
-    /// of what sealed generations leave.
+    /// of what sealed memtables leave.
     fn rewritten_bytes_max(&self) -> Option<u64> {
         let sealed = self.pm / 100 * self.flush.pm_percent;
         match self.flush.rewrite_ratio {
@@ -106,7 +106,7 @@ impl Options {
         }
     }
 
-    /// Most percent of persistent memory that sealed generations may take before they are flushed; 0 where they
+    /// Most percent of persistent memory that sealed memtables may take before they are flushed; 0 where they
     /// are as soon as they are sealed. With shape `tiered` there must be room for the tables that they have, for
     /// those that they become, for themselves until all of those are named, and for what is written meanwhile.
     pub fn sealed_percent(&self) -> u64 {
@@ -139,7 +139,7 @@ impl Options {
     pub fn base_bytes(&self) -> u64 {
         match self.compaction.base_bytes {
             0 => {
-                // A flush takes all sealed generations together.
+                // A flush takes all sealed memtables together.
                 let flush = match self.flush.automatic {
                     false => self.memtable_bytes(),
                     _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),

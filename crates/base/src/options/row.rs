@@ -16,7 +16,7 @@ pub enum Unit {
     Flag,
     /// How blocks are compressed: one of [`CODECS`], kept as its place there.
     Codec,
-    /// What becomes of sealed memtable generations: one of [`SHAPES`] or `auto`, kept as its place there.
+    /// What becomes of sealed memtables: one of [`SHAPES`] or `auto`, kept as its place there.
     Shape,
     /// By what keys are divided into partitions: one of [`DIVISIONS`], kept as its place there.
     Division,

@@ -1,6 +1,6 @@
 //! What each shape of level 0 means, one row for each.
 
-/// What becomes of sealed memtable generations.
+/// What becomes of sealed memtables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// They stay in persistent memory until they are flushed, each with its own index.

@@ -117,15 +117,15 @@ fn pm_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
             format_size(m.pm_limit_bytes)
         ),
     ];
-    for g in m.generations.iter().rev() {
-        let (state, text) = match (g.retired, g.sealed) {
+    for memtable in m.memtables.iter().rev() {
+        let (state, text) = match (memtable.retired, memtable.sealed) {
             (true, _) => ("dead", "still read by somebody"),
             (_, true) => ("sealed", "waits to be flushed"),
             _ => ("written", "takes the writes"),
         };
-        let name = format!("generation {}, {state}", g.id);
-        let text = format!("{}; {text}", count(g.records, "record"));
-        lines.push(row(&name, g.bytes, m.pm_limit_bytes, &text));
+        let name = format!("memtable {}, {state}", memtable.id);
+        let text = format!("{}; {text}", count(memtable.records, "record"));
+        lines.push(row(&name, memtable.bytes, m.pm_limit_bytes, &text));
     }
     for (family, name) in plan.families.iter().zip(names) {
         let level = &family.level0_pm;
@@ -139,7 +139,7 @@ fn pm_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
         }
     }
     // So that the rows add up to what is taken, by which it is decided what comes next.
-    let records: u64 = m.generations.iter().map(|g| g.bytes).sum();
+    let records: u64 = m.memtables.iter().map(|memtable| memtable.bytes).sum();
     let tables: u64 = plan.families.iter().map(|f| f.level0_pm.bytes).sum();
     let rest = m.pm_attached_bytes.saturating_sub(records + tables);
     if rest > 0 {
@@ -287,15 +287,15 @@ fn flush_text(f: &FlushPlan) -> String {
         (_, true) => "due now",
         (_, false) => "not due",
     };
-    let generations = match f.sealed_due {
+    let memtables = match f.sealed_due {
         0 => String::new(),
         due => format!(
             "{} sealed (due from {due} on), ",
-            count(f.sealed as u64, "generation")
+            count(f.sealed as u64, "memtable")
         ),
     };
     format!(
-        "flush: {when}; {generations}{} of zones sealed (due from {} on), {} of long \
+        "flush: {when}; {memtables}{} of zones sealed (due from {} on), {} of long \
          values (from {} on), {} of DRAM taken (from {} on), {} left (from {} down)",
         format_size(f.sealed_bytes),
         format_size(f.sealed_bytes_due),
@@ -303,8 +303,8 @@ fn flush_text(f: &FlushPlan) -> String {
         format_size(f.sealed_blob_bytes_due),
         format_size(f.dram_bytes),
         format_size(f.dram_bytes_due),
-        count(f.generations_free as u64, "place"),
-        grouped(f.generations_free_due as u64),
+        count(f.memtables_free as u64, "place"),
+        grouped(f.memtables_free_due as u64),
     )
 }
 
@@ -416,8 +416,8 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
             "sealed_blob_bytes_due": f.sealed_blob_bytes_due,
             "dram_bytes": f.dram_bytes,
             "dram_bytes_due": f.dram_bytes_due,
-            "generations_free": f.generations_free,
-            "generations_free_due": f.generations_free_due,
+            "memtables_free": f.memtables_free,
+            "memtables_free_due": f.memtables_free_due,
         },
         "rewrite": plan.rewrite.as_ref().map(|r| json!({
             "rewrites": r.rewrites(),

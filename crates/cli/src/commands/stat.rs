@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 use thermocline::size::format_size;
-use thermocline::{Db, GenerationMetrics, Metrics};
+use thermocline::{Db, MemtableMetrics, Metrics};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
@@ -36,29 +36,29 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
     Ok(())
 }
 
-/// Generations, levels and latencies, each as a list with a heading.
+/// Memtables, levels and latencies, each as a list with a heading.
 fn lists(m: &Metrics) -> Vec<String> {
-    [generations(m), levels(m), latencies(m)].concat()
+    [memtables(m), levels(m), latencies(m)].concat()
 }
 
-fn generations(m: &Metrics) -> Vec<String> {
+fn memtables(m: &Metrics) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push("".to_string());
-    lines.push("Memtable generations".to_string());
+    lines.push("Memtables".to_string());
     lines.push(
         "      id  state             records   persistent memory           index  readers  views"
             .to_string(),
     );
-    for g in &m.generations {
+    for memtable in &m.memtables {
         lines.push(format!(
             "  {:>6}  {:<10} {:>14} {:>19} {:>15} {:>8} {:>6}",
-            g.id,
-            state(g),
-            grouped(g.records),
-            format_size(g.bytes),
-            format_size(g.index_bytes),
-            g.readers,
-            g.views
+            memtable.id,
+            state(memtable),
+            grouped(memtable.records),
+            format_size(memtable.bytes),
+            format_size(memtable.index_bytes),
+            memtable.readers,
+            memtable.views
         ));
     }
     lines
@@ -115,10 +115,10 @@ fn latencies(m: &Metrics) -> Vec<String> {
     lines
 }
 
-fn state(generation: &GenerationMetrics) -> &'static str {
-    match generation {
-        GenerationMetrics { retired: true, .. } => "retired",
-        GenerationMetrics { sealed: true, .. } => "sealed",
+fn state(memtable: &MemtableMetrics) -> &'static str {
+    match memtable {
+        MemtableMetrics { retired: true, .. } => "retired",
+        MemtableMetrics { sealed: true, .. } => "sealed",
         _ => "writing",
     }
 }

@@ -130,9 +130,9 @@ fn tiers(m: &Metrics) -> Vec<String> {
         row(
             "persistent memory",
             format!(
-                "{} of records in {} generations",
+                "{} of records in {} memtables",
                 format_size(m.pm_active_bytes + m.pm_sealed_bytes + m.pm_retired_bytes),
-                m.generations.len()
+                m.memtables.len()
             ),
         ),
     ];

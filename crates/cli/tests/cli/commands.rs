@@ -302,7 +302,7 @@ fn stat_tells_people_and_programs() {
         "persistent memory",
         "DRAM",
         "SSD levels",
-        "Memtable generations",
+        "Memtables",
         "memtable.bytes_max",
         "column families",
     ] {
@@ -312,7 +312,7 @@ fn stat_tells_people_and_programs() {
     assert_eq!(json["preset"], "thermocline");
     assert_eq!(json["recovery"]["records"], 1);
     assert_eq!(json["effective_options"]["read.readahead"], "7");
-    assert!(json["region_kind"].is_string() && json["generations"].is_array());
+    assert!(json["region_kind"].is_string() && json["memtables"].is_array());
     assert!(json["latency_us"].is_object());
     assert_eq!(json["stalls"]["growth"]["count"], 0);
     assert_eq!(json["runtime"]["stores"], 1);
@@ -336,7 +336,7 @@ fn explain_draws_all_tiers_and_says_what_is_next() {
         "DRAM: ",
         "Persistent memory: ",
         "SSD: 0 B",
-        "generation 1, written",
+        "memtable 1, written",
         "flush: not due",
         "due from 4 MiB on",
         "nothing lies on the SSD",
@@ -439,7 +439,7 @@ fn explain_draws_a_page_that_needs_nothing_else() {
         "<!DOCTYPE html>",
         "<h2>Next</h2>",
         "<li><b>flush</b>",
-        "generation 4: takes the writes",
+        "memtable 4: takes the writes",
         "Column family a&amp;b <small>1 partition, 3 tables</small>",
         "from &lt;k2&gt; to &lt;k2&gt;",
         "1 entry of which 0 deletes",

@@ -7,14 +7,14 @@
 //! manifest remembers which database wrote the files that it took over (`version::Origins`: all with
 //! ids below the one from which the copy numbers on). So:
 //!
-//! 1. *Nothing of one is taken for the other's.* Both number files, chains and generations on from the
+//! 1. *Nothing of one is taken for the other's.* Both number files, chains and memtables on from the
 //!    same ids, and give out the same seqnos; but everything that either writes from now on is sealed
 //!    with its own id: a table, manifest, descriptor or region of one in the other's place does not verify.
 //!    That holds between two copies of one database, too, and for copies of copies.
 //! 2. *What was there is both's.* A file that both have is the same bytes, never changed again, so it does
 //!    not matter by which name it is read.
 //! 3. *A copy has no region.* What lives in persistent memory is written into ordinary tables of the
-//!    copy's own. Its manifest names no generation, by which the first open for writing knows that the
+//!    copy's own. Its manifest names no memtable, by which the first open for writing knows that the
 //!    region has yet to be made, wherever it is wanted then; where the
 //!    original's lies is not passed on. Until then a read-only open reads it with an empty region in
 //!    memory. Where the original has its records in DRAM and in logs, so has the copy, which begins without

@@ -37,8 +37,8 @@ pub trait Chains: Debug + Send + Sync {
     /// Those of `to`.
     fn move_on(&self, feed: u64, to: &mut dyn FnMut(&[&Trail], bool) -> Result<u64>) -> Result<()>;
 
-    /// The home of a generation. `None` if that is gone, or the feed is cut off.
-    fn home(&self, feed: u64, generation: u64) -> Option<Arc<Home>>;
+    /// The home of a memtable. `None` if that is gone, or the feed is cut off.
+    fn home(&self, feed: u64, memtable: u64) -> Option<Arc<Home>>;
 
     /// A feed has read all before `next`, and with `ended` all of a chain: something may go.
     fn has_read(&self, feed: u64, next: u64, ended: bool);
@@ -49,7 +49,7 @@ pub trait Chains: Debug + Send + Sync {
     /// The names of the store's families, for whoever outlives it.
     fn names(&self) -> Arc<dyn FamilyNames>;
 
-    /// Holds these blob files, to which records of a generation refer whose home the caller has.
+    /// Holds these blob files, to which records of a memtable refer whose home the caller has.
     fn hold_long_values(&self, files: BTreeSet<FileId>) -> Box<dyn LongValues>;
 }
 

@@ -92,7 +92,7 @@ pub struct Changes<'g> {
 }
 
 impl ChangeGroup {
-    /// Of these items, whose generation the caller holds.
+    /// Of these items, whose memtable the caller holds.
     pub(super) fn new(chains: &dyn Chains, items: Vec<ItemCopy>, has_blobs: bool) -> ChangeGroup {
         assert!(!items.is_empty(), "a group has a record");
         let mut files = BTreeSet::new();

@@ -3,7 +3,7 @@
 use thermocline_engine::{EngineMetrics, StallCause, StallUse};
 
 use super::{
-    BlobMetrics, CacheMetrics, GenerationMetrics, Hits, LatencyMetrics, LevelMetrics, Metrics,
+    BlobMetrics, CacheMetrics, Hits, LatencyMetrics, LevelMetrics, MemtableMetrics, Metrics,
     RecoveryMetrics, StallMetrics,
 };
 
@@ -47,7 +47,7 @@ impl Metrics {
             blobs: BlobMetrics::of(&m.blobs),
             tables_open: m.tables_open,
             block_cache: m.cache.map(CacheMetrics::of).unwrap_or_default(),
-            generations: m.generations.iter().map(GenerationMetrics::of).collect(),
+            memtables: m.memtables.iter().map(MemtableMetrics::of).collect(),
             deliveries: m.deliveries,
             readers_told: m.readers_told,
             feed: m.feed,
@@ -66,7 +66,7 @@ impl Metrics {
     fn counted(m: &EngineMetrics) -> Metrics {
         let stalls: Vec<StallMetrics> = m.stalls.iter().map(StallMetrics::of).collect();
         Metrics {
-            generations_dropped: m.generations_dropped,
+            memtables_dropped: m.memtables_dropped,
             seqno_visible: m.visible,
             seqno_durable: m.durable,
             user_bytes_written: m.user_bytes,
@@ -126,18 +126,18 @@ impl BlobMetrics {
     }
 }
 
-impl GenerationMetrics {
-    fn of(g: &thermocline_engine::GenerationState) -> GenerationMetrics {
-        GenerationMetrics {
-            id: g.id,
-            sealed: g.sealed,
-            records: g.records,
-            bytes: g.bytes,
-            index_bytes: g.index_bytes,
-            pinned_bytes: g.pinned_bytes,
-            retired: g.retired,
-            views: g.views,
-            readers: g.readers,
+impl MemtableMetrics {
+    fn of(memtable: &thermocline_engine::MemtableState) -> MemtableMetrics {
+        MemtableMetrics {
+            id: memtable.id,
+            sealed: memtable.sealed,
+            records: memtable.records,
+            bytes: memtable.bytes,
+            index_bytes: memtable.index_bytes,
+            pinned_bytes: memtable.pinned_bytes,
+            retired: memtable.retired,
+            views: memtable.views,
+            readers: memtable.readers,
         }
     }
 }

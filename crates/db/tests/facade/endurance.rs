@@ -27,13 +27,13 @@ fn home() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-fn options(generation_bytes: u64) -> Options {
+fn options(memtable_bytes: u64) -> Options {
     let mut options = Options {
         pm: 8 << 30,
         dram: 1 << 30,
         ..Options::default()
     };
-    options.memtable.bytes_max = generation_bytes;
+    options.memtable.bytes_max = memtable_bytes;
     options
 }
 
@@ -55,7 +55,7 @@ fn durability(rng: &mut Rng) -> Durability {
     *rng.pick(&[Durability::Immediate, Durability::Buffered])
 }
 
-/// Most persistent memory that may be in use, however much was written: what is alive, generations that
+/// Most persistent memory that may be in use, however much was written: what is alive, memtables that
 /// readers hold, and those that wait to be dropped, each with a zone that it does not fill.
 const PM_BYTES_MAX: u64 = 96 << 20;
 
@@ -69,14 +69,14 @@ fn assert_pm_is_bounded(metrics: &Metrics) {
 }
 
 /// Writes every key again, as often as it takes until what was there before is gone.
-fn settle(db: &Db, generations_max: usize, overwrite: impl Fn(&Db)) {
+fn settle(db: &Db, memtables_max: usize, overwrite: impl Fn(&Db)) {
     for _ in 0..200 {
         overwrite(db);
-        if db.metrics().generations.len() <= generations_max {
+        if db.metrics().memtables.len() <= memtables_max {
             return;
         }
     }
-    panic!("generations stay: {:?}", db.metrics().generations);
+    panic!("memtables stay: {:?}", db.metrics().memtables);
 }
 
 /// How the snapshot test is made.
@@ -93,7 +93,7 @@ fn a_million_snapshots_come_and_go() {
     overwrite_all(&db);
     let start = db.metrics().dram_index_bytes;
     // At most a version of 16 bytes for each moment, of each key, and lists grow by halves; spread
-    // over the generations that are held.
+    // over the memtables that are held.
     let moments = READERS * HELD as u64 + 16;
     let most = start + KEYS as u64 * moments * 32 + SLACK;
     let after: Vec<u64> = (0..ROUNDS)
@@ -105,10 +105,10 @@ fn a_million_snapshots_come_and_go() {
             db.metrics().dram_index_bytes
         })
         .collect();
-    let dropped = db.metrics().generations_dropped;
+    let dropped = db.metrics().memtables_dropped;
     println!(
         "{snapshots} snapshots by {READERS} threads, {ROUNDS} times: index {start}, {after:?}; \
-         {dropped} generations dropped"
+         {dropped} memtables dropped"
     );
     assert!(dropped > 0);
     // Some blocks of memory stay for the next round, each for a few lists that are left in it.
@@ -194,7 +194,7 @@ fn iterators_are_held_while_all_under_them_is_overwritten() {
     const HELD: usize = 12;
     let writes = 60_000 * times();
     let home = home();
-    // Generations are sealed under the iterators.
+    // Memtables are sealed under the iterators.
     let db = Db::open(home.path().join("db"), options(1 << 20)).unwrap();
     for k in 0..KEYS {
         db.put_with(key(k), value(0), Durability::Buffered).unwrap();
@@ -269,15 +269,15 @@ fn iterators_are_held_while_all_under_them_is_overwritten() {
     });
     let metrics = db.metrics();
     println!(
-        "{} writes under {HELD} iterators: {} generations and {} bytes of index were held, {} and {} \
+        "{} writes under {HELD} iterators: {} memtables and {} bytes of index were held, {} and {} \
          are left; the index was {start} bytes before",
         writers * writes,
-        held.generations.len(),
+        held.memtables.len(),
         held.dram_index_bytes,
-        metrics.generations.len(),
+        metrics.memtables.len(),
         metrics.dram_index_bytes
     );
-    assert!(metrics.generations_dropped > 0);
+    assert!(metrics.memtables_dropped > 0);
     assert!(metrics.dram_index_bytes <= start + SLACK);
     assert_pm_is_bounded(&metrics);
 }
@@ -323,17 +323,17 @@ fn one_key_is_overwritten_by_several_threads() {
     });
     let metrics = db.metrics();
     println!(
-        "{} writes of one key: {} generations dropped, an index of at most {} bytes, {} of \
+        "{} writes of one key: {} memtables dropped, an index of at most {} bytes, {} of \
          persistent memory of {} written",
         THREADS * writes,
-        metrics.generations_dropped,
+        metrics.memtables_dropped,
         peak.into_inner(),
         metrics.pm_attached_bytes,
         metrics.pm_bytes_written
     );
     assert_eq!(metrics.readers, 0);
     assert_eq!(number(&db.get("hot").unwrap().unwrap()), writes);
-    assert!(metrics.generations_dropped > 0);
+    assert!(metrics.memtables_dropped > 0);
 }
 
 /// Readers that stand still beside many times what the region holds: writes go on, what the store takes stays

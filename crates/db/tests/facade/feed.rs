@@ -12,7 +12,7 @@ use thermocline::{
 const WRITERS: u64 = 4;
 const ROUNDS: u64 = 1500;
 
-/// Small enough that generations are sealed, flushed and dropped all the time.
+/// Small enough that memtables are sealed, flushed and dropped all the time.
 fn options() -> Options {
     let mut options = Options {
         pm: 8 << 20,
@@ -101,7 +101,7 @@ fn a_follower_beside_writers_sees_every_batch_once_whole_and_in_order() {
             loop {
                 let done = written.load(Ordering::SeqCst);
                 if seen.follow(&mut feed).unwrap() {
-                    // Asked again by number, as after a pause; the generation may be flushed by then.
+                    // Asked again by number, as after a pause; the memtable may be flushed by then.
                     if seen.groups.is_multiple_of(500) {
                         let resumed = db.changes_since(seen.position).unwrap();
                         feed = resumed;
@@ -124,7 +124,7 @@ fn a_follower_beside_writers_sees_every_batch_once_whole_and_in_order() {
     assert!(seen.of.values().all(|(round, _)| *round == ROUNDS - 1));
     assert_eq!(seen.position, db.metrics().seqno_durable);
     assert!(
-        db.metrics().generations_dropped > 0,
+        db.metrics().memtables_dropped > 0,
         "some have gone behind it"
     );
     drop(feed);

@@ -139,7 +139,7 @@ fn reopen(dir: &std::path::Path, options: &Options, model: &mut Map) {
         pm: 2 * options.pm + (1 << 20),
         ..options.clone()
     };
-    // Each tiny generation would take a zone.
+    // Each tiny memtable would take a zone.
     more.memtable.bytes_max = 1 << 20;
     let db = Db::open(dir, more).unwrap();
     check(&db, model);

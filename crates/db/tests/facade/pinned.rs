@@ -28,7 +28,7 @@ fn large_values_are_pinned_and_outlive_the_store() {
     assert!(value.is_pinned() && again.is_pinned() && at_moment == value);
     let metrics = db.metrics();
     assert_eq!(metrics.pinned_bytes, 3 * 1024);
-    assert_eq!(metrics.generations[0].pinned_bytes, 3 * 1024);
+    assert_eq!(metrics.memtables[0].pinned_bytes, 3 * 1024);
     drop((again, at_moment));
     assert_eq!(db.metrics().pinned_bytes, 1024);
     db.put("large", vec![3u8; 1024]).unwrap();

@@ -70,7 +70,7 @@ fn a_closed_database_can_be_removed_and_made_anew_under_its_old_handles() {
                 let error = db.get(0u32.to_be_bytes()).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
                 assert_eq!(family.get("k").unwrap_err().kind(), ErrorKind::Closed);
-                assert_eq!(db.metrics().generations.len(), 1);
+                assert_eq!(db.metrics().memtables.len(), 1);
                 db.close().unwrap();
             }
             drop(snapshot);

@@ -181,8 +181,8 @@ fn batches_are_seen_whole_and_time_goes_forward() {
         stop.store(true, Ordering::Relaxed);
     });
     // However many are still there: those in which nothing lives go when the store's thread comes by.
-    let newest = db.metrics().generations.iter().map(|g| g.id).max();
-    assert!(newest > Some(3), "generations changed: {newest:?}");
+    let newest = db.metrics().memtables.iter().map(|m| m.id).max();
+    assert!(newest > Some(3), "memtables changed: {newest:?}");
     drop(db);
     let dir = home.path().join("db");
     assert_eq!(Db::verify(&dir, options()).unwrap().faults, []);

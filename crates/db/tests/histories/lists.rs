@@ -96,8 +96,8 @@ pub(crate) fn round(seed: u64) -> Round {
         counts.add(count);
     }
     let metrics = store.db.metrics();
-    counts.generations = metrics.generations.len() as u64;
-    counts.dropped = metrics.generations_dropped;
+    counts.memtables = metrics.memtables.len() as u64;
+    counts.dropped = metrics.memtables_dropped;
     store.reopen();
     let mut last = Thread::new((&store, &places, &clock), seed, threads, rng);
     last.read_all();

@@ -1,7 +1,7 @@
 //! What many threads did with one store and saw of it, recorded and judged by the oracles of
 //! `thermocline_testkit::history`.
 //!
-//! Each round draws options (small generations, so that they are sealed all the time; groups, ring and
+//! Each round draws options (small memtables, so that they are sealed all the time; groups, ring and
 //! buffers of all sizes), opens a store, lets 4 to 8 threads write and read it in every way that the
 //! facade has, and checks the history; then the store is closed, verified, opened again and read as a
 //! whole, as one more read of the same history. [`commits`] and [`lists`] are the two workloads.
@@ -48,7 +48,7 @@ struct Counts {
     buffered: u64,
     asynchronous: u64,
     /// At the end of rounds, and dropped before.
-    generations: u64,
+    memtables: u64,
     dropped: u64,
 }
 
@@ -57,7 +57,7 @@ impl Counts {
         self.immediate += other.immediate;
         self.buffered += other.buffered;
         self.asynchronous += other.asynchronous;
-        self.generations += other.generations;
+        self.memtables += other.memtables;
         self.dropped += other.dropped;
     }
 }
@@ -214,8 +214,8 @@ fn rounds(name: &str, seed: u64, share: u64, round: impl Fn(u64) -> Round) {
     let kinds = counts.immediate > 0 && counts.buffered > 0 && counts.asynchronous > 0;
     assert!(one || kinds, "{counts:?}");
     assert!(
-        counts.generations + counts.dropped > 20,
-        "generations are sealed underneath"
+        counts.memtables + counts.dropped > 20,
+        "memtables are sealed underneath"
     );
 }
 

@@ -243,7 +243,7 @@ impl Shape {
     }
 }
 
-/// Small sizes, so that generations, parts of the region, tables and manifests change all the time.
+/// Small sizes, so that memtables, parts of the region, tables and manifests change all the time.
 pub(crate) fn options(shape: Shape, disk: bool, seed: u64) -> Options {
     let mut rng = Rng::new(seed ^ 0x6f70_7469);
     let mut options = Options {

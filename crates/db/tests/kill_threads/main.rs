@@ -166,7 +166,7 @@ fn child() {
     }
 }
 
-/// Options of both processes, small, so that generations, parts of the region and manifests change all
+/// Options of both processes, small, so that memtables, parts of the region and manifests change all
 /// the time.
 fn options(rng: &mut Rng) -> Options {
     let mut options = Options {

@@ -420,7 +420,7 @@ impl Run {
             return;
         }
         if let Err(error) = batch.commit(Durability::Immediate) {
-            // There are as many generations as can be, and a batch would be one more.
+            // There are as many memtables as can be, and a batch would be one more.
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
             assert!(error.to_string().contains("item_bytes_max"), "{error}");
             return;

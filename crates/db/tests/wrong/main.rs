@@ -127,7 +127,7 @@ fn entries() -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// Fills a new database over several generations, with a second family.
+/// Fills a new database over several memtables, with a second family.
 fn fill(db: &Db) {
     let other = db.column_family("other", CfOptions::default()).unwrap();
     for (key, value) in entries() {
@@ -136,7 +136,7 @@ fn fill(db: &Db) {
         batch.put(&key, &value).put_cf(&other, &key, b"beside");
         batch.commit(Durability::Immediate).unwrap();
     }
-    assert!(db.metrics().generations.len() > 1);
+    assert!(db.metrics().memtables.len() > 1);
 }
 
 #[track_caller]

@@ -12,17 +12,17 @@ use crate::sync::{Arc, Mutex, lock};
 /// Keys from one mark of a ruler to the next.
 pub(super) const STEP: usize = if cfg!(test) { 64 } else { 1024 };
 
-/// Every so many keys of a generation's family.
+/// Every so many keys of a memtable's family.
 #[derive(Debug, Default)]
 pub(super) struct Ruler {
-    /// Records that the generation had.
+    /// Records that the memtable had.
     pub(super) records: u64,
     pub(super) keys: u64,
     /// The last key of each full step.
     pub(super) marks: Vec<Box<[u8]>>,
 }
 
-/// What a ruler is of: the newest generation of an index, and how many generations that has.
+/// What a ruler is of: the newest memtable that an index leads to, and to how many it leads.
 pub(super) type Index = (u64, usize);
 
 /// The rulers of a store, by index and family. A leaf in the order of locks.
@@ -30,7 +30,7 @@ pub(super) type Index = (u64, usize);
 pub(crate) struct Rulers(pub(super) Mutex<BTreeMap<(Index, CfId), Arc<Ruler>>>);
 
 pub(super) fn index_of(memtable: &Memtable) -> Index {
-    (memtable.generation(), memtable.homes().len())
+    (memtable.id(), memtable.homes().len())
 }
 
 impl Ruler {
@@ -84,7 +84,7 @@ impl Ruler {
 }
 
 impl Rulers {
-    /// The ruler of a generation's family, unless it has grown too much since that was made.
+    /// The ruler of a memtable's family, unless it has grown too much since that was made.
     pub(super) fn get(&self, memtable: &Memtable, cf: CfId) -> Result<Arc<Ruler>> {
         let key = (index_of(memtable), cf);
         let known = lock(&self.0).get(&key).cloned();

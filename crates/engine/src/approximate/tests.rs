@@ -45,12 +45,12 @@ fn off(a: u64, b: u64) -> u64 {
 }
 
 #[test]
-fn a_generation_is_measured_by_its_index() {
+fn a_memtable_is_measured_by_its_index() {
     let engine = open(&Machine::new(16 << 20));
     let all = (Bound::Unbounded, Bound::Unbounded);
     assert_eq!(size(&engine, CfId::DEFAULT, all), RangeSize::default());
     for seed in seeds(0..4) {
-        let _replay = Replay("-p thermocline-engine --lib a_generation_is_measured", seed);
+        let _replay = Replay("-p thermocline-engine --lib a_memtable_is_measured", seed);
         let machine = Machine::new(16 << 20);
         let engine = open(&machine);
         let mut rng = Rng::new(seed);
@@ -82,11 +82,11 @@ fn a_generation_is_measured_by_its_index() {
             }
         }
         let whole = size(&engine, CfId::DEFAULT, all);
-        let generations = engine.metrics().generations;
-        assert_eq!(generations.len(), 1);
+        let memtables = engine.metrics().memtables;
+        assert_eq!(memtables.len(), 1);
         let least = whole.entries * VALUE as u64;
         assert!(
-            whole.pm_bytes >= least && whole.pm_bytes <= generations[0].bytes,
+            whole.pm_bytes >= least && whole.pm_bytes <= memtables[0].bytes,
             "{whole:?}"
         );
     }

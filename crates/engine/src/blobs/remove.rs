@@ -6,25 +6,25 @@
 //!
 //! 1. *Candidates*: the files of the current version to which no table refers.
 //! 2. *Held?* A write holds its file before the edit that names it. So one that is a candidate and not held now has
-//!    been let go of: its write has failed, or is finished, and then its generation had noted it before.
+//!    been let go of: its write has failed, or is finished, and then its memtable had noted it before.
 //!    Nobody will ever refer to it anew: a file is of one batch.
-//! 3. *Noted by a generation?* First those of the view, then those that are retired, under the writer's lock. What
+//! 3. *Noted by a memtable?* First those of the view, then those that are retired, under the writer's lock. What
 //!    leaves the view is among the retired before it has gone, and who takes it from there to drop it holds
 //!    that lock until the edit is durable. So it is seen in one or the other as long as the manifest names
-//!    it, and a crash cannot find it without its file. If no generation has noted it now, those that had were dropped, and the tables that have their records, if
+//!    it, and a crash cannot find it without its file. If no memtable has noted it now, those that had were dropped, and the tables that have their records, if
 //!    anybody needs those, were named before (`flush`, invariant 4).
 //!    A write that ended with a poisoned store may be durable without being noted: it has poisoned before it
 //!    let go of its file, so poison is looked for behind 2, and then nothing goes.
-//!    Then once more: *held?* A change feed's group holds a file that a generation has noted whose home the
-//!    feed holds just then. So a hold that came after step 2 was taken while that generation was in the view or
+//!    Then once more: *held?* A change feed's group holds a file that a memtable has noted whose home the
+//!    feed holds just then. So a hold that came after step 2 was taken while that memtable was in the view or
 //!    retired; if it was neither, the hold is seen now.
 //! 4. *Still nobody?* Under the manifest's lock it is looked once more whether a table refers to it, and the edit is
-//!    appended. What could refer to it later: a flush of a generation that has noted it, but there is none
+//!    appended. What could refer to it later: a flush of a memtable that has noted it, but there is none
 //!    (one that is being flushed is in the view or retired, since the flush holds it); a compaction of tables
 //!    that refer to it, but there are none, and one that has begun with such tables finds them gone, and
 //!    throws its outputs away.
 //!
-//! A generation that notes a file when a record is indexed is the active one, which is in the view until nothing is in
+//! A memtable that notes a file when a record is indexed is the active one, which is in the view until nothing is in
 //! flight. A staged batch is in the view, with what it has noted, before its file is let go of.
 //!
 //! When an open looks there are no writers: what the records and tables refer to is all there is.
@@ -51,33 +51,33 @@ fn removal(files: impl IntoIterator<Item = FileId>) -> VersionEdit {
     }
 }
 
-/// The edit that removes the files of `version` to which neither a table nor a generation refers, when a store
+/// The edit that removes the files of `version` to which neither a table nor a memtable refers, when a store
 /// is opened or copied; `None` if there are none.
 pub(crate) fn unreferenced<'m>(
     version: &Version,
-    generations: impl Iterator<Item = &'m Arc<Memtable>> + Clone,
+    memtables: impl Iterator<Item = &'m Arc<Memtable>> + Clone,
 ) -> Option<VersionEdit> {
     let mut files = candidates(version);
-    let homes = || generations.clone().flat_map(|m| m.homes());
+    let homes = || memtables.clone().flat_map(|m| m.homes());
     files.retain(|file| !homes().any(|home| home.blobs().has(*file)));
     (!files.is_empty()).then(|| removal(files))
 }
 
-/// Whether all files that generations are known to refer to are named.
+/// Whether all files that memtables are known to refer to are named.
 pub(crate) fn check_named<'m>(
     version: &Version,
-    generations: impl Iterator<Item = &'m Arc<Memtable>>,
+    memtables: impl Iterator<Item = &'m Arc<Memtable>>,
 ) -> Result<()> {
-    for home in generations.flat_map(|m| m.homes()) {
+    for home in memtables.flat_map(|m| m.homes()) {
         let unnamed = |file: &FileId| version.blob_file(*file).is_none();
         if let Some(file) = home.blobs().files().into_iter().find(unnamed) {
-            let generation = home.generation();
+            let memtable = home.id();
             return Err(Error::corruption(
                 "a record refers to a blob file that the manifest does not name",
                 home.region().path().display().to_string(),
                 0,
                 "a blob file that exists",
-                format!("blob file {file} in generation {generation}"),
+                format!("blob file {file} in memtable {memtable}"),
             ));
         }
     }
@@ -106,7 +106,7 @@ impl Sweeper {
         let mut files = candidates(&version);
         drop(version);
         files.retain(|file| !self.blobs.is_held(*file) || active(Bug::BlobForgetsWrites));
-        if !active(Bug::BlobForgetsGenerations) {
+        if !active(Bug::BlobForgetsMemtables) {
             self.retain_unnoted(&mut files);
         }
         files.retain(|file| !self.blobs.is_held(*file) || active(Bug::BlobForgetsWrites));

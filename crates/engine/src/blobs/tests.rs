@@ -146,7 +146,7 @@ fn a_staged_batch_has_long_values_too() {
         batch.put(CF, &[n, 1], &long(n)).unwrap();
     }
     engine.write(batch.iter(), Durability::Immediate).unwrap();
-    assert!(engine.metrics().generations.len() > 1, "it was staged");
+    assert!(engine.metrics().memtables.len() > 1, "it was staged");
     engine.inner.sweeper.discard_blobs();
     for engine in [&engine, &open(&machine.killed())] {
         for n in 0..100u8 {
@@ -229,7 +229,7 @@ fn a_write_under_way_keeps_its_file() {
     };
     assert!(kept(None));
     assert!(!kept(Some(Bug::BlobForgetsWrites)));
-    assert!(!kept(Some(Bug::BlobForgetsGenerations)));
+    assert!(!kept(Some(Bug::BlobForgetsMemtables)));
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Captured for Capture {
     }
 }
 
-/// Writes what the capture sees of its generations into tables that `next` names. Gives what an edit says of them; the
+/// Writes what the capture sees of its memtables into tables that `next` names. Gives what an edit says of them; the
 /// bytes are durable, the names are not.
 ///
 /// Of each key, and of range tombstones over it, that goes which answers a reader at the capture's seqno.
@@ -70,12 +70,12 @@ fn stream(
         for table in &tables {
             range_tombstones.extend(table.tombstones()?);
         }
-        let newest_first = capture.generations.iter();
+        let newest_first = capture.memtables.iter();
         let inputs = newest_first.filter_map(|m| {
             let first = capture.first_of(m, cf)?;
             Some(Versions::new(m, cf, CHUNK).as_of(seqno).within(first, None))
         });
-        let inputs = inputs.map(Input::Generation);
+        let inputs = inputs.map(Input::Memtable);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(tables.into_iter().map(|run| Input::Run(Box::new(run))));
         let (place, storage) = (Place::new(cf, Level::ZERO), &*files.storage);
@@ -106,7 +106,7 @@ fn stream(
     Ok(outputs.added().collect())
 }
 
-/// The range tombstones of a family that the capture sees in its generations.
+/// The range tombstones of a family that the capture sees in its memtables.
 fn range_tombstones(
     capture: &Capture,
     cf: CfId,
@@ -115,11 +115,11 @@ fn range_tombstones(
     if !capture.exists(cf, b"") || active(Bug::CopyForgetsRanges) {
         return Ok(Default::default());
     }
-    let generations = &capture.generations;
-    let covers = generations.iter().filter_map(|m| {
+    let memtables = &capture.memtables;
+    let covers = memtables.iter().filter_map(|m| {
         let first = capture.first_of(m, cf)?;
         Some((m.cover(cf, seqno)?, first))
     });
     let covers: Vec<(Cover, &[u8])> = covers.collect();
-    tombstones::of(&covers, generations, capture.version(), cf)
+    tombstones::of(&covers, memtables, capture.version(), cf)
 }

@@ -4,7 +4,7 @@ use thermocline_base::SeqNo;
 use thermocline_base::planted::{Bug, active};
 use thermocline_memtable::Cover;
 
-/// The range tombstones of one generation, and of them what lies over the last key that was asked for:
+/// The range tombstones of one memtable, and of them what lies over the last key that was asked for:
 /// the next one is mostly in the same fragment.
 #[derive(Debug)]
 pub(super) struct Covering {

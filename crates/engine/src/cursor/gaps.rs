@@ -4,10 +4,10 @@
 //! Between one key with a value and the next a cursor counts what it steps over, and keeps the
 //! first of those keys. If it was much, the stretch from there to where it has come is a gap, since
 //! that is what a cursor means: it has found nothing visible there. Whatever it passed on the way,
-//! range tombstones and other gaps included, was not visible. The generation that takes the writes
+//! range tombstones and other gaps included, was not visible. The memtable that takes the writes
 //! keeps the gap, if the cursor's view has that in front.
 //!
-//! What comes first of all sources, and lies in a gap of its own generation or of a newer one, is
+//! What comes first of all sources, and lies in a gap of its own memtable or of a newer one, is
 //! passed: its source goes on behind the gap. A gap counts as several keys, so that many small ones
 //! behind each other become one.
 //!

@@ -1,6 +1,6 @@
 //! What range tombstones hide from a cursor.
 //!
-//! Its sources are layers: generations, then runs of tables, each older than all before it. What comes first
+//! Its sources are layers: memtables, then runs of tables, each older than all before it. What comes first
 //! of all sources is hidden if
 //! 1. a range tombstone of a newer layer covers its key, whatever the seqnos (law of age). Then its source
 //!    goes on behind all that is covered there: a seek for each stretch of keys that is covered and each
@@ -53,11 +53,11 @@ impl Walk {
 
     /// Where the keys from `key` on that range tombstones of one layer above `first` cover end.
     fn edge_over(&mut self, first: First, key: &[u8], reader: Reader) -> Option<Edge> {
-        let (generations, runs) = match first {
+        let (memtables, runs) = match first {
             First::Memtable(i, _) => (i, 0),
             First::Run(i) => (self.sources.len(), i),
         };
-        let layers = self.sources[..generations].iter_mut();
+        let layers = self.sources[..memtables].iter_mut();
         for covering in layers.filter_map(|source| source.covering.as_mut()) {
             if covering.over(key).is_none() {
                 continue;

@@ -1,4 +1,4 @@
-//! What a cursor reads of one generation.
+//! What a cursor reads of one memtable.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -13,19 +13,19 @@ use thermocline_pm::PmOff;
 use super::covering::Covering;
 use crate::sync::Arc;
 
-/// Entries of a cursor's first chunks, shared out to generations by their keys; later ones double up to the option. What is
-/// prefetched and not passed is for nothing, and of each generation a cursor passes as many keys as it has a share of them.
+/// Entries of a cursor's first chunks, shared out to memtables by their keys; later ones double up to the option. What is
+/// prefetched and not passed is for nothing, and of each memtable a cursor passes as many keys as it has a share of them.
 const FIRST_CHUNKS: u64 = 24;
 
-/// Entries that the first chunk from a generation has at least: one to stand at, and one behind it.
+/// Entries that the first chunk from a memtable has at least: one to stand at, and one behind it.
 const FIRST_CHUNK_MIN: u64 = 2;
 
-/// Entries of the first chunk from a generation with so many of all keys.
+/// Entries of the first chunk from a memtable with so many of all keys.
 pub(super) fn first_chunk(keys: u64, of: u64) -> usize {
     index(FIRST_CHUNK_MIN + FIRST_CHUNKS * keys.min(of) / of.max(1))
 }
 
-/// The records of one generation from the cursor's position on.
+/// The records of one memtable from the cursor's position on.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub(super) chunk: Vec<ScanEntry>,
@@ -36,9 +36,9 @@ pub(super) struct Source {
     /// Entries of its first chunk.
     pub(super) first_len: usize,
     pub(super) head: Option<Head>,
-    /// The range tombstones of its generation.
+    /// The range tombstones of its memtable.
     pub(super) covering: Option<Covering>,
-    /// The gaps of its generation.
+    /// The gaps of its memtable.
     pub(super) gaps: Option<Arc<GapList>>,
     /// Keys below this one are none of its own: those are in tables (`evacuate`).
     pub(super) first: Box<[u8]>,
@@ -87,7 +87,7 @@ impl Head {
 /// Which source has what comes first.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum First {
-    /// That of a generation.
+    /// That of a memtable.
     Memtable(usize, Head),
     /// That of a run.
     Run(usize),

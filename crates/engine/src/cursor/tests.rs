@@ -421,8 +421,8 @@ fn deleted_ranges_give_their_space_back() {
     put(&engine, b"last", &[2; 17_000]);
     engine.reclaim().unwrap();
     let metrics = engine.metrics();
-    assert!(metrics.generations.len() <= 2, "{:?}", metrics.generations);
-    assert!(metrics.generations_dropped > 15, "{metrics:?}");
+    assert!(metrics.memtables.len() <= 2, "{:?}", metrics.memtables);
+    assert!(metrics.memtables_dropped > 15, "{metrics:?}");
     assert_eq!((metrics.range_deletes, metrics.deletes), (60, 0));
     let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
     assert!(cursor.seek_to_first().unwrap() && cursor.key() == b"last");

@@ -19,7 +19,7 @@ use crate::families::table::Family;
 use crate::store::Moment;
 use crate::sync::Arc;
 
-/// What seeking in a generation costs, in keys that it might be asked for.
+/// What seeking in a memtable costs, in keys that it might be asked for.
 pub(super) const CHUNK_ASKS: u64 = 4;
 
 /// A position in one column family, at one moment of the store: what of a cursor is used while it moves.
@@ -27,7 +27,7 @@ pub(super) const CHUNK_ASKS: u64 = 4;
 pub(super) struct Walk {
     pub(super) at: Place,
     pub(super) family: Family,
-    /// One for each generation of the view, newest first.
+    /// One for each memtable of the view, newest first.
     pub(super) sources: Vec<Source>,
     /// One for each run of tables below them, newest first.
     pub(super) runs: Vec<TableSource>,
@@ -123,15 +123,15 @@ impl Walk {
         self.direction = direction;
         self.at.renew(self.family.id)?;
         let reader = self.reader();
-        let generations = self.at.view.memtables.len();
-        if generations > 2 {
+        let memtables = self.at.view.memtables.len();
+        if memtables > 2 {
             // Of each a chunk is read, which costs as much as asking for some keys.
             self.at
                 .inner()
                 .common
-                .asked(CHUNK_ASKS * (generations as u64 - 2));
+                .asked(CHUNK_ASKS * (memtables as u64 - 2));
         }
-        self.sources.resize_with(generations, Source::default);
+        self.sources.resize_with(memtables, Source::default);
         let view = &self.at.view;
         let keys: u64 = view.memtables.iter().map(|m| m.keys_of(reader.cf)).sum();
         for (source, memtable) in self.sources.iter_mut().zip(&view.memtables) {
@@ -256,8 +256,8 @@ impl Walk {
             First::Run(_) => self.sources.len(),
         };
         let prefix = first_bytes(&self.key);
-        let generations = self.sources.iter_mut().zip(&self.at.view.memtables);
-        for (i, (source, memtable)) in generations.enumerate().skip(newest) {
+        let memtables = self.sources.iter_mut().zip(&self.at.view.memtables);
+        for (i, (source, memtable)) in memtables.enumerate().skip(newest) {
             let Some(head) = source.head else { continue };
             if i == newest || head.cmp_key(memtable, prefix, &self.key)?.is_eq() {
                 source.advance(memtable, reader)?;

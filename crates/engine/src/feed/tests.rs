@@ -24,7 +24,7 @@ fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 16 << 10;
-    // Generations stay sealed for a while.
+    // Memtables stay sealed for a while.
     options.set("level0.shape", "global-index").unwrap();
     options
 }
@@ -81,14 +81,14 @@ fn keys_and_values(group: &ChangeGroup) -> Vec<(Vec<u8>, Vec<u8>)> {
     group.changes().map(put).collect()
 }
 
-/// Writes until the active generation is another one.
+/// Writes until the active memtable is another one.
 fn seal(engine: &Engine, from: u32) -> u32 {
-    let generation = || engine.inner.common.catalog.view().memtables[0].generation();
-    let before = generation();
+    let active = || engine.inner.common.catalog.view().memtables[0].id();
+    let before = active();
     (from..)
         .find(|&key| {
             put(engine, key);
-            generation() != before
+            active() != before
         })
         .unwrap()
         + 1
@@ -116,7 +116,7 @@ fn groups_come_in_order_and_on_demand_and_a_feed_can_be_resumed() {
     assert_eq!(groups(&mut since(&engine, 5)), []);
     let error = engine.changes_since(6).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    // Through many generations and openings, clean ones and others.
+    // Through many memtables and openings, clean ones and others.
     let (mut key, mut all) = (6, 5);
     let mut machine = machine;
     let mut engine = engine;
@@ -137,7 +137,7 @@ fn groups_come_in_order_and_on_demand_and_a_feed_can_be_resumed() {
             all = groups.last().unwrap().1;
         }
     }
-    assert!(engine.metrics().generations.len() > 9);
+    assert!(engine.metrics().memtables.len() > 9);
     let whole = groups(&mut since(&engine, 0));
     let records: u64 = whole.iter().map(|(first, last)| last - first + 1).sum();
     assert_eq!(records, u64::from(key - 1));
@@ -224,11 +224,11 @@ fn what_was_flushed_is_gone_and_the_error_says_from_where_on_it_is_not() {
     assert_eq!(engine.metrics().feed.oldest, 2);
 }
 
-/// Overwrites a generation in the middle and returns what is given since the beginning.
+/// Overwrites a memtable in the middle and returns what is given since the beginning.
 fn with_a_gap() -> Result<Vec<(u64, u64)>> {
     let mut options = options();
     options.flush.automatic = false;
-    // Its generation would only go when all of them are merged.
+    // Its memtable would only go when all of them are merged.
     options.set("level0.shape", "immutables").unwrap();
     let engine = open(&Machine::new(PM), &options);
     put(&engine, 1000);
@@ -240,7 +240,7 @@ fn with_a_gap() -> Result<Vec<(u64, u64)>> {
     }
     (0..last).for_each(|key| put(&engine, key));
     engine.reclaim().unwrap();
-    assert!(engine.metrics().generations_dropped > 0);
+    assert!(engine.metrics().memtables_dropped > 0);
     let oldest = engine.metrics().feed.oldest;
     if oldest > 0 {
         let rest = groups(&mut since(&engine, oldest));
@@ -253,7 +253,7 @@ fn with_a_gap() -> Result<Vec<(u64, u64)>> {
 }
 
 #[test]
-fn a_generation_that_died_leaves_a_gap_that_no_feed_crosses() {
+fn a_memtable_that_died_leaves_a_gap_that_no_feed_crosses() {
     let error = with_a_gap().unwrap_err();
     assert_eq!(gone(&error).0, 0, "{error}");
     let _bug = plant(Bug::FeedAcceptsGap);
@@ -261,7 +261,7 @@ fn a_generation_that_died_leaves_a_gap_that_no_feed_crosses() {
     assert!(all.windows(2).any(|two| two[0].1 + 1 < two[1].0));
 }
 
-/// Flushes ahead of a feed. Returns what it gives then, and how many generations there are when it has.
+/// Flushes ahead of a feed. Returns what it gives then, and how many memtables there are when it has.
 fn flushed_ahead() -> (Vec<Result<(u64, u64)>>, usize) {
     let engine = open(&Machine::new(PM), &options());
     let mut feed = since(&engine, 0);
@@ -276,15 +276,15 @@ fn flushed_ahead() -> (Vec<Result<(u64, u64)>>, usize) {
         .collect();
     // The writer's next one.
     engine.reclaim().unwrap();
-    (all, engine.metrics().generations.len())
+    (all, engine.metrics().memtables.len())
 }
 
 #[test]
 fn an_open_feed_keeps_what_it_has_not_read_and_no_more() {
-    let (groups, generations) = flushed_ahead();
+    let (groups, memtables) = flushed_ahead();
     let seqnos: Vec<u64> = groups.into_iter().map(|group| group.unwrap().0).collect();
     assert_eq!(seqnos, (1..=seqnos.len() as u64).collect::<Vec<_>>());
-    assert_eq!(generations, 1);
+    assert_eq!(memtables, 1);
     let _bug = plant(Bug::FeedForgetsPin);
     assert!(flushed_ahead().0[0].is_err());
 }
@@ -302,7 +302,7 @@ fn what_is_retained_is_there_without_a_feed_and_after_reopening() {
     }
     let used = engine.metrics().feed;
     assert!(
-        used.kept_bytes <= 256 << 10 && used.kept_generations > 2,
+        used.kept_bytes <= 256 << 10 && used.kept_memtables > 2,
         "{used:?}"
     );
     for _ in 0..2 {
@@ -317,14 +317,14 @@ fn what_is_retained_is_there_without_a_feed_and_after_reopening() {
     let engine = open(&machine, &options);
     engine.reclaim().unwrap();
     assert_eq!(engine.metrics().feed.oldest, u64::from(key));
-    assert_eq!(engine.metrics().generations.len(), 1);
+    assert_eq!(engine.metrics().memtables.len(), 1);
 }
 
 #[test]
 fn a_feed_that_nobody_reads_is_cut_off_and_keeps_no_writer_waiting() {
     for (percent, retained) in [(60, 0), (90, 0), (0, PM), (90, 8 * PM), (10, 0)] {
         let mut options = options();
-        // Few generations: descriptors are not what is short.
+        // Few memtables: descriptors are not what is short.
         options.memtable.bytes_max = 64 << 10;
         options.feed.pins_percent_max = percent;
         options.feed.retain_bytes = retained;
@@ -354,7 +354,7 @@ fn a_feed_that_nobody_reads_is_cut_off_and_keeps_no_writer_waiting() {
 }
 
 #[test]
-fn a_group_can_be_read_when_its_generation_is_gone_for_others() {
+fn a_group_can_be_read_when_its_memtable_is_gone_for_others() {
     let engine = open(&Machine::new(PM), &options());
     put(&engine, 1);
     let group = since(&engine, 0).next().unwrap().unwrap();

@@ -5,13 +5,13 @@
 //! one after the other.
 //!
 //! # The argument
-//! 1. *Order.* What a range's tables have is decided by the frozen generations, which do not change, and by what
+//! 1. *Order.* What a range's tables have is decided by the frozen memtables, which do not change, and by what
 //!    lies below its keys. Of the ranges before it none has such a key, and range tombstones are cut where ranges end. So it
 //!    makes no difference whether those are named before it is written or after. Only edits move the front
 //!    (`evacuate`, 1), and each is made as if there were no group.
 //! 2. *A crash* finds the tables of more than one range that nobody names: zones and files that are free, as of one.
 //! 3. *Room.* Each has the same part of what is promised, and a group has so few ranges that this is not less than
-//!    it takes in generations, if all are as large. One that finds no room in its part is written once more when its turn
+//!    it takes in memtables, if all are as large. One that finds no room in its part is written once more when its turn
 //!    to be named has come, into all that the others have left; if that is too little, into files.
 //! 4. *Threads* that the system does not give are done without. A fence covers what its own thread wrote: each writes its
 //!    tables alone, and fences them before it ends.
@@ -39,7 +39,7 @@ use crate::sync::thread;
 pub(super) type Written = (Outputs, Result<bool>);
 
 impl FlushWriter {
-    /// How many ranges of about `each` bytes in generations may be in a group.
+    /// How many ranges of about `each` bytes in memtables may be in a group.
     pub(super) fn group_most(&self, promise: Option<&Promise>, each: u64) -> usize {
         let asked = usize::try_from(self.common.options.level0.evacuation_threads).unwrap_or(1);
         let cores = if self.common.world.background {

@@ -10,13 +10,13 @@
 //! Which ranges leave is decided by `policy::ranges`.
 //!
 //! # The argument
-//! 1. *Age.* All that is taken along is older than the frozen generations, as all tables are. To level 0 goes with it
+//! 1. *Age.* All that is taken along is older than the frozen memtables, as all tables are. To level 0 goes with it
 //!    what lies there of the range in persistent memory, if no seqno of anything else of the range there is as new:
 //!    what stays is below. To the base level goes all that lies in level 0 of the range, and all of the base level that
 //!    it overlaps. That may reach further than the range, where level 0 has tables which stay, but nothing of the
-//!    generations does: outputs end at both ends of the range.
+//!    memtables does: outputs end at both ends of the range.
 //! 2. *Once, at every moment.* One edit names the outputs, takes away what was taken along, and says how far the
-//!    generations are evacuated; one view follows it (`evacuate`, 2). References that reach over an end of the range stay
+//!    memtables are evacuated; one view follows it (`evacuate`, 2). References that reach over an end of the range stay
 //!    with the part that lies outside.
 //! 3. *Beside jobs.* What it takes it holds in the list of running jobs, from before it picks until after the
 //!    edit: the range, in all levels that it changes, and each table of level 0 as a whole, since who cut one outside of the
@@ -31,13 +31,13 @@
 //!    range is written as others are: into persistent memory, as far as that is promised, or into files above it all.
 //!    Nothing of what was to be taken along has moved.
 //!
-//! A crash finds what it finds of any range (`evacuate`): before the edit the generations and the tables, after it
+//! A crash finds what it finds of any range (`evacuate`): before the edit the memtables and the tables, after it
 //! the outputs; and tables in persistent memory that nothing refers to, which are removed.
 //!
 //! # Bypass
 //! Where flushes bypass level 0 (`policy::level0::Memory::skips`) every range leaves. Once nothing of level 0
 //! is left in persistent memory such a flush is one of another shape: not cut into ranges, and as large, since
-//! generations may have what tables do not.
+//! memtables may have what tables do not.
 
 use std::cell::Cell;
 
@@ -97,7 +97,7 @@ impl Evacuator {
         let Some(plan) = plan else {
             return Leaving::default();
         };
-        let memtables = taken.generations.iter().map(|m| contents_of(m));
+        let memtables = taken.memtables.iter().map(|m| contents_of(m));
         let memtables: Vec<Contents> = memtables.collect();
         let limit = self.common.space.usage().limit_bytes;
         let coming = Coming {
@@ -109,7 +109,7 @@ impl Evacuator {
         self.common.compactions.costs.leaving(&plan, &coming)
     }
 
-    /// What each family takes along of a range of which about `bytes` lie in generations; `must` if it cannot stay in
+    /// What each family takes along of a range of which about `bytes` lie in memtables; `must` if it cannot stay in
     /// persistent memory.
     pub(super) fn along_of(
         &self,
@@ -118,16 +118,12 @@ impl Evacuator {
         bytes: u64,
         must: bool,
     ) -> Vec<Along<'_>> {
-        let mut families: Vec<CfId> = taken
-            .generations
-            .iter()
-            .flat_map(|m| m.families())
-            .collect();
+        let mut families: Vec<CfId> = taken.memtables.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();
         families.dedup();
         let within = families.into_iter().filter(|cf| span.of(*cf).is_some());
         let within: Vec<CfId> = within.collect();
-        let keys_of = |cf: CfId| taken.generations.iter().map(|m| m.keys_of(cf)).sum::<u64>();
+        let keys_of = |cf: CfId| taken.memtables.iter().map(|m| m.keys_of(cf)).sum::<u64>();
         let all: u64 = within.iter().map(|cf| keys_of(*cf)).sum();
         let of = |cf: CfId| self.hold_along(cf, span, share(bytes, keys_of(cf), all), must);
         within.into_iter().filter_map(of).collect()
@@ -296,7 +292,7 @@ pub(super) fn inputs_of(runs: Vec<RunInput<'_>>) -> impl Iterator<Item = Input<'
     runs.into_iter().map(|run| Input::Run(Box::new(run)))
 }
 
-/// A generation by its numbers.
+/// A memtable by its numbers.
 pub(super) fn contents_of(memtable: &Memtable) -> rewrite::Contents {
     rewrite::Contents {
         bytes: memtable.bytes(),

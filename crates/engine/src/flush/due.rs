@@ -17,7 +17,7 @@ use crate::store::FlushDue;
 use crate::sync::Ordering;
 
 impl FlushDue {
-    /// Has sealed generations flushed, if that is due. May be called under the writer's lock.
+    /// Has sealed memtables flushed, if that is due. May be called under the writer's lock.
     pub fn flush_if_due(&self) {
         if self.is_flush_due() {
             self.common.want_flush();
@@ -67,7 +67,7 @@ impl FlushDue {
             sealed_percent: self.common.options.sealed_percent(),
             alone_percent: self.common.options.flush.pm_percent,
             skipped_tables: skips.then(|| self.common.pm_tables_use().bytes),
-            descriptors_free: self.common.space.generations().free(),
+            descriptors_free: self.common.space.descriptors().free(),
             dram: self.common.dram(),
         }
     }

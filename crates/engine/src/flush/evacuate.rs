@@ -1,37 +1,37 @@
-//! Evacuating generations by ranges of keys (design §7): shape `tiered`. A range stays in persistent memory, or leaves
+//! Evacuating memtables by ranges of keys (design §7): shape `tiered`. A range stays in persistent memory, or leaves
 //! it with what lies there below it ([`along`](super::along)).
 //!
 //! A flush that takes much is cut into *ranges* of keys, in the order of families and of their keys. Each is
-//! written and named by itself, by one edit that says, too, how far the generations are evacuated by it. So a
+//! written and named by itself, by one edit that says, too, how far the memtables are evacuated by it. So a
 //! range that finds no room in persistent memory goes into files, and no more than that; and what was written before a
 //! crash, or before a disk was full, is not written again. Several threads write ahead what stays
 //! ([`ahead`](super::ahead)); only the edits have an order.
 //!
 //! # Vocabulary
-//! The *frozen* generations are those that the flush has taken. The *front* is a key of a family: all records
-//! of the frozen generations that lie before it are in tables, as far as anybody needs them, and none of those
+//! The *frozen* memtables are those that the flush has taken. The *front* is a key of a family: all records
+//! of the frozen memtables that lie before it are in tables, as far as anybody needs them, and none of those
 //! behind it are. It is in the manifest (`version::Evacuation`) from the first edit of several on, with the
-//! bases of the frozen generations, and in the view (`view::Front`).
+//! bases of the frozen memtables, and in the view (`view::Front`).
 //!
 //! # Invariants
 //! 1. *Ranges are named in their order*. So one key says which are: ranges that are named
 //!    in any order would be a list that every reader, every source of a scan and recovery had to step through, and
 //!    nothing is gained by it, since zones are free only when the last one is named.
 //! 2. *Each record is reachable once.* A view has the front and the tables of one edit: both change in one view,
-//!    under the writer's lock, behind the edit. Who reads by it asks frozen generations for nothing before the front,
+//!    under the writer's lock, behind the edit. Who reads by it asks frozen memtables for nothing before the front,
 //!    neither for records nor for range tombstones, and who has an older one finds none of the new tables in it. An
 //!    open takes the front from the manifest, whose version has exactly the tables that belong to it.
 //! 3. *Records and range tombstones go together.* Tables of a range have what of the range tombstones lies in it, and
-//!    records that are newer than those. A frozen generation's tombstone over a key before the front would hide these,
+//!    records that are newer than those. A frozen memtable's tombstone over a key before the front would hide these,
 //!    since sources are layers (`cursor::hidden`); so it says nothing there. Behind the front it is whole: nothing of
 //!    it is forgotten before its range is named.
 //! 4. *What is flushed is known* (`flush`, invariant 2). While the manifest has a front, F is not what tables say, but what
-//!    the front does: that generations with bases up to `above` were flushed, which is one less than the oldest
+//!    the front does: that memtables with bases up to `above` were flushed, which is one less than the oldest
 //!    frozen one's. Those behind, up to the newest one's base, are frozen; the next are newer. The edit of the
 //!    last range takes the front away and says that all of them are flushed.
-//! 5. *An evacuation comes to its end first.* While there is a front a flush takes only the frozen generations, from
+//! 5. *An evacuation comes to its end first.* While there is a front a flush takes only the frozen memtables, from
 //!    the front on, and those that came since in the next turn. So of each key everything in tables is older than
-//!    everything in generations from which it is not evacuated, and no table that has evacuated records spans the
+//!    everything in memtables from which it is not evacuated, and no table that has evacuated records spans the
 //!    front: younger records before it are in tables with larger seqnos than those of the frozen ones, in every table of
 //!    level 0, and merges inside level 0 end there (`compact::internal`, 1). That holds for a
 //!    flush of another shape behind a reopening, and for one under the writer's lock (`ingest`), which does both.
@@ -39,31 +39,31 @@
 //!    is a front, taken or not: an index is before the front or behind it.
 //!
 //! # What meets a half-done evacuation
-//! - *A frozen generation that is dead* is dropped like others (`reclaim`), since all its records are superseded by what
+//! - *A frozen memtable that is dead* is dropped like others (`reclaim`), since all its records are superseded by what
 //!   is durable, in whatever order: what of it lies before the front nobody reaches. If none is left the front says
 //!   nothing, no view has it, and the next edit of a flush takes it away.
 //! - *One that was flushed before, and that tables do not tell of*, counts as flushed from the first front on: its
 //!   base is at most `above`.
 //! - *Compactions* of tables that are named take them down; readers find those first in the view's version, as ever.
 //!   Below a range are the tables of its moment, all of them older. What a range's tables forget, because nothing
-//!   lies below, is before the front in the generation that had it: that it comes back after a crash shows nobody.
+//!   lies below, is before the front in the memtable that had it: that it comes back after a crash shows nobody.
 //! - *A dropped family*: its records and tables go; the front may stand in it, as at any key.
-//! - *A split or merge of partitions* cuts references, not generations.
+//! - *A split or merge of partitions* cuts references, not memtables.
 //! - *An ingestion* ends the evacuation before, under the lock of flushing and the writer's.
 //! - *A refused edit*, a full disk or a full region leave the front where it was. What a range has written is gone,
 //!   the flush fails as a whole, and the next one goes on from there.
-//! - *Copies* take of the frozen generations what lies behind the front, and end a table there (`capture`).
-//! - *Change feeds* and blob files know generations, and those stay until the last edit.
+//! - *Copies* take of the frozen memtables what lies behind the front, and end a table there (`capture`).
+//! - *Change feeds* and blob files know memtables, and those stay until the last edit.
 //! - *Readers that outlive the store* have its last view, which holds everything.
 //!
 //! # What a crash leaves
 //! | a crash | finds |
 //! |---|---|
-//! | before the first edit | the generations, and zones and files that nobody names |
-//! | between two edits | the generations, tables of what lies before the front, and the front |
-//! | after the last one | generations that are known as flushed (`flush`), and tables |
+//! | before the first edit | the memtables, and zones and files that nobody names |
+//! | between two edits | the memtables, tables of what lies before the front, and the front |
+//! | after the last one | memtables that are known as flushed (`flush`), and tables |
 //!
-//! In the second row an open indexes the frozen generations, and its view has the front. Its next flush goes on.
+//! In the second row an open indexes the frozen memtables, and its view has the front. Its next flush goes on.
 //!
 //! # Ranges
 //! They become a table each, about, reckoned by the keys of the frozen indexes, of which some are read. Where level
@@ -81,7 +81,7 @@ use crate::compact::shape::Levels;
 use crate::store::Evacuator;
 use crate::sync::Arc;
 
-/// Bytes of a range in generations, in tables of the usual size.
+/// Bytes of a range in memtables, in tables of the usual size.
 const RANGE_TABLES: u64 = if cfg!(test) { 1 } else { tuning::RANGE_TABLES };
 
 /// Where level 0 changes between what is cold and what is not, ascending.
@@ -99,9 +99,10 @@ pub(super) fn positions(colds: &ranges::Colds) -> Colds {
     colds.iter().map(position).collect()
 }
 
-/// Generations that a flush has taken, oldest first, and how far they are evacuated if that has begun.
+/// Memtables that a flush has taken, oldest first, and how far they are evacuated if that has begun. A merged
+/// index stands for all memtables that it leads to.
 pub(super) struct Taken {
-    pub generations: Vec<Arc<Memtable>>,
+    pub memtables: Vec<Arc<Memtable>>,
     pub front: Option<Arc<Front>>,
 }
 
@@ -155,7 +156,7 @@ impl Taken {
         if let Some(front) = &self.front {
             return front.up_to;
         }
-        let homes = self.generations.iter().flat_map(|m| m.homes());
+        let homes = self.memtables.iter().flat_map(|m| m.homes());
         homes.map(|home| home.base()).max().unwrap_or(SeqNo(0))
     }
 
@@ -164,7 +165,7 @@ impl Taken {
         let above = match &self.front {
             Some(front) => front.above,
             None => {
-                let oldest = self.generations.iter().map(|m| m.base().0).min();
+                let oldest = self.memtables.iter().map(|m| m.base().0).min();
                 SeqNo(oldest.unwrap_or(0).saturating_sub(1))
             }
         };
@@ -177,7 +178,7 @@ impl Evacuator {
     /// The ranges by which `taken` is to be written, in their order. One, where it is not to be evacuated. As
     /// far as that is known none has of a family both what is cold and what is not.
     pub(super) fn ranges(&self, taken: &Taken, colds: &Colds) -> Result<Vec<Span>> {
-        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         let range = self.common.options.table_bytes().max(1) * RANGE_TABLES;
         let count = ranges::count(bytes, range);
         let shape = self.common.options.level0.shape();
@@ -198,10 +199,10 @@ impl Evacuator {
     /// Where `count` ranges of about the same number of keys end, but for the last one, ascending; and those between
     /// what is cold and what is not.
     fn range_ends(&self, taken: &Taken, count: u64, colds: &Colds) -> Result<Vec<Position>> {
-        let keys: u64 = taken.generations.iter().map(|m| m.keys()).sum();
+        let keys: u64 = taken.memtables.iter().map(|m| m.keys()).sum();
         let step = ranges::step(keys, count);
         let mut marks = Vec::new();
-        for memtable in &taken.generations {
+        for memtable in &taken.memtables {
             for cf in memtable.families() {
                 add_marks(memtable, cf, step, &mut marks)?;
             }
@@ -260,7 +261,7 @@ fn go_to_slices(ends: &mut [Position], cuts: &[Position]) {
     }
 }
 
-/// Adds every `step`-th key of a family in a generation.
+/// Adds every `step`-th key of a family in a memtable.
 fn add_marks(memtable: &Memtable, cf: CfId, step: u64, marks: &mut Vec<Position>) -> Result<()> {
     let step = usize::try_from(step).unwrap_or(1);
     let mut chunk = Vec::new();

@@ -36,7 +36,7 @@ impl Evacuator {
         }
     }
 
-    /// Takes the sealed generations that were not flushed, or of those the ones that an evacuation has left: from
+    /// Takes the sealed memtables that were not flushed, or of those the ones that an evacuation has left: from
     /// here on none of them is merged.
     pub(super) fn take(&self) -> Taken {
         let _turn = self.common.merges.turn_for_flush();
@@ -45,22 +45,22 @@ impl Evacuator {
             let _writer = lock(&self.memtables.writer);
             self.taken_now()
         };
-        let newest = taken.generations.last().map_or(0, |m| m.generation());
+        let newest = taken.memtables.last().map_or(0, |m| m.id());
         lock(&self.common.reclaim).taken = newest;
         taken
     }
 
     /// What a flush takes, for whoever holds the writer's lock.
     pub(super) fn taken_now(&self) -> Taken {
-        let mut generations = self.sealed_unflushed();
+        let mut memtables = self.sealed_unflushed();
         let front = self.common.catalog.view().front().cloned();
         if let Some(front) = &front {
-            generations.retain(|m| front.takes(m));
+            memtables.retain(|m| front.takes(m));
         }
-        Taken { generations, front }
+        Taken { memtables, front }
     }
 
-    /// The sealed generations that were not flushed, oldest first.
+    /// The sealed memtables that were not flushed, oldest first.
     pub fn to_flush(&self) -> Vec<Arc<Memtable>> {
         // A batch that is being committed is in the view before it is visible.
         let _writer = lock(&self.memtables.writer);
@@ -72,7 +72,7 @@ impl Evacuator {
         let view = self.common.catalog.view_to_keep();
         let reclaim = lock(&self.common.reclaim);
         let sealed = view.memtables[1..].iter().rev();
-        let sealed = sealed.filter(|memtable| !reclaim.is_flushed(memtable.generation()));
+        let sealed = sealed.filter(|memtable| !reclaim.is_flushed(memtable.id()));
         sealed.cloned().collect()
     }
 
@@ -133,8 +133,8 @@ impl Evacuator {
             self.common.catalog.show(view.evacuated(front, tables));
             return Ok(());
         }
-        let homes = taken.generations.iter().flat_map(|m| m.homes());
-        lock(&self.common.reclaim).flushed(homes.map(|home| home.generation()));
+        let homes = taken.memtables.iter().flat_map(|m| m.homes());
+        lock(&self.common.reclaim).flushed(homes.map(|home| home.id()));
         self.reclaimer.retire();
         // If all of them had been retired as dead before.
         self.common.catalog.show_tables();
@@ -144,7 +144,7 @@ impl Evacuator {
     /// What a flush that began now would be decided on.
     ///
     /// # Errors
-    /// Those of reading the generations.
+    /// Those of reading the memtables.
     pub fn rewrite_plan(&self) -> Result<Option<RewritePlan>> {
         let taken = {
             // A batch that is being committed is in the view before it is visible.
@@ -156,7 +156,7 @@ impl Evacuator {
 }
 
 /// What an edit says of the evacuation of `taken`, which comes to `front` by it, or to its end; `before` is what the
-/// manifest says of one so far, were it of generations of which none is left.
+/// manifest says of one so far, were it of memtables of which none is left.
 fn said(before: Option<&Evacuation>, taken: &Taken, front: Option<&Front>) -> Vec<Change> {
     let up_to = taken.up_to().0;
     let ended = |seqno| Change::FlushedUpTo { seqno };

@@ -27,7 +27,7 @@ impl Evacuator {
     ) -> Result<()> {
         let shape = self.common.options.level0.shape();
         let evacuates = shape.evacuates_by_range() && !self.common.compactions.costs.are_printed();
-        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         self.common.compactions.costs.flushes();
         let leaving = self.leaving(taken);
         if leaving.all {

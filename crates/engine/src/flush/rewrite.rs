@@ -1,12 +1,12 @@
 //! Rewriting what is mostly dead (FlatLSM §4.2.2, "Garbage Collection in PMTable"; design §6), with shapes
 //! `global-index` and `immutables`.
 //!
-//! A few keys that are written again and again fill generations in which a few others, written once, are alive.
-//! None of those generations is dead (`reclaim`), so persistent memory fills until they are flushed. Then
+//! A few keys that are written again and again fill memtables in which a few others, written once, are alive.
+//! None of those memtables is dead (`reclaim`), so persistent memory fills until they are flushed. Then
 //! little is written, but to the SSD, where it is hot: the next flush writes the same keys once more, and compactions
 //! merge them away. FlatLSM therefore rewrites a memtable whose log is more than eight times what lives in it: live
 //! records are copied into a new log in persistent memory, and the old one is given up. Here it is the flush that
-//! does this: if what the generations that it has taken hold is more than `flush.rewrite_ratio` times what
+//! does this: if what the memtables that it has taken hold is more than `flush.rewrite_ratio` times what
 //! it would write, it writes that into PM tables (`pm_tables`) and not into files. Persistent memory is free as after any
 //! flush, the SSD is not touched, and what is written is in level 0, where merges inside persistent memory drop
 //! what the next such flush has anew (`compact::internal`).
@@ -19,23 +19,23 @@
 //! would have to know which of them counts, and the change feed, whose log the chains are, would lose its sequence. All
 //! of that is solved for the other home that records can have in persistent memory. A PM table has records with
 //! any seqnos, several versions of a key and range tombstones; it is smaller than a chain and takes no DRAM; and the way
-//! from a generation into it is that of a flush, to which nothing is added but where it goes:
+//! from a memtable into it is that of a flush, to which nothing is added but where it goes:
 //!
 //! # The argument
-//! 1. *Age.* A flush takes all sealed generations that were not flushed (`flush`, 1), and so does one that rewrites. One
+//! 1. *Age.* A flush takes all sealed memtables that were not flushed (`flush`, 1), and so does one that rewrites. One
 //!    that took those alone that are mostly dead would leave older ones behind, which are read before tables. So the
 //!    ratio is that of all of them together.
 //! 2. *What lives* is what the flush would write (`jobs`): what somebody may be answered with, registered
 //!    readers too, tombstones that hide something, range tombstones. It is weighed by running the same merge to
-//!    no destination. That ends as soon as it is too much. Where one generation alone has so many keys that they would
+//!    no destination. That ends as soon as it is too much. Where one memtable alone has so many keys that they would
 //!    be too much with records of its usual size, it is not even begun (`policy::rewrite::lives_by_count`): so a flush of
 //!    live data costs nothing more. (What is alive may be smaller than usual, or deleted; then it is flushed as it would have
 //!    been.) A flush that rewrites is walked through twice, which is little.
 //! 3. *What is weighed is no promise.* Readers come and go between weighing and writing. The tables have what is needed
 //!    when they are written; if that finds no room it goes into files, as any flush that may write PM tables.
-//! 4. *Once, at every moment*: the tables come and the generations go with one view, behind one edit (`flush`, steps 4
-//!    and 5). Readers of older views, snapshots and change feeds keep generations as after other flushes. A crash finds
-//!    the generations, or the tables and generations that are known as flushed.
+//! 4. *Once, at every moment*: the tables come and the memtables go with one view, behind one edit (`flush`, steps 4
+//!    and 5). Readers of older views, snapshots and change feeds keep memtables as after other flushes. A crash finds
+//!    the memtables, or the tables and memtables that are known as flushed.
 //! 5. *Bounded.* Tables in persistent memory have a share of it (`Options::level0_pm_bytes`): what two such flushes
 //!    write at most and what both are merged into. What is to be written must fit into what is left of it, before
 //!    anything is written (`pm_tables::promise`); zones that are kept in reserve are no flush's. What
@@ -47,7 +47,7 @@
 //!
 //! # Other shapes
 //! With `tiered` and `pm-tables` every flush writes PM tables, and so leaves behind in persistent memory what is dead:
-//! there nothing is to be decided. With `ssd` sealed generations go to the SSD at once, because that is what is wanted;
+//! there nothing is to be decided. With `ssd` sealed memtables go to the SSD at once, because that is what is wanted;
 //! and where records lie in DRAM (preset `leveled`) there is no persistent memory.
 
 use thermocline_base::{Error, Result};
@@ -74,13 +74,13 @@ impl FlushWriter {
         let Some(share) = share else {
             return Ok(None);
         };
-        let generations = &taken.generations;
-        let bytes: u64 = generations.iter().map(|m| m.bytes()).sum();
+        let memtables = &taken.memtables;
+        let bytes: u64 = memtables.iter().map(|m| m.bytes()).sum();
         let numbers = rewrite::Taken {
-            memtables: generations.len(),
+            memtables: memtables.len(),
             bytes,
             is_begun: taken.front.is_some(),
-            refers_to_blobs: generations.iter().any(|m| m.blob_bytes() > 0),
+            refers_to_blobs: memtables.iter().any(|m| m.blob_bytes() > 0),
         };
         if !rewrite::may(&numbers) {
             return Ok(None);
@@ -90,7 +90,7 @@ impl FlushWriter {
         Ok(Some(RewritePlan {
             ratio,
             bytes,
-            live_bytes: match generations.iter().any(lives) {
+            live_bytes: match memtables.iter().any(lives) {
                 true => None,
                 false => self.live_bytes(taken, most)?,
             },
@@ -113,8 +113,8 @@ impl FlushWriter {
     fn live_bytes(&self, taken: &Taken, most: u64) -> Result<Option<u64>> {
         let (mut scale, mut outputs) = (Scale::new(most), Outputs::default());
         let nowhere = To::Nowhere(&mut scale);
-        let (generations, all) = (&taken.generations, taken.rest());
-        self.write_tables(generations, &all, &[], nowhere, &mut outputs)?;
+        let (memtables, all) = (&taken.memtables, taken.rest());
+        self.write_tables(memtables, &all, &[], nowhere, &mut outputs)?;
         Ok(scale.bytes())
     }
 }

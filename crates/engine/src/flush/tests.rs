@@ -208,7 +208,7 @@ fn whatever_is_flushed_reads_as_before() {
 }
 
 #[test]
-fn generations_that_are_read_outlive_their_flush_and_a_crash_finds_both() {
+fn memtables_that_are_read_outlive_their_flush_and_a_crash_finds_both() {
     let machine = Machine::new(PM);
     let engine = open(&machine);
     put(&engine, CfId::DEFAULT, b"a", b"1");
@@ -221,7 +221,7 @@ fn generations_that_are_read_outlive_their_flush_and_a_crash_finds_both() {
     assert_eq!(engine.flush().unwrap(), 1);
     assert_eq!(tables(&engine), 1);
     // A value is read there. The snapshot reads in the table.
-    assert_eq!(engine.metrics().generations_dropped, 0);
+    assert_eq!(engine.metrics().memtables_dropped, 0);
     let value = |key| snapshot.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap();
     assert_eq!(value(b"a"), Some(b"1".to_vec()));
     assert_eq!(value(b"b"), Some(b"1".to_vec()));
@@ -246,7 +246,7 @@ fn generations_that_are_read_outlive_their_flush_and_a_crash_finds_both() {
 }
 
 #[test]
-fn a_flushed_generation_goes_before_an_older_one_that_is_read() {
+fn a_flushed_memtable_goes_before_an_older_one_that_is_read() {
     let machine = Machine::new(PM);
     let engine = open(&machine);
     let (old, new) = (vec![1; 4000], vec![2; 4000]);
@@ -261,7 +261,7 @@ fn a_flushed_generation_goes_before_an_older_one_that_is_read() {
     assert_eq!(engine.inner.common.retired().len(), 1);
     engine.flush().unwrap();
     // The second one: the manifest says that the first is not to be looked at any more.
-    assert_eq!(engine.metrics().generations_dropped, 1);
+    assert_eq!(engine.metrics().memtables_dropped, 1);
     assert_eq!(get(&engine, b"k"), Some(new.clone()));
     assert_eq!(get(&open(&machine.killed()), b"k"), Some(new.clone()));
     assert_eq!(&*pinned, &old[..]);
@@ -279,7 +279,7 @@ fn a_tombstone_stays_while_a_table_has_its_key() {
     engine.flush().unwrap();
     delete(&engine, CfId::DEFAULT, b"k");
     engine.inner.memtables.seal_active().unwrap();
-    // No generation is older, but a table has the key.
+    // No memtable is older, but a table has the key.
     assert_eq!(engine.reclaim().unwrap(), 0);
     assert_eq!(get(&engine, b"k"), None);
     assert_eq!(engine.flush().unwrap(), 1);
@@ -326,7 +326,7 @@ fn tables_of_a_dropped_family_go_and_a_missing_file_is_corruption() {
 }
 
 #[test]
-fn so_many_generations_are_flushed_together() {
+fn so_many_memtables_are_flushed_together() {
     let machine = Machine::new(PM);
     let mut options = options();
     options.set("level0.shape", "immutables").unwrap();
@@ -358,7 +358,7 @@ fn what_is_sealed_is_flushed_at_once_with_shape_ssd() {
         for n in 0..1000u32 {
             put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
             let sealed = engine.inner.common.catalog.view().memtables.len() - 1;
-            assert!(!at_once || sealed == 0, "{sealed} generations at {n}");
+            assert!(!at_once || sealed == 0, "{sealed} memtables at {n}");
             if n == 500 {
                 engine.close().unwrap();
                 engine = open();

@@ -13,7 +13,7 @@ use crate::sync::Arc;
 
 /// A flush that has begun.
 pub(super) struct Begun {
-    generations: usize,
+    memtables: usize,
     bytes: u64,
     at: u64,
 }
@@ -36,15 +36,15 @@ impl Made {
 }
 
 impl Flusher {
-    pub(super) fn begin_flush(&self, generations: &[Arc<Memtable>]) -> Begun {
-        let homes = generations.iter().map(|m| m.homes().len()).sum();
-        let bytes = generations.iter().map(|m| m.bytes()).sum();
+    pub(super) fn begin_flush(&self, memtables: &[Arc<Memtable>]) -> Begun {
+        let homes = memtables.iter().map(|m| m.homes().len()).sum();
+        let bytes = memtables.iter().map(|m| m.bytes()).sum();
         self.common.events.emit(Event::FlushBegun {
-            generations: homes,
+            memtables: homes,
             bytes,
         });
         Begun {
-            generations: homes,
+            memtables: homes,
             bytes,
             at: self.common.now_ns(),
         }
@@ -68,7 +68,7 @@ impl Flusher {
             }
         }
         self.common.events.emit(Event::FlushFinished {
-            generations: begun.generations,
+            memtables: begun.memtables,
             tables,
             bytes,
             rewritten,

@@ -38,7 +38,7 @@ impl FlushWriter {
         promise: &mut Option<Promise>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let written = self.write_tables(&taken.generations, span, along, To::Files, outputs);
+        let written = self.write_tables(&taken.memtables, span, along, To::Files, outputs);
         match written {
             Ok(()) => return Ok(()),
             Err(error @ (Error::Closed | Error::Busy(_))) => return Err(error),
@@ -69,7 +69,7 @@ impl FlushWriter {
         {
             return Ok(());
         }
-        self.write_tables(&taken.generations, span, &[], To::Files, outputs)
+        self.write_tables(&taken.memtables, span, &[], To::Files, outputs)
     }
 
     /// Writes into `room` bytes of persistent memory, which are promised; whether that was enough, and it fits PM tables.
@@ -84,7 +84,7 @@ impl FlushWriter {
         let next_owner = || self.sweeper.pm_owner();
         let mut sink = PmSink::new(self.making.pm_home(&next_owner), room);
         let to = To::Pm(&mut sink);
-        let written = self.write_tables(&taken.generations, span, &[], to, outputs);
+        let written = self.write_tables(&taken.memtables, span, &[], to, outputs);
         match written.and_then(|()| sink.hand_over(outputs)) {
             Ok(()) => Ok(true),
             Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
@@ -114,11 +114,11 @@ impl FlushWriter {
             .promise_pm(share.saturating_add(flush), least, u64::MAX))
     }
 
-    /// Writes what lies in `span` of the generations, oldest first, and what is taken along, and makes names of
+    /// Writes what lies in `span` of the memtables, oldest first, and what is taken along, and makes names of
     /// files durable.
     pub(super) fn write_tables(
         &self,
-        generations: &[Arc<Memtable>],
+        memtables: &[Arc<Memtable>],
         span: &Span,
         along: &[Along<'_>],
         mut to_write: To<'_>,
@@ -127,12 +127,12 @@ impl FlushWriter {
         // In this order: see `memtable::needed::Readers`.
         let settled = self.common.settled();
         let flush = Flush {
-            generations,
+            memtables,
             settled,
             moments: self.common.moments_of_merge(),
             version: self.common.catalog.version(),
         };
-        let mut families: Vec<CfId> = generations.iter().flat_map(|m| m.families()).collect();
+        let mut families: Vec<CfId> = memtables.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();
         families.dedup();
         for cf in families {
@@ -165,9 +165,9 @@ impl FlushWriter {
             own.runs(&self.common.catalog.table_files, &read)
         });
         range_tombstones.extend(along::tombstones_of(&runs)?);
-        let newest_first = flush.generations.iter().rev();
+        let newest_first = flush.memtables.iter().rev();
         let inputs = newest_first.map(|m| Versions::new(m, cf, CHUNK).within(from, to));
-        let inputs = inputs.map(Input::Generation);
+        let inputs = inputs.map(Input::Memtable);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(along::inputs_of(runs));
         let levels = Levels::of(version, cf, None);
@@ -216,7 +216,7 @@ impl FlushWriter {
 /// What is written, and what was known when that began.
 struct Flush<'a> {
     /// Oldest first.
-    generations: &'a [Arc<Memtable>],
+    memtables: &'a [Arc<Memtable>],
     /// What is durable and visible.
     settled: SeqNo,
     moments: Moments,
@@ -237,9 +237,9 @@ impl Flush<'_> {
         if !exists {
             return Ok(Default::default());
         }
-        let covers = self.generations.iter().flat_map(|m| m.covers(cf));
+        let covers = self.memtables.iter().flat_map(|m| m.covers(cf));
         let covers: Vec<(Cover, &[u8])> = covers.map(|cover| (cover, from)).collect();
-        let (mut all, mut last) = tombstones::of(&covers, self.generations, &self.version, cf)?;
+        let (mut all, mut last) = tombstones::of(&covers, self.memtables, &self.version, cf)?;
         if to.is_some() {
             let cut = |t: &RangeTombstone| Some(t.borrowed().cut(None, to)?.owned());
             all = all.iter().filter_map(cut).collect();

@@ -5,7 +5,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 /// Merges of a store: one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Merges {
-    /// Held by whoever merges indexes, or takes generations for a flush. Behind `flushing`, before the
+    /// Held by whoever merges indexes, or takes memtables for a flush. Behind `flushing`, before the
     /// writer's.
     pub turn: Mutex<()>,
     /// How many flushes wait for the turn. Relaxed: who misses it is waited for a step longer.

@@ -47,16 +47,16 @@ fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
     engine.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap()
 }
 
-/// Sealed indexes, and how many generations they lead to.
+/// Sealed indexes, and how many memtables they lead to.
 fn indexes(engine: &Engine) -> (usize, usize) {
     let view = engine.inner.common.catalog.view();
     let sealed = &view.memtables[1..];
-    let generations = sealed.iter().map(|m| m.homes().len()).sum();
-    (sealed.len(), generations)
+    let memtables = sealed.iter().map(|m| m.homes().len()).sum();
+    (sealed.len(), memtables)
 }
 
 #[test]
-fn many_generations_have_few_indexes() {
+fn many_memtables_have_few_indexes() {
     let machine = Machine::new(PM);
     let engine = open(&machine);
     let mut most = 0;
@@ -64,8 +64,8 @@ fn many_generations_have_few_indexes() {
         put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
         most = most.max(indexes(&engine).0);
     }
-    let (_, generations) = indexes(&engine);
-    assert!(generations > 30, "{generations}");
+    let (_, memtables) = indexes(&engine);
+    assert!(memtables > 30, "{memtables}");
     // Each more than twice as large as all newer ones: 3^4 > 64.
     assert!(most <= 5, "{most}");
     let found = |engine: &Engine| {
@@ -77,7 +77,7 @@ fn many_generations_have_few_indexes() {
     let metrics = found(&engine);
     assert!(metrics.hits.global_index > 500 && metrics.merges > 10);
     assert_eq!(metrics.dram.overdrawn, 0);
-    assert_eq!(metrics.generations.len(), generations + 1);
+    assert_eq!(metrics.memtables.len(), memtables + 1);
     // They come back by themselves, and are merged again.
     let again = open(&machine.killed());
     assert_eq!(indexes(&again).0, indexes(&again).1);
@@ -86,8 +86,8 @@ fn many_generations_have_few_indexes() {
     assert!(indexes(&again).0 < 3, "{:?}", indexes(&again));
     found(&again);
     // And are flushed as if nothing had been.
-    assert_eq!(again.flush().unwrap(), generations + 1);
-    assert_eq!(again.metrics().generations.len(), 1);
+    assert_eq!(again.flush().unwrap(), memtables + 1);
+    assert_eq!(again.metrics().memtables.len(), 1);
     assert_eq!(indexes(&again), (0, 0));
     found(&again);
 }
@@ -103,8 +103,8 @@ fn only_what_is_read_is_merged() {
         put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
     }
     engine.reclaim().unwrap();
-    let (before, generations) = indexes(&engine);
-    assert!(before == generations && before > 3, "{before}");
+    let (before, memtables) = indexes(&engine);
+    assert!(before == memtables && before > 3, "{before}");
     assert_eq!(engine.metrics().asked, 0);
     // As many reads as it takes, not one more.
     let keys: u64 = {
@@ -113,11 +113,11 @@ fn only_what_is_read_is_merged() {
     };
     while engine.metrics().asked < keys {
         engine.reclaim().unwrap();
-        assert_eq!(indexes(&engine), (before, generations));
+        assert_eq!(indexes(&engine), (before, memtables));
         get(&engine, b"\0\0\0\0");
     }
     engine.reclaim().unwrap();
-    assert_eq!(indexes(&engine), (1, generations));
+    assert_eq!(indexes(&engine), (1, memtables));
     let metrics = engine.metrics();
     assert_eq!((metrics.merges, metrics.merged_keys), (1, keys));
     // A cursor asks all, a read of what is active none.
@@ -189,7 +189,7 @@ fn what_is_dead_is_not_flushed() {
     options.flush.automatic = true;
     options.flush.pm_percent = 20;
     let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
-    // Each generation has a key that nobody writes again, and so has its index in common with others, but
+    // Each memtable has a key that nobody writes again, and so has its index in common with others, but
     // for those whose keys are.
     for n in 0..4000u32 {
         let key = if n % 400 == 0 { n } else { n % 8 };
@@ -197,11 +197,11 @@ fn what_is_dead_is_not_flushed() {
     }
     let metrics = engine.metrics();
     assert_eq!(metrics.flushes, 0, "{metrics:?}");
-    assert!(metrics.merges > 10 && metrics.generations_dropped > 100);
+    assert!(metrics.merges > 10 && metrics.memtables_dropped > 100);
 }
 
 #[test]
-fn with_immutables_each_generation_keeps_its_own() {
+fn with_immutables_each_memtable_keeps_its_own() {
     let mut options = options();
     options.set("level0.shape", "immutables").unwrap();
     let machine = Machine::new(PM);
@@ -209,14 +209,14 @@ fn with_immutables_each_generation_keeps_its_own() {
     for n in 0..200u32 {
         put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
     }
-    let (indexes, generations) = indexes(&engine);
-    assert!(indexes == generations && generations > 3);
+    let (indexes, memtables) = indexes(&engine);
+    assert!(indexes == memtables && memtables > 3);
     assert_eq!(engine.metrics().merges, 0);
 }
 
-/// A value that is pinned holds its own generation, not those that it shares an index with.
+/// A value that is pinned holds its own memtable, not those that it shares an index with.
 #[test]
-fn a_pinned_value_holds_one_generation() {
+fn a_pinned_value_holds_one_memtable() {
     let machine = Machine::new(PM);
     let engine = open(&machine);
     put(&engine, CfId::DEFAULT, b"pinned", &[1; 2000]);
@@ -226,19 +226,19 @@ fn a_pinned_value_holds_one_generation() {
     let (_, before) = indexes(&engine);
     let pinned = engine.value(CfId::DEFAULT, b"pinned").unwrap().unwrap();
     assert!(pinned.is_pinned());
-    let held = engine.metrics().generations;
-    assert_eq!(held.iter().filter(|g| g.pinned_bytes > 0).count(), 1);
+    let held = engine.metrics().memtables;
+    assert_eq!(held.iter().filter(|m| m.pinned_bytes > 0).count(), 1);
     assert!(before > 3 && held[0].pinned_bytes == 2000 && held[0].views == 1);
     engine.flush().unwrap();
     // The others have gone.
-    assert_eq!(engine.metrics().generations.len(), 2);
+    assert_eq!(engine.metrics().memtables.len(), 2);
     drop(pinned.clone());
     put(&engine, CfId::DEFAULT, b"pinned", &[2; 100]);
     assert_eq!(&*pinned, &[1; 2000]);
     pinned.verify().unwrap();
     drop(pinned);
     engine.reclaim().unwrap();
-    assert_eq!(engine.metrics().generations.len(), 1);
+    assert_eq!(engine.metrics().memtables.len(), 1);
     assert_eq!(get(&engine, b"pinned"), Some(vec![2; 100]));
 }
 
@@ -487,7 +487,7 @@ fn readers_beside_merges_miss_nothing() {
         let mut n = 0u64;
         while engine.metrics().merges < 40 {
             n += 1;
-            // Some keys are written seldom, so that their generations live.
+            // Some keys are written seldom, so that their memtables live.
             let key = if n.is_multiple_of(40) {
                 n / 40 % KEYS
             } else {

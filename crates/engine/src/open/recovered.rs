@@ -97,7 +97,7 @@ impl Recovered {
         let known = Known::of(state);
         let in_tables = newest_in_tables(state);
         let staying = Staying {
-            generations: &start.generations,
+            memtables: &start.memtables,
             active: (start.active, start.chain),
             flushed: flushed_up_to(state),
         };
@@ -200,7 +200,7 @@ impl Recovered {
     pub fn writer(&self, active: Arc<Memtable>) -> Writer {
         let start = &self.start;
         let mut descriptors = self.descriptors.iter().copied();
-        let descriptor = descriptors.find(|d| d.generation == start.active);
+        let descriptor = descriptors.find(|d| d.memtable == start.active);
         let chain = ChainWriter::new(self.space.clone(), start.chain, start.segment);
         Writer::new(active, descriptor, chain, start.nonce, start.recorded())
     }

@@ -137,7 +137,7 @@ pub(crate) fn open_space(
     })
 }
 
-/// The descriptors of all generations that the manifest names, with their floors.
+/// The descriptors of all memtables that the manifest names, with their floors.
 pub(crate) fn described(
     space: &Space,
     db_id: &[u8; 16],
@@ -153,7 +153,7 @@ pub(crate) fn described(
 }
 
 /// Most bytes of a region: `pm`, or what memtables in DRAM may have. While logs are loaded those may have
-/// more (`Loaded::load`): of what fitted, each generation may leave more of its last zone unused, which
+/// more (`Loaded::load`): of what fitted, each memtable may leave more of its last zone unused, which
 /// is twice as much as fitted at most (there are 64, and a zone is a 16th of a part), and each item may take
 /// twice its size, where zones are smaller.
 pub(super) fn region_capacity(options: &Options) -> u64 {
@@ -234,7 +234,7 @@ pub(super) fn append_if_room(manifest: &mut Manifest, edit: &VersionEdit) -> Res
     }
 }
 
-/// Reads the descriptors, and unless read-only gives back those of generations that the manifest
+/// Reads the descriptors, and unless read-only gives back those of memtables that the manifest
 /// does not name and makes those that it names and a crash kept from being made.
 pub(crate) fn sweep_descriptors(
     space: &Space,
@@ -243,15 +243,15 @@ pub(crate) fn sweep_descriptors(
 ) -> Result<Vec<Descriptor>> {
     let (mut named, unnamed): (Vec<_>, Vec<_>) = Descriptor::read_all(space, db_id)?
         .into_iter()
-        .partition(|d| state.generations().contains_key(&d.generation));
+        .partition(|d| state.memtables().contains_key(&d.memtable));
     if space.region().is_read_only() {
         return Ok(named);
     }
     for descriptor in unnamed {
         descriptor.release(space)?;
     }
-    for &id in state.generations().keys() {
-        if !named.iter().any(|d| d.generation == id) {
+    for &id in state.memtables().keys() {
+        if !named.iter().any(|d| d.memtable == id) {
             named.extend(Descriptor::create(space, db_id, id)?);
         }
     }

@@ -90,13 +90,13 @@ fn open_tables(
     })
 }
 
-/// What generations own; those that were flushed are on their way out.
+/// What memtables own; those that were flushed are on their way out.
 fn owned(named: &Named, recovered: &mut Recovered) -> Reclaim {
     let mut reclaim = Reclaim::new(
         &named.state,
         &recovered.zones,
         &recovered.descriptors,
-        &recovered.start.generations,
+        &recovered.start.memtables,
         recovered.found.trails(),
         recovered.strangers,
     );

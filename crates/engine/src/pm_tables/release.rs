@@ -35,7 +35,7 @@ impl Sweeper {
             if let Some(owner) = self.common.catalog.table_files.pm.next_owner() {
                 return Ok(owner);
             }
-            // Ids are given out in the order in which the manifest learns of them (`generation`).
+            // Ids are given out in the order in which the manifest learns of them (`next_memtable`).
             let mut writer = lock(&self.memtables.writer);
             self.common.check_writable()?;
             self.memtables.record_chain(&mut writer)?;
@@ -47,13 +47,13 @@ impl Sweeper {
             let mut manifest = self.common.catalog.edits();
             let ids = manifest.state().next_ids();
             // By the newest chain's number the region tells whether the manifest has lost edits: of 16 bits.
-            let generations = manifest.state().generations().values();
-            let chains = generations.flat_map(|generation| &generation.chains);
+            let memtables = manifest.state().memtables().values();
+            let chains = memtables.flat_map(|memtable| &memtable.chains);
             let newest = chains.map(|chain| chain.id).max().unwrap_or(0);
             if ids.chain > newest + OWNERS_MAX {
                 return Err(Error::OutOfSpace(format!(
                     "{OWNERS_MAX} numbers of tables in persistent memory were given out since the last \
-                     memtable generation began"
+                     memtable began"
                 )));
             }
             let behind = ids.chain + OWNERS_AHEAD;

@@ -215,8 +215,8 @@ fn copies_have_what_lies_in_persistent_memory_in_files() {
     engine.ingest(ALL.id, &[path]).unwrap();
     model.insert(vec![3], b"ingested".to_vec());
     fill(&engine, &mut model, 2);
-    put(&engine, CfId::DEFAULT, b"last", b"in a generation");
-    model.insert(b"last".to_vec(), b"in a generation".to_vec());
+    put(&engine, CfId::DEFAULT, b"last", b"in a memtable");
+    model.insert(b"last".to_vec(), b"in a memtable".to_vec());
     assert!(in_pm(&engine).1 > 0);
     check_cursor(engine.cursor(ALL).unwrap(), &model);
     let copy = Path::new("/copy");

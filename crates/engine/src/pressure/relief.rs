@@ -15,8 +15,8 @@
 //! # What is left alone
 //! What a flush of persistent memory takes is kept for it: a compaction of this kind that would go beyond
 //! looks while it writes, and gives up in time ([`Pressure::check_room_of_job`]), as one does that size demands; then
-//! only smaller ones are tried, until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed generations could not be flushed, since that
-//! gives up the rest of a zone, nor where so little is left that naming another generation might fail.
+//! only smaller ones are tried, until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed memtables could not be flushed, since that
+//! gives up the rest of a zone, nor where so little is left that naming another memtable might fail.
 //!
 //! When that is, and why it ends, is decided by `policy::relief`.
 
@@ -158,7 +158,7 @@ impl Pressure {
         let mut memtables = view.memtables.iter().enumerate();
         last.0 > 0
             && memtables.any(|(n, memtable)| {
-                let flushed = n > 0 && reclaim.is_flushed(memtable.generation());
+                let flushed = n > 0 && reclaim.is_flushed(memtable.id());
                 !flushed && !memtable.is_empty() && memtable.base() <= last
             })
     }

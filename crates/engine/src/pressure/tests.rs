@@ -449,7 +449,7 @@ fn a_disk_without_a_byte_left_ends_nothing() {
         // Somebody else takes all of it.
         let room = engine.inner.common.disk_room().unwrap();
         fs.limit(room.total - room.free);
-        // More than a generation of them: no other can be named.
+        // More than a memtable of them: no other can be named.
         delete_scattered(&engine, keys);
         let last = u32::MAX.to_be_bytes();
         for _ in 0..600 {

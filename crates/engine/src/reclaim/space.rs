@@ -37,7 +37,7 @@ impl Reclaimer {
         }
     }
 
-    /// Gives up the oldest generations that are kept for change feeds, as far as the first that keeps values in blob
+    /// Gives up the oldest memtables that are kept for change feeds, as far as the first that keeps values in blob
     /// files; returns whether there was one. None, if so many bytes would not fit without all of them either.
     pub fn yield_kept_blobs(&self, bytes: u64) -> Result<bool> {
         let kept = || {

@@ -20,14 +20,14 @@ thread_local! {
     static SHAPE: Cell<Shape> = const { Cell::new(Shape::GlobalIndex) };
 }
 
-fn options(pm: u64, generation_bytes: u64) -> Options {
+fn options(pm: u64, memtable_bytes: u64) -> Options {
     let mut options = Options {
         pm,
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.flush.automatic = false;
-    options.memtable.bytes_max = generation_bytes;
+    options.memtable.bytes_max = memtable_bytes;
     options.level0.shape = Some(SHAPE.get());
     options.level0.merge_percent = 0;
     // What is mostly dead stays as it is, too.
@@ -35,7 +35,7 @@ fn options(pm: u64, generation_bytes: u64) -> Options {
     options
 }
 
-/// The same where each generation keeps its own index.
+/// The same where each memtable keeps its own index.
 mod immutables {
     use super::*;
 
@@ -149,13 +149,13 @@ fn hot_keys_fit(keys: u8) {
         put(&engine, CF, &[key.to_le_bytes()[0]], &value(n, LEN));
         most = most.max(engine.metrics().space.attached_bytes);
     }
-    // The generation of the snapshot, the one that was sealed last, the one that is written; each an
+    // The memtable of the snapshot, the one that was sealed last, the one that is written; each an
     // eighth of the region, in zones of which the last may be nearly empty.
     assert!(most < 2 * MIB, "{most} bytes were attached at once");
     let metrics = engine.metrics();
-    assert!(metrics.generations.len() <= 4, "{:?}", metrics.generations);
-    assert!(metrics.generations_dropped > 150, "{metrics:?}");
-    assert_eq!(metrics.generations[0].readers, 2);
+    assert!(metrics.memtables.len() <= 4, "{:?}", metrics.memtables);
+    assert!(metrics.memtables_dropped > 150, "{metrics:?}");
+    assert_eq!(metrics.memtables[0].readers, 2);
     assert_eq!(
         scanned(&mut snapshot.cursor(Family::DEFAULT).unwrap()),
         first
@@ -203,15 +203,15 @@ fn what_everybody_deleted_leaves_nothing_behind() {
             delete(&engine, CF, &[key]);
         }
     }
-    // The tombstones of the last round lie in the active generation.
+    // The tombstones of the last round lie in the active memtable.
     put(&engine, CF, b"last", &value(1, 20_000));
     engine.reclaim().unwrap();
     let metrics = engine.metrics();
-    assert!(metrics.generations.len() <= 2, "{:?}", metrics.generations);
+    assert!(metrics.memtables.len() <= 2, "{:?}", metrics.memtables);
     assert!(metrics.space.attached_bytes <= 5 * (16 << 10));
 }
 
-/// Readers that stand still keep versions, not generations: those go, and the readers see what they saw.
+/// Readers that stand still keep versions, not memtables: those go, and the readers see what they saw.
 #[test]
 fn zones_are_given_back_beside_readers() {
     let engine = open(&Machine::new(MIB), &options(MIB, 16 << 10));
@@ -231,8 +231,8 @@ fn zones_are_given_back_beside_readers() {
     drop(old);
     engine.reclaim().unwrap();
     let before = engine.metrics();
-    assert!(before.generations.iter().all(|g| !g.retired));
-    let needed = before.generations.iter().filter(|g| g.readers > 0);
+    assert!(before.memtables.iter().all(|m| !m.retired));
+    let needed = before.memtables.iter().filter(|m| m.readers > 0);
     let needed: Vec<_> = needed.map(|g| (g.readers, g.retired)).collect();
     // One registration: the cursor shares the snapshot's.
     assert_eq!(needed, [(1, false)]);
@@ -244,13 +244,13 @@ fn zones_are_given_back_beside_readers() {
     let sees = |at: &Snapshot| at.get(CF, b"hot", <[u8]>::to_vec).unwrap();
     assert_eq!(sees(&held), Some(value(219, 1000)));
     engine.reclaim().unwrap();
-    assert!(engine.metrics().generations.iter().all(|g| !g.retired));
+    assert!(engine.metrics().memtables.iter().all(|m| !m.retired));
     let used = engine.metrics().space.zones_attached;
     drop(held);
     drop(cursor);
     engine.reclaim().unwrap();
     assert!(engine.metrics().space.zones_attached < used);
-    assert!(engine.metrics().generations.len() <= 2);
+    assert!(engine.metrics().memtables.len() <= 2);
     assert_eq!(get(&engine, b"hot"), Some(value(1919, 1000)));
 }
 
@@ -258,7 +258,7 @@ fn zones_are_given_back_beside_readers() {
 #[derive(Debug, Clone)]
 struct Written {
     seqno: u64,
-    generation: u64,
+    memtable: u64,
     value: Option<Vec<u8>>,
 }
 
@@ -266,7 +266,7 @@ struct Written {
 #[derive(Default)]
 struct Oracle {
     versions: BTreeMap<(CfId, Vec<u8>), Vec<Written>>,
-    /// Generations in the current view: there are no others, since nobody is inside a call.
+    /// Memtables in the current view: there are no others, since nobody is inside a call.
     current: BTreeSet<u64>,
 }
 
@@ -282,12 +282,12 @@ impl Oracle {
     /// Drops what nobody needs, by looking at everything.
     fn reclaim(&mut self, readers: &[u64], active: u64) {
         loop {
-            let needed = |generation: u64, is_oldest: bool| {
+            let needed = |memtable: u64, is_oldest: bool| {
                 self.versions.values().any(|all| {
                     all.iter().enumerate().any(|(i, version)| {
-                        let mine = version.generation == generation;
+                        let mine = version.memtable == memtable;
                         let next = all.get(i + 1);
-                        let newest = next.is_none_or(|next| next.generation != generation);
+                        let newest = next.is_none_or(|next| next.memtable != memtable);
                         // A tombstone with nothing below it says what its absence says.
                         let idle = is_oldest && newest && version.value.is_none();
                         let between = |next: &Written| {
@@ -300,7 +300,7 @@ impl Oracle {
             };
             let oldest = self.current.iter().min().copied();
             let mut all = self.current.iter().copied();
-            let dead = all.find(|&g| g != active && !needed(g, Some(g) == oldest));
+            let dead = all.find(|&id| id != active && !needed(id, Some(id) == oldest));
             let Some(dead) = dead else { return };
             self.current.remove(&dead);
         }
@@ -342,29 +342,29 @@ impl Run {
         self.engine
             .write(batch.iter(), Durability::Immediate)
             .unwrap();
-        let generation = self.active();
+        let memtable = self.active();
         let first = self.engine.visible().0 + 1 - all.len() as u64;
         assert!(first > before);
         for (seqno, (key, value)) in (first..).zip(all) {
             self.oracle.versions.entry(key).or_default().push(Written {
                 seqno,
-                generation,
+                memtable,
                 value,
             });
         }
-        self.oracle.current.insert(generation);
+        self.oracle.current.insert(memtable);
     }
 
-    /// The generations that a reader who comes now sees.
+    /// The memtables that a reader who comes now sees.
     fn view(&self) -> BTreeSet<u64> {
-        let generations = self.engine.metrics().generations;
-        let current = generations.iter().filter(|g| !g.retired);
-        current.map(|g| g.id).collect()
+        let memtables = self.engine.metrics().memtables;
+        let current = memtables.iter().filter(|m| !m.retired);
+        current.map(|m| m.id).collect()
     }
 
     fn active(&self) -> u64 {
-        let generations = self.engine.metrics().generations;
-        generations.iter().find(|g| !g.sealed).unwrap().id
+        let memtables = self.engine.metrics().memtables;
+        memtables.iter().find(|m| !m.sealed).unwrap().id
     }
 
     fn check(&mut self) {
@@ -432,23 +432,23 @@ impl Run {
             return;
         }
         assert_eq!(self.view(), self.oracle.current, "readers at {readers:?}");
-        let generations = self.engine.metrics().generations;
+        let memtables = self.engine.metrics().memtables;
         assert!(
-            generations.iter().all(|g| !g.retired),
+            memtables.iter().all(|m| !m.retired),
             "readers at {readers:?}"
         );
     }
 }
 
 /// Random histories with random readers, held against an oracle that knows every version: what is seen
-/// is right at every moment held, and exactly the generations that nobody needs go.
+/// is right at every moment held, and exactly the memtables that nobody needs go.
 #[test]
 fn exactly_what_nobody_needs_is_dropped() {
     let mut dropped = 0;
     for seed in seeds(0..40) {
         let _replay = Replay("-p thermocline-engine exactly_what_nobody_needs", seed);
         let mut rng = Rng::new(seed);
-        // Merged indexes keep dead generations.
+        // Merged indexes keep dead memtables.
         let pm = if SHAPE.get() == Shape::GlobalIndex {
             2 * MIB
         } else {
@@ -504,7 +504,7 @@ fn exactly_what_nobody_needs_is_dropped() {
         run.check();
         run.reclaim_all();
         run.check();
-        dropped += run.engine.metrics().generations_dropped;
+        dropped += run.engine.metrics().memtables_dropped;
     }
     assert!(dropped > 300, "{dropped} dropped");
 }
@@ -548,7 +548,7 @@ fn readers_beside_the_stores_thread_never_miss_a_value() {
             });
         }
         let mut n = 0;
-        while engine.metrics().generations_dropped < 60 {
+        while engine.metrics().memtables_dropped < 60 {
             n += 1;
             let mut batch = WriteBatch::new();
             batch
@@ -567,7 +567,7 @@ fn readers_beside_the_stores_thread_never_miss_a_value() {
 }
 
 /// Readers of a store that was closed, and opened again by another that drops what they read: of what
-/// was there the generations stay that they read, each as long as its reader.
+/// was there the memtables stay that they read, each as long as its reader.
 #[test]
 fn readers_that_outlive_their_store_keep_what_they_read() {
     let sim = Machine::new(MIB);
@@ -590,18 +590,18 @@ fn readers_that_outlive_their_store_keep_what_they_read() {
     second.close().unwrap();
     drop(second);
     let third = open(&sim, &options);
-    let there = third.metrics().generations;
+    let there = third.metrics().memtables;
     let (mut dropped, mut newer) = (0, newer);
     for n in 3..40 {
         fill(&third, n);
         let at = old.get(CF, b"hot", <[u8]>::to_vec).unwrap();
         assert_eq!(at, Some(value(139, 1000)));
         assert_eq!(scanned(&mut newer), [(b"hot".to_vec(), value(239, 1000))]);
-        dropped = third.metrics().generations_dropped;
+        dropped = third.metrics().memtables_dropped;
     }
     let ids = |engine: &Engine| -> Vec<u64> {
-        let generations = engine.metrics().generations;
-        generations.iter().map(|g| g.id).collect()
+        let memtables = engine.metrics().memtables;
+        memtables.iter().map(|m| m.id).collect()
     };
     assert!(dropped > 10, "its own go");
     let stay = || {
@@ -622,7 +622,7 @@ fn readers_that_outlive_their_store_keep_what_they_read() {
     assert_eq!(get(&third, b"hot"), Some(value(4039, 1000)));
 }
 
-/// A family that is dropped leaves generations in which nothing else lives.
+/// A family that is dropped leaves memtables in which nothing else lives.
 #[test]
 fn a_dropped_family_gives_its_space_back() {
     let engine = open(&Machine::new(MIB), &options(MIB, 16 << 10));
@@ -644,6 +644,6 @@ fn a_dropped_family_gives_its_space_back() {
     }
     drop(snapshot);
     engine.reclaim().unwrap();
-    assert_eq!(engine.metrics().generations.len(), 2);
+    assert_eq!(engine.metrics().memtables.len(), 2);
     assert_eq!(get(&engine, b"default").as_deref(), Some(&b"stays"[..]));
 }

@@ -17,8 +17,8 @@ use crate::replay::Known;
 
 /// The chains of one incarnation, with what was found in them.
 pub(crate) struct Incarnation {
-    /// The generation of each chain.
-    pub generations: Vec<u64>,
+    /// The number of each chain's memtable.
+    pub memtables: Vec<u64>,
     pub plans: Vec<ChainPlan>,
     pub walk: WalkOutcome,
 }
@@ -35,21 +35,21 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The chain ends with their generation and plan, oldest first.
+    /// The chain ends, each with its memtable's number and its plan, oldest first.
     pub fn chains(&self) -> impl Iterator<Item = (u64, &ChainPlan, &ChainEnd)> {
         self.incarnations.iter().flat_map(|i| {
-            i.generations
+            i.memtables
                 .iter()
                 .zip(&i.plans)
                 .zip(&i.walk.chains)
-                .map(|((generation, plan), end)| (*generation, plan, end))
+                .map(|((id, plan), end)| (*id, plan, end))
         })
     }
 
     /// Where the records of each chain lie, oldest first.
     pub fn trails(&self) -> Vec<Trail> {
         let mut before = 0;
-        let trail = |(generation, plan, end): (u64, &ChainPlan, &ChainEnd)| {
+        let trail = |(id, plan, end): (u64, &ChainPlan, &ChainEnd)| {
             // A chain that follows another begins behind it.
             let base = match plan.chain.base {
                 0 => before + 1,
@@ -58,15 +58,15 @@ impl Found {
             before = end.last_seqno;
             let chain = Chain { base, ..plan.chain };
             let segments = plan.segments.clone();
-            Trail::complete(generation, chain, segments, end.end, end.last_seqno)
+            Trail::complete(id, chain, segments, end.end, end.last_seqno)
         };
         self.chains().map(trail).collect()
     }
 
-    /// The unused rest of the zones of `generation` where a new chain may begin: the largest.
-    pub fn rest_of(&self, generation: u64) -> Option<Segment> {
+    /// The unused rest of the zones of memtable `id` where a new chain may begin: the largest.
+    pub fn rest_of(&self, id: u64) -> Option<Segment> {
         let mut rest: Vec<Segment> = Vec::new();
-        for (_, plan, end) in self.chains().filter(|(g, _, _)| *g == generation) {
+        for (_, plan, end) in self.chains().filter(|(of, _, _)| *of == id) {
             for (s, segment) in plan.segments.iter().enumerate() {
                 let behind = match end.items[s].last() {
                     Some(item) => item.at.plus(u64::from(item.bytes)),
@@ -85,16 +85,16 @@ impl Found {
             .max_by_key(|s| s.to.0 - s.from.0)
     }
 
-    /// The memtables of all generations, without indexes.
+    /// These memtables, without indexes.
     pub fn shells(
         &self,
         space: &Space,
-        generations: &[u64],
+        ids: &[u64],
         new: Option<(u64, Chain)>,
     ) -> Result<Vec<Memtable>> {
         let mut chains: BTreeMap<u64, Vec<Chain>> = BTreeMap::new();
         let mut before = 0;
-        for (generation, plan, end) in self.chains() {
+        for (id, plan, end) in self.chains() {
             // A chain that follows another begins behind it.
             let base = if plan.chain.base == 0 {
                 before + 1
@@ -102,25 +102,25 @@ impl Found {
                 plan.chain.base
             };
             chains
-                .entry(generation)
+                .entry(id)
                 .or_default()
                 .push(Chain { base, ..plan.chain });
             before = end.last_seqno;
         }
-        if let Some((generation, chain)) = new {
-            chains.entry(generation).or_default().push(chain);
+        if let Some((id, chain)) = new {
+            chains.entry(id).or_default().push(chain);
         }
-        let shell = |&generation: &u64| {
+        let shell = |&id: &u64| {
             let chains = chains
-                .remove(&generation)
-                .ok_or_else(|| corrupt(space, "a generation has no chain", PmOff(0)))?;
-            Ok(Memtable::new(space.region().clone(), generation, chains))
+                .remove(&id)
+                .ok_or_else(|| corrupt(space, "a memtable has no chain", PmOff(0)))?;
+            Ok(Memtable::new(space.region().clone(), id, chains))
         };
-        generations.iter().map(shell).collect()
+        ids.iter().map(shell).collect()
     }
 
-    /// Rebuilds the memtable of every generation that stays; `families` are those whose records are
-    /// indexed, by so many threads, for whoever reads at `moments`. Generations that were flushed are not indexed: no view will have them, and DRAM may not
+    /// Rebuilds every memtable that stays; `families` are those whose records are
+    /// indexed, by so many threads, for whoever reads at `moments`. Memtables that were flushed are not indexed: no view will have them, and DRAM may not
     /// have room for all that is kept. The memory of the indexes counts in `account`.
     pub fn memtables(
         &self,
@@ -131,13 +131,13 @@ impl Found {
         (threads, moments): (usize, &[SeqNo]),
     ) -> Result<Rebuilt> {
         let (newest, _) = staying.active;
-        let shells = self.shells(space, staying.generations, Some(staying.active))?;
+        let shells = self.shells(space, staying.memtables, Some(staying.active))?;
         let shells = shells.into_iter();
         let all: Vec<Memtable> = shells.map(|m| m.charged_to(account)).collect();
-        let is_flushed = |m: &Memtable| m.generation() != newest && m.base().0 <= staying.flushed;
+        let is_flushed = |m: &Memtable| m.id() != newest && m.base().0 <= staying.flushed;
         let mut stretches: Vec<Stretch<'_>> = Vec::new();
-        for (generation, _, end) in self.chains() {
-            let Some(memtable) = all.iter().find(|m| m.generation() == generation) else {
+        for (id, _, end) in self.chains() {
+            let Some(memtable) = all.iter().find(|m| m.id() == id) else {
                 continue;
             };
             let indexed = !is_flushed(memtable) || active(Bug::IndexKeptAtOpen);
@@ -152,7 +152,7 @@ impl Found {
             families.admits(space, at, cf, key)
         })?;
         drop(stretches);
-        for memtable in all.iter().filter(|m| m.generation() != newest) {
+        for memtable in all.iter().filter(|m| m.id() != newest) {
             memtable.seal();
         }
         // What could not be read looked like zeros, and zeros like the end of a chain.
@@ -165,10 +165,10 @@ impl Found {
         })
     }
 
-    /// The cuts of the last incarnation's chains that have none, except of generations that go.
+    /// The cuts of the last incarnation's chains that have none, except of memtables that go.
     pub fn cuts(&self, dropped: &[u64]) -> Vec<Change> {
         self.chains()
-            .filter(|(generation, plan, _)| plan.cut.is_none() && !dropped.contains(generation))
+            .filter(|(id, plan, _)| plan.cut.is_none() && !dropped.contains(id))
             .map(|(_, plan, end)| Change::ChainCut {
                 chain: plan.chain.id,
                 last_seqno: end.last_seqno,
@@ -195,17 +195,17 @@ impl Found {
     }
 }
 
-/// The generations that stay.
+/// The memtables that stay.
 pub(crate) struct Staying<'a> {
     /// All of them, oldest first.
-    pub generations: &'a [u64],
+    pub memtables: &'a [u64],
     /// The one that takes the writes, and the chain that this process will write into it.
     pub active: (u64, Chain),
     /// Those with bases up to here were flushed (`flush`, invariant 2), but for the active one.
     pub flushed: u64,
 }
 
-/// The memtables of the generations that the manifest names, oldest first.
+/// The memtables that the manifest names, oldest first.
 pub(crate) struct Rebuilt {
     /// Of those that were flushed (`flush`, invariant 2): without indexes.
     pub flushed: Vec<Arc<Memtable>>,

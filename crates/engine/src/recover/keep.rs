@@ -71,7 +71,7 @@ impl Found {
             .filter(|z| owners.contains(&z.owner))
             .collect();
         space.repersist(&relied)?;
-        // By its floor a generation counts as sealed, and the one behind it takes the writes.
+        // By its floor a memtable counts as sealed, and the one behind it takes the writes.
         descriptors.iter_mut().try_for_each(|d| d.repersist(space))
     }
 }

@@ -13,10 +13,10 @@ const PM: u64 = 64 << 20;
 
 type Row = (u16, Vec<u8>, Vec<u8>);
 /// Id, whether it is sealed, records, bytes.
-type Generation = (u64, bool, u64, u64);
+type MemtableRow = (u64, bool, u64, u64);
 
 /// All that the store says of itself and holds, but for times and DRAM.
-fn contents(engine: &Engine) -> (Vec<Row>, Vec<Generation>, Recovery) {
+fn contents(engine: &Engine) -> (Vec<Row>, Vec<MemtableRow>, Recovery) {
     let mut rows = Vec::new();
     for name in engine.families() {
         let family = engine.find_family(&name).unwrap();
@@ -33,13 +33,13 @@ fn contents(engine: &Engine) -> (Vec<Row>, Vec<Generation>, Recovery) {
         }
     }
     let metrics = engine.metrics();
-    let generations = metrics.generations.iter();
-    let generations = generations.map(|g| (g.id, g.sealed, g.records, g.bytes));
+    let memtables = metrics.memtables.iter();
+    let memtables = memtables.map(|m| (m.id, m.sealed, m.records, m.bytes));
     let recovery = Recovery {
         nanos: 0,
         ..metrics.recovery
     };
-    (rows, generations.collect(), recovery)
+    (rows, memtables.collect(), recovery)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_open_finds_the_same_with_one_thread_and_with_many() {
             pm: PM,
             ..Options::default()
         };
-        // Many small generations, or a few of some hundred items.
+        // Many small memtables, or a few of some hundred items.
         options.memtable.bytes_max = if rng.one_in(2) { 16 << 10 } else { 200 << 10 };
         for _ in 0..1 + rng.below(3) {
             let engine = Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap();

@@ -36,9 +36,9 @@ pub struct ReaderState {
     pub held: Duration,
     /// Changes since that are visible: most versions that stay for it alone.
     pub behind: u64,
-    /// Whether it is inside a call. Then it may keep generations and tables that have gone otherwise.
+    /// Whether it is inside a call. Then it may keep memtables and tables that have gone otherwise.
     pub in_call: bool,
-    /// Persistent memory of generations that have gone otherwise, and that it has not let go of
+    /// Persistent memory of memtables that have gone otherwise, and that it has not let go of
     /// yet. It is asked to when there is need of that.
     pub retired_bytes: u64,
 }

@@ -17,7 +17,7 @@ use super::readers::ReaderState;
 pub struct Recovery {
     /// Records indexed again.
     pub records: u64,
-    /// Records that are in tables, too, and were passed over: of generations that were flushed and are still
+    /// Records that are in tables, too, and were passed over: of memtables that were flushed and are still
     /// there, for change feeds or for readers of an earlier opening.
     pub kept_records: u64,
     /// Chains walked.
@@ -30,9 +30,9 @@ pub struct Recovery {
     pub nanos: u64,
 }
 
-/// One memtable generation.
+/// One memtable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GenerationState {
+pub struct MemtableState {
     /// Its number.
     pub id: u64,
     /// Whether it takes no more writes.
@@ -41,7 +41,7 @@ pub struct GenerationState {
     pub records: u64,
     /// Persistent memory of its items.
     pub bytes: u64,
-    /// DRAM of its indexes. What several generations have in common counts with the newest of them.
+    /// DRAM of its indexes. What several memtables have in common counts with the newest of them.
     pub index_bytes: u64,
     /// Bytes of values in it that readers hold in place.
     pub pinned_bytes: u64,
@@ -51,7 +51,7 @@ pub struct GenerationState {
     /// asked to let go: as long as there are any, its persistent memory is not free. Not exact
     /// while somebody writes.
     pub views: u64,
-    /// Registered readers at a moment at which it was the newest generation. They see it and all
+    /// Registered readers at a moment at which it was the newest memtable. They see it and all
     /// before it.
     pub readers: u64,
 }
@@ -80,9 +80,9 @@ pub struct DramUse {
 /// Where point reads found their values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HitCounts {
-    /// In a memtable generation, by an index of its own.
+    /// In a memtable, by an index of its own.
     pub memtable: u64,
-    /// In a memtable generation, by an index that several have in common.
+    /// In a memtable, by an index that several have in common.
     pub global_index: u64,
     /// In tables in persistent memory.
     pub pm_tables: u64,
@@ -114,7 +114,7 @@ pub struct BlobState {
     pub bytes: u64,
     /// Bytes of values in them that tables refer to, older versions included.
     pub table_bytes: u64,
-    /// Bytes of values in them that memtable generations which were not flushed have referred to since they
+    /// Bytes of values in them that memtables which were not flushed have referred to since they
     /// began, what was overwritten since included.
     pub memtable_bytes: u64,
 }
@@ -128,10 +128,10 @@ impl BlobState {
     }
 }
 
-/// Persistent memory of memtable generations, by what becomes of them.
+/// Persistent memory of memtables, by what becomes of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PmTier {
-    /// Bytes of the generation that takes the writes.
+    /// Bytes of the memtable that takes the writes.
     pub active: u64,
     /// Bytes of those that wait to be flushed.
     pub sealed: u64,
@@ -215,10 +215,10 @@ pub struct EngineMetrics {
     pub ssd: SsdBytes,
     /// Its logs, if its records lie in DRAM.
     pub log: Option<LogUse>,
-    /// Memtable generations, oldest first; those that are retired are among them.
-    pub generations: Vec<GenerationState>,
-    /// Generations dropped since the store was opened.
-    pub generations_dropped: u64,
+    /// Memtables, oldest first; those that are retired are among them.
+    pub memtables: Vec<MemtableState>,
+    /// Memtables dropped since the store was opened.
+    pub memtables_dropped: u64,
     /// What they take, by what becomes of them.
     pub pm_tier: PmTier,
     /// The levels of tables, from 0 to the deepest one that has any; those between may be empty.
@@ -233,7 +233,7 @@ pub struct EngineMetrics {
     pub cache: Option<CacheState>,
     /// Where point reads found their values.
     pub hits: HitCounts,
-    /// Flushes that have written what generations had into tables.
+    /// Flushes that have written what memtables had into tables.
     pub flushes: u64,
     /// Bytes of those tables.
     pub flushed_bytes: u64,
@@ -283,7 +283,7 @@ pub struct EngineMetrics {
     pub readers: usize,
     /// Who they are, those that have been there longest first: 64 of them at most.
     pub readers_told: Vec<ReaderState>,
-    /// Bytes of values that readers hold in place, in dropped generations, too.
+    /// Bytes of values that readers hold in place, in dropped memtables, too.
     pub pinned_bytes: u64,
     /// How long operations took, of the kinds that were timed.
     pub latencies: Vec<Latency>,
@@ -306,8 +306,8 @@ pub struct EngineMetrics {
 pub struct FeedUse {
     /// Feeds that are open, and not cut off.
     pub open: usize,
-    /// Generations that are kept for feeds only.
-    pub kept_generations: usize,
+    /// Memtables that are kept for feeds only.
+    pub kept_memtables: usize,
     /// Persistent memory that those own, in bytes.
     pub kept_bytes: u64,
     /// Values in blob files that their records refer to, in bytes: the SSD keeps them, too.

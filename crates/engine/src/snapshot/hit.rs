@@ -7,7 +7,7 @@ use crate::sync::Arc;
 
 /// Where a value was found.
 pub(crate) enum Hit<'a> {
-    /// In a generation.
+    /// In a memtable.
     Record(&'a Arc<Memtable>, &'a RecordRef<'a>),
     /// In a block of a table.
     Block(&'a Pinned),

@@ -1,4 +1,4 @@
-//! Snapshots beside writers, sealed generations and each other.
+//! Snapshots beside writers, sealed memtables and each other.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ const FAMILIES: [CfId; 3] = [CfId(0), CfId(1), CfId(2)];
 
 type Model = BTreeMap<(CfId, Vec<u8>), Vec<u8>>;
 
-fn open(pm: u64, generation_bytes: u64) -> Engine {
+fn open(pm: u64, memtable_bytes: u64) -> Engine {
     let steps = Steps::new();
     let world = World {
         env: Env {
@@ -34,7 +34,7 @@ fn open(pm: u64, generation_bytes: u64) -> Engine {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.memtable.bytes_max = generation_bytes;
+    options.memtable.bytes_max = memtable_bytes;
     let engine = Engine::open(world, Path::new("/db"), options).unwrap();
     for (name, id) in ["one", "two"].into_iter().zip(&FAMILIES[1..]) {
         assert_eq!(engine.family(name, &CfOptions::default()).unwrap().id, *id);
@@ -80,7 +80,7 @@ fn seen(at: &Snapshot) -> Model {
 }
 
 #[test]
-fn a_snapshot_sees_its_moment_over_families_and_sealed_generations() {
+fn a_snapshot_sees_its_moment_over_families_and_sealed_memtables() {
     for seed in seeds(0..6) {
         let _replay = Replay("-p thermocline-engine a_snapshot_sees_its_moment", seed);
         let engine = open(4 << 20, 64 << 10);
@@ -114,8 +114,8 @@ fn a_snapshot_sees_its_moment_over_families_and_sealed_generations() {
                 }
             }
         }
-        let generations = engine.metrics().generations.len();
-        assert!(generations > 2, "{generations} generations");
+        let memtables = engine.metrics().memtables.len();
+        assert!(memtables > 2, "{memtables} memtables");
         assert!(!held.is_empty());
         for (at, then) in held {
             assert_eq!(seen(&at.clone()), then, "seed {seed}");

@@ -86,7 +86,7 @@ fn holdings(engine: &Engine) -> (u64, u64, usize, u64) {
     let inner = &engine.inner;
     let zones = inner.common.space.usage().zones_attached;
     let staging = inner.memtables.staging.load(Ordering::Relaxed);
-    let descriptors = inner.common.space.generations().free();
+    let descriptors = inner.common.space.descriptors().free();
     (zones, staging, descriptors, inner.common.account.used())
 }
 
@@ -357,8 +357,8 @@ fn as_many_as_there_are_descriptors_and_more_when_those_are_dead() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
-    assert!(error.to_string().contains("generations"), "{error}");
-    // Each is one generation, and the one that takes writes.
+    assert!(error.to_string().contains("memtables"), "{error}");
+    // Each is one memtable, and the one that takes writes.
     assert_eq!(kept, 630);
     let before = holdings(&engine);
     assert!(write(&engine, &puts(CF, 0..10, &[2; 500])).is_err());
@@ -369,7 +369,7 @@ fn as_many_as_there_are_descriptors_and_more_when_those_are_dead() {
         write(&engine, &puts(CF, key..key + 1, b"new")).unwrap();
     }
     write(&engine, &puts(CF, 700..710, &[3; 500])).unwrap();
-    assert!(engine.metrics().generations_dropped >= 2);
+    assert!(engine.metrics().memtables_dropped >= 2);
     let mut expected = model(0..kept, &[1; 500]);
     expected.extend(model(0..20, b"new"));
     expected.extend(model(700..710, &[3; 500]));
@@ -392,7 +392,7 @@ fn a_dead_batch_gives_its_zones_back() {
         engine.reclaim().unwrap();
         assert_eq!(contents(&engine, CF), model(0..600, &[n; 700]));
     }
-    assert!(engine.metrics().generations.len() <= 3);
+    assert!(engine.metrics().memtables.len() <= 3);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Store {
         self.met.flushes += metrics.flushes;
         self.met.compactions += levels[1..].iter().map(|level| level.jobs).sum::<u64>();
         self.met.merges += metrics.merges;
-        self.met.dropped += metrics.generations_dropped;
+        self.met.dropped += metrics.memtables_dropped;
         self.met.found_merged += metrics.hits.global_index;
     }
 
@@ -369,7 +369,7 @@ impl Run {
             store.engine.reclaim().unwrap();
             let metrics = store.engine.metrics();
             let tables: u64 = metrics.levels.iter().map(|level| level.tables).sum();
-            assert_eq!((metrics.generations.len(), tables), (1, 0));
+            assert_eq!((metrics.memtables.len(), tables), (1, 0));
             assert_eq!(metrics.pm_tier.tables, 0, "{}", store.name());
             assert!(metrics.space.zones_attached <= 2, "{:?}", metrics.space);
             assert_eq!(metrics.blobs, BlobState::default());

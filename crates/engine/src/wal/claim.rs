@@ -11,7 +11,7 @@
 //!
 //! All of it is asked before a log is read. Logs from before this was so have no such file: whoever opens
 //! them first for writing makes it. The chain in it is one edit behind at most, and nothing was granted to
-//! a chain that it does not know (`generation`, invariant 1).
+//! a chain that it does not know (`next_memtable`, invariant 1).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

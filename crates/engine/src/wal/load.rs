@@ -11,7 +11,7 @@ use thermocline_memtable::{
     Chain, ChainWriter, Descriptor, ItemBuilder, ItemImage, Persist, Segment, item_bytes,
 };
 use thermocline_pm::{PmOff, RegionKind};
-use thermocline_version::{Generation, State};
+use thermocline_version::{MemtableEntry, State};
 use thermocline_wal::{HEADER_BYTES, LogId, LogReader, frame_bytes};
 
 use super::LogDirs;
@@ -73,7 +73,7 @@ impl Loaded {
         check_unknown(storage, dirs, db_id, state)?;
         let mut loaded = Loaded::default();
         let mut rest: Option<(u64, Segment)> = None;
-        for (generation, entry) in state.chains() {
+        for (memtable, entry) in state.chains() {
             let id = LogId {
                 db_id: *db_id,
                 log: entry.id,
@@ -90,8 +90,8 @@ impl Loaded {
                 entry.base_seqno,
             );
             let chain = if entry.staged { chain.staged() } else { chain };
-            // Zones go with their generation.
-            let start = rest.filter(|(of, s)| *of == generation && s.from < s.to);
+            // Zones go with their memtable.
+            let start = rest.filter(|(of, s)| *of == memtable && s.from < s.to);
             let start = start.map(|(_, segment)| segment);
             if let Some(start) = start {
                 loaded.starts.insert(entry.id, start.from.0);
@@ -114,7 +114,7 @@ impl Loaded {
                 other => other,
             })?;
             loaded.zones.extend_from_slice(load.writer.zones());
-            rest = load.writer.rest().map(|segment| (generation, segment));
+            rest = load.writer.rest().map(|segment| (memtable, segment));
             loaded.logs.insert(entry.id, LoadedLog { path, id, items });
         }
         loaded.zones.sort_unstable_by_key(|z| (z.owner, z.ordinal));
@@ -131,29 +131,29 @@ impl Loaded {
         descriptors: &mut [Descriptor],
     ) -> Result<()> {
         let mut follows = false;
-        for (id, generation) in state.generations().iter().rev() {
+        for (id, memtable) in state.memtables().iter().rev() {
             let mut records = self
-                .items_of(generation)
+                .items_of(memtable)
                 .filter(|item| item.next > item.first);
             let in_tables = records.any(|item| item.first <= flushed);
-            let last = self.items_of(generation).map(|item| item.next - 1).max();
-            let own = descriptors.iter_mut().find(|d| d.generation == *id);
+            let last = self.items_of(memtable).map(|item| item.next - 1).max();
+            let own = descriptors.iter_mut().find(|d| d.memtable == *id);
             if (follows || in_tables && !active(Bug::FloorForgetsTables))
-                && !generation.is_staged()
+                && !memtable.is_staged()
                 && let Some(descriptor) = own
             {
                 descriptor.set_floor(space, last.unwrap_or(0))?;
             }
             // What recovery takes for used (`recover::check_floors`): an item that only covers an idle
             // store, or a base, says as much as a record does.
-            let based = generation.chains.iter().any(|chain| chain.base_seqno != 0);
+            let based = memtable.chains.iter().any(|chain| chain.base_seqno != 0);
             follows |= last.is_some() || based;
         }
         Ok(())
     }
 
-    fn items_of(&self, generation: &Generation) -> impl Iterator<Item = &LoadedItem> {
-        let logs = generation
+    fn items_of(&self, memtable: &MemtableEntry) -> impl Iterator<Item = &LoadedItem> {
+        let logs = memtable
             .chains
             .iter()
             .filter_map(|chain| self.logs.get(&chain.id));

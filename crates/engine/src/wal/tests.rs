@@ -337,7 +337,7 @@ fn memtables_become_tables_as_they_are_sealed() {
         let log = metrics.log.unwrap();
         assert!(log.bytes_written > written && log.on_ssd);
         written = log.bytes_written;
-        assert!(metrics.generations.len() <= 3, "{:?}", metrics.generations);
+        assert!(metrics.memtables.len() <= 3, "{:?}", metrics.memtables);
         assert!(logs(&fs, Path::new(DB)) <= 5);
         let limit = options().region_bytes_max();
         assert_eq!(metrics.space.limit_bytes, limit);

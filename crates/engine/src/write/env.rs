@@ -26,7 +26,7 @@ use crate::write::submit::kinds::{deletes_any, only_deletes};
 /// Where a group goes.
 pub(crate) struct Place {
     pub room: Grant,
-    /// The view at the grant, whose first generation is the group's.
+    /// The view at the grant, whose first memtable is the group's.
     pub view: Guard<Arc<View>>,
     /// DRAM in bytes that its range tombstones were promised.
     pub tombstones: u64,
@@ -228,7 +228,7 @@ impl Inner {
             self.common.poison.check()?;
         }
         if tombstones > 0 {
-            // Of the generation that it goes into: room may have been made by a seal.
+            // Of the memtable that it goes into: room may have been made by a seal.
             writer.active.promise_tombstones(tombstones)?;
         }
         let group = self

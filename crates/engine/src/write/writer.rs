@@ -8,9 +8,9 @@ use thermocline_policy::{seal, tuning};
 use thermocline_version::Change;
 
 use crate::dram::credit::Credit;
-use crate::generation::prepared::Prepared;
+use crate::next_memtable::prepared::Prepared;
 
-/// Seqnos that a generation spans. Unit tests do not open a store thousands of times.
+/// Seqnos that a memtable spans. Unit tests do not open a store thousands of times.
 pub(super) const SPAN_MAX: u64 = if cfg!(test) {
     1 << 14
 } else {
@@ -33,7 +33,7 @@ pub(crate) struct Writer {
     pub(super) in_reserve: bool,
     /// Writes that are known to fit the DRAM budgets.
     pub credit: Credit,
-    /// Whether the index of the active generation takes so much DRAM that it should be sealed.
+    /// Whether the index of the active memtable takes so much DRAM that it should be sealed.
     pub heavy: bool,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
@@ -91,9 +91,9 @@ impl Writer {
         self.ended.splice(..0, ended);
     }
 
-    /// The active generation, by its numbers.
+    /// The active memtable, by its numbers.
     pub(super) fn in_hand(&self) -> seal::Active {
-        // What several generations have in common was sealed.
+        // What several memtables have in common was sealed.
         let home = &self.active.homes()[0];
         seal::Active {
             bytes: home.bytes(),
@@ -109,7 +109,7 @@ impl Writer {
         self.next_seqno
     }
 
-    /// Goes over to the next generation, behind all that was granted. Returns the writer of the chain
+    /// Goes over to the next memtable, behind all that was granted. Returns the writer of the chain
     /// before.
     pub fn go_over(&mut self, active: Arc<Memtable>, chain: ChainWriter) -> ChainWriter {
         let cut = self.cut();
@@ -120,7 +120,7 @@ impl Writer {
         std::mem::replace(&mut self.chain, chain)
     }
 
-    /// Goes on with a new generation, behind `last`, which the manifest covers.
+    /// Goes on with a new memtable, behind `last`, which the manifest covers.
     pub fn go_on(
         &mut self,
         active: Arc<Memtable>,

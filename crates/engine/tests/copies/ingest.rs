@@ -422,7 +422,7 @@ fn a_table_is_written_in_order_or_not_at_all() {
     assert_eq!(disk.list(path("/")).unwrap(), ["t.sst"]);
 }
 
-/// A generation that was flushed for an ingestion, and is still named when a process is killed, does not come
+/// A memtable that was flushed for an ingestion, and is still named when a process is killed, does not come
 /// back when compactions have forgotten all that tables said of it.
 #[test]
 fn what_was_flushed_stays_flushed_though_its_tables_have_gone() {

@@ -58,10 +58,10 @@ const CASES: &[Case] = &[
         delete(engine, cf, &[190], Some(&[220]));
         put(engine, cf, &[195, 3], b"again");
     }),
-    ("over generations", |engine, cf| {
+    ("over memtables", |engine, cf| {
         fill(engine, cf);
         delete(engine, cf, &[20], Some(&[40]));
-        // Some of these fill a generation.
+        // Some of these fill a memtable.
         (0..=255).for_each(|i| put(engine, cf, &[i, 5], &[i; 90]));
         delete(engine, cf, &[30], Some(&[60]));
         put(engine, cf, &[35, 5], b"again");

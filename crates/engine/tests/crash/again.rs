@@ -37,7 +37,7 @@ struct Case {
     second: Option<u64>,
 }
 
-/// With tables in persistent memory generations are small. Without, none is sealed but by hand: then what is
+/// With tables in persistent memory memtables are small. Without, none is sealed but by hand: then what is
 /// deferred is still not written back when the region grows.
 fn options_of(shape: Shape) -> Options {
     let mut options = options();
@@ -52,7 +52,7 @@ fn options_of(shape: Shape) -> Options {
     options
 }
 
-/// All that persists something: items, deferred ones, families, batches that are staged, generations, growth,
+/// All that persists something: items, deferred ones, families, batches that are staged, memtables, growth,
 /// tables, and a second opening.
 fn work(life: &mut Life, seed: u64) -> Result<()> {
     let random = SeededRandom::new(seed);

@@ -12,10 +12,10 @@ use thermocline_env::simulated::SeededRandom;
 use crate::groups::rare_write_back;
 use crate::life::Life;
 use crate::oracle::{Change, Op};
-use crate::workload::{below, key, run, small_generations, value};
+use crate::workload::{below, key, run, small_memtables, value};
 
 pub fn long_values(options: &mut Options) {
-    small_generations(options);
+    small_memtables(options);
     options.blob.inline_bytes_max = 64;
     options.blob.generation_bytes = 2 << 10;
     options.compaction.table_bytes = 512;
@@ -106,7 +106,7 @@ pub fn blobs_flying(life: &mut Life, random: &SeededRandom) {
                 value: Some(value(random, if n.is_multiple_of(20) { 100 } else { 60 }).into()),
             };
             run(life, &Op::Write((0..60).map(change).collect()));
-            assert!(life.engine().metrics().generations.len() > 1, "staged");
+            assert!(life.engine().metrics().memtables.len() > 1, "staged");
         }
     }
 }

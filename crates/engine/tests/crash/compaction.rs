@@ -11,11 +11,11 @@ use thermocline_env::simulated::SeededRandom;
 
 use crate::life::Life;
 use crate::oracle::Op;
-use crate::workload::{below, key, run, small_generations, value};
+use crate::workload::{below, key, run, small_memtables, value};
 
 /// Levels of one or two tables of a few keys.
 pub fn small_levels(options: &mut Options) {
-    small_generations(options);
+    small_memtables(options);
     let compaction = &mut options.compaction;
     compaction.level0_tables = 2;
     compaction.base_bytes = 1 << 10;

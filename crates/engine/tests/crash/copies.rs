@@ -219,7 +219,7 @@ fn a_checkpoint_is_whole_or_none_after_every_crash() {
     }
 }
 
-/// Its manifest names no generation until its region is there.
+/// Its manifest names no memtable until its region is there.
 #[test]
 fn a_copy_is_opened_for_the_first_time_over_every_crash() {
     let prepare = |life: &mut Life| {
@@ -364,7 +364,7 @@ fn a_deletion_harms_no_other_backup_at_any_crash() {
     assert!(sites.contains(&Site("copy: withdrawn")));
 }
 
-/// Tables from outside, into a store of which a snapshot keeps the generations that are flushed on the way.
+/// Tables from outside, into a store of which a snapshot keeps the memtables that are flushed on the way.
 fn ingestion(life: &mut Life, bug: Option<Bug>) -> Explored {
     let prepare = |life: &mut Life| {
         let before = open_and_fill(life);
@@ -389,7 +389,7 @@ fn ingestion(life: &mut Life, bug: Option<Bug>) -> Explored {
     };
     let work = |life: &mut Life| {
         let _held = life.engine().snapshot();
-        // The generation that the ingestion ends has no record then.
+        // The memtable that the ingestion ends has no record then.
         life.engine().flush().unwrap();
         life.engine().cover_idle().unwrap();
         let tables = ["/two.sst", "/one.sst"];

@@ -82,7 +82,7 @@ pub fn come_and_go(life: &mut Life, random: &SeededRandom) {
     run(life, &over_families(&life.visible(), random));
 }
 
-/// The same over sealed generations, switches of the manifest, and clean closes.
+/// The same over sealed memtables, switches of the manifest, and clean closes.
 pub fn through_lives(life: &mut Life, random: &SeededRandom) {
     for n in 0..3 {
         toggle(life, NAMES[n % 2]);

@@ -15,7 +15,7 @@ use crate::workload::{batch, run, value};
 
 /// As for flushes, and everything that is flushed or dead stays for feeds.
 pub fn retained(options: &mut Options) {
-    flush::few_generations(options);
+    flush::few_memtables(options);
     options.memtable.item_bytes_max = 4 << 10;
     options.feed.retain_bytes = 1 << 30;
 }

@@ -84,9 +84,9 @@ fn ops() -> Vec<Op> {
     ]
 }
 
-fn subject(end: End, small_generations: bool) -> Subject {
+fn subject(end: End, small_memtables: bool) -> Subject {
     let mut options = options();
-    if small_generations {
+    if small_memtables {
         options.memtable.bytes_max = 512;
     }
     let mut life = Life::fresh(&options, 21);
@@ -102,8 +102,8 @@ fn subject(end: End, small_generations: bool) -> Subject {
         life.engine().cover_idle().unwrap();
     }
     let zones = life.engine().metrics().space.zones_attached;
-    let (last, chain_end) = if small_generations {
-        assert!(zones > 2, "some generations were sealed");
+    let (last, chain_end) = if small_memtables {
+        assert!(zones > 2, "some memtables were sealed");
         (0..0, (1 + zones) * (16 << 10))
     } else {
         let open = Snapshot::of(&life, HERE);
@@ -171,16 +171,16 @@ fn flip(subject: &Subject, end: End, at: u64, mask: u8, counts: &mut Counts) -> 
 }
 
 /// Flips every byte `step` apart; gives what was counted and what was wrong.
-fn flip_all(end: End, small_generations: bool, step: usize) -> (Counts, Vec<String>) {
-    let subject = subject(end, small_generations);
+fn flip_all(end: End, small_memtables: bool, step: usize) -> (Counts, Vec<String>) {
+    let subject = subject(end, small_memtables);
     let mut counts = Counts::default();
     let mut wrong = Vec::new();
     // The meta zone, the chain, and the rest of the zone where the next item would go.
     let until = subject.chain_end.next_multiple_of(16 << 10);
     for at in (0..until).step_by(step) {
-        // Of sealed generations only what is in use: the other tests have the rest.
+        // Of sealed memtables only what is in use: the other tests have the rest.
         let in_zone = at % (16 << 10);
-        if small_generations && in_zone >= 2 << 10 && at >= 3 << 10 {
+        if small_memtables && in_zone >= 2 << 10 && at >= 3 << 10 {
             continue;
         }
         let used = at < 3 << 10 || (16 << 10..subject.chain_end).contains(&at);
@@ -200,9 +200,9 @@ fn flip_all(end: End, small_generations: bool, step: usize) -> (Counts, Vec<Stri
 /// In a plain run one byte in so many is flipped. None of its divisors is one of 8, so that each bit has its turn.
 const ONE_IN: u64 = 7;
 
-fn all_are_found(end: End, small_generations: bool) -> Counts {
+fn all_are_found(end: End, small_memtables: bool) -> Counts {
     let step = usize::try_from(one_in(ONE_IN)).unwrap();
-    let (counts, wrong) = flip_all(end, small_generations, step);
+    let (counts, wrong) = flip_all(end, small_memtables, step);
     let first = &wrong[..wrong.len().min(20)];
     assert!(
         wrong.is_empty(),
@@ -235,7 +235,7 @@ fn a_flipped_byte_of_a_closed_store_is_reported_or_unused() {
 }
 
 #[test]
-fn a_flipped_byte_of_sealed_generations_is_reported_or_unused() {
+fn a_flipped_byte_of_sealed_memtables_is_reported_or_unused() {
     for end in [End::Closed, End::Covered] {
         let counts = all_are_found(end, true);
         assert!(counts.torn == 0, "{counts:?}");

@@ -1,5 +1,5 @@
-//! Workloads in which generations are flushed into tables. A crash at any instant, inside the recovery
-//! from another one too, finds the generations, or the tables, or both, and reads the same from them
+//! Workloads in which memtables are flushed into tables. A crash at any instant, inside the recovery
+//! from another one too, finds the memtables, or the tables, or both, and reads the same from them
 //! (`engine::flush`, "What a crash leaves"). A second life flushes again (`check::write_on`).
 
 use thermocline_base::CfId;
@@ -12,8 +12,8 @@ use crate::life::Life;
 use crate::oracle::{Change, Model, Op};
 use crate::workload::{below, change, run, value};
 
-/// Generations of some hundred bytes more than these workloads write between two flushes.
-pub fn few_generations(options: &mut Options) {
+/// Memtables of some hundred bytes more than these workloads write between two flushes.
+pub fn few_memtables(options: &mut Options) {
     rare_write_back(options);
     options.memtable.bytes_max = 2 << 10;
 }
@@ -73,7 +73,7 @@ fn flush(life: &Life) {
 }
 
 /// Writing and flushing in turn, beside a snapshot for which older versions stay, and a value that is
-/// pinned in a generation while younger ones are flushed.
+/// pinned in a memtable while younger ones are flushed.
 pub fn flushes(life: &mut Life, random: &SeededRandom) {
     let mut held: Option<(Snapshot, Model)> = None;
     let mut pinned = None;
@@ -94,17 +94,17 @@ pub fn flushes(life: &mut Life, random: &SeededRandom) {
             5 => run(life, &Op::delete(0, b"pinned")),
             6 => {
                 flush(life);
-                let dropped = life.engine().metrics().generations_dropped;
+                let dropped = life.engine().metrics().memtables_dropped;
                 drop(pinned.take());
                 life.engine().reclaim().unwrap();
-                assert!(life.engine().metrics().generations_dropped > dropped);
+                assert!(life.engine().metrics().memtables_dropped > dropped);
             }
             _ => {}
         }
     }
 }
 
-/// As `few_generations`, and flushed by themselves when some of them have a zone each.
+/// As `few_memtables`, and flushed by themselves when some of them have a zone each.
 pub fn by_themselves(options: &mut Options) {
     rare_write_back(options);
     options.memtable.bytes_max = 2 << 10;
@@ -121,7 +121,7 @@ pub fn absorbed(life: &mut Life, random: &SeededRandom) {
     assert!(life.engine().metrics().flushes > 0);
 }
 
-/// A family that is dropped when its records are in generations and in tables, over lives that close.
+/// A family that is dropped when its records are in memtables and in tables, over lives that close.
 pub fn flushed_lives(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::Family("red".into()));
     for _ in 0..3 {

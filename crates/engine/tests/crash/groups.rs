@@ -79,7 +79,7 @@ fn write_as(life: &Life, op: &Op, durability: Durability) {
     assert!(life.run_as(op, durability).unwrap(), "there is room");
 }
 
-/// Buffered writes among durable ones, over the seals of generations, closing and opening.
+/// Buffered writes among durable ones, over the seals of memtables, closing and opening.
 pub fn buffered(life: &mut Life, random: &SeededRandom) {
     for n in 0..15 {
         write_as(life, &write(random), durability(random));

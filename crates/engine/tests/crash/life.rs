@@ -34,7 +34,7 @@ pub fn options() -> Options {
     options.flush.automatic = false;
     // What lies in tables in persistent memory has parts of its own.
     options.set("level0.shape", "global-index").unwrap();
-    // Indexes are merged as soon as generations are sealed, whether they are read or not.
+    // Indexes are merged as soon as memtables are sealed, whether they are read or not.
     options.level0.merge_percent = 0;
     // Reclaiming by hand is to leave alone what is not dead.
     options.flush.rewrite_ratio = 0;

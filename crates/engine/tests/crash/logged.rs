@@ -9,7 +9,7 @@ use thermocline_env::simulated::SeededRandom;
 use crate::life::{Life, PM};
 use crate::oracle::Op;
 use crate::states::sampled;
-use crate::workload::{ALL, Workload, batch, below, key, run, small_generations, value};
+use crate::workload::{ALL, Workload, batch, below, key, run, small_memtables, value};
 
 /// Sites that only logs have, all of which are reached.
 pub const SITES: &[&str] = &[
@@ -29,7 +29,7 @@ pub fn in_dram(options: &mut Options) {
 
 fn small(options: &mut Options) {
     in_dram(options);
-    small_generations(options);
+    small_memtables(options);
 }
 
 fn elsewhere(options: &mut Options) {
@@ -129,7 +129,7 @@ const WRITES: Sampled = &[
     ("logged-idle", 4),
 ];
 
-const GENERATIONS: Sampled = &[
+const MEMTABLES: Sampled = &[
     ("logged-seals", 17),
     ("logged-reopen", 31),
     ("logged-overwrites", 13),
@@ -158,8 +158,8 @@ fn logged_writes_survive_every_crash() {
 }
 
 #[test]
-fn logged_generations_survive_every_crash() {
-    explored(GENERATIONS, 1_000, SITES);
+fn logged_memtables_survive_every_crash() {
+    explored(MEMTABLES, 1_000, SITES);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn logged_long_values_survive_every_crash() {
 
 #[test]
 fn every_logged_workload_is_explored() {
-    let explored = [WRITES, GENERATIONS, GROUPS, RANGES, BLOBS].concat();
+    let explored = [WRITES, MEMTABLES, GROUPS, RANGES, BLOBS].concat();
     let explored: BTreeSet<&str> = explored.iter().map(|(name, _)| *name).collect();
     assert_eq!(explored, all().iter().map(|w| w.name).collect());
 }

@@ -13,11 +13,11 @@
 //! | `groups` | workloads with several groups in flight, and buffered writes |
 //! | `families` | those of column families and their metadata |
 //! | `ranges` | those of range deletes |
-//! | `reclaim` | workloads in which generations are dropped |
+//! | `reclaim` | workloads in which memtables are dropped |
 //! | `copies` | checkpoints, backups, restorations, and first openings of copies |
-//! | `merges` | those in which generations share indexes |
+//! | `merges` | those in which memtables share indexes |
 //! | `staged` | those in which batches are staged |
-//! | `flush` | those in which generations become tables |
+//! | `flush` | those in which memtables become tables |
 //! | `compaction` | those in which tables sink from level to level |
 //! | `partitions` | one in which partitions are made and removed |
 //! | `feed` | one with a follower, and what change feeds give after a crash |

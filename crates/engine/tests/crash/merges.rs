@@ -1,5 +1,5 @@
-//! Workloads in which sealed generations get indexes in common. Merging writes nothing; but what it finds
-//! dead is dropped, what it keeps must come back from the generations themselves, and what is flushed through
+//! Workloads in which sealed memtables get indexes in common. Merging writes nothing; but what it finds
+//! dead is dropped, what it keeps must come back from the memtables themselves, and what is flushed through
 //! a merged index must be all that they had.
 
 use thermocline_base::options::Options;
@@ -11,14 +11,14 @@ use crate::life::Life;
 use crate::oracle::{Op, Step};
 use crate::workload::{below, run, value};
 
-/// A generation for every few writes.
-pub fn many_generations(options: &mut Options) {
+/// A memtable for every few writes.
+pub fn many_memtables(options: &mut Options) {
     rare_write_back(options);
     options.memtable.bytes_max = 1 << 10;
 }
 
-/// Keys that live long, and others that are deleted in generations that have nothing else in the end: what
-/// hides the records of a generation that lives must not go before it. Beside a cursor, over lives that
+/// Keys that live long, and others that are deleted in memtables that have nothing else in the end: what
+/// hides the records of a memtable that lives must not go before it. Beside a cursor, over lives that
 /// close, a range tombstone and a flush.
 pub fn merges(life: &mut Life, random: &SeededRandom) {
     let mut counts = [0, 0];
@@ -71,8 +71,5 @@ pub fn merges(life: &mut Life, random: &SeededRandom) {
 fn counted(life: &Life, before: [u64; 2]) -> [u64; 2] {
     let metrics = life.engine().metrics();
     let [merges, dropped] = before;
-    [
-        merges + metrics.merges,
-        dropped + metrics.generations_dropped,
-    ]
+    [merges + metrics.merges, dropped + metrics.memtables_dropped]
 }

@@ -110,14 +110,14 @@ fn taking_what_is_evacuated_for_flushed_is_caught() {
 }
 
 #[test]
-fn forgetting_how_far_generations_are_evacuated_is_caught() {
+fn forgetting_how_far_memtables_are_evacuated_is_caught() {
     caught_by("evacuated", in_recovery(Bug::FrontForgotten), |point| {
         point.site.0 == "manifest: edit durable"
     });
 }
 
 #[test]
-fn rewriting_and_leaving_an_older_generation_behind_is_caught() {
+fn rewriting_and_leaving_an_older_memtable_behind_is_caught() {
     // Whoever reads notices: without any crash.
     caught_by("rewritten", in_work(Bug::RewriteLeavesOlder), |_| false);
 }
@@ -159,8 +159,8 @@ fn a_blob_file_that_no_edit_names_is_caught() {
 }
 
 #[test]
-fn removing_a_blob_file_that_a_generation_needs_is_caught() {
-    caught_in_work("blobs", Bug::BlobForgetsGenerations);
+fn removing_a_blob_file_that_a_memtable_needs_is_caught() {
+    caught_in_work("blobs", Bug::BlobForgetsMemtables);
 }
 
 #[test]
@@ -223,14 +223,14 @@ fn a_replay_that_forgets_range_tombstones_is_caught() {
 
 #[test]
 fn a_merge_that_forgets_deletes_is_caught() {
-    // It does harm when the generation with the delete has been dropped.
+    // It does harm when the memtable with the delete has been dropped.
     caught_by("merges", in_work(Bug::MergeDropsDeletes), |point| {
         point.site.0.starts_with("manifest:")
     });
 }
 
 #[test]
-fn dropping_a_generation_whose_range_tombstone_is_needed_is_caught() {
+fn dropping_a_memtable_whose_range_tombstone_is_needed_is_caught() {
     // It does harm once the edit is durable.
     caught_by("ranges", in_work(Bug::TombstonesNeverNeeded), |point| {
         point.site.0 == "manifest: edit durable"
@@ -276,7 +276,7 @@ fn writing_before_the_cut_of_a_log_is_recorded_is_caught() {
 }
 
 #[test]
-fn a_generation_in_tables_that_takes_writes_again_is_caught() {
+fn a_memtable_in_tables_that_takes_writes_again_is_caught() {
     caught_in_recovery("logged-flushes", Bug::FloorForgetsTables);
 }
 
@@ -340,16 +340,16 @@ fn a_table_in_persistent_memory_that_goes_though_somebody_reads_it_is_caught() {
     });
 }
 
-/// An older generation comes back with what tables have forgotten, and so must the younger one that hid it.
+/// An older memtable comes back with what tables have forgotten, and so must the younger one that hid it.
 #[test]
-fn dropping_a_flushed_generation_before_an_older_one_is_caught() {
+fn dropping_a_flushed_memtable_before_an_older_one_is_caught() {
     only_with(Bug::DropFlushedFirst, || {
         let mut life = Life::fresh(&options(), 17);
         let told = |error: thermocline_base::Error| error.to_string();
         life.open().map_err(told)?;
         let engine = life.engine();
         life.run(&Op::put(0, b"key", [7; 1100])).map_err(told)?;
-        // Whoever holds this keeps its generation.
+        // Whoever holds this keeps its memtable.
         let pinned = engine.value(CfId::DEFAULT, b"key").map_err(told)?;
         assert!(pinned.as_ref().is_some_and(|value| value.is_pinned()));
         engine.flush().map_err(told)?;

@@ -1,4 +1,4 @@
-//! Workloads in which generations become tables in persistent memory, and those sink into files. A crash at
+//! Workloads in which memtables become tables in persistent memory, and those sink into files. A crash at
 //! any instant, inside the recovery from another one too, finds what was there before the edit or after it
 //! (`engine::pm_tables`, "What a crash leaves"), and the next life flushes and compacts on.
 
@@ -228,7 +228,7 @@ pub fn sinking_lives(life: &mut Life, random: &SeededRandom) {
     life.open().unwrap();
 }
 
-/// Generations of two families, with range tombstones over what several ranges of keys have, that are evacuated range
+/// Memtables of two families, with range tombstones over what several ranges of keys have, that are evacuated range
 /// by range, twice, and once more in a life that has found some of it done, or not. Beside a snapshot.
 pub fn evacuating(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::Descending("red".into()));

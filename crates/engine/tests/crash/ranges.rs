@@ -1,5 +1,5 @@
 //! Workloads of range deletes: alone, in batches that put into what they delete and delete what they put,
-//! several groups in flight that finish in any order, buffered, staged, over sealed generations that die
+//! several groups in flight that finish in any order, buffered, staged, over sealed memtables that die
 //! of them, through tables, and over lives. After a crash a range is deleted wholly or not at all, in its place in the order of
 //! writes (`oracle`).
 
@@ -37,7 +37,7 @@ fn steps(random: &SeededRandom, families: u16) -> Op {
     Op::Steps((0..len).map(|_| step(random, families)).collect())
 }
 
-/// Over seals, with generations that die of what newer ones delete.
+/// Over seals, with memtables that die of what newer ones delete.
 pub fn ranges(life: &mut Life, random: &SeededRandom) {
     for n in 0..14 {
         run(life, &steps(random, 2));
@@ -63,7 +63,7 @@ pub fn ranges(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::put(0, b"filler", value(random, 2500)));
     life.engine().reclaim().unwrap();
     let metrics = life.engine().metrics();
-    assert!(metrics.generations_dropped >= 2, "{metrics:?}");
+    assert!(metrics.memtables_dropped >= 2, "{metrics:?}");
 }
 
 /// Several groups in flight, each overtaken by any other, and buffered ones.

@@ -1,5 +1,5 @@
-//! Workloads in which generations die, lie in the middle, and leave zones that are used again; and
-//! what must still be noticed where generations are missing.
+//! Workloads in which memtables die, lie in the middle, and leave zones that are used again; and
+//! what must still be noticed where memtables are missing.
 
 use thermocline_base::options::Options;
 use thermocline_engine::Durability;
@@ -11,7 +11,7 @@ use crate::life::{Life, dir, options};
 use crate::oracle::Op;
 use crate::raw::HERE;
 use crate::snapshot::Snapshot;
-use crate::workload::{below, run, small_generations, value};
+use crate::workload::{below, run, small_memtables, value};
 
 const HOT: [&[u8]; 2] = [b"hot", b"hotter"];
 
@@ -47,27 +47,27 @@ pub fn overwrites(life: &mut Life, random: &SeededRandom) {
             life.engine().reclaim().unwrap();
         }
     }
-    assert!(life.engine().metrics().generations_dropped >= 4);
+    assert!(life.engine().metrics().memtables_dropped >= 4);
 }
 
-/// Generations with something that lives between others that die, over several incarnations.
+/// Memtables with something that lives between others that die, over several incarnations.
 pub fn gaps(life: &mut Life, random: &SeededRandom) {
     let mut dropped = 0;
     for n in 0..26u8 {
-        // Not in every generation.
+        // Not in every memtable.
         if n % 12 == 1 {
             run(life, &Op::put(0, &[b'c', n], value(random, 50)));
         }
         hot(life, random);
         if n == 9 || n == 19 {
-            dropped += life.engine().metrics().generations_dropped;
+            dropped += life.engine().metrics().memtables_dropped;
             life.close().unwrap();
             life.open().unwrap();
         }
     }
-    dropped += life.engine().metrics().generations_dropped;
+    dropped += life.engine().metrics().memtables_dropped;
     let metrics = life.engine().metrics();
-    let ids: Vec<u64> = metrics.generations.iter().map(|g| g.id).collect();
+    let ids: Vec<u64> = metrics.memtables.iter().map(|m| m.id).collect();
     assert!(dropped >= 2, "{dropped} dropped");
     let holes = ids.windows(2).filter(|pair| pair[0] + 1 < pair[1]);
     assert!(holes.count() >= 1, "{ids:?}");
@@ -84,7 +84,7 @@ pub fn unsettled(life: &mut Life, random: &SeededRandom) {
         for key in HOT {
             run(life, &Op::put(0, key, value(random, 900)));
         }
-        // Into the generation after theirs: all of it is superseded, and nothing is settled.
+        // Into the memtable after theirs: all of it is superseded, and nothing is settled.
         for key in [HOT[0], HOT[1], HOT[0]] {
             let op = match random.below(3) {
                 0 => Op::delete(0, key),
@@ -98,13 +98,13 @@ pub fn unsettled(life: &mut Life, random: &SeededRandom) {
             life.engine().reclaim().unwrap();
         }
     }
-    assert!(life.engine().metrics().generations_dropped >= 1);
+    assert!(life.engine().metrics().memtables_dropped >= 1);
 }
 
-/// A store whose generations are some that live and gaps between them, as a crash leaves it.
+/// A store whose memtables are some that live and gaps between them, as a crash leaves it.
 fn gapped(seed: u64) -> Life {
     let mut options = options();
-    small_generations(&mut options);
+    small_memtables(&mut options);
     let random = SeededRandom::new(seed);
     let mut life = Life::fresh(&options, seed);
     life.open().unwrap();
@@ -120,13 +120,13 @@ fn gapped(seed: u64) -> Life {
 fn crashed(life: &Life, seed: u64) -> Life {
     let now = Snapshot::of(life, HERE);
     let mut options = options();
-    small_generations(&mut options);
+    small_memtables(&mut options);
     let mut next = now.life(&now.oldest(), &options, seed);
     next.expect(&now.expect);
     next
 }
 
-/// Damage in the generation before a gap is noticed though what followed it is gone.
+/// Damage in the memtable before a gap is noticed though what followed it is gone.
 #[test]
 fn damage_beside_a_gap_is_noticed() {
     let life = gapped(5);
@@ -153,22 +153,22 @@ fn damage_beside_a_gap_is_noticed() {
     }
 }
 
-/// A manifest that has lost the edit that dropped a generation names zones that are somebody else's,
-/// or a generation whose floor is gone: an error, never data.
+/// A manifest that has lost the edit that dropped a memtable names zones that are somebody else's,
+/// or a memtable whose floor is gone: an error, never data.
 #[test]
 fn a_manifest_that_lost_a_drop_is_noticed() {
     let mut noticed = 0;
     for seed in 0..12 {
         let mut options = options();
-        small_generations(&mut options);
+        small_memtables(&mut options);
         let random = SeededRandom::new(seed);
         let mut life = Life::fresh(&options, seed);
         life.open().unwrap();
         run(&life, &Op::put(0, b"cold", value(&random, 100)));
         loop {
-            let before = life.engine().metrics().generations_dropped;
+            let before = life.engine().metrics().memtables_dropped;
             run(&life, &Op::put(0, b"hot", value(&random, 700)));
-            if life.engine().metrics().generations_dropped > before && random.below(3) == 0 {
+            if life.engine().metrics().memtables_dropped > before && random.below(3) == 0 {
                 break;
             }
         }
@@ -186,7 +186,7 @@ fn a_manifest_that_lost_a_drop_is_noticed() {
         file.read_exact_at(&mut last, len - 9).unwrap();
         file.write_at(&[last[0] ^ 1], len - 9).unwrap();
         let (_, cut) = Manifest::open(next.world().env.storage, dir(), true).unwrap();
-        if cut.generations().len() <= state.generations().len() {
+        if cut.memtables().len() <= state.memtables().len() {
             // The last edit was another one.
             continue;
         }

@@ -1,6 +1,6 @@
-//! Workloads in which generations that are mostly dead are rewritten inside persistent memory
+//! Workloads in which memtables that are mostly dead are rewritten inside persistent memory
 //! (`engine::flush::rewrite`), between others that go to the SSD. A crash at any instant, inside the recovery from
-//! another one too, finds the generations, or the tables, or both, and the next life flushes and compacts on.
+//! another one too, finds the memtables, or the tables, or both, and the next life flushes and compacts on.
 
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
@@ -11,7 +11,7 @@ use crate::life::Life;
 use crate::oracle::{Op, Step};
 use crate::workload::{below, run, value};
 
-/// Generations of a few records, and levels of a few generations.
+/// Memtables of a few records, and levels of a few memtables.
 pub fn little_lives(options: &mut Options) {
     small_levels(options);
     options.memtable.bytes_max = 2 << 10;
@@ -27,7 +27,7 @@ fn reads(life: &Life) {
     assert!(found == model, "{}", model.difference(&found));
 }
 
-/// A few keys again and again, with one that stays in each generation.
+/// A few keys again and again, with one that stays in each memtable.
 fn overwrite(life: &Life, random: &SeededRandom, round: u8) {
     for n in 0..8u8 {
         let len = 200 + below(random, 200);

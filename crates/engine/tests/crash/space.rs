@@ -28,7 +28,7 @@ pub const SPACE: SpaceSpec = SpaceSpec {
 };
 
 /// Of a closed store: zones belong to chains and tables that exist, do not overlap, and are all that is used;
-/// every generation has one descriptor and none is leaked.
+/// every memtable has one descriptor and none is leaked.
 pub fn space_is_sound(life: &Life, used: SpaceUse) -> Verdict<()> {
     let storage = life.world().env.storage;
     let (_, state) = Manifest::open(storage, dir(), true).map_err(say("the manifest"))?;
@@ -61,14 +61,14 @@ pub fn space_is_sound(life: &Life, used: SpaceUse) -> Verdict<()> {
             "live chains and tables {live:?} own {bytes} bytes in {zones:?}, used are {used:?}"
         ));
     }
-    let pool = space.generations();
+    let pool = space.descriptors();
     let descriptors = Descriptor::read_all(&space, &db_id).map_err(say("the descriptors"))?;
-    let mut described: Vec<u64> = descriptors.iter().map(|d| d.generation).collect();
+    let mut described: Vec<u64> = descriptors.iter().map(|d| d.memtable).collect();
     described.sort_unstable();
-    let named: Vec<u64> = state.generations().keys().copied().collect();
+    let named: Vec<u64> = state.memtables().keys().copied().collect();
     if described != named || pool.free() + named.len() != 64 {
         return Err(format!(
-            "generations {named:?}, descriptors {described:?}, {} free",
+            "memtables {named:?}, descriptors {described:?}, {} free",
             pool.free()
         ));
     }

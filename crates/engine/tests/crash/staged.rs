@@ -40,7 +40,7 @@ fn write_as(life: &Life, op: &Op, durability: Durability) {
 }
 
 /// Staged batches amid ordinary ones, durable and buffered, with nothing or something before them in
-/// their generation.
+/// their memtable.
 pub fn staged(life: &mut Life, random: &SeededRandom) {
     for n in 0..3 {
         for _ in 0..below(random, 3) {

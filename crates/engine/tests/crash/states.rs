@@ -39,8 +39,8 @@ const EVERYWHERE: &[&str] = &[
     "memtable: kept items durable",
 ];
 
-/// Sites of preparing, sealing and dropping a generation.
-const GENERATIONS: &[&str] = &[
+/// Sites of preparing, sealing and dropping a memtable.
+const MEMTABLES: &[&str] = &[
     "halloc: object committed",
     "halloc: object linked",
     "halloc: object released",
@@ -77,7 +77,7 @@ const SEALS: Part = Part {
     seeds: 1,
     one_in: 6,
     bar: 2_800,
-    sites: GENERATIONS,
+    sites: MEMTABLES,
 };
 
 const GROWTH: Part = Part {
@@ -114,7 +114,7 @@ const REOPEN: Part = Part {
     seeds: 1,
     one_in: 6,
     bar: 4_400,
-    sites: GENERATIONS,
+    sites: MEMTABLES,
 };
 
 const GROUPS: Part = Part {
@@ -138,7 +138,7 @@ const FAMILIES: Part = Part {
     seeds: 1,
     one_in: 6,
     bar: 8_000,
-    sites: GENERATIONS,
+    sites: MEMTABLES,
 };
 
 const RECLAIM: Part = Part {
@@ -146,7 +146,7 @@ const RECLAIM: Part = Part {
     seeds: 1,
     one_in: 9,
     bar: 7_900,
-    sites: GENERATIONS,
+    sites: MEMTABLES,
 };
 
 const MERGES: Part = Part {
@@ -154,7 +154,7 @@ const MERGES: Part = Part {
     seeds: 1,
     one_in: 9,
     bar: 5_000,
-    sites: GENERATIONS,
+    sites: MEMTABLES,
 };
 
 const STAGED: Part = Part {
@@ -162,7 +162,7 @@ const STAGED: Part = Part {
     seeds: 1,
     one_in: 6,
     bar: 8_100,
-    sites: GENERATIONS,
+    sites: MEMTABLES,
 };
 
 const FLUSHES: Part = Part {
@@ -306,7 +306,7 @@ const RANGES: Part = Part {
     seeds: 1,
     one_in: 9,
     bar: 7_500,
-    sites: GENERATIONS,
+    sites: MEMTABLES,
 };
 
 const BLOBS: Part = Part {
@@ -453,7 +453,7 @@ fn writes_survive_every_crash() {
 }
 
 #[test]
-fn changes_of_generation_survive_every_crash() {
+fn seals_survive_every_crash() {
     run(&SEALS);
 }
 
@@ -488,7 +488,7 @@ fn families_that_come_and_go_survive_every_crash() {
 }
 
 #[test]
-fn dropping_dead_generations_survives_every_crash() {
+fn dropping_dead_memtables_survives_every_crash() {
     run(&RECLAIM);
 }
 
@@ -558,12 +558,12 @@ fn tables_in_persistent_memory_over_lives_survive_every_crash() {
 }
 
 #[test]
-fn generations_that_share_an_index_and_become_tables_in_persistent_memory_survive_every_crash() {
+fn memtables_that_share_an_index_and_become_tables_in_persistent_memory_survive_every_crash() {
     run(&TIERED);
 }
 
 #[test]
-fn generations_that_are_evacuated_range_by_range_survive_every_crash() {
+fn memtables_that_are_evacuated_range_by_range_survive_every_crash() {
     run(&EVACUATED);
 }
 

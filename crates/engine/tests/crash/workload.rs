@@ -71,7 +71,7 @@ impl Workload {
     }
 }
 
-pub fn small_generations(options: &mut Options) {
+pub fn small_memtables(options: &mut Options) {
     options.memtable.bytes_max = 2 << 10;
 }
 
@@ -115,7 +115,7 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "seals",
-        set: small_generations,
+        set: small_memtables,
         from_creation: false,
         before: nothing_before,
         body: seals,
@@ -136,7 +136,7 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "reopen",
-        set: small_generations,
+        set: small_memtables,
         from_creation: false,
         before: nothing_before,
         body: reopen,
@@ -157,7 +157,7 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "buffered",
-        set: small_generations,
+        set: small_memtables,
         from_creation: false,
         before: groups::families,
         body: groups::buffered,
@@ -192,14 +192,14 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "overwrites",
-        set: small_generations,
+        set: small_memtables,
         from_creation: false,
         before: nothing_before,
         body: reclaim::overwrites,
     },
     Workload {
         name: "gaps",
-        set: small_generations,
+        set: small_memtables,
         from_creation: false,
         before: nothing_before,
         body: reclaim::gaps,
@@ -213,7 +213,7 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "merges",
-        set: merges::many_generations,
+        set: merges::many_memtables,
         from_creation: false,
         before: nothing_before,
         body: merges::merges,
@@ -234,7 +234,7 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "flushes",
-        set: flush::few_generations,
+        set: flush::few_memtables,
         from_creation: false,
         before: nothing_before,
         body: flush::flushes,
@@ -255,7 +255,7 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "flushed-lives",
-        set: flush::few_generations,
+        set: flush::few_memtables,
         from_creation: false,
         before: nothing_before,
         body: flush::flushed_lives,
@@ -339,7 +339,7 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         name: "ranges",
-        set: small_generations,
+        set: small_memtables,
         from_creation: false,
         before: groups::families,
         body: ranges::ranges,

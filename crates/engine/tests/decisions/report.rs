@@ -38,7 +38,7 @@ pub fn write(engine: &Engine, log: &mut String) {
         tier.tables,
         tier.table_bytes,
         tier.table_bytes_retired,
-        metrics.generations.len(),
+        metrics.memtables.len(),
     )
     .unwrap();
     let level = |level: &LevelState| {

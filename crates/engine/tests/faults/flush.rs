@@ -1,4 +1,4 @@
-//! Faults while generations are flushed, and while tables are read. A flush that fails leaves everything
+//! Faults while memtables are flushed, and while tables are read. A flush that fails leaves everything
 //! as it was, unless the store is poisoned; then it can be asked for again.
 
 use super::*;

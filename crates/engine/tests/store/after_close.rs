@@ -90,7 +90,7 @@ fn a_closed_store_touches_nothing() {
         let other = other_machine.open(&runtime);
         let machine = Machine::new();
         let engine = machine.open(&runtime);
-        // Enough for the region to grow and for generations to come: the workers have something to
+        // Enough for the region to grow and for memtables to come: the workers have something to
         // do, and a deadline.
         for k in 0..200u8 {
             put(&engine, &[k], &[k; 1000]).unwrap();

@@ -183,9 +183,9 @@ fn what_one_store_gives_back_another_may_have() {
     let first = open(&runtime, &a, 1 << 30).unwrap();
     let found = first
         .metrics()
-        .generations
+        .memtables
         .iter()
-        .map(|g| g.records)
+        .map(|m| m.records)
         .sum::<u64>();
     assert_eq!(found, many);
     // A closed store promises nothing.

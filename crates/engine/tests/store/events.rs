@@ -131,7 +131,7 @@ fn each_event_is_told_at_the_end_of_the_call_where_there_are_no_threads() {
     );
     engine.family("other", &CfOptions::default()).unwrap();
     assert!(log.take().is_empty(), "it was there");
-    // Generations come and go, the region grows, and is full.
+    // Memtables come and go, the region grows, and is full.
     let (mut sealed, mut switched, mut size) = (0, 0, 256 << 10);
     let mut key = 0u32;
     let refused = loop {
@@ -140,12 +140,12 @@ fn each_event_is_told_at_the_end_of_the_call_where_there_are_no_threads() {
         let done = put(&engine, &key.to_be_bytes(), &[0; 3000]);
         for event in log.take() {
             match event {
-                Event::GenerationSealed { id, records, bytes } => {
+                Event::MemtableSealed { id, records, bytes } => {
                     sealed += 1;
                     assert_eq!(id, sealed);
                     assert!(records > 20 && bytes > 90_000, "{records} {bytes}");
                 }
-                Event::GenerationPrepared { id } => assert_eq!(id, sealed + 2),
+                Event::MemtablePrepared { id } => assert_eq!(id, sealed + 2),
                 Event::RegionGrown {
                     from_bytes,
                     to_bytes,
@@ -186,9 +186,9 @@ fn each_event_is_told_at_the_end_of_the_call_where_there_are_no_threads() {
     assert!(switched > 0);
     assert_eq!(size, engine.metrics().space.region_bytes);
     let stalls = engine.metrics().stalls;
-    // One of each was told when the region was due to grow or a generation to be named.
+    // One of each was told when the region was due to grow or a memtable to be named.
     assert!(
-        [StallCause::Growth, StallCause::Generation]
+        [StallCause::Growth, StallCause::Memtable]
             .iter()
             .all(|cause| stalls
                 .iter()
@@ -563,7 +563,7 @@ fn traced() {
         assert!(told.iter().all(|event| event["db"] == "/db"));
         assert_eq!(field(0, "after_crash"), Some("false"));
         assert_eq!(field(1, "name"), Some("orders"));
-        assert_eq!(field(2, "cause"), Some("\"generation\""));
+        assert_eq!(field(2, "cause"), Some("\"memtable\""));
         assert!(field(3, "cause").unwrap().contains("raise pm"));
         assert_eq!(field(3, "level"), Some("WARN"));
         // Nobody listens any more.

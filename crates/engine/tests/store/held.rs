@@ -1,7 +1,7 @@
 //! A reader that stands still: nobody has to wait for it, and it reads on what it must.
 //!
 //! Many times what the region holds is written while it is held. A snapshot, a cursor or an iterator holds
-//! no generation and no table while it is not inside a call; what it may still be asked for is kept by its
+//! no memtable and no table while it is not inside a call; what it may still be asked for is kept by its
 //! seqno, wherever it is moved.
 
 mod elders;
@@ -268,7 +268,7 @@ fn who_stands_still_holds_nobody_up() {
             machine.a_day_passes();
             engine.reclaim().unwrap();
             let metrics = engine.metrics();
-            let retired = metrics.generations.iter().filter(|g| g.retired).count();
+            let retired = metrics.memtables.iter().filter(|m| m.retired).count();
             if retired > 0 {
                 wrong.push(format!("{shape}, reader {kind}: {retired} retired"));
             }
@@ -300,9 +300,9 @@ fn a_handle_of_a_closed_store_holds_nothing() {
     }
 }
 
-/// A value that is read in place holds its own generation, not all that came after it.
+/// A value that is read in place holds its own memtable, not all that came after it.
 #[test]
-fn a_pinned_value_holds_its_generation_alone() {
+fn a_pinned_value_holds_its_memtable_alone() {
     let mut wrong = Vec::new();
     for shape in SHAPES {
         let machine = Machine::new();
@@ -368,10 +368,10 @@ fn a_reader_of_a_dropped_family_holds_that_family_alone() {
             machine.a_day_passes();
             write_much(&engine, Family::DEFAULT).unwrap();
             engine.reclaim().unwrap();
-            let generations = engine.metrics().generations;
+            let memtables = engine.metrics().memtables;
             assert!(
-                generations.iter().all(|g| !g.retired),
-                "{shape}: {generations:?}"
+                memtables.iter().all(|m| !m.retired),
+                "{shape}: {memtables:?}"
             );
             held.check(family, &model);
             // Nobody is left: nothing of it is.
@@ -449,7 +449,7 @@ fn slow_readers_beside_writers_and_jobs_see_their_moment() {
     }
 }
 
-/// A cursor that keeps its view while it stands still keeps generations that have gone otherwise.
+/// A cursor that keeps its view while it stands still keeps memtables that have gone otherwise.
 #[test]
 fn a_view_that_nobody_sees_by_is_caught() {
     let kept = || {

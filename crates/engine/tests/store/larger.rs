@@ -1,4 +1,4 @@
-//! Data larger than persistent memory, and than the DRAM for its index: sealed generations are flushed by
+//! Data larger than persistent memory, and than the DRAM for its index: sealed memtables are flushed by
 //! the store itself, and a writer that finds no room waits for that.
 
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ fn change(
 fn several_times(world: &World, dir: &Path, seed: u64, bytes: u64) {
     let mut rng = Rng::new(seed);
     let mut options = options();
-    // Batches of many are staged; generations are small, or as they come.
+    // Batches of many are staged; memtables are small, or as they come.
     options.memtable.item_bytes_max = 64 << 10;
     options.memtable.bytes_max = *rng.pick(&[0, 128 << 10, 1 << 30]);
     // In time, or when there is no room.

@@ -21,7 +21,7 @@ const PM: u64 = 2 << 20;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Generations are a quarter of what there is, so flushing is never due before all is full.
+/// Memtables are a quarter of what there is, so flushing is never due before all is full.
 fn options() -> Options {
     let mut options = Options {
         pm: PM,
@@ -175,7 +175,7 @@ fn readers_that_hold_everything_are_named() {
                 Ok(()) => drop(model.insert(key, value)),
                 Err(error) => break error,
             }
-            // Each holds its generation.
+            // Each holds its memtable.
             if n.is_multiple_of(20) {
                 let key = n.to_be_bytes();
                 held.push(engine.value(CF, &key).unwrap().unwrap());
@@ -480,25 +480,22 @@ fn flushes_are_told() {
     for event in told {
         match event {
             Event::Decided { work, because } => decided = Some((work, because)),
-            Event::FlushBegun { generations, bytes } => {
+            Event::FlushBegun { memtables, bytes } => {
                 // Each was due, and it is said why.
                 let (work, because) = decided.take().expect("nobody flushes by hand");
                 assert_eq!(work, "flush");
                 assert!(because.starts_with("flush: "), "{because}");
-                assert!(
-                    open.is_none() && generations > 1 && bytes > PM / 3,
-                    "{bytes}"
-                );
-                open = Some(generations);
+                assert!(open.is_none() && memtables > 1 && bytes > PM / 3, "{bytes}");
+                open = Some(memtables);
             }
             Event::FlushFinished {
-                generations,
+                memtables,
                 tables,
                 bytes,
                 error,
                 ..
             } => {
-                assert_eq!((open.take(), error), (Some(generations), None));
+                assert_eq!((open.take(), error), (Some(memtables), None));
                 assert!(tables > 0);
                 flushes += 1;
                 flushed += bytes;

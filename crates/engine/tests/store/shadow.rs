@@ -79,7 +79,7 @@ fn world(rng: &mut Rng) -> World {
     }
 }
 
-/// Small sizes, so that generations, parts of the region and manifests change all the time.
+/// Small sizes, so that memtables, parts of the region and manifests change all the time.
 fn options(rng: &mut Rng) -> Options {
     let mut options = Options {
         pm: 256 << 20,

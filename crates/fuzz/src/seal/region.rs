@@ -1,4 +1,4 @@
-//! A region's own structures: superblocks, words, headers, the pool of generation descriptors.
+//! A region's own structures: superblocks, words, headers, the pool of memtable descriptors.
 
 use thermocline_base::checksum::{crc32c, hash64, seeded};
 
@@ -60,7 +60,7 @@ fn word(bytes: &mut [u8], at: usize, seed: u64) {
     }
 }
 
-/// A generation's descriptor, with both copies of its floor.
+/// A memtable's descriptor, with both copies of its floor.
 fn descriptor(bytes: &mut [u8], at: usize) -> Option<()> {
     let seed = hash64(&DB_ID);
     let object = bytes.get(at..at + 192)?;

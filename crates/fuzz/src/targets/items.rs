@@ -26,7 +26,7 @@ pub(super) const TARGET: Target = Target {
     runs: 200_000,
 };
 
-/// Of the first byte: the manifest says where the chain ends, the descriptor where the generation does;
+/// Of the first byte: the manifest says where the chain ends, the descriptor where the memtable does;
 /// the chain was staged.
 const CUT: u8 = 2;
 /// See [`CUT`].

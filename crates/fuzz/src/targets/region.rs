@@ -71,9 +71,9 @@ fn samples() -> Vec<Vec<u8>> {
                     break;
                 }
             }
-            for generation in 0..n {
-                if let Some(mut made) = Descriptor::create(&space, &DB_ID, generation)? {
-                    match generation {
+            for id in 0..n {
+                if let Some(mut made) = Descriptor::create(&space, &DB_ID, id)? {
+                    match id {
                         0 => made.set_floor(&space, 77)?,
                         1 => made.release(&space)?,
                         _ => {}
@@ -173,7 +173,7 @@ fn use_it(spec: &RegionSpec, space: &Space, zones: &[Zone]) -> Result<u64> {
     digest.number(u64::from(witness.is_some()));
     let descriptors = Descriptor::read_all(space, &DB_ID)?;
     for descriptor in &descriptors {
-        digest.number(descriptor.generation);
+        digest.number(descriptor.memtable);
         digest.number(descriptor.floor.unwrap_or(0));
     }
     let mut all = zones.to_vec();
@@ -185,7 +185,7 @@ fn use_it(spec: &RegionSpec, space: &Space, zones: &[Zone]) -> Result<u64> {
         }
     }
     disjoint(&all);
-    let pool = space.generations();
+    let pool = space.descriptors();
     let (free, committed) = (pool.free(), pool.committed());
     let mut taken = Vec::new();
     while let Some(object) = pool.get()? {
@@ -201,7 +201,7 @@ fn use_it(spec: &RegionSpec, space: &Space, zones: &[Zone]) -> Result<u64> {
     let (again, zones) = opened(spec)?;
     all.sort_by_key(|zone| (zone.owner, zone.ordinal));
     assert_eq!(zones, all, "what was attached is not found again");
-    assert_eq!(again.generations().committed(), committed);
+    assert_eq!(again.descriptors().committed(), committed);
     assert_eq!(Descriptor::read_all(&again, &DB_ID)?, descriptors);
     Ok(digest.0)
 }

@@ -110,7 +110,7 @@ fn made() -> Result<Sample> {
     })
 }
 
-/// With several generations.
+/// With several memtables.
 fn small() -> Options {
     let mut options = options();
     options.memtable.bytes_max = 2048;

@@ -157,7 +157,7 @@ fn formatting_survives_every_crash_or_says_that_it_is_no_region() {
 fn objects_are_whole_or_free_after_every_crash() {
     let sim = SimPm::new(PM, Steps::new());
     let space = create(&sim);
-    let pool = space.generations();
+    let pool = space.descriptors();
     let first = pool.get().unwrap().unwrap();
     pool.commit(first).unwrap();
     let found = images(&sim, || {
@@ -175,7 +175,7 @@ fn objects_are_whole_or_free_after_every_crash() {
     });
     let states = each_state(&found, |point, sim| {
         let (space, _) = open(&sim, &[]).unwrap_or_else(|e| panic!("at {point:?}: {e}"));
-        let pool = space.generations();
+        let pool = space.descriptors();
         let committed = pool.committed();
         assert_eq!(pool.free() + committed.len(), 64, "a leak at {point:?}");
         if committed.contains(&1) {
@@ -192,8 +192,8 @@ fn objects_are_whole_or_free_after_every_crash() {
 fn every_flipped_byte_of_the_meta_zone_is_reported_or_unused() {
     let sim = SimPm::new(PM, Steps::new());
     let space = create(&sim);
-    let object = space.generations().get().unwrap().unwrap();
-    space.generations().commit(object).unwrap();
+    let object = space.descriptors().get().unwrap().unwrap();
+    space.descriptors().commit(object).unwrap();
     let zone = space.attach(4, 0, 100, Reserve::Keep).unwrap();
     let image = sim.crash();
     for at in 0..2048 {
@@ -202,7 +202,7 @@ fn every_flipped_byte_of_the_meta_zone_is_reported_or_unused() {
         match open(&sim, &[4]) {
             Ok((space, zones)) => {
                 assert_eq!(zones, vec![zone], "byte {at}");
-                assert_eq!(space.generations().committed(), vec![object], "byte {at}");
+                assert_eq!(space.descriptors().committed(), vec![object], "byte {at}");
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "byte {at}: {error}"),
         }

@@ -1,14 +1,14 @@
-//! The range tombstones that a flush moves from generations into tables.
+//! The range tombstones that a flush moves from memtables into tables.
 //!
 //! (A copy of the store takes them in the same way, as of its moment: `capture`.)
 //!
-//! Of each generation those are taken that somebody may be answered with, as its covers have them: cut to
-//! where no newer one of the same generation lies over them at the same moments. `compaction::retain` joins
+//! Of each memtable those are taken that somebody may be answered with, as its covers have them: cut to
+//! where no newer one of the same memtable lies over them at the same moments. `compaction::retain` joins
 //! what belongs together, and drops what is not needed.
 //!
 //! A range tombstone of a table has an end. One without is given the first key behind all that it can hide:
-//! what is flushed with it, and the tables that there are. (Generations that are dead, and still named, may
-//! have more; whenever they come back, its own generation does: `flush`, invariant 4.) Behind the greatest key that
+//! what is flushed with it, and the tables that there are. (Memtables that are dead, and still named, may
+//! have more; whenever they come back, its own memtable does: `flush`, invariant 4.) Behind the greatest key that
 //! there can be is no key, so that one is deleted by itself, by entries of a source of its own.
 
 use std::ops::Bound;
@@ -50,14 +50,14 @@ impl LastDeletes {
     }
 }
 
-/// The range tombstones that these covers of family `cf` in `generations` have, each from some key on, which are to
+/// The range tombstones that these covers of family `cf` in `memtables` have, each from some key on, which are to
 /// lie above the tables of `version`, and what they come to for the greatest key, if somebody has that.
 ///
 /// # Errors
 /// Those of reading the memtables.
 pub fn of(
     covers: &[(Cover, &[u8])],
-    generations: &[Arc<Memtable>],
+    memtables: &[Arc<Memtable>],
     version: &Version,
     cf: CfId,
 ) -> Result<(Vec<RangeTombstone>, Option<LastDeletes>)> {
@@ -73,7 +73,7 @@ pub fn of(
     let mut seqnos: Vec<SeqNo> = endless.filter_map(|fragment| fragment.over).collect();
     let end = match seqnos.is_empty() {
         true => None,
-        false => greatest(generations, version, cf)?,
+        false => greatest(memtables, version, cf)?,
     };
     let behind = end.as_deref().and_then(behind);
     // The end of those that have none; if there is nothing at all they hide nothing.
@@ -99,10 +99,10 @@ pub fn of(
 }
 
 /// A key that is not below any key there is; `None` if there is none.
-fn greatest(generations: &[Arc<Memtable>], version: &Version, cf: CfId) -> Result<Option<Vec<u8>>> {
+fn greatest(memtables: &[Arc<Memtable>], version: &Version, cf: CfId) -> Result<Option<Vec<u8>>> {
     let tables = version.tables_of(cf);
     let mut greatest = tables.map(|(_, table)| table.range.last.to_vec()).max();
-    for memtable in generations {
+    for memtable in memtables {
         let mut last = Vec::new();
         let (all, back) = (Bound::Unbounded, Direction::Reverse);
         memtable.scan(cf, all, back, SeqNo::MAX, 1, &mut last)?;

@@ -10,7 +10,7 @@ use thermocline_halloc::Space;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
-use crate::fixture::{self, Registered, Row, generation_and_zones};
+use crate::fixture::{self, Registered, Row, memtable_and_zones};
 use crate::{Checked, Direction, Lookup, NeededCheck, Neighbours, Position};
 
 type Zones = BTreeMap<u64, Vec<Zone>>;
@@ -18,7 +18,7 @@ type Zones = BTreeMap<u64, Vec<Zone>>;
 /// A key of a family.
 type Key = (u16, Vec<u8>);
 
-/// A version: seqno, generation, whether it is a put.
+/// A version: seqno, memtable, whether it is a put.
 type Written = (u64, u64, bool);
 
 /// What a reader sees of a key: a seqno, and whether that is a put.
@@ -54,7 +54,7 @@ fn merge_with(
     Ok(merging.finish())
 }
 
-/// A generation of the model: all versions that were written into it.
+/// A memtable of the model: all versions that were written into it.
 struct Run {
     space: Arc<Space>,
     /// Newest first.
@@ -63,7 +63,7 @@ struct Run {
     /// All versions of each key, ascending.
     written: BTreeMap<Key, Vec<Written>>,
     seqno: u64,
-    generations: u64,
+    memtables: u64,
     deletes: bool,
 }
 
@@ -75,13 +75,13 @@ impl Run {
             zones: Zones::new(),
             written: BTreeMap::new(),
             seqno: 0,
-            generations: 0,
+            memtables: 0,
             deletes: true,
         }
     }
 
     fn add(&mut self, rng: &mut Rng, readers: &[u64]) {
-        self.generations += 1;
+        self.memtables += 1;
         let keys: [&[u8]; 8] = [b"", b"a", b"ab", b"abc", b"b", b"ba", b"c", b"zz"];
         let mut rows: Vec<Row<'_>> = Vec::new();
         for _ in 0..1 + rng.below(20) {
@@ -90,11 +90,11 @@ impl Run {
             let (key, put) = (*rng.pick(&keys), !self.deletes || !rng.one_in(3));
             rows.push((cf, key, self.seqno, put));
             let written = self.written.entry((cf, key.to_vec())).or_default();
-            written.push((self.seqno, self.generations, put));
+            written.push((self.seqno, self.memtables, put));
         }
-        let (memtable, zones) = generation_and_zones(&self.space, self.generations, &rows, readers);
+        let (memtable, zones) = memtable_and_zones(&self.space, self.memtables, &rows, readers);
         memtable.seal();
-        self.zones.insert(self.generations, zones);
+        self.zones.insert(self.memtables, zones);
         self.view.insert(0, Arc::new(memtable));
     }
 
@@ -153,10 +153,10 @@ fn scan(memtable: &Memtable, cf: CfId, seqno: u64) -> Vec<(Key, Seen)> {
     rows
 }
 
-/// Generations come, any run of neighbours is merged, merged again, in steps of any size; readers come
+/// Memtables come, any run of neighbours is merged, merged again, in steps of any size; readers come
 /// and go. Each sees what it saw.
 #[test]
-fn merged_indexes_show_what_their_generations_did() {
+fn merged_indexes_show_what_their_memtables_did() {
     let mut merges = 0;
     for seed in seeds(0..60) {
         let _replay = Replay("-p thermocline-memtable merged_indexes_show", seed);
@@ -197,32 +197,32 @@ fn merge_some(run: &mut Run, range: std::ops::Range<usize>, readers: &[u64], lim
     // It holds the homes of what it leads to, and no others.
     let mut ours = BTreeMap::<u64, u64>::new();
     for home in inputs.iter().flat_map(|m| m.homes()) {
-        ours.insert(home.generation(), 0);
+        ours.insert(home.id(), 0);
     }
     for all in run.written.values() {
         let versions: Vec<_> = all
             .iter()
-            .filter(|(_, generation, _)| ours.contains_key(generation))
+            .filter(|(_, id, _)| ours.contains_key(id))
             .collect();
-        for (i, (seqno, generation, _)) in versions.iter().enumerate() {
+        for (i, (seqno, id, _)) in versions.iter().enumerate() {
             let next = versions.get(i + 1).map(|next| next.0);
             let read = |next| readers.iter().any(|r| (*seqno..next).contains(r));
             if next.is_none_or(read) {
-                *ours.entry(*generation).or_default() += 1;
+                *ours.entry(*id).or_default() += 1;
             }
         }
     }
     let wanted: Vec<u64> = ours
         .iter()
         .filter(|(_, n)| **n > 0)
-        .map(|(g, _)| *g)
+        .map(|(id, _)| *id)
         .collect();
     let homes = merged.iter().flat_map(|m| m.homes());
-    let homes: Vec<u64> = homes.map(|home| home.generation()).collect();
+    let homes: Vec<u64> = homes.map(|home| home.id()).collect();
     assert_eq!(homes, wanted);
     let merged = merged.map(|merged| {
         assert!(merged.is_merged() && merged.is_sealed());
-        assert_eq!(Some(&merged.generation()), wanted.last());
+        assert_eq!(Some(&merged.id()), wanted.last());
         Arc::new(merged)
     });
     run.view.splice(range, merged);
@@ -232,7 +232,7 @@ fn merge_some(run: &mut Run, range: std::ops::Range<usize>, readers: &[u64], lim
 #[should_panic(expected = "at ")]
 fn a_merge_that_forgets_readers_is_found() {
     let _planted = plant(Bug::MergeForgetsReaders);
-    merged_indexes_show_what_their_generations_did();
+    merged_indexes_show_what_their_memtables_did();
 }
 
 /// A home has one holder more for each index that leads to one of its records, and no other.
@@ -240,13 +240,13 @@ fn a_merge_that_forgets_readers_is_found() {
 fn a_home_is_held_by_the_indexes_that_lead_to_it() {
     let space = fixture::space(1 << 20, 256 << 10);
     let mut zones = Zones::new();
-    let mut generation = |id, rows: &[Row<'_>]| {
-        let (memtable, owned) = generation_and_zones(&space, id, rows, &[]);
+    let mut memtable = |id, rows: &[Row<'_>]| {
+        let (memtable, owned) = memtable_and_zones(&space, id, rows, &[]);
         zones.insert(id, owned);
         Arc::new(memtable)
     };
-    let one = generation(1, &[(0, b"k", 1, true), (0, b"l", 2, true)]);
-    let two = generation(
+    let one = memtable(1, &[(0, b"k", 1, true), (0, b"l", 2, true)]);
+    let two = memtable(
         2,
         &[(0, b"k", 3, true), (0, b"l", 4, true), (7, b"m", 5, true)],
     );
@@ -273,7 +273,7 @@ fn a_home_is_held_by_the_indexes_that_lead_to_it() {
         without(&reader, &dead),
     );
     let old = old.unwrap().unwrap();
-    assert_eq!((old.keys(), old.generation()), (1, 1));
+    assert_eq!((old.keys(), old.id()), (1, 1));
     drop((both, newer));
     assert_eq!(held(), [1, 0]);
     let dead = |id| id == 1;
@@ -282,13 +282,13 @@ fn a_home_is_held_by_the_indexes_that_lead_to_it() {
     assert_eq!(held(), [0, 0]);
 }
 
-/// Each generation of a merged index is needed as long as it was by itself; no longer, unless a reader
+/// Each memtable of a merged index is needed as long as it was by itself; no longer, unless a reader
 /// keeps a tombstone that hides nothing.
 #[test]
-fn a_generation_is_needed_in_a_merged_index_as_it_was_alone() {
+fn a_memtable_is_needed_in_a_merged_index_as_it_was_alone() {
     let mut found = BTreeSet::new();
     for seed in seeds(0..60) {
-        let _replay = Replay("-p thermocline-memtable a_generation_is_needed_in", seed);
+        let _replay = Replay("-p thermocline-memtable a_memtable_is_needed_in", seed);
         let mut rng = Rng::new(seed);
         let mut run = Run::new();
         run.deletes = rng.one_in(2);
@@ -306,8 +306,8 @@ fn a_generation_is_needed_in_a_merged_index_as_it_was_alone() {
         let registered = Registered(readers.iter().map(|&r| SeqNo(r)).collect());
         let readers = without(&registered, &nobody).readers;
         for (i, alone) in single.iter().enumerate() {
-            let id = alone.generation();
-            let in_view = |m: &&Arc<Memtable>| m.homes().iter().any(|h| h.generation() == id);
+            let id = alone.id();
+            let in_view = |m: &&Arc<Memtable>| m.homes().iter().any(|h| h.id() == id);
             let Some(at) = run.view.iter().position(|m| in_view(&m)) else {
                 continue;
             };
@@ -333,7 +333,7 @@ fn a_generation_is_needed_in_a_merged_index_as_it_was_alone() {
             let merged = newer(&run.view, at, 1 + rng.below(5));
             let alone = newer(&single, i, 100);
             let same = merged == alone || run.deletes && merged;
-            assert!(same, "generation {id}: {merged}, alone {alone}");
+            assert!(same, "memtable {id}: {merged}, alone {alone}");
             found.insert((merged, run.view[at].is_merged()));
         }
     }
@@ -344,7 +344,7 @@ fn a_generation_is_needed_in_a_merged_index_as_it_was_alone() {
 fn families_that_are_gone_are_left_out() {
     let space = fixture::space(1 << 20, 256 << 10);
     let rows: &[Row<'_>] = &[(1, b"k", 1, true), (2, b"k", 2, true)];
-    let (one, owned) = generation_and_zones(&space, 1, rows, &[]);
+    let (one, owned) = memtable_and_zones(&space, 1, rows, &[]);
     let zones = Zones::from([(1, owned)]);
     let free = Registered(vec![]);
     let mut without = without(&free, &nobody);
@@ -358,7 +358,7 @@ fn families_that_are_gone_are_left_out() {
 fn a_record_that_has_rotted_ends_the_merge() {
     let space = fixture::space(1 << 20, 256 << 10);
     let rows: &[Row<'_>] = &[(0, b"key", 1, true), (0, b"kez", 2, true)];
-    let (one, owned) = generation_and_zones(&space, 1, rows, &[]);
+    let (one, owned) = memtable_and_zones(&space, 1, rows, &[]);
     let zones = Zones::from([(1, owned)]);
     let mut entries = Vec::new();
     one.scan_versions(CfId(0), Bound::Unbounded, 10, &mut entries)

@@ -1,11 +1,11 @@
-//! What a check of hand-made generations finds.
+//! What a check of hand-made memtables finds.
 
 use std::sync::Arc;
 
 use thermocline_halloc::Space;
 
 use super::*;
-use crate::fixture::{self, Registered, Row, generation};
+use crate::fixture::{self, Registered, Row, memtable};
 
 const PM: u64 = 1 << 20;
 
@@ -23,7 +23,7 @@ fn readers(settled: u64, registered: &Registered) -> Readers<'_> {
     }
 }
 
-/// Who reads, and whether the generation is needed then.
+/// Who reads, and whether the memtable is needed then.
 struct Case {
     readers: Vec<u64>,
     settled: u64,
@@ -57,8 +57,8 @@ fn check(old: &Memtable, newer: &[&Memtable], cases: &[Case]) {
 #[test]
 fn a_version_is_needed_until_its_successor_is_settled_and_no_reader_is_between() {
     let space = space();
-    let old = generation(&space, 1, &[(0, b"k", 5, true)], &[]);
-    let new = generation(&space, 2, &[(0, b"k", 9, true)], &[]);
+    let old = memtable(&space, 1, &[(0, b"k", 5, true)], &[]);
+    let new = memtable(&space, 2, &[(0, b"k", 9, true)], &[]);
     let cases = [
         case(&[], 9, true, false),
         case(&[], 8, true, true),
@@ -74,12 +74,12 @@ fn a_version_is_needed_until_its_successor_is_settled_and_no_reader_is_between()
 fn a_newest_tombstone_is_needed_while_it_hides_something() {
     let space = space();
     let rows: &[Row<'_>] = &[(0, b"k", 5, false)];
-    let old = generation(&space, 1, rows, &[]);
+    let old = memtable(&space, 1, rows, &[]);
     let cases = [case(&[], 9, true, false), case(&[], 9, false, true)];
     check(&old, &[], &cases);
     // What a reader before the tombstone sees is in the list.
     let rows: &[Row<'_>] = &[(0, b"k", 3, true), (0, b"k", 5, false)];
-    let old = generation(&space, 2, rows, &[4]);
+    let old = memtable(&space, 2, rows, &[4]);
     let cases = [
         case(&[4], 9, true, true),
         case(&[2, 5], 9, true, false),
@@ -89,13 +89,13 @@ fn a_newest_tombstone_is_needed_while_it_hides_something() {
 }
 
 #[test]
-fn the_first_generation_that_has_the_key_tells_its_next_version() {
+fn the_first_memtable_that_has_the_key_tells_its_next_version() {
     let space = space();
-    let old = generation(&space, 1, &[(7, b"k", 5, true)], &[]);
-    let other = generation(&space, 2, &[(0, b"k", 6, true), (7, b"l", 7, true)], &[]);
+    let old = memtable(&space, 1, &[(7, b"k", 5, true)], &[]);
+    let other = memtable(&space, 2, &[(0, b"k", 6, true), (7, b"l", 7, true)], &[]);
     let rows: &[Row<'_>] = &[(7, b"k", 10, true), (7, b"k", 12, true)];
-    let next = generation(&space, 3, rows, &[11]);
-    let newest = generation(&space, 4, &[(7, b"k", 20, true)], &[]);
+    let next = memtable(&space, 3, rows, &[11]);
+    let newest = memtable(&space, 4, &[(7, b"k", 20, true)], &[]);
     let cases = [
         case(&[], 20, true, false),
         case(&[], 10, true, false),
@@ -122,17 +122,17 @@ fn a_check_goes_on_where_it_stopped() {
         .zip(&all)
         .map(|(s, &(cf, key))| (cf, key, s, true))
         .collect();
-    let old = generation(&space, 1, &rows, &[]);
+    let old = memtable(&space, 1, &rows, &[]);
     let rows: Vec<Row<'_>> = (100..)
         .zip(&all)
         .map(|(s, &(cf, key))| (cf, key, s, true))
         .collect();
-    let whole = generation(&space, 2, &rows, &[]);
+    let whole = memtable(&space, 2, &rows, &[]);
     let readers = readers(1000, NOBODY);
     for lacking in 0..all.len() {
         let mut rows = rows.clone();
         rows.remove(lacking);
-        let new = generation(&space, 3, &rows, &[]);
+        let new = memtable(&space, 3, &rows, &[]);
         for limit in 1..=all.len() {
             let mut position = Position::default();
             let mut around = Neighbours {
@@ -184,8 +184,8 @@ fn a_check_goes_on_where_it_stopped() {
 #[test]
 fn a_record_that_cannot_be_read_is_an_error() {
     let space = space();
-    let old = generation(&space, 1, &[(0, b"key", 5, true)], &[]);
-    let new = generation(&space, 2, &[(0, b"key", 9, true)], &[]);
+    let old = memtable(&space, 1, &[(0, b"key", 5, true)], &[]);
+    let new = memtable(&space, 2, &[(0, b"key", 9, true)], &[]);
     let readers = readers(10, NOBODY);
     for damaged in [&new, &old] {
         let entry = damaged.tree(CfId(0)).unwrap();
@@ -213,7 +213,7 @@ fn a_record_that_cannot_be_read_is_an_error() {
 fn what_belongs_to_a_dropped_family_is_not_needed() {
     let space = space();
     let rows: &[Row<'_>] = &[(1, b"k", 3, true), (1, b"k", 5, true), (2, b"k", 6, true)];
-    let old = generation(&space, 1, rows, &[4]);
+    let old = memtable(&space, 1, rows, &[4]);
     let registered = Registered(vec![SeqNo(4), SeqNo(7)]);
     let around = Neighbours {
         newer: &[],
@@ -244,15 +244,15 @@ fn delete_range(memtable: &Memtable, start: &[u8], end: &[u8], seqno: u64, reade
 #[test]
 fn a_range_tombstone_is_the_next_version_of_what_it_covers() {
     let space = space();
-    // In its own generation, in the next one, and in one where the key has versions too.
+    // In its own memtable, in the next one, and in one where the key has versions too.
     for place in 0..4 {
-        let old = generation(&space, 1, &[(0, b"k", 5, true)], &[]);
+        let old = memtable(&space, 1, &[(0, b"k", 5, true)], &[]);
         let rows: &[Row<'_>] = match place {
             2 => &[(0, b"k", 12, true)],
             3 => &[(0, b"k", 7, true), (0, b"k", 12, true)],
             _ => &[(0, b"x", 6, true)],
         };
-        let new = generation(&space, 2, rows, &[8]);
+        let new = memtable(&space, 2, rows, &[8]);
         let (to, seqno) = if place == 0 { (&old, 9) } else { (&new, 9) };
         delete_range(to, b"j", b"l", seqno, &[]);
         let next = if place == 3 { 7 } else { 9 };
@@ -265,7 +265,7 @@ fn a_range_tombstone_is_the_next_version_of_what_it_covers() {
         ];
         check(&old, &[&new], &cases);
         // Over another key it says nothing.
-        let other = generation(&space, 3, &[(0, b"l", 5, true), (0, b"k", 6, true)], &[]);
+        let other = memtable(&space, 3, &[(0, b"l", 5, true), (0, b"k", 6, true)], &[]);
         check(&other, &[&new], &[case(&[], 20, true, true)]);
     }
 }
@@ -274,7 +274,7 @@ fn a_range_tombstone_is_the_next_version_of_what_it_covers() {
 fn a_range_tombstone_is_needed_unless_it_hides_nothing_or_newer_ones_cover_it() {
     let space = space();
     let make = |readers: &[u64]| {
-        let old = generation(&space, 1, &[(0, b"k", 3, true)], &[]);
+        let old = memtable(&space, 1, &[(0, b"k", 3, true)], &[]);
         delete_range(&old, b"b", b"p", 5, readers);
         old
     };
@@ -292,8 +292,8 @@ fn a_range_tombstone_is_needed_unless_it_hides_nothing_or_newer_ones_cover_it() 
         (&[(b"", b"")], true),
     ];
     for (ranges, whole) in pieces {
-        let next = generation(&space, 2, &[(0, b"x", 8, true)], &[]);
-        let newest = generation(&space, 3, &[(0, b"x", 12, true)], &[]);
+        let next = memtable(&space, 2, &[(0, b"x", 8, true)], &[]);
+        let newest = memtable(&space, 3, &[(0, b"x", 12, true)], &[]);
         for (n, (start, end)) in ranges.iter().enumerate() {
             let to = if n == 0 { &next } else { &newest };
             delete_range(to, start, end, 10 + n as u64, &[]);
@@ -307,10 +307,10 @@ fn a_range_tombstone_is_needed_unless_it_hides_nothing_or_newer_ones_cover_it() 
         ];
         check(&old, &[&next, &newest], &cases);
     }
-    // What is painted over in its own generation, and kept for a reader.
+    // What is painted over in its own memtable, and kept for a reader.
     let old = make(&[]);
     delete_range(&old, b"a", b"z", 7, &[6]);
-    let whole = generation(&space, 2, &[], &[]);
+    let whole = memtable(&space, 2, &[], &[]);
     delete_range(&whole, b"a", b"z", 9, &[]);
     let cases = [
         case(&[6], 20, false, true),
@@ -322,7 +322,7 @@ fn a_range_tombstone_is_needed_unless_it_hides_nothing_or_newer_ones_cover_it() 
     check(&old, &[&whole], &cases);
 }
 
-/// Generations of one family made at random, against what each reader is answered without them.
+/// Memtables of one family made at random, against what each reader is answered without them.
 #[test]
 fn what_is_not_needed_changes_no_answer() {
     use thermocline_testkit::Rng;
@@ -336,7 +336,7 @@ fn what_is_not_needed_changes_no_answer() {
         registered.sort_unstable();
         let mut all: Vec<Memtable> = Vec::new();
         for id in 1..=3 {
-            let memtable = generation(&space, id, &[], &[]);
+            let memtable = memtable(&space, id, &[], &[]);
             all.push(memtable);
             for _ in 0..rng.below(8) {
                 seqno += 1;

@@ -15,17 +15,17 @@ fn space() -> Arc<Space> {
     fixture::space(PM, 1 << 20)
 }
 
-/// Generations with so many items each, in stretches; of few keys in two families, so that
+/// Memtables with so many items each, in stretches; of few keys in two families, so that
 /// versions of one key lie in several stretches.
 struct Store {
     space: Arc<Space>,
     chains: Vec<Chain>,
-    /// Of which generation, and its items.
+    /// Of which memtable, and its items.
     stretches: Vec<(usize, Vec<ItemRef>)>,
 }
 
 impl Store {
-    fn new(generations: &[&[usize]]) -> Store {
+    fn new(memtables: &[&[usize]]) -> Store {
         let space = space();
         let mut store = Store {
             space: space.clone(),
@@ -33,13 +33,13 @@ impl Store {
             stretches: Vec::new(),
         };
         let mut seqno = 1;
-        for (g, lens) in generations.iter().enumerate() {
-            let chain = Chain::new(&[3; 16], g as u64 + 1, 1, 17, seqno);
+        for (n, lens) in memtables.iter().enumerate() {
+            let chain = Chain::new(&[3; 16], n as u64 + 1, 1, 17, seqno);
             let mut writer = ChainWriter::new(space.clone(), chain, None);
             for &len in *lens {
                 let items = (0..len).map(|_| store.item(&mut writer, &mut seqno));
                 let items = items.collect();
-                store.stretches.push((g, items));
+                store.stretches.push((n, items));
             }
             store.chains.push(chain);
         }
@@ -106,7 +106,7 @@ impl Store {
         Ok(memtables)
     }
 
-    /// Those of all generations, with nothing in them.
+    /// Those of all memtables, with nothing in them.
     fn memtables(&self) -> Vec<Memtable> {
         let region = self.space.region();
         (1..)
@@ -122,8 +122,8 @@ impl Store {
         moments: &[SeqNo],
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
     ) -> Result<u64> {
-        let stretches = self.stretches.iter().map(|(g, items)| Stretch {
-            memtable: &memtables[*g],
+        let stretches = self.stretches.iter().map(|(n, items)| Stretch {
+            memtable: &memtables[*n],
             items,
             indexed: true,
         });

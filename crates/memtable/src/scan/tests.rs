@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{generation, space};
+use crate::fixture::{memtable, space};
 
 type Version = (Vec<u8>, u64, bool);
 
@@ -36,7 +36,7 @@ fn all_versions_come_in_order_however_many_keys_at_a_time() {
         (0, b"c", 8, true),
     ];
     // Somebody reads at 1 to 3: of "c" only the newest is kept.
-    let memtable = generation(&space, 1, &rows, &[1, 2, 3]);
+    let memtable = memtable(&space, 1, &rows, &[1, 2, 3]);
     let row = |key: &[u8], seqno, put| (key.to_vec(), seqno, put);
     let expected = [
         row(b"", 6, true),

@@ -126,7 +126,7 @@ fn a_staged_chain_has_the_seqnos_that_its_adoption_gives_it() {
         assert!(zones.len() > 3, "several zones");
         let last = base + 399;
         let memtable = stage.adopted(5, SeqNo(base));
-        assert!(memtable.is_sealed() && memtable.generation() == 5);
+        assert!(memtable.is_sealed() && memtable.id() == 5);
         assert_eq!((memtable.base(), memtable.len()), (SeqNo(base), 400));
         // Of each key the last change of the batch, with the seqno of its place.
         let mut covered = 0;

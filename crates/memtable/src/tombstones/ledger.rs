@@ -1,4 +1,4 @@
-//! The DRAM of a generation's range tombstones: counted to the byte, taken from the account ahead.
+//! The DRAM of a memtable's range tombstones: counted to the byte, taken from the account ahead.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use thermocline_base::Result;
 use thermocline_base::budget::Account;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// Counts what tombstones take. What was once taken from the account goes back with the generation.
+/// Counts what tombstones take. What was once taken from the account goes back with the memtable.
 ///
 /// At most `need` bytes are ever in use: what was in use when no write was under way, and what was promised
 /// since. Of that the account has counted at least as much; and of a new promise no more than itself is

@@ -167,14 +167,14 @@ fn what_is_damaged_is_named_and_an_empty_item_is_no_loss() {
 
 #[test]
 fn chains_follow_where_nothing_was_written_between_them() {
-    let trail = |generation, incarnation, base, last| {
+    let trail = |memtable, incarnation, base, last| {
         let chain = Chain::new(&[3; 16], base, incarnation, 17, base);
-        Trail::complete(generation, chain, Vec::new(), None, last)
+        Trail::complete(memtable, chain, Vec::new(), None, last)
     };
     let first = trail(1, 1, 5, 9);
     assert!(first.is_followed_by(&trail(2, 1, 10, 12)));
     assert!(!first.is_followed_by(&trail(2, 1, 11, 12)), "one is gone");
-    // A new incarnation begins higher, in the generation that took the writes.
+    // A new incarnation begins higher, in the memtable that took the writes.
     assert!(first.is_followed_by(&trail(1, 2, 500, 510)));
     assert!(!first.is_followed_by(&trail(2, 2, 500, 510)));
     let open = Trail::open(1, chain(1, 5), Vec::new());

@@ -324,7 +324,7 @@ fn a_damaged_empty_item_loses_nothing() {
     assert_eq!(f.walk().unwrap().last_seqno, 2);
 }
 
-/// Three chains of one incarnation of which the middle one's generation was dropped.
+/// Three chains of one incarnation of which the middle one's memtable was dropped.
 struct Gapped {
     f: Fixture,
     plans: Vec<ChainPlan>,
@@ -365,7 +365,7 @@ impl Gapped {
 }
 
 #[test]
-fn the_walk_steps_over_dropped_generations_to_the_base_behind_them() {
+fn the_walk_steps_over_dropped_memtables_to_the_base_behind_them() {
     let g = Gapped::new();
     let walk = g.walk().unwrap();
     assert_eq!((walk.last_seqno, g.f.next - 1), (18, 18));

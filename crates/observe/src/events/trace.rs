@@ -38,9 +38,9 @@ impl Event {
             | Event::FlushBegun { .. }
             | Event::FlushFinished { error: None, .. }
             | Event::IndexesMerged { .. }
-            | Event::GenerationPrepared { .. }
-            | Event::GenerationSealed { .. }
-            | Event::GenerationDropped { .. }
+            | Event::MemtablePrepared { .. }
+            | Event::MemtableSealed { .. }
+            | Event::MemtableDropped { .. }
             | Event::RegionGrown { .. }
             | Event::PartitionSplit { .. }
             | Event::PartitionsMerged { .. }
@@ -70,9 +70,9 @@ impl Event {
             Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
                 self.trace_compaction(db);
             }
-            Event::GenerationPrepared { .. }
-            | Event::GenerationSealed { .. }
-            | Event::GenerationDropped { .. }
+            Event::MemtablePrepared { .. }
+            | Event::MemtableSealed { .. }
+            | Event::MemtableDropped { .. }
             | Event::FlushBegun { .. }
             | Event::FlushFinished { .. }
             | Event::IndexesMerged { .. } => self.trace_memtable(db),
@@ -85,13 +85,13 @@ impl Event {
 
     fn trace_memtable(&self, db: &Path) {
         match self {
-            Event::GenerationPrepared { id } => tell!(db, DEBUG, "generation prepared", id),
-            Event::GenerationSealed { id, records, bytes } => {
-                tell!(db, DEBUG, "generation sealed", id, records, bytes);
+            Event::MemtablePrepared { id } => tell!(db, DEBUG, "memtable prepared", id),
+            Event::MemtableSealed { id, records, bytes } => {
+                tell!(db, DEBUG, "memtable sealed", id, records, bytes);
             }
-            Event::GenerationDropped { id } => tell!(db, DEBUG, "generation dropped", id),
-            Event::FlushBegun { generations, bytes } => {
-                tell!(db, DEBUG, "flush begun", generations, bytes);
+            Event::MemtableDropped { id } => tell!(db, DEBUG, "memtable dropped", id),
+            Event::FlushBegun { memtables, bytes } => {
+                tell!(db, DEBUG, "flush begun", memtables, bytes);
             }
             Event::FlushFinished {
                 error: Some(error),
@@ -99,14 +99,14 @@ impl Event {
                 ..
             } => tell!(db, WARN, "flush failed", error = %error, took = ?took),
             Event::FlushFinished {
-                generations,
+                memtables,
                 tables,
                 bytes,
                 rewritten,
                 took,
                 error: None,
             } => {
-                tell!(db, DEBUG, "flush finished", generations, tables, bytes, rewritten, took = ?took);
+                tell!(db, DEBUG, "flush finished", memtables, tables, bytes, rewritten, took = ?took);
             }
             Event::IndexesMerged {
                 indexes,

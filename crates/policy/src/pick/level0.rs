@@ -200,7 +200,7 @@ pub struct Along {
     pub holds: Held,
 }
 
-/// What a `range`, of which `bytes` lie in generations that are newer than all tables, takes along out of persistent
+/// What a `range`, of which `bytes` lie in memtables that are newer than all tables, takes along out of persistent
 /// memory. `None` if there is nothing of it, or if running jobs are in the way; or unless it `must` be, where level 0 has
 /// as many runs in files there as it may have.
 ///

@@ -18,8 +18,8 @@ pub(super) mod tag {
     pub const OPTIONS: u8 = 0x82;
     pub const CF_CREATED: u8 = 0x83;
     pub const CF_DROPPED: u8 = 0x84;
-    pub const GENERATION_CREATED: u8 = 0x85;
-    pub const GENERATION_DROPPED: u8 = 0x86;
+    pub const MEMTABLE_CREATED: u8 = 0x85;
+    pub const MEMTABLE_DROPPED: u8 = 0x86;
     pub const CHAIN_OPENED: u8 = 0x87;
     pub const CHAIN_CUT: u8 = 0x88;
     pub const NEXT_IDS: u8 = 0x89;
@@ -74,7 +74,7 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         }
         Change::NextIds(next) => {
             bytes.extend_from_slice(&next.chain.to_le_bytes());
-            bytes.extend_from_slice(&next.generation.to_le_bytes());
+            bytes.extend_from_slice(&next.memtable.to_le_bytes());
             bytes.extend_from_slice(&next.cf.to_le_bytes());
             bytes.extend_from_slice(&next.incarnation.to_le_bytes());
             if next.file == 0 {
@@ -98,10 +98,10 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         | Change::ColumnFamilyOptions { .. }
         | Change::PartitionCreated { .. }
         | Change::PartitionRemoved { .. } => encode_families(change, bytes),
-        Change::GenerationCreated { .. }
-        | Change::GenerationDropped { .. }
+        Change::MemtableCreated { .. }
+        | Change::MemtableDropped { .. }
         | Change::FlushedUpTo { .. }
-        | Change::Evacuated { .. } => encode_generations(change, bytes),
+        | Change::Evacuated { .. } => encode_memtables(change, bytes),
         Change::ChainOpened { .. } | Change::ChainCut { .. } | Change::ChainAdopted { .. } => {
             encode_chains(change, bytes)
         }
@@ -151,16 +151,16 @@ fn encode_families(change: &Change, bytes: &mut Vec<u8>) -> u8 {
     }
 }
 
-/// A change of a generation, or of how far they are flushed.
-fn encode_generations(change: &Change, bytes: &mut Vec<u8>) -> u8 {
+/// A change of which memtables there are, or of how far they are flushed.
+fn encode_memtables(change: &Change, bytes: &mut Vec<u8>) -> u8 {
     match change {
-        Change::GenerationCreated { id } => {
+        Change::MemtableCreated { id } => {
             bytes.extend_from_slice(&id.to_le_bytes());
-            tag::GENERATION_CREATED
+            tag::MEMTABLE_CREATED
         }
-        Change::GenerationDropped { id } => {
+        Change::MemtableDropped { id } => {
             bytes.extend_from_slice(&id.to_le_bytes());
-            tag::GENERATION_DROPPED
+            tag::MEMTABLE_DROPPED
         }
         Change::FlushedUpTo { seqno } => {
             bytes.extend_from_slice(&seqno.to_le_bytes());
@@ -187,14 +187,14 @@ fn encode_chains(change: &Change, bytes: &mut Vec<u8>) -> u8 {
     match change {
         Change::ChainOpened {
             chain,
-            generation,
+            memtable,
             incarnation,
             nonce,
             base_seqno,
             start,
         } => {
             bytes.extend_from_slice(&chain.to_le_bytes());
-            bytes.extend_from_slice(&generation.to_le_bytes());
+            bytes.extend_from_slice(&memtable.to_le_bytes());
             bytes.extend_from_slice(&incarnation.to_le_bytes());
             bytes.extend_from_slice(&nonce.to_le_bytes());
             bytes.extend_from_slice(&base_seqno.to_le_bytes());
@@ -214,7 +214,7 @@ fn encode_chains(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         }
         Change::ChainAdopted {
             chain,
-            generation,
+            memtable,
             incarnation,
             nonce,
             base_seqno,
@@ -222,7 +222,7 @@ fn encode_chains(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             end,
         } => {
             bytes.extend_from_slice(&chain.to_le_bytes());
-            bytes.extend_from_slice(&generation.to_le_bytes());
+            bytes.extend_from_slice(&memtable.to_le_bytes());
             bytes.extend_from_slice(&incarnation.to_le_bytes());
             for number in [nonce, base_seqno, last_seqno, end] {
                 bytes.extend_from_slice(&number.to_le_bytes());
@@ -355,7 +355,7 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
     for decode in [
         decode_store,
         decode_families,
-        decode_generations,
+        decode_memtables,
         decode_files,
     ] {
         let change = decode(tag, body)?;
@@ -376,7 +376,7 @@ fn decode_store(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unread
         tag::OPTIONS => Change::Options(body.options()?),
         tag::NEXT_IDS | tag::NEXT_IDS_WITH_FILES => Change::NextIds(NextIds {
             chain: body.u64()?,
-            generation: body.u64()?,
+            memtable: body.u64()?,
             cf: body.u32()?,
             incarnation: body.u32()?,
             file: match tag {
@@ -421,14 +421,14 @@ fn decode_families(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unr
     }))
 }
 
-/// A change of a generation, of its chains, or of how far they are flushed.
-fn decode_generations(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
+/// A change of which memtables there are, of their chains, or of how far they are flushed.
+fn decode_memtables(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
     Ok(Some(match tag {
-        tag::GENERATION_CREATED => Change::GenerationCreated { id: body.u64()? },
-        tag::GENERATION_DROPPED => Change::GenerationDropped { id: body.u64()? },
+        tag::MEMTABLE_CREATED => Change::MemtableCreated { id: body.u64()? },
+        tag::MEMTABLE_DROPPED => Change::MemtableDropped { id: body.u64()? },
         tag::CHAIN_OPENED => Change::ChainOpened {
             chain: body.u64()?,
-            generation: body.u64()?,
+            memtable: body.u64()?,
             incarnation: body.u32()?,
             nonce: body.u64()?,
             base_seqno: body.u64()?,
@@ -441,7 +441,7 @@ fn decode_generations(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, 
         },
         tag::CHAIN_ADOPTED => Change::ChainAdopted {
             chain: body.u64()?,
-            generation: body.u64()?,
+            memtable: body.u64()?,
             incarnation: body.u32()?,
             nonce: body.u64()?,
             base_seqno: body.u64()?,

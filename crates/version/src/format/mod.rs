@@ -35,14 +35,14 @@
 //!  0x82 Options             4 count; each: 4 length, name, 4 length, value (UTF-8)
 //!  0x83 ColumnFamilyCreated 2 id; the rest: name (UTF-8)
 //!  0x84 ColumnFamilyDropped 2 id
-//!  0x85 GenerationCreated   8 id
-//!  0x86 GenerationDropped   8 id
-//!  0x87 ChainOpened         8 chain, 8 generation, 4 incarnation, 8 nonce, 8 base seqno,
+//!  0x85 MemtableCreated     8 id
+//!  0x86 MemtableDropped     8 id
+//!  0x87 ChainOpened         8 chain, 8 memtable, 4 incarnation, 8 nonce, 8 base seqno,
 //!                           1 whether it has a start (0 or 1), 8 start (0 if none)
 //!  0x88 ChainCut            8 chain, 8 last seqno, 8 end
-//!  0x89 NextIds             8 chain, 8 generation, 4 column family, 4 incarnation
+//!  0x89 NextIds             8 chain, 8 memtable, 4 column family, 4 incarnation
 //!  0x8a ColumnFamilyOptions 2 id; then as Options
-//!  0x8b ChainAdopted        8 chain, 8 generation, 4 incarnation, 8 nonce, 8 base seqno,
+//!  0x8b ChainAdopted        8 chain, 8 memtable, 4 incarnation, 8 nonce, 8 base seqno,
 //!                           8 last seqno, 8 end
 //!  0x8c NextIds             as 0x89; 8 file, not 0; written once there was a file 0x8d TableAdded
 //!          place; table reference 0x8e TableRemoved        place, 8 file; the rest: smallest user
@@ -50,7 +50,7 @@
 //!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key 0x92
 //!  FilesInherited      8 bound, 16 database id; in copies of databases only 0x93 FlushedUpTo      
 //!    8 seqno; once tables were ingested, where an evacuation ends, and where a flushed
-//!                           generation is dropped before an older one
+//!                           memtable is dropped before an older one
 //!  0x94 PmTableAdded        PM table
 //!  0x95 PmTableRemoved      8 number
 //!  0x96 PartitionRemoved    as 0x91

@@ -18,7 +18,7 @@ const HEADER: Header = Header {
 fn all_changes() -> Vec<Change> {
     let opened = |start| Change::ChainOpened {
         chain: 1,
-        generation: u64::MAX,
+        memtable: u64::MAX,
         incarnation: 3,
         nonce: 4,
         base_seqno: 5,
@@ -48,8 +48,8 @@ fn all_changes() -> Vec<Change> {
             id: 0,
             options: vec![("reverse".into(), "true".into()), ("".into(), "ü".into())],
         },
-        Change::GenerationCreated { id: 1 << 40 },
-        Change::GenerationDropped { id: 0 },
+        Change::MemtableCreated { id: 1 << 40 },
+        Change::MemtableDropped { id: 0 },
         opened(None),
         opened(Some(0)),
         opened(Some(u64::MAX)),
@@ -60,7 +60,7 @@ fn all_changes() -> Vec<Change> {
         },
         Change::ChainAdopted {
             chain: 1,
-            generation: u64::MAX,
+            memtable: u64::MAX,
             incarnation: 3,
             nonce: 4,
             base_seqno: 5,
@@ -69,7 +69,7 @@ fn all_changes() -> Vec<Change> {
         },
         Change::NextIds(NextIds {
             chain: 1,
-            generation: 2,
+            memtable: 2,
             cf: 3,
             incarnation: 4,
             file: 0,
@@ -303,7 +303,7 @@ fn a_damaged_edit_is_an_error_or_another_edit_with_these_very_bytes() {
 
 #[test]
 fn an_unknown_change_is_passed_over_only_if_it_says_so() {
-    let known = Change::GenerationCreated { id: 1 };
+    let known = Change::MemtableCreated { id: 1 };
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&[0x05, 3, 0, 0, 0, 9, 9, 9]);
     encode_change(&known, &mut bytes);

@@ -124,10 +124,10 @@ pub const BYTES_MAX_DEFAULT: u64 = 1 << 20;
 /// storage.create_dir_all(dir).unwrap();
 /// let created = Change::Created { db_id: [1; 16], region_id: [2; 16] };
 /// let mut manifest = Manifest::create(Arc::clone(&storage), dir, &created.into()).unwrap();
-/// manifest.append(&Change::GenerationCreated { id: 1 }.into()).unwrap();
+/// manifest.append(&Change::MemtableCreated { id: 1 }.into()).unwrap();
 /// drop(manifest);
 /// let (_, state) = Manifest::open(storage, dir, false).unwrap();
-/// assert!(state.generations().contains_key(&1));
+/// assert!(state.memtables().contains_key(&1));
 /// ```
 #[derive(Debug)]
 pub struct Manifest {

@@ -1,4 +1,4 @@
-//! How chains and generations come and go.
+//! How chains and memtables come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,9 @@ use super::order::Order;
 use crate::edit::{Change, NextIds};
 use crate::impossible::{Impossible, at_least, must, next_of, possible_seqno};
 
-/// A memtable generation.
+/// A memtable, as the manifest names it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Generation {
+pub struct MemtableEntry {
     /// Its chains, oldest first.
     pub chains: Vec<Chain>,
 }
@@ -33,7 +33,7 @@ pub struct Chain {
     pub staged: bool,
 }
 
-impl Generation {
+impl MemtableEntry {
     /// Whether it is a chain that was written before it was named: complete from the beginning.
     pub fn is_staged(&self) -> bool {
         self.chains.first().is_some_and(|chain| chain.staged)
@@ -45,7 +45,7 @@ impl Chain {
     pub(super) fn opened(change: &Change) -> Option<Chain> {
         let Change::ChainOpened {
             chain,
-            generation: _,
+            memtable: _,
             incarnation,
             nonce,
             base_seqno,
@@ -69,7 +69,7 @@ impl Chain {
     pub(super) fn adopted(change: &Change) -> Option<Chain> {
         let Change::ChainAdopted {
             chain,
-            generation: _,
+            memtable: _,
             incarnation,
             nonce,
             base_seqno,
@@ -94,12 +94,12 @@ impl Chain {
     }
 
     /// The changes that name it, as the one or the other.
-    pub(super) fn changes(&self, generation: u64) -> impl Iterator<Item = Change> + use<> {
+    pub(super) fn changes(&self, memtable: u64) -> impl Iterator<Item = Change> + use<> {
         let (named, cut) = match (self.staged, self.cut) {
             (true, Some(cut)) => {
                 let adopted = Change::ChainAdopted {
                     chain: self.id,
-                    generation,
+                    memtable,
                     incarnation: self.incarnation,
                     nonce: self.nonce,
                     base_seqno: self.base_seqno,
@@ -111,7 +111,7 @@ impl Chain {
             (_, cut) => {
                 let opened = Change::ChainOpened {
                     chain: self.id,
-                    generation,
+                    memtable,
                     incarnation: self.incarnation,
                     nonce: self.nonce,
                     base_seqno: self.base_seqno,
@@ -139,10 +139,10 @@ pub struct Cut {
     pub end: u64,
 }
 
-/// All generations, and their chains in order.
+/// All memtables, and their chains in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Chains {
-    generations: BTreeMap<u64, Generation>,
+    memtables: BTreeMap<u64, MemtableEntry>,
     /// Those that have chains. Any number may have none.
     with_chains: BTreeSet<u64>,
     /// All chains, by their seqnos.
@@ -150,16 +150,16 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// The generations that exist, by id, which is oldest first.
-    pub(super) fn generations(&self) -> &BTreeMap<u64, Generation> {
-        &self.generations
+    /// The memtables that exist, by id, which is oldest first.
+    pub(super) fn memtables(&self) -> &BTreeMap<u64, MemtableEntry> {
+        &self.memtables
     }
 
-    /// All chains, oldest first, each with its generation.
+    /// All chains, oldest first, each with its memtable.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Chain)> {
         self.order.iter().map(|(_, link)| {
-            let chains = &self.generations[&link.generation].chains;
-            (link.generation, &chains[link.index])
+            let chains = &self.memtables[&link.memtable].chains;
+            (link.memtable, &chains[link.index])
         })
     }
 
@@ -172,43 +172,40 @@ impl Chains {
         self.order.get(id).is_some()
     }
 
-    pub(super) fn create_generation(
+    pub(super) fn create_memtable(
         &mut self,
         id: u64,
         next: &mut NextIds,
     ) -> Result<(), Impossible> {
-        let least = next.generation;
-        must(id >= least, "generation id", at_least(least), id)?;
-        next.generation = next_of(id, "generation id")?;
-        self.generations.insert(id, Generation::default());
+        let least = next.memtable;
+        must(id >= least, "memtable id", at_least(least), id)?;
+        next.memtable = next_of(id, "memtable id")?;
+        self.memtables.insert(id, MemtableEntry::default());
         Ok(())
     }
 
     fn chain(&self, id: u64) -> Option<&Chain> {
         let link = self.order.get(id)?;
-        self.generations
-            .get(&link.generation)?
-            .chains
-            .get(link.index)
+        self.memtables.get(&link.memtable)?.chains.get(link.index)
     }
 
     fn chain_mut(&mut self, id: u64) -> Option<&mut Chain> {
         let link = self.order.get(id)?;
-        let generation = self.generations.get_mut(&link.generation)?;
-        generation.chains.get_mut(link.index)
+        let memtable = self.memtables.get_mut(&link.memtable)?;
+        memtable.chains.get_mut(link.index)
     }
 
     /// The chain after a dropped one may only be known to follow it (base seqno 0). It takes along
     /// where the dropped one ended, which must be known by now: the manifest would forget with
     /// which seqno it begins.
-    pub(super) fn drop_generation(&mut self, id: u64) -> Result<(), Impossible> {
-        let what = "dropped generation";
-        let Some(dropped) = self.generations.remove(&id) else {
+    pub(super) fn drop_memtable(&mut self, id: u64) -> Result<(), Impossible> {
+        let what = "dropped memtable";
+        let Some(dropped) = self.memtables.remove(&id) else {
             return must(false, what, "one that exists", id);
         };
         for chain in &dropped.chains {
             let after = self.order.get(chain.id).and_then(|link| link.after);
-            let of = |after: &u64| self.order.get(*after).map(|link| link.generation);
+            let of = |after: &u64| self.order.get(*after).map(|link| link.memtable);
             let Some(after) = after.filter(|after| of(after) != Some(id)) else {
                 continue;
             };
@@ -230,7 +227,7 @@ impl Chains {
 
     pub(super) fn open(
         &mut self,
-        generation: u64,
+        memtable: u64,
         chain: Chain,
         next: &mut NextIds,
     ) -> Result<(), Impossible> {
@@ -243,33 +240,23 @@ impl Chains {
         )?;
         let next_incarnation = next_incarnation(next, chain.incarnation)?;
         let next_chain = next_of(chain.id, "chain id")?;
-        let Some(of) = self.generations.get_mut(&generation) else {
-            return must(
-                false,
-                "generation of a chain",
-                "one that exists",
-                generation,
-            );
+        let Some(of) = self.memtables.get_mut(&memtable) else {
+            return must(false, "memtable of a chain", "one that exists", memtable);
         };
-        let what = "generation of a chain";
-        must(
-            !of.is_staged(),
-            what,
-            "one that is not complete",
-            generation,
-        )?;
+        let what = "memtable of a chain";
+        must(!of.is_staged(), what, "one that is not complete", memtable)?;
         next.chain = next_chain;
         next.incarnation = next.incarnation.max(next_incarnation);
-        self.order.push(chain.id, generation, of.chains.len());
+        self.order.push(chain.id, memtable, of.chains.len());
         of.chains.push(chain);
-        self.with_chains.insert(generation);
+        self.with_chains.insert(memtable);
         Ok(())
     }
 
     /// A chain that was written before it was named. `taken`: its id is that of something else.
     pub(super) fn adopt(
         &mut self,
-        generation: u64,
+        memtable: u64,
         chain: Chain,
         taken: bool,
         next: &mut NextIds,
@@ -292,21 +279,18 @@ impl Chains {
         }
         let next_chain = next_of(chain.id, "chain id")?;
         let next_incarnation = next_incarnation(next, chain.incarnation)?;
-        let what = "generation of a chain";
-        let newest = self
-            .with_chains
-            .last()
-            .is_none_or(|&last| last <= generation);
-        must(newest, what, "one before which all others are", generation)?;
-        let Some(of) = self.generations.get_mut(&generation) else {
-            return must(false, what, "one that exists", generation);
+        let what = "memtable of a chain";
+        let newest = self.with_chains.last().is_none_or(|&last| last <= memtable);
+        must(newest, what, "one before which all others are", memtable)?;
+        let Some(of) = self.memtables.get_mut(&memtable) else {
+            return must(false, what, "one that exists", memtable);
         };
-        must(of.chains.is_empty(), what, "one without chains", generation)?;
+        must(of.chains.is_empty(), what, "one without chains", memtable)?;
         next.chain = next.chain.max(next_chain);
         next.incarnation = next.incarnation.max(next_incarnation);
-        self.order.push(chain.id, generation, of.chains.len());
+        self.order.push(chain.id, memtable, of.chains.len());
         of.chains.push(chain);
-        self.with_chains.insert(generation);
+        self.with_chains.insert(memtable);
         Ok(())
     }
 

@@ -10,8 +10,8 @@ use crate::version::Version;
 
 impl State {
     /// The state of a copy that takes over the families and the files of `version` (one that this state
-    /// had, with the families that it has), and neither region nor generations. It goes on with the ids of
-    /// this one. It names no generation, by which one knows that its region has yet to be made.
+    /// had, with the families that it has), and neither region nor memtables. It goes on with the ids of
+    /// this one. It names no memtable, by which one knows that its region has yet to be made.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if this is no database, or `db_id` is its own id.
@@ -35,7 +35,7 @@ impl State {
             inherited.push((self.next.file, from));
         }
         let mut version = version;
-        // It has no generations.
+        // It has no memtables.
         if version.has_front() {
             Arc::make_mut(&mut version).set_front(None);
         }

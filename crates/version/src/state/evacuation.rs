@@ -1,13 +1,13 @@
-//! How far generations are flushed, and evacuated by ranges of keys.
+//! How far memtables are flushed, and evacuated by ranges of keys.
 
 use thermocline_base::{CfId, limits};
 
 use crate::impossible::{Impossible, at_least, must, possible_seqno};
 
-/// How far generations are evacuated. See [`Change::Evacuated`](crate::Change::Evacuated).
+/// How far memtables are evacuated. See [`Change::Evacuated`](crate::Change::Evacuated).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evacuation {
-    /// Generations with bases up to here were flushed before.
+    /// Memtables with bases up to here were flushed before.
     pub above: u64,
     /// The largest base of those that are evacuated.
     pub up_to: u64,
@@ -17,17 +17,17 @@ pub struct Evacuation {
     pub key: Box<[u8]>,
 }
 
-/// How far generations are flushed.
+/// How far memtables are flushed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Flushed {
-    /// Generations with bases up to here were flushed; 0 if that was never said.
+    /// Memtables with bases up to here were flushed; 0 if that was never said.
     pub up_to: u64,
     /// How far the next ones are evacuated, if that has begun.
     pub evacuation: Option<Evacuation>,
 }
 
 impl Flushed {
-    /// Some of the next generations are in tables, up to a key.
+    /// Some of the next memtables are in tables, up to a key.
     pub fn evacuate(&mut self, to: Evacuation) -> Result<(), Impossible> {
         possible_seqno(to.up_to, "seqno up to which is evacuated")?;
         let flushed = self.up_to;
@@ -40,7 +40,7 @@ impl Flushed {
         must(to.key.len() <= most, what, most, to.key.len())?;
         if let Some(before) = &self.evacuation {
             let same = (before.above, before.up_to) == (to.above, to.up_to);
-            let what = "generations that are evacuated";
+            let what = "memtables that are evacuated";
             let shown = |e: &Evacuation| format!("those above {} up to {}", e.above, e.up_to);
             must(same, what, shown(before), shown(&to))?;
             let further = (before.cf, &before.key) < (to.cf, &to.key);
@@ -51,7 +51,7 @@ impl Flushed {
         Ok(())
     }
 
-    /// All generations with bases up to here are flushed. Returns whether that ends an evacuation.
+    /// All memtables with bases up to here are flushed. Returns whether that ends an evacuation.
     pub fn flush(&mut self, up_to: u64) -> Result<bool, Impossible> {
         let what = "seqno up to which is flushed";
         possible_seqno(up_to, what)?;

@@ -14,10 +14,10 @@ pub(super) fn raise(next: &mut NextIds, to: NextIds) -> Result<(), Impossible> {
         to.chain,
     )?;
     must(
-        to.generation >= from.generation,
-        "next generation id",
-        at_least(from.generation),
-        to.generation,
+        to.memtable >= from.memtable,
+        "next memtable id",
+        at_least(from.memtable),
+        to.memtable,
     )?;
     let what = "next column family id";
     must(to.cf >= from.cf, what, at_least(from.cf), to.cf)?;

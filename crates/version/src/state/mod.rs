@@ -8,7 +8,7 @@ mod ids;
 mod order;
 mod snapshot;
 
-pub use chains::{Chain, Cut, Generation};
+pub use chains::{Chain, Cut, MemtableEntry};
 pub use evacuation::Evacuation;
 
 use std::collections::BTreeMap;
@@ -73,13 +73,13 @@ impl State {
         Some(Origins::new(own, &self.inherited))
     }
 
-    /// All generations with bases at or below this seqno have been flushed. (So have those with bases at
+    /// All memtables with bases at or below this seqno have been flushed. (So have those with bases at
     /// or below the largest seqno in a table.)
     pub fn flushed_up_to(&self) -> u64 {
         self.flushed.up_to
     }
 
-    /// How far generations are evacuated that have not been flushed as a whole, if some are.
+    /// How far memtables are evacuated that have not been flushed as a whole, if some are.
     pub fn evacuation(&self) -> Option<&Evacuation> {
         self.flushed.evacuation.as_ref()
     }
@@ -109,12 +109,12 @@ impl State {
         self.families.options(id).map_or(&[], Vec::as_slice)
     }
 
-    /// The memtable generations that exist, by id, which is oldest first.
-    pub fn generations(&self) -> &BTreeMap<u64, Generation> {
-        self.chains.generations()
+    /// The memtables that exist, by id, which is oldest first.
+    pub fn memtables(&self) -> &BTreeMap<u64, MemtableEntry> {
+        self.chains.memtables()
     }
 
-    /// All chains, oldest first, each with its generation.
+    /// All chains, oldest first, each with its memtable.
     pub fn chains(&self) -> impl Iterator<Item = (u64, &Chain)> {
         self.chains.iter()
     }
@@ -143,7 +143,7 @@ impl State {
     /// Applies an edit, all of it or, if a part of it cannot be, nothing.
     ///
     /// # Errors
-    /// [`Error::Corruption`] saying what cannot be: an id twice, a generation that does not exist,
+    /// [`Error::Corruption`] saying what cannot be: an id twice, a memtable that does not exist,
     /// a number that goes back.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         let mut next = self.clone();
@@ -184,13 +184,13 @@ impl State {
             | Change::ColumnFamilyOptions { .. }
             | Change::PartitionCreated { .. }
             | Change::PartitionRemoved { .. } => self.apply_to_families(change)?,
-            Change::GenerationCreated { .. }
-            | Change::GenerationDropped { .. }
+            Change::MemtableCreated { .. }
+            | Change::MemtableDropped { .. }
             | Change::ChainOpened { .. }
             | Change::ChainAdopted { .. }
             | Change::ChainCut { .. }
             | Change::FlushedUpTo { .. }
-            | Change::Evacuated { .. } => self.apply_to_generations(change)?,
+            | Change::Evacuated { .. } => self.apply_to_memtables(change)?,
             Change::TableAdded { .. }
             | Change::TableRemoved { .. }
             | Change::BlobFileAdded { .. }
@@ -240,20 +240,20 @@ impl State {
         }
     }
 
-    /// Changes of memtable generations, their chains, and how far they are flushed.
-    fn apply_to_generations(&mut self, change: &Change) -> Result<(), Impossible> {
+    /// Changes of memtables, their chains, and how far they are flushed.
+    fn apply_to_memtables(&mut self, change: &Change) -> Result<(), Impossible> {
         let next = &mut self.next;
         match change {
-            Change::GenerationCreated { id } => self.chains.create_generation(*id, next),
-            Change::GenerationDropped { id } => self.chains.drop_generation(*id),
-            Change::ChainOpened { generation, .. } => {
+            Change::MemtableCreated { id } => self.chains.create_memtable(*id, next),
+            Change::MemtableDropped { id } => self.chains.drop_memtable(*id),
+            Change::ChainOpened { memtable, .. } => {
                 let chain = Chain::opened(change).expect("it opens one");
-                self.chains.open(*generation, chain, next)
+                self.chains.open(*memtable, chain, next)
             }
-            Change::ChainAdopted { generation, .. } => {
+            Change::ChainAdopted { memtable, .. } => {
                 let chain = Chain::adopted(change).expect("it adopts one");
                 let taken = self.version.owns_pm_table(chain.id);
-                self.chains.adopt(*generation, chain, taken, next)
+                self.chains.adopt(*memtable, chain, taken, next)
             }
             Change::ChainCut {
                 chain,
@@ -282,7 +282,7 @@ impl State {
                     .set_front(Some((*cf, key.as_ref().into())));
                 Ok(())
             }
-            other => unreachable!("{other:?} is no change of a generation"),
+            other => unreachable!("{other:?} is no change of memtables"),
         }
     }
 

@@ -14,8 +14,8 @@ pub(super) struct Order {
 /// Where a chain stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Its generation, and which of that's chains it is.
-    pub generation: u64,
+    /// The number of its memtable, and which of that memtable's chains it is.
+    pub memtable: u64,
     pub index: usize,
     /// The chains beside it.
     pub before: Option<u64>,
@@ -47,15 +47,15 @@ impl Order {
         Some((chain, self.links.get(&chain)?))
     }
 
-    /// Appends a chain that is not there yet: the `index`-th of a generation.
-    pub fn push(&mut self, chain: u64, generation: u64, index: usize) {
+    /// Appends a chain that is not there yet: the `index`-th of a memtable.
+    pub fn push(&mut self, chain: u64, memtable: u64, index: usize) {
         let before = self.last.replace(chain);
         match before.and_then(|before| self.links.get_mut(&before)) {
             Some(before) => before.after = Some(chain),
             None => self.first = Some(chain),
         }
         let link = Link {
-            generation,
+            memtable,
             index,
             before,
             after: None,

@@ -84,10 +84,10 @@ impl State {
                 });
             }
         }
-        let generations = self.generations().keys();
-        changes.extend(generations.map(|id| Change::GenerationCreated { id: *id }));
-        for (generation, chain) in self.chains() {
-            changes.extend(chain.changes(generation));
+        let memtables = self.memtables().keys();
+        changes.extend(memtables.map(|id| Change::MemtableCreated { id: *id }));
+        for (memtable, chain) in self.chains() {
+            changes.extend(chain.changes(memtable));
         }
         changes.push(Change::NextIds(self.next));
         if self.flushed.up_to > 0 {

@@ -26,10 +26,10 @@ fn family_options(id: u16, options: &[(&str, &str)]) -> Change {
     }
 }
 
-fn chain(chain: u64, generation: u64, incarnation: u32, base_seqno: u64) -> Change {
+fn chain(chain: u64, memtable: u64, incarnation: u32, base_seqno: u64) -> Change {
     Change::ChainOpened {
         chain,
-        generation,
+        memtable,
         incarnation,
         nonce: 9,
         base_seqno,
@@ -45,10 +45,10 @@ fn cut(chain: u64, last_seqno: u64) -> Change {
     }
 }
 
-fn next(chain: u64, generation: u64, cf: u32, incarnation: u32) -> Change {
+fn next(chain: u64, memtable: u64, cf: u32, incarnation: u32) -> Change {
     Change::NextIds(NextIds {
         chain,
-        generation,
+        memtable,
         cf,
         incarnation,
         file: 0,
@@ -63,7 +63,7 @@ fn after(changes: &[Change]) -> State {
     state
 }
 
-/// Families 0 and 5, generations 3 and 4, chains 10 (cut at 100) and 11 in 3, 12 in 4.
+/// Families 0 and 5, memtables 3 and 4, chains 10 (cut at 100) and 11 in 3, 12 in 4.
 fn example() -> State {
     after(&[
         created(),
@@ -71,11 +71,11 @@ fn example() -> State {
         family(3, "gone"),
         family(5, "orders"),
         Change::ColumnFamilyDropped { id: 3 },
-        Change::GenerationCreated { id: 3 },
+        Change::MemtableCreated { id: 3 },
         chain(10, 3, 1, 1),
         cut(10, 100),
         chain(11, 3, 2, 0),
-        Change::GenerationCreated { id: 4 },
+        Change::MemtableCreated { id: 4 },
         chain(12, 4, 2, 0),
     ])
 }
@@ -92,7 +92,7 @@ fn the_state_is_the_sum_of_the_edits() {
     );
     assert_eq!(state.family_id("orders"), Some(5));
     assert_eq!(state.family_id("gone"), None);
-    let chains: Vec<_> = state.chains().map(|(g, c)| (g, c.id, c.cut)).collect();
+    let chains: Vec<_> = state.chains().map(|(m, c)| (m, c.id, c.cut)).collect();
     let end = Some(Cut {
         last_seqno: 100,
         end: 77,
@@ -100,7 +100,7 @@ fn the_state_is_the_sum_of_the_edits() {
     assert_eq!(chains, [(3, 10, end), (3, 11, None), (4, 12, None)]);
     let expected = NextIds {
         chain: 13,
-        generation: 5,
+        memtable: 5,
         cf: 6,
         incarnation: 3,
         file: 0,
@@ -133,13 +133,13 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             "dropped column family",
             Change::ColumnFamilyDropped { id: 0 },
         ),
-        ("generation id", Change::GenerationCreated { id: 4 }),
-        ("generation id", Change::GenerationCreated { id: u64::MAX }),
-        ("dropped generation", Change::GenerationDropped { id: 2 }),
-        ("dropped generation", Change::GenerationDropped { id: 3 }),
+        ("memtable id", Change::MemtableCreated { id: 4 }),
+        ("memtable id", Change::MemtableCreated { id: u64::MAX }),
+        ("dropped memtable", Change::MemtableDropped { id: 2 }),
+        ("dropped memtable", Change::MemtableDropped { id: 3 }),
         ("chain id", chain(12, 4, 2, 0)),
         ("chain id", chain(u64::MAX, 4, 2, 0)),
-        ("generation of a chain", chain(13, 5, 2, 0)),
+        ("memtable of a chain", chain(13, 5, 2, 0)),
         ("incarnation", chain(13, 4, 1, 0)),
         ("incarnation", chain(13, 4, u32::MAX, 0)),
         ("cut chain", cut(13, 5)),
@@ -148,7 +148,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ("last seqno of a chain", cut(11, 99)),
         ("last seqno of a chain", cut(11, u64::MAX)),
         ("next chain id", next(12, 5, 6, 3)),
-        ("next generation id", next(13, 4, 6, 3)),
+        ("next memtable id", next(13, 4, 6, 3)),
         ("next column family id", next(13, 5, 5, 3)),
         ("next column family id", next(13, 5, 65_537, 3)),
         ("next incarnation", next(13, 5, 6, 2)),
@@ -174,9 +174,9 @@ fn used_ids_stay_used_after_a_snapshot() {
     for change in [
         cut(11, 200),
         Change::ColumnFamilyDropped { id: 5 },
-        Change::GenerationDropped { id: 3 },
+        Change::MemtableDropped { id: 3 },
         cut(12, 300),
-        Change::GenerationDropped { id: 4 },
+        Change::MemtableDropped { id: 4 },
     ] {
         state.apply(&change.into()).unwrap();
     }
@@ -187,7 +187,7 @@ fn used_ids_stay_used_after_a_snapshot() {
     assert_eq!(again, state);
     for reuse in [
         family(5, "orders"),
-        Change::GenerationCreated { id: 4 },
+        Change::MemtableCreated { id: 4 },
         chain(12, 4, 2, 0),
     ] {
         assert!(again.apply(&reuse.into()).is_err());
@@ -228,13 +228,13 @@ fn options_are_the_familys_and_go_with_it() {
 #[test]
 fn a_chain_inherits_where_the_one_before_it_ended() {
     let mut state = example();
-    let edit = VersionEdit::from(cut(11, 250)).with(Change::GenerationDropped { id: 3 });
+    let edit = VersionEdit::from(cut(11, 250)).with(Change::MemtableDropped { id: 3 });
     state.apply(&edit).unwrap();
     let chains: Vec<_> = state.chains().map(|(_, c)| (c.id, c.base_seqno)).collect();
     assert_eq!(chains, [(12, 251)]);
     // Nobody follows the last chain.
     state
-        .apply(&Change::GenerationDropped { id: 4 }.into())
+        .apply(&Change::MemtableDropped { id: 4 }.into())
         .unwrap();
     assert_eq!(state.chains().count(), 0);
 }
@@ -259,10 +259,10 @@ fn a_large_state_takes_several_records_each_within_the_limit() {
     assert!(State::default().snapshot().next().is_none());
 }
 
-fn adopted(chain: u64, generation: u64, base_seqno: u64, last_seqno: u64) -> Change {
+fn adopted(chain: u64, memtable: u64, base_seqno: u64, last_seqno: u64) -> Change {
     Change::ChainAdopted {
         chain,
-        generation,
+        memtable,
         incarnation: 1,
         nonce: 9,
         base_seqno,
@@ -275,18 +275,18 @@ fn adopted(chain: u64, generation: u64, base_seqno: u64, last_seqno: u64) -> Cha
 fn with_staged() -> State {
     after(&[
         created(),
-        Change::GenerationCreated { id: 1 },
+        Change::MemtableCreated { id: 1 },
         chain(1, 1, 1, 1),
         next(4, 2, 0, 2),
-        Change::GenerationCreated { id: 2 },
+        Change::MemtableCreated { id: 2 },
         cut(1, 10),
         adopted(3, 2, 11, 20),
-        Change::GenerationCreated { id: 3 },
+        Change::MemtableCreated { id: 3 },
         chain(4, 3, 1, 0),
         cut(4, 30),
-        Change::GenerationCreated { id: 4 },
+        Change::MemtableCreated { id: 4 },
         adopted(2, 4, 31, 40),
-        Change::GenerationCreated { id: 5 },
+        Change::MemtableCreated { id: 5 },
         chain(5, 5, 1, 0),
     ])
 }
@@ -296,13 +296,13 @@ fn an_adopted_chain_follows_those_before_it_whatever_its_id_is() {
     let state = with_staged();
     let order = |state: &State| -> Vec<(u64, u64, u64)> {
         let chains = state.chains();
-        chains.map(|(g, c)| (g, c.id, c.base_seqno)).collect()
+        chains.map(|(m, c)| (m, c.id, c.base_seqno)).collect()
     };
     let all = [(1, 1, 1), (2, 3, 11), (3, 4, 0), (4, 2, 31), (5, 5, 0)];
     assert_eq!(order(&state), all);
-    assert!(state.generations()[&2].is_staged() && !state.generations()[&3].is_staged());
+    assert!(state.memtables()[&2].is_staged() && !state.memtables()[&3].is_staged());
     let ids = state.next_ids();
-    assert_eq!((ids.chain, ids.generation), (6, 6));
+    assert_eq!((ids.chain, ids.memtable), (6, 6));
     // A switch of the manifest keeps all of it.
     let again = {
         let mut again = State::default();
@@ -317,7 +317,7 @@ fn an_adopted_chain_follows_those_before_it_whatever_its_id_is() {
     // Whoever followed a chain that goes begins behind its cut.
     let mut state = state;
     for id in [2, 4] {
-        let dropped = Change::GenerationDropped { id };
+        let dropped = Change::MemtableDropped { id };
         state.apply(&dropped.into()).unwrap();
     }
     assert_eq!(order(&state), [(1, 1, 1), (3, 4, 21), (5, 5, 41)]);
@@ -332,7 +332,7 @@ fn an_adoption_that_cannot_be_is_refused() {
         }
         state
     };
-    let cut5 = [cut(5, 50), Change::GenerationCreated { id: 6 }];
+    let cut5 = [cut(5, 50), Change::MemtableCreated { id: 6 }];
     let cases: &[(&[Change], Change, &str)] = &[
         // The chain before has no cut.
         (&cut5[1..], adopted(6, 6, 51, 60), "first seqno"),
@@ -341,11 +341,11 @@ fn an_adoption_that_cannot_be_is_refused() {
         (&cut5, adopted(6, 6, 51, 50), "last seqno"),
         (&cut5, adopted(6, 6, 51, u64::MAX), "last seqno"),
         (&cut5, adopted(5, 6, 51, 60), "chain id"),
-        (&cut5, adopted(6, 7, 51, 60), "generation"),
+        (&cut5, adopted(6, 7, 51, 60), "memtable"),
         // One that has a chain, or an older one.
-        (&cut5, adopted(6, 5, 51, 60), "generation"),
-        // A chain behind a batch in its generation.
-        (&[], chain(6, 4, 1, 0), "generation"),
+        (&cut5, adopted(6, 5, 51, 60), "memtable"),
+        // A chain behind a batch in its memtable.
+        (&[], chain(6, 4, 1, 0), "memtable"),
     ];
     for (first, change, what) in cases {
         let mut state = before(first);
@@ -358,13 +358,13 @@ fn an_adoption_that_cannot_be_is_refused() {
 }
 
 /// A copy takes files over, knows whose they are, and is read back as it was.
-/// Whether a later generation has chains is known without a look at all later ones.
+/// Whether a later memtable has chains is known without a look at all later ones.
 #[test]
-fn adoptions_before_many_generations_without_chains() {
+fn adoptions_before_many_memtables_without_chains() {
     let many = 100_000;
     let mut state = after(&[created()]);
     for id in 1..=many {
-        let created = Change::GenerationCreated { id };
+        let created = Change::MemtableCreated { id };
         state.apply_in_place(&created.into()).unwrap();
     }
     for id in 1..=many {
@@ -373,11 +373,11 @@ fn adoptions_before_many_generations_without_chains() {
     }
     assert_eq!(state.chains().count() as u64, many);
     // One that was dropped does not count any more.
-    let newest = Change::GenerationDropped { id: many };
+    let newest = Change::MemtableDropped { id: many };
     state.apply_in_place(&newest.into()).unwrap();
-    let other = Change::GenerationDropped { id: many - 2 };
+    let other = Change::MemtableDropped { id: many - 2 };
     state.apply_in_place(&other.into()).unwrap();
-    let created = Change::GenerationCreated { id: many + 1 };
+    let created = Change::MemtableCreated { id: many + 1 };
     state.apply_in_place(&created.into()).unwrap();
     let adopts = adopted(many + 1, many + 1, 4 * many, 4 * many);
     state.apply_in_place(&adopts.into()).unwrap();
@@ -391,7 +391,7 @@ fn a_copy_knows_who_wrote_its_files() {
         let ids = NextIds {
             file,
             chain: 9,
-            generation: 8,
+            memtable: 8,
             cf: 4,
             incarnation: 7,
         };
@@ -399,7 +399,7 @@ fn a_copy_knows_who_wrote_its_files() {
     };
     state.apply(&ids(5)).unwrap();
     state
-        .apply(&Change::GenerationCreated { id: 8 }.into())
+        .apply(&Change::MemtableCreated { id: 8 }.into())
         .unwrap();
     let file = FileId(4);
     state
@@ -416,7 +416,7 @@ fn a_copy_knows_who_wrote_its_files() {
         (copy.db_id(), copy.region_id()),
         (Some([3; 16]), Some([4; 16]))
     );
-    assert!(copy.generations().is_empty() && copy.chains().next().is_none());
+    assert!(copy.memtables().is_empty() && copy.chains().next().is_none());
     assert_eq!(copy.families(), state.families());
     assert_eq!(
         (copy.next_ids(), copy.options()),
@@ -527,7 +527,7 @@ fn an_evacuation_goes_forward_and_ends() {
     let snapshot = state.snapshot();
     snapshot.for_each(|edit| again.apply(&edit).unwrap());
     assert_eq!(again, state);
-    // A copy has no generations.
+    // A copy has no memtables.
     let copy = state.copied(state.version().clone(), vec![], [9; 16], [8; 16]);
     assert_eq!(copy.unwrap().evacuation(), None);
     let ended = Change::FlushedUpTo { seqno: 9 };

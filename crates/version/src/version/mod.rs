@@ -150,7 +150,7 @@ impl Version {
         self.family(place.cf)?.level(place.level)
     }
 
-    /// The key of a family at which an evacuation stands (`Change::Evacuated`): what generations have before it
+    /// The key of a family at which an evacuation stands (`Change::Evacuated`): what memtables have before it
     /// is in tables of level 0, and what they have behind it is not yet. So a table there that has data from both
     /// sides would be neither newer nor older than what comes behind it.
     pub fn front(&self, cf: CfId) -> Option<&[u8]> {

@@ -172,7 +172,7 @@ fn ids_are_handed_out_once_whatever_process_asks() {
     next.install(&edit, &world.state);
     assert_eq!(next.pin_output(FileKind::Table), Some(FileId(21)));
     // A reservation knows of what else was counted meanwhile.
-    let other = Change::GenerationCreated { id: 7 };
+    let other = Change::MemtableCreated { id: 7 };
     world.state.apply(&other.into()).unwrap();
     let edit = next.reservation(&world.state, 5);
     world.state.apply(&edit).unwrap();

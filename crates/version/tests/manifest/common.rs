@@ -68,7 +68,7 @@ fn any<T: Copy>(of: &[T], random: &SeededRandom) -> Option<T> {
 
 fn next_change(state: &State, random: &SeededRandom) -> Change {
     let next = state.next_ids();
-    let generations: Vec<u64> = state.generations().keys().copied().collect();
+    let memtables: Vec<u64> = state.memtables().keys().copied().collect();
     let uncut: Vec<(u64, u64)> = state
         .chains()
         .filter(|(_, chain)| chain.cut.is_none())
@@ -88,9 +88,9 @@ fn next_change(state: &State, random: &SeededRandom) -> Change {
             Change::ColumnFamilyCreated { id, name }
         }),
         2 => any(&families, random).map(|id| Change::ColumnFamilyDropped { id }),
-        3 | 4 => any(&generations, random).map(|generation| Change::ChainOpened {
+        3 | 4 => any(&memtables, random).map(|memtable| Change::ChainOpened {
             chain: next.chain + random.below(2),
-            generation,
+            memtable,
             incarnation: next.incarnation.saturating_sub(1) + u32::from(random.below(2) == 1),
             nonce: random.next_u64(),
             base_seqno: random.below(3) * 1000,
@@ -101,7 +101,7 @@ fn next_change(state: &State, random: &SeededRandom) -> Change {
             last_seqno: base + random.below(1000),
             end: random.next_u64(),
         }),
-        6 => any(&generations, random).map(|id| Change::GenerationDropped { id }),
+        6 => any(&memtables, random).map(|id| Change::MemtableDropped { id }),
         7 => Some(Change::NextIds(NextIds {
             chain: next.chain + random.below(3),
             ..next
@@ -120,8 +120,8 @@ fn next_change(state: &State, random: &SeededRandom) -> Change {
         9 => None,
         _ => file_change(state, random),
     };
-    change.unwrap_or(Change::GenerationCreated {
-        id: next.generation + random.below(2),
+    change.unwrap_or(Change::MemtableCreated {
+        id: next.memtable + random.below(2),
     })
 }
 

@@ -399,7 +399,7 @@ fn only_our_own_leftovers_are_removed() {
 fn edits_that_cannot_be_are_refused_without_a_trace() {
     let fs = fresh();
     let none = VersionEdit::new();
-    let early = VersionEdit::from(Change::GenerationCreated { id: 1 });
+    let early = VersionEdit::from(Change::MemtableCreated { id: 1 });
     for first in [&none, &early] {
         let error = Manifest::create(storage(&fs), dir(), first).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -416,7 +416,7 @@ fn edits_that_cannot_be_are_refused_without_a_trace() {
     assert_eq!(fs.digest(), before);
     manifest.append(&early).unwrap();
     let (mut read_only, _) = Manifest::open(storage(&fs), dir(), true).unwrap();
-    let possible = VersionEdit::from(Change::GenerationCreated { id: 2 });
+    let possible = VersionEdit::from(Change::MemtableCreated { id: 2 });
     let error = read_only.append(&possible).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     manifest.append(&possible).unwrap();

@@ -34,10 +34,10 @@ pub fn edits() -> [VersionEdit; 2] {
             name: "x".into(),
         })
         .with(Change::ColumnFamilyDropped { id: 1 })
-        .with(Change::GenerationCreated { id: 1 })
+        .with(Change::MemtableCreated { id: 1 })
         .with(Change::ChainOpened {
             chain: 1,
-            generation: 1,
+            memtable: 1,
             incarnation: 1,
             nonce: 0x1122_3344_5566_7788,
             base_seqno: 1,
@@ -48,19 +48,19 @@ pub fn edits() -> [VersionEdit; 2] {
             last_seqno: 99,
             end: 0x10_2000,
         })
-        .with(Change::GenerationCreated { id: 2 })
+        .with(Change::MemtableCreated { id: 2 })
         .with(Change::ChainOpened {
             chain: 2,
-            generation: 2,
+            memtable: 2,
             incarnation: 2,
             nonce: 7,
             base_seqno: 0,
             start: None,
         })
-        .with(Change::GenerationDropped { id: 1 })
+        .with(Change::MemtableDropped { id: 1 })
         .with(Change::NextIds(NextIds {
             chain: 10,
-            generation: 11,
+            memtable: 11,
             cf: 12,
             incarnation: 13,
             file: 0,
@@ -118,7 +118,7 @@ impl Dump<'_> {
 
 const OPENED: [(usize, &str); 7] = [
     (8, "chain"),
-    (8, "generation"),
+    (8, "memtable"),
     (4, "incarnation"),
     (8, "nonce"),
     (8, "base seqno"),
@@ -127,7 +127,7 @@ const OPENED: [(usize, &str); 7] = [
 ];
 const NEXT: [(usize, &str); 4] = [
     (8, "chain"),
-    (8, "generation"),
+    (8, "memtable"),
     (4, "column family"),
     (4, "incarnation"),
 ];
@@ -173,12 +173,12 @@ fn annotate(manifest: &[u8], current: &[u8]) -> String {
     dump.change(family, &[(2, "id"), (7, "default")]);
     dump.change(family, &[(2, "id"), (1, "x")]);
     dump.change("ColumnFamilyDropped", &[(2, "id")]);
-    dump.change("GenerationCreated", &[(8, "id")]);
+    dump.change("MemtableCreated", &[(8, "id")]);
     dump.change("ChainOpened", &OPENED);
     dump.change("ChainCut", &[(8, "chain"), (8, "last seqno"), (8, "end")]);
-    dump.change("GenerationCreated", &[(8, "id")]);
+    dump.change("MemtableCreated", &[(8, "id")]);
     dump.change("ChainOpened", &OPENED);
-    dump.change("GenerationDropped", &[(8, "id")]);
+    dump.change("MemtableDropped", &[(8, "id")]);
     dump.change("NextIds", &NEXT);
     dump.padding();
     assert_eq!(dump.at, manifest.len());
@@ -269,10 +269,10 @@ fn the_options_of_a_family_are_the_golden_and_read_as_what_was_written() {
 
 fn with_adopted() -> VersionEdit {
     VersionEdit::new()
-        .with(Change::GenerationCreated { id: 1 })
+        .with(Change::MemtableCreated { id: 1 })
         .with(Change::ChainAdopted {
             chain: 3,
-            generation: 1,
+            memtable: 1,
             incarnation: 1,
             nonce: 0x1122_3344_5566_7788,
             base_seqno: 5,
@@ -284,12 +284,12 @@ fn with_adopted() -> VersionEdit {
 fn annotate_adopted(manifest: &[u8]) -> String {
     let mut dump = annotate_begin(manifest);
     dump.record("a batch that was staged");
-    dump.change("GenerationCreated", &[(8, "id")]);
+    dump.change("MemtableCreated", &[(8, "id")]);
     dump.change(
         "ChainAdopted",
         &[
             (8, "chain"),
-            (8, "generation"),
+            (8, "memtable"),
             (4, "incarnation"),
             (8, "nonce"),
             (8, "base seqno"),
@@ -317,8 +317,8 @@ fn an_adopted_chain_is_the_golden_and_reads_as_what_was_written() {
     drop(manifest);
     fs.install(&dir().join("MANIFEST-000001"), &bytes_of(GOLDEN_ADOPTED));
     let (_, state) = Manifest::open(storage(&fs), dir(), true).unwrap();
-    let (generation, chain) = state.chains().next().unwrap();
-    assert_eq!((generation, chain.id, chain.staged), (1, 3, true));
+    let (memtable, chain) = state.chains().next().unwrap();
+    assert_eq!((memtable, chain.id, chain.staged), (1, 3, true));
     assert_eq!((chain.base_seqno, chain.nonce), (5, 0x1122_3344_5566_7788));
     let cut = chain.cut.unwrap();
     assert_eq!((cut.last_seqno, cut.end), (104, 0x10_2000));

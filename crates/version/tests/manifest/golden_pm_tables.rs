@@ -89,7 +89,7 @@ fn with_pm_tables() -> VersionEdit {
         })
         .with(Change::NextIds(NextIds {
             chain: 10,
-            generation: 11,
+            memtable: 11,
             cf: 12,
             incarnation: 13,
             file: 14,
@@ -153,7 +153,7 @@ fn annotate(manifest: &[u8]) -> String {
         "NextIds, with files",
         &[
             (8, "chain"),
-            (8, "generation"),
+            (8, "memtable"),
             (4, "column family"),
             (4, "incarnation"),
             (8, "file"),

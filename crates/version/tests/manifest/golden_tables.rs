@@ -61,7 +61,7 @@ fn with_tables() -> VersionEdit {
         })
         .with(Change::NextIds(NextIds {
             chain: 10,
-            generation: 11,
+            memtable: 11,
             cf: 12,
             incarnation: 13,
             file: 14,
@@ -108,7 +108,7 @@ fn annotate(manifest: &[u8]) -> String {
         "NextIds, with files",
         &[
             (8, "chain"),
-            (8, "generation"),
+            (8, "memtable"),
             (4, "column family"),
             (4, "incarnation"),
             (8, "file"),

@@ -127,7 +127,7 @@ fn one_edit_adds_a_hundred_tables_with_the_longest_keys() {
     assert_eq!(opened, state);
     // And as a snapshot.
     manifest.set_bytes_max(0);
-    let next = Change::GenerationCreated { id: 0 };
+    let next = Change::MemtableCreated { id: 0 };
     manifest.append(&next.into()).unwrap();
     let (_, opened) = Manifest::open(storage(&fs), dir(), true).unwrap();
     assert_eq!(&opened, manifest.state());

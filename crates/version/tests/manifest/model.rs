@@ -15,7 +15,7 @@ pub struct Model {
     families: Vec<(u16, String, bool)>,
     /// Every change of options, newest last.
     options: Vec<(u16, Vec<(String, String)>)>,
-    generations: Vec<(u64, bool)>,
+    memtables: Vec<(u64, bool)>,
     chains: Vec<ModelChain>,
     /// What `NextIds` has set, apart from what was used.
     reserved: NextIds,
@@ -27,7 +27,7 @@ pub struct Model {
 #[derive(Clone)]
 struct ModelChain {
     id: u64,
-    generation: u64,
+    memtable: u64,
     incarnation: u32,
     base: u64,
     cut: Option<u64>,
@@ -42,17 +42,17 @@ impl Model {
         let incarnation = after(&mut self.chains.iter().map(|c| u64::from(c.incarnation)));
         NextIds {
             chain: r.chain.max(after(&mut self.chains.iter().map(|c| c.id))),
-            generation: r
-                .generation
-                .max(after(&mut self.generations.iter().map(|g| g.0))),
+            memtable: r
+                .memtable
+                .max(after(&mut self.memtables.iter().map(|m| m.0))),
             cf: r.cf.max(u32::try_from(cf).unwrap()),
             incarnation: r.incarnation.max(u32::try_from(incarnation).unwrap()),
             file: r.file,
         }
     }
 
-    fn alive(&self, generation: u64) -> bool {
-        self.generations.contains(&(generation, true))
+    fn alive(&self, memtable: u64) -> bool {
+        self.memtables.contains(&(memtable, true))
     }
 
     /// Applies a change; `None` if it cannot be.
@@ -79,24 +79,24 @@ impl Model {
                 self.options.push((*id, options.clone()));
                 self.families.iter().any(|f| f.0 == *id && f.2)
             }
-            Change::GenerationCreated { id } => {
-                self.generations.push((*id, true));
-                *id >= next.generation
+            Change::MemtableCreated { id } => {
+                self.memtables.push((*id, true));
+                *id >= next.memtable
             }
-            Change::GenerationDropped { id } => self.drop_generation(*id),
+            Change::MemtableDropped { id } => self.drop_memtable(*id),
             Change::ChainOpened {
                 chain,
-                generation,
+                memtable,
                 incarnation,
                 base_seqno,
                 ..
             } => {
-                let alive = self.alive(*generation);
-                let of = |c: &ModelChain| c.generation == *generation && c.staged;
+                let alive = self.alive(*memtable);
+                let of = |c: &ModelChain| c.memtable == *memtable && c.staged;
                 let complete = self.chains.iter().any(of);
                 self.chains.push(ModelChain {
                     id: *chain,
-                    generation: *generation,
+                    memtable: *memtable,
                     incarnation: *incarnation,
                     base: *base_seqno,
                     cut: None,
@@ -106,18 +106,18 @@ impl Model {
             }
             Change::ChainAdopted {
                 chain,
-                generation,
+                memtable,
                 incarnation,
                 base_seqno,
                 last_seqno,
                 ..
             } => {
-                let alive = |c: &&ModelChain| self.alive(c.generation);
+                let alive = |c: &&ModelChain| self.alive(c.memtable);
                 let newest = self.chains.iter().rfind(alive);
                 let follows = newest.is_none_or(|c| c.cut.is_some_and(|cut| *base_seqno > cut));
                 let mut there = self.chains.iter().filter(alive);
-                let possible = self.alive(*generation)
-                    && there.all(|c| c.id != *chain && c.generation < *generation)
+                let possible = self.alive(*memtable)
+                    && there.all(|c| c.id != *chain && c.memtable < *memtable)
                     && self
                         .tables
                         .pm
@@ -129,7 +129,7 @@ impl Model {
                     && incarnation + 1 >= next.incarnation;
                 self.chains.push(ModelChain {
                     id: *chain,
-                    generation: *generation,
+                    memtable: *memtable,
                     incarnation: *incarnation,
                     base: *base_seqno,
                     cut: Some(*last_seqno),
@@ -143,7 +143,7 @@ impl Model {
             Change::NextIds(to) => {
                 self.reserved = *to;
                 to.chain >= next.chain
-                    && to.generation >= next.generation
+                    && to.memtable >= next.memtable
                     && to.cf >= next.cf
                     && to.cf <= 65_536
                     && to.incarnation >= next.incarnation
@@ -155,7 +155,7 @@ impl Model {
             | Change::LongValues
             | Change::PartitionRates(_) => unreachable!("not drawn"),
             Change::PmTableAdded { table } => {
-                let alive = |c: &ModelChain| self.alive(c.generation) && c.id == table.meta.owner;
+                let alive = |c: &ModelChain| self.alive(c.memtable) && c.id == table.meta.owner;
                 let owns = table.meta.owner < next.chain && !self.chains.iter().any(alive);
                 owns && self.tables.apply(change, &[], next.file)
             }
@@ -193,21 +193,17 @@ impl Model {
         possible.then_some(self)
     }
 
-    fn drop_generation(&mut self, id: u64) -> bool {
-        let Some(at) = self.generations.iter().position(|g| *g == (id, true)) else {
+    fn drop_memtable(&mut self, id: u64) -> bool {
+        let Some(at) = self.memtables.iter().position(|m| *m == (id, true)) else {
             return false;
         };
-        self.generations[at].1 = false;
-        let alive: Vec<bool> = self
-            .chains
-            .iter()
-            .map(|c| self.alive(c.generation))
-            .collect();
+        self.memtables[at].1 = false;
+        let alive: Vec<bool> = self.chains.iter().map(|c| self.alive(c.memtable)).collect();
         // Each survivor directly behind a chain that goes now.
         let older = self.chains.clone();
         let pairs = older.iter().zip(self.chains.iter_mut().zip(alive).skip(1));
         for (before, (chain, alive)) in pairs {
-            if before.generation == id && alive && chain.base == 0 {
+            if before.memtable == id && alive && chain.base == 0 {
                 match before.cut {
                     Some(cut) => chain.base = cut + 1,
                     None => return false,
@@ -222,11 +218,7 @@ impl Model {
         let Some(at) = self.chains.iter().rposition(|c| c.id == id) else {
             return false;
         };
-        let alive: Vec<bool> = self
-            .chains
-            .iter()
-            .map(|c| self.alive(c.generation))
-            .collect();
+        let alive: Vec<bool> = self.chains.iter().map(|c| self.alive(c.memtable)).collect();
         let before = at
             .checked_sub(1)
             .map(|i| self.chains[i].cut.filter(|_| alive[i]));
@@ -247,16 +239,16 @@ impl Model {
         let chains: Vec<_> = self
             .chains
             .iter()
-            .filter(|c| self.alive(c.generation))
+            .filter(|c| self.alive(c.memtable))
             .collect();
         let chains = chains
             .iter()
-            .map(|c| (c.generation, c.id, c.incarnation, c.base, c.cut, c.staged));
-        let got = state.chains().map(|(generation, c)| {
+            .map(|c| (c.memtable, c.id, c.incarnation, c.base, c.cut, c.staged));
+        let got = state.chains().map(|(memtable, c)| {
             let cut = c.cut.map(|cut| cut.last_seqno);
-            (generation, c.id, c.incarnation, c.base_seqno, cut, c.staged)
+            (memtable, c.id, c.incarnation, c.base_seqno, cut, c.staged)
         });
-        let alive = self.generations.iter().filter(|g| g.1).map(|g| g.0);
+        let alive = self.memtables.iter().filter(|m| m.1).map(|m| m.0);
         let named = state
             .families()
             .iter()
@@ -276,7 +268,7 @@ impl Model {
             && partitions.eq(divided)
             && options
             && chains.eq(got)
-            && alive.eq(state.generations().keys().copied())
+            && alive.eq(state.memtables().keys().copied())
             && self.next() == state.next_ids()
     }
 }
@@ -291,12 +283,12 @@ fn change() -> impl Strategy<Value = Change> {
         3 => (0u16..20).prop_map(|id| Change::ColumnFamilyDropped { id }),
         3 => (0u16..20, prop::collection::vec((name, name), 0..2))
             .prop_map(|(id, options)| Change::ColumnFamilyOptions { id, options }),
-        8 => (0u64..20).prop_map(|id| Change::GenerationCreated { id }),
-        4 => (0u64..20).prop_map(|id| Change::GenerationDropped { id }),
+        8 => (0u64..20).prop_map(|id| Change::MemtableCreated { id }),
+        4 => (0u64..20).prop_map(|id| Change::MemtableDropped { id }),
         14 => (0u64..30, 0u64..20, 0u32..6, 0u64..3, any::<(u64, Option<u64>)>()).prop_map(
-            |(chain, generation, incarnation, base_seqno, (nonce, start))| Change::ChainOpened {
+            |(chain, memtable, incarnation, base_seqno, (nonce, start))| Change::ChainOpened {
                 chain,
-                generation,
+                memtable,
                 incarnation,
                 nonce,
                 base_seqno,
@@ -311,9 +303,9 @@ fn change() -> impl Strategy<Value = Change> {
             }
         }),
         5 => (0u64..30, 0u64..20, 0u32..6, 0u64..8, (0u64..4, any::<u64>())).prop_map(
-            |(chain, generation, incarnation, base_seqno, (records, end))| Change::ChainAdopted {
+            |(chain, memtable, incarnation, base_seqno, (records, end))| Change::ChainAdopted {
                 chain,
-                generation,
+                memtable,
                 incarnation,
                 nonce: end ^ chain,
                 base_seqno,
@@ -322,10 +314,10 @@ fn change() -> impl Strategy<Value = Change> {
             }
         ),
         1 => (0u64..30, 0u64..20, 0u32..20, 0u32..6, 0u64..14).prop_map(
-            |(chain, generation, cf, incarnation, file)| {
+            |(chain, memtable, cf, incarnation, file)| {
                 Change::NextIds(NextIds {
                     chain,
-                    generation,
+                    memtable,
                     cf,
                     incarnation,
                     file,

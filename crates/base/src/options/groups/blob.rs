@@ -8,7 +8,7 @@ option_group! {
         /// A longer value goes into a blob file, before its write is granted: one file for each batch, made
         /// durable with three syncs.
         inline_bytes_max: Bytes = 1 << 20, 64 => 1 << 20;
-        /// A memtable generation is sealed when it refers to so many bytes in blob files, and sealed ones are
+        /// A memtable is sealed when it refers to so many bytes in blob files, and sealed ones are
         /// flushed when together they do: a reference is short, so values that were overwritten would
         /// take room on the SSD until as many others were written as fill persistent memory.
         generation_bytes: Bytes = 1 << 30, 64 => 1 << 50;

@@ -5,20 +5,20 @@ use crate::options::group::option_group;
 option_group! {
     /// Options of moving data from persistent memory to SSD (design §7, §9).
     FlushOptions, "flush" {
-        /// Sealed memtable generations are flushed into tables when one of the shares below is reached,
+        /// Sealed memtables are flushed into tables when one of the shares below is reached,
         /// and when a write finds no room. Otherwise they are only when asked for, and what finds no
         /// room is refused.
         automatic: Flag = true;
-        /// Share of `pm`, in percent, that sealed generations may take. Below it data stays in
+        /// Share of `pm`, in percent, that sealed memtables may take. Below it data stays in
         /// persistent memory, and what is overwritten there never reaches the SSD. With shape `tiered` it is
         /// at most three tenths of what `level0.pm_percent` leaves, so that tables find room beside them.
         pm_percent: Count = 50, 1 => 95;
-        /// Share of `dram`, in percent, that indexes may take while there are sealed generations.
+        /// Share of `dram`, in percent, that indexes may take while there are sealed memtables.
         dram_percent: Count = 60, 1 => 90;
-        /// Sealed generations from which on they are flushed, whatever they take; 0: only what they take
+        /// Sealed memtables from which on they are flushed, whatever they take; 0: only what they take
         /// counts. FlatLSM's `flush_immutable_num`, which is 4 there (§4.3).
         generations: Count = 0, 0 => 10_000;
-        /// With shapes `global-index` and `immutables`: if sealed generations that are to be flushed take more than
+        /// With shapes `global-index` and `immutables`: if sealed memtables that are to be flushed take more than
         /// so many times what lives in them, that is written into tables in persistent memory and not on the SSD, where
         /// those find room. FlatLSM's ratio of log to live bytes, which is 8 there (§4.2.2). 0 never does so.
         rewrite_ratio: Count = 8, 0 => 10_000;

@@ -5,14 +5,14 @@ use crate::options::group::option_group;
 use crate::options::shape::Shape;
 
 option_group! {
-    /// Options of level 0: what becomes of sealed memtable generations (design §7).
+    /// Options of level 0: what becomes of sealed memtables (design §7).
     Level0Options, "level0" {
-        /// `global-index` keeps sealed generations in persistent memory until they are flushed, and merges
+        /// `global-index` keeps sealed memtables in persistent memory until they are flushed, and merges
         /// their indexes, so that reads ask few; records stay where they are (LogFree §3.3). With
         /// `immutables` each keeps its own index (FlatLSM §4.3). `ssd` flushes each as soon as it is
         /// sealed: level 0 is on the SSD then, in runs that overlap. So does `pm-tables`, into compressed
         /// tables that stay in persistent memory (PM-Blade §IV), as many as `level0.pm_percent` allows.
-        /// `tiered` is both: sealed generations get one index, and when together they are large they become
+        /// `tiered` is both: sealed memtables get one index, and when together they are large they become
         /// such tables. `auto` (`None`) is `tiered` where there is persistent memory, and `global-index` where a file of
         /// kind `file` stands in for it: tables there would lie on the SSD as others do.
         shape: Shape = None;
@@ -27,7 +27,7 @@ option_group! {
         /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
         /// they are read or not.
         merge_percent: Count = 100, 0 => 100_000;
-        /// Threads that write ranges of keys at once, where sealed generations become tables in persistent memory by
+        /// Threads that write ranges of keys at once, where sealed memtables become tables in persistent memory by
         /// ranges (`tiered`). 0 takes one for each core, at most 4, if the store has threads of its own.
         evacuation_threads: Count = 0, 0 => 64;
     }

@@ -5,14 +5,14 @@ use crate::options::group::option_group;
 option_group! {
     /// Options of the write path.
     MemtableOptions, "memtable" {
-        /// A memtable generation is sealed when its records and headers fill this much
+        /// A memtable is sealed when its records and headers fill this much
         /// persistent memory. 0 derives it from `pm`: an eighth, at least one zone and at
-        /// most 256 MiB. It is a quarter of `pm` at most where generations are flushed. With preset
+        /// most 256 MiB. It is a quarter of `pm` at most where memtables are flushed. With preset
         /// `leveled` the same goes for DRAM: a quarter of what memtables may have, at most 64 MiB.
         bytes_max: Bytes = 0, 0 => 64 << 30;
         /// A batch of several records that take more persistent memory than this is staged: written
-        /// beside all other writers, and committed as a generation of its own instead of one item.
-        /// That takes some syncs of the manifest. There are at most 64 generations at a time.
+        /// beside all other writers, and committed as a memtable of its own instead of one item.
+        /// That takes some syncs of the manifest. There are at most 64 memtables at a time.
         item_bytes_max: Bytes = (64 << 20) - 4096, 4 << 10 => (64 << 20) - 4096;
         /// An idle store appends an empty item after this time, so that its last
         /// acknowledged write is covered by a later `published` (design §14). 0 switches

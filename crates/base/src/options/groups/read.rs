@@ -8,7 +8,7 @@ option_group! {
         /// Check the checksum of every record that is returned.
         verify_checksums: Flag = true;
         /// Values from this size on are not copied by a get but pinned: they are read where they
-        /// lie, which their generation keeps for as long as they are held.
+        /// lie, which their memtable keeps for as long as they are held.
         pin_bytes_min: Bytes = 1 << 10, 1 => 1 << 30;
         /// While pinned values take more than this share of the region, in percent, all are copied.
         pins_percent_max: Count = 5, 0 => 100;

@@ -44,9 +44,9 @@ impl Page<'_> {
         );
         self.next(&mut html);
         self.dram(&mut html);
-        self.generations(&mut html);
+        self.memtables(&mut html);
         if self.map.is_empty() {
-            html.push_str("<section><h2>Tables</h2><p>There are none yet: all data is in the memtable generations above, or there is none.</p></section>\n");
+            html.push_str("<section><h2>Tables</h2><p>There are none yet: all data is in the memtables above, or there is none.</p></section>\n");
         }
         for family in self.map {
             self.family(family, &mut html);
@@ -101,12 +101,12 @@ impl Page<'_> {
         budget(html, "DRAM", &parts, m.dram_limit_bytes);
     }
 
-    fn generations(&self, html: &mut String) {
+    fn memtables(&self, html: &mut String) {
         let m = self.metrics;
         let parts = [
             (
                 "written",
-                "the generation that takes the writes",
+                "the memtable that takes the writes",
                 m.pm_active_bytes,
             ),
             ("sealed", "wait to be flushed", m.pm_sealed_bytes),
@@ -119,8 +119,8 @@ impl Page<'_> {
         ];
         budget(html, "Persistent memory", &parts, m.pm_limit_bytes);
         let mut rows = String::new();
-        for (n, g) in m.generations.iter().rev().enumerate() {
-            let (class, state) = match (g.retired, g.sealed) {
+        for (n, memtable) in m.memtables.iter().rev().enumerate() {
+            let (class, state) = match (memtable.retired, memtable.sealed) {
                 (true, _) => (
                     "dead",
                     "nothing in it is alive, and somebody still reads it",
@@ -129,25 +129,27 @@ impl Page<'_> {
                 _ => ("active", "takes the writes"),
             };
             let said = format!(
-                "generation {}: {state}\n{} in {}\nindex of {} in DRAM",
-                g.id,
-                count(g.records, "record"),
-                format_size(g.bytes),
-                format_size(g.index_bytes)
+                "memtable {}: {state}\n{} in {}\nindex of {} in DRAM",
+                memtable.id,
+                count(memtable.records, "record"),
+                format_size(memtable.bytes),
+                format_size(memtable.index_bytes)
             );
-            let name = format!("generation {}, {}", g.id, format_size(g.bytes));
+            let name = format!("memtable {}, {}", memtable.id, format_size(memtable.bytes));
             let at = (0.0, n as f64 * ROW, WIDTH);
             block(
                 &mut rows,
                 at,
-                &format!("generation {class}"),
+                &format!("memtable {class}"),
                 None,
                 &name,
                 &said,
             );
         }
-        let height = m.generations.len() as f64 * ROW;
-        html.push_str("<section><h2>Memtable generations <small>newest first; each may have any key</small></h2>\n");
+        let height = m.memtables.len() as f64 * ROW;
+        html.push_str(
+            "<section><h2>Memtables <small>newest first; each may have any key</small></h2>\n",
+        );
         svg(html, height, &rows);
         html.push_str("</section>\n");
     }

@@ -28,8 +28,8 @@ fn first_members(m: &Metrics, families: &[String]) -> Value {
         "dram_index_bytes": m.dram_index_bytes,
         "dram_limit_bytes": m.dram_limit_bytes,
         "column_families": families,
-        "generations": generations_as_json(m),
-        "generations_dropped": m.generations_dropped,
+        "memtables": memtables_as_json(m),
+        "memtables_dropped": m.memtables_dropped,
         "seqno_visible": m.seqno_visible,
         "seqno_durable": m.seqno_durable,
         "user_bytes_written": m.user_bytes_written,
@@ -118,7 +118,7 @@ fn add_work(document: &mut Value, m: &Metrics) {
     document["write_amplification_ssd"] = m.write_amplification_ssd().into();
     document["feed"] = json!({
         "open": m.feed.open,
-        "kept_generations": m.feed.kept_generations,
+        "kept_memtables": m.feed.kept_memtables,
         "kept_bytes": m.feed.kept_bytes,
         "kept_blob_bytes": m.feed.kept_blob_bytes,
         "oldest": m.feed.oldest,
@@ -134,19 +134,19 @@ fn add_work(document: &mut Value, m: &Metrics) {
     document["runtime"] = runtime_as_json(m);
 }
 
-fn generations_as_json(m: &Metrics) -> Value {
-    m.generations
+fn memtables_as_json(m: &Metrics) -> Value {
+    m.memtables
         .iter()
-        .map(|g| {
+        .map(|memtable| {
             json!({
-                "id": g.id,
-                "sealed": g.sealed,
-                "records": g.records,
-                "bytes": g.bytes,
-                "index_bytes": g.index_bytes,
-                "retired": g.retired,
-                "views": g.views,
-                "readers": g.readers,
+                "id": memtable.id,
+                "sealed": memtable.sealed,
+                "records": memtable.records,
+                "bytes": memtable.bytes,
+                "index_bytes": memtable.index_bytes,
+                "retired": memtable.retired,
+                "views": memtable.views,
+                "readers": memtable.readers,
             })
         })
         .collect()

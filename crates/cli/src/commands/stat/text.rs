@@ -141,7 +141,7 @@ fn holders(m: &Metrics) -> Vec<Row> {
             rows.push(("", format!("{reader}, {behind} behind")));
         }
     }
-    if m.feed.open > 0 || m.feed.kept_generations > 0 {
+    if m.feed.open > 0 || m.feed.kept_memtables > 0 {
         let mut kept = format_size(m.feed.kept_bytes);
         if m.feed.kept_blob_bytes > 0 {
             kept += &format!(" and {} in blob files", format_size(m.feed.kept_blob_bytes));

@@ -4,12 +4,12 @@ use thermocline_memtable::Chain;
 
 use super::*;
 
-/// A chain of a generation and an incarnation, from `base` to `last`; the last one is written to.
-fn trail((generation, incarnation): (u64, u32), base: u64, last: Option<u64>) -> Trail {
+/// A chain of a memtable and an incarnation, from `base` to `last`; the last one is written to.
+fn trail((memtable, incarnation): (u64, u32), base: u64, last: Option<u64>) -> Trail {
     let chain = Chain::new(&[1; 16], base, incarnation, 0, base);
     match last {
-        Some(last) => Trail::complete(generation, chain, vec![], None, last),
-        None => Trail::open(generation, chain, vec![]),
+        Some(last) => Trail::complete(memtable, chain, vec![], None, last),
+        None => Trail::open(memtable, chain, vec![]),
     }
 }
 
@@ -50,7 +50,7 @@ fn what_lies_before_the_last_gap_is_gone() {
 
 #[test]
 fn seqnos_that_a_crash_took_are_nobodys() {
-    // An opening, whose chain lies in the same generation, far behind.
+    // An opening, whose chain lies in the same memtable, far behind.
     let all = [trail((1, 1), 1, Some(9)), trail((1, 2), 100, None)];
     let trails: Vec<&Trail> = all.iter().collect();
     let begin = |since| begin(&trails, marks(9, 9), since);

@@ -133,7 +133,7 @@ fn what_is_kept_needs_no_dram_when_a_store_is_opened() {
 }
 
 /// Keeps the first group, of a short value and a long one, while all behind it is flushed and overwritten.
-/// Returns what it says then, and how many generations and blob files there are.
+/// Returns what it says then, and how many memtables and blob files there are.
 fn kept_group() -> (Option<Result<Vec<u8>>>, usize, u64) {
     let mut options = options();
     options.blob.inline_bytes_max = 100;
@@ -158,7 +158,7 @@ fn kept_group() -> (Option<Result<Vec<u8>>>, usize, u64) {
         .compact(CF, (Bound::Unbounded, Bound::Unbounded))
         .unwrap();
     engine.reclaim().unwrap();
-    let generations = engine.metrics().generations.len();
+    let memtables = engine.metrics().memtables.len();
     let files = engine.metrics().blobs.files;
     let again = group.clone();
     drop(group);
@@ -184,14 +184,14 @@ fn kept_group() -> (Option<Result<Vec<u8>>>, usize, u64) {
     engine.reclaim().unwrap();
     assert_eq!(engine.metrics().blobs.files, 0, "nobody has it any more");
     assert!(machine.blob_files().is_empty());
-    (long, generations, files)
+    (long, memtables, files)
 }
 
 #[test]
-fn a_group_that_is_kept_holds_its_blob_files_and_no_generation() {
-    let (long, generations, files) = kept_group();
+fn a_group_that_is_kept_holds_its_blob_files_and_no_memtable() {
+    let (long, memtables, files) = kept_group();
     assert_eq!(long.unwrap().unwrap(), [2; 1000]);
-    assert_eq!((generations, files), (1, 1));
+    assert_eq!((memtables, files), (1, 1));
     for bug in [Bug::GroupForgetsBlobs, Bug::BlobForgetsWrites] {
         let _bug = plant(bug);
         let (long, _, files) = kept_group();
@@ -235,7 +235,7 @@ fn a_staged_group_can_be_kept_too() {
         engine.flush().unwrap();
     }
     engine.reclaim().unwrap();
-    assert_eq!(engine.metrics().generations.len(), 1);
+    assert_eq!(engine.metrics().memtables.len(), 1);
     let keys: Vec<Vec<u8>> = keys_and_values(&group).into_iter().map(|kv| kv.0).collect();
     assert_eq!(
         keys,

@@ -56,7 +56,7 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
         inner.flusher.flush_sealed().unwrap();
         write(&engine, CfId::DEFAULT, 200..300, &[2; 100]);
         let taken = Taken {
-            generations: inner.flusher.evacuator.to_flush(),
+            memtables: inner.flusher.evacuator.to_flush(),
             front: None,
         };
         let from = Position {

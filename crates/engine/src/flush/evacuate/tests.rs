@@ -301,7 +301,7 @@ fn run(seed: u64) -> [u64; 3] {
     }
     run.engine.reclaim().unwrap();
     let metrics = run.engine.metrics();
-    assert_eq!((metrics.generations.len(), metrics.pm_tier.tables), (1, 0));
+    assert_eq!((metrics.memtables.len(), metrics.pm_tier.tables), (1, 0));
     let along = run.along + metrics.ranges_along;
     [run.halves, along, run.ahead + metrics.ranges_ahead]
 }

@@ -207,9 +207,9 @@ fn whatever_is_rewritten_reads_as_before() {
     assert!(rewrites > 200 || one, "{rewrites}");
 }
 
-/// Older generations are read before tables: one that a flush left behind would hide what the tables have.
+/// Older memtables are read before tables: one that a flush left behind would hide what the tables have.
 #[test]
-fn leaving_an_older_generation_behind_is_noticed() {
+fn leaving_an_older_memtable_behind_is_noticed() {
     let _bug = plant(Bug::RewriteLeavesOlder);
     let noticed = (0..40).filter(|seed| history(*seed).is_err());
     assert!(noticed.count() > 5);

@@ -382,7 +382,7 @@ fn another_shape_leaves_nothing_there() {
     }
 }
 
-/// A change feed reads generations that have been flushed there.
+/// A change feed reads memtables that have been flushed there.
 #[test]
 fn a_change_feed_goes_on_over_flushes() {
     let machine = Machine::new(PM);

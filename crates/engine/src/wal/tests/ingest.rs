@@ -1,4 +1,4 @@
-//! Stores that end with an ingestion, whatever generation it ended.
+//! Stores that end with an ingestion, whatever memtable it ended.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn all(engine: &Engine) -> Map {
     map
 }
 
-/// The generation that an ingestion ends has nothing but the item that covers an idle store, and the one
+/// The memtable that an ingestion ends has nothing but the item that covers an idle store, and the one
 /// behind it has nothing at all.
 #[test]
 fn a_store_that_ends_with_an_ingestion_can_be_opened_again() {
@@ -71,10 +71,10 @@ fn a_store_that_ends_with_an_ingestion_can_be_opened_again() {
     }
 }
 
-/// As above, with nothing flushed: behind a generation that has records one follows that has nothing but the
+/// As above, with nothing flushed: behind a memtable that has records one follows that has nothing but the
 /// item that covers an idle store.
 #[test]
-fn a_generation_with_nothing_but_an_idle_item_seals_the_one_before() {
+fn a_memtable_with_nothing_but_an_idle_item_seals_the_one_before() {
     let fs = SimFs::new(Steps::new());
     let options = small();
     let engine = open(&fs, &options).unwrap();

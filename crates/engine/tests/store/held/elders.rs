@@ -25,8 +25,8 @@ fn who_came_before_the_store_was_opened_again_holds_nobody_up() {
             let metrics = engine.metrics();
             assert!(metrics.readers >= 2, "{shape}, reader {kind}");
             Held::Snapshot(other.clone()).check(family, &model);
-            let retired = metrics.generations.iter().any(|g| g.retired);
-            let text = retired.then(|| format!("{shape}, reader {kind}: generations stay"));
+            let retired = metrics.memtables.iter().any(|m| m.retired);
+            let text = retired.then(|| format!("{shape}, reader {kind}: memtables stay"));
             written.err().map(|error| error.to_string()).or(text)
         });
         wrong.extend(failed);
@@ -172,7 +172,7 @@ fn an_edit_in_between_makes_strangers_of_them() {
     let again = Engine::open(machine.world.clone(), HERE.as_ref(), others).unwrap();
     assert_eq!(again.metrics().readers, 0);
     write_much(&again, Family::DEFAULT).unwrap();
-    assert!(again.metrics().generations.iter().any(|g| g.retired));
+    assert!(again.metrics().memtables.iter().any(|m| m.retired));
     for _ in 0..2 {
         Held::Snapshot(left.clone()).check(Family::DEFAULT, &model);
         let other = Held::new_at(&left, Family::DEFAULT);
@@ -182,7 +182,7 @@ fn an_edit_in_between_makes_strangers_of_them() {
     drop((left, cursor));
     let again = machine.open("ssd");
     again.reclaim().unwrap();
-    assert!(again.metrics().generations.iter().all(|g| !g.retired));
+    assert!(again.metrics().memtables.iter().all(|m| !m.retired));
 }
 
 /// By a handle nobody becomes a reader of what was closed, once it was opened again.
@@ -242,7 +242,7 @@ fn a_reader_of_an_earlier_opening_reads_a_family_that_is_dropped() {
                 metrics.pm_tier.table_bytes_retired, 0,
                 "{shape}, {kind}, {before}"
             );
-            assert!(metrics.generations.iter().all(|g| !g.retired), "{shape}");
+            assert!(metrics.memtables.iter().all(|m| !m.retired), "{shape}");
             engine.close().unwrap();
             let report = thermocline_engine::verify(&machine.world, HERE.as_ref(), &options(shape));
             assert_eq!(report.unwrap().faults, []);

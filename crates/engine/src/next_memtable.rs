@@ -1,18 +1,18 @@
-//! The next generation: named ahead of need, and gone over to when the active one is full.
+//! The next memtable: named ahead of need, and gone over to when the active one is full.
 //!
 //! Naming costs an fsync of the manifest. It is made under a lock of its own, [`Memtables::next`], and not
-//! under the writer's: writers go on meanwhile. Only a write that needs the generation at that very
+//! under the writer's: writers go on meanwhile. Only a write that needs the memtable at that very
 //! moment waits for it.
 //!
 //! # Invariants
-//! 1. *Names in order.* Chains and generations get their ids, their edit and the region's witness
+//! 1. *Names in order.* Chains and memtables get their ids, their edit and the region's witness
 //!    under `next`: ids are given out in the order in which the manifest learns of them, and the
 //!    witness is never more than one edit behind. The one exception is the chain of an incarnation,
 //!    which got its id from opening: it is named under the writer's lock before anything is prepared.
-//! 2. *No name is lost.* A generation that the manifest names and that was not gone over to is in
-//!    `next` whenever that lock is free. Whoever goes over, or names a generation out of turn
+//! 2. *No name is lost.* A memtable that the manifest names and that was not gone over to is in
+//!    `next` whenever that lock is free. Whoever goes over, or names a memtable out of turn
 //!    ([`stage`](crate::stage)), holds the writer's lock and then `next`, until it is done. So
-//!    generations are used in the order of their ids.
+//!    memtables are used in the order of their ids.
 //! 3. *Closing sees it.* Who prepares in the background holds `Turns::ahead`, which closing waits for
 //!    after it has refused new work; so the cut of the prepared chain is among the last ones.
 
@@ -34,17 +34,17 @@ use crate::write::writer::Writer;
 use prepared::Prepared;
 
 impl Memtables {
-    /// Whether no generation is prepared, and nobody is about to prepare one.
+    /// Whether no memtable is prepared, and nobody is about to prepare one.
     pub fn is_next_missing(&self) -> bool {
         try_lock(&self.next).is_some_and(|next| next.is_none())
     }
 
-    /// The next generation, for a write that needs it now.
+    /// The next memtable, for a write that needs it now.
     pub fn lock_next(&self) -> MutexGuard<'_, Option<Prepared>> {
         try_lock(&self.next).unwrap_or_else(|| {
             let begun = self.common.now_ns();
             let next = lock(&self.next);
-            self.common.stalls.held_up(StallCause::Generation, begun);
+            self.common.stalls.held_up(StallCause::Memtable, begun);
             next
         })
     }
@@ -57,12 +57,12 @@ impl Memtables {
             .map_err(|error| self.common.poison.poison(error))
     }
 
-    /// Names the next generation in the manifest, so that no fsync falls on the put path when the
+    /// Names the next memtable in the manifest, so that no fsync falls on the put path when the
     /// active one is full. The chain of `incarnation` has been named.
     pub fn prepare(&self, next: &mut Option<Prepared>, incarnation: u32) -> Result<()> {
         // Whoever had the lock before may have failed halfway.
         self.common.poison.check()?;
-        if next.is_some() || self.common.space.generations().free() == 0 {
+        if next.is_some() || self.common.space.descriptors().free() == 0 {
             return Ok(());
         }
         let ids = self.common.catalog.edits().state().next_ids();
@@ -71,17 +71,17 @@ impl Memtables {
         let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 0);
         let log = self.begin_log(chain.id, nonce)?;
         let edit = VersionEdit::new()
-            .with(Change::GenerationCreated { id: ids.generation })
-            .with(opened(&chain, ids.generation, nonce, None));
+            .with(Change::MemtableCreated { id: ids.memtable })
+            .with(opened(&chain, ids.memtable, nonce, None));
         self.edit_with_log(edit, &log)?;
         self.witness(&chain, nonce)?;
-        let descriptor = Descriptor::create(&self.common.space, &self.common.db_id, ids.generation)
+        let descriptor = Descriptor::create(&self.common.space, &self.common.db_id, ids.memtable)
             .map_err(|error| self.common.poison.poison(error))?;
         self.common
             .events
-            .emit(Event::GenerationPrepared { id: ids.generation });
+            .emit(Event::MemtablePrepared { id: ids.memtable });
         *next = Some(Prepared {
-            generation: ids.generation,
+            id: ids.memtable,
             chain,
             descriptor,
             log,
@@ -89,7 +89,7 @@ impl Memtables {
         Ok(())
     }
 
-    /// Seals the active generation and goes on in the next. Without a free descriptor the active
+    /// Seals the active memtable and goes on in the next. Without a free descriptor the active
     /// one just grows.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Memtables {
             if next.is_none() {
                 return Ok(());
             }
-            self.common.stalls.held_up(StallCause::Generation, begun);
+            self.common.stalls.held_up(StallCause::Memtable, begun);
         }
         // A memtable is sealed only when `durable` has passed its last grant.
         self.common.commits.drain(self)?;
@@ -119,8 +119,8 @@ impl Memtables {
                 .map_err(|error| self.common.poison.poison(error))?;
         }
         writer.active.seal();
-        let sealed = writer.active.generation();
-        self.common.events.emit(Event::GenerationSealed {
+        let sealed = writer.active.id();
+        self.common.events.emit(Event::MemtableSealed {
             id: sealed,
             records: writer.active.len(),
             bytes: writer.active.bytes(),
@@ -130,7 +130,7 @@ impl Memtables {
             ..next.chain
         };
         let region = self.common.space.region().clone();
-        let memtable = Memtable::new(region, next.generation, vec![chain]);
+        let memtable = Memtable::new(region, next.id, vec![chain]);
         let memtable = Arc::new(memtable.charged_to(&self.common.account));
         self.common
             .catalog

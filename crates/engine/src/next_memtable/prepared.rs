@@ -1,13 +1,13 @@
-//! A generation that is named ahead of need.
+//! A memtable that is named ahead of need.
 
 use thermocline_memtable::{Chain, Descriptor};
 use thermocline_version::Change;
 use thermocline_wal::LogWriter;
 
-/// A generation that the manifest names and nobody uses yet.
+/// A memtable that the manifest names and nobody uses yet.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    pub(super) generation: u64,
+    pub(super) id: u64,
     pub(super) chain: Chain,
     pub(super) descriptor: Option<Descriptor>,
     /// Of the chain.
