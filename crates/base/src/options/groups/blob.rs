@@ -11,6 +11,7 @@ option_group! {
         /// A memtable is sealed when it refers to so many bytes in blob files, and sealed ones are
         /// flushed when together they do: a reference is short, so values that were overwritten would
         /// take room on the SSD until as many others were written as fill persistent memory.
+        // Manifests remember this name, which is older than the word *memtable*.
         generation_bytes: Bytes = 1 << 30, 64 => 1 << 50;
     }
 }

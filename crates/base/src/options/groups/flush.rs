@@ -17,6 +17,7 @@ option_group! {
         dram_percent: Count = 60, 1 => 90;
         /// Sealed memtables from which on they are flushed, whatever they take; 0: only what they take
         /// counts. FlatLSM's `flush_immutable_num`, which is 4 there (§4.3).
+        // Manifests remember this name, which is older than the word *memtable*.
         generations: Count = 0, 0 => 10_000;
         /// With shapes `global-index` and `immutables`: if sealed memtables that are to be flushed take more than
         /// so many times what lives in them, that is written into tables in persistent memory and not on the SSD, where
