@@ -1,6 +1,7 @@
 //! `bench`: run a workload, follow it, print what it found.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 use std::time::Duration;
 
 use thermocline::options::Emulation;
@@ -92,23 +93,57 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
 /// Runs `plan` here while another thread moves the bar and looks for Ctrl-C.
 fn followed(plan: &Plan, output: &Output) -> Result<Report> {
     let watch = Watch::new();
-    let ended = AtomicBool::new(false);
     let mut progress = Progress::new(output, 0, "operations");
+    let look = || {
+        if interrupt::asked() {
+            watch.stop();
+        }
+        let now = watch.snapshot();
+        progress.set_total(now.total.max(now.done));
+        progress.set(now.phase, now.done);
+    };
+    beside(look, || thermocline_bench::run(plan, &watch))
+}
+
+/// Does `work` here, and calls `look` on another thread once in a [`TICK`] until that has ended, be it by a panic.
+fn beside<T>(mut look: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let follower = scope.spawn(|| {
+        let looks = scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
                 std::thread::park_timeout(TICK);
-                if interrupt::asked() {
-                    watch.stop();
-                }
-                let now = watch.snapshot();
-                progress.set_total(now.total.max(now.done));
-                progress.set(now.phase, now.done);
+                look();
             }
         });
-        let report = thermocline_bench::run(plan, &watch);
-        ended.store(true, Ordering::Relaxed);
-        follower.thread().unpark();
-        report
+        let _ends = Ends {
+            ended: &ended,
+            thread: looks.thread().clone(),
+        };
+        work()
     })
+}
+
+/// Has a thread end when it goes.
+struct Ends<'a> {
+    ended: &'a AtomicBool,
+    thread: Thread,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_looks_ends_with_the_work_and_with_its_panic() {
+        assert_eq!(beside(|| (), || 7), 7);
+        let panics = || beside(|| (), || panic!("in the work"));
+        assert!(std::panic::catch_unwind(panics).is_err());
+    }
 }
