@@ -15,7 +15,7 @@ use crate::sync::Arc;
 
 /// Entries of a cursor's first chunks, shared out to memtables by their keys; later ones double up to the option. What is
 /// prefetched and not passed is for nothing, and of each memtable a cursor passes as many keys as it has a share of them.
-const FIRST_CHUNKS: u64 = 24;
+const FIRST_CHUNKS: u64 = 14;
 
 /// Entries that the first chunk from a memtable has at least: one to stand at, and one behind it.
 const FIRST_CHUNK_MIN: u64 = 2;
