@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 
 use thermocline_base::numbers::first_bytes;
-use thermocline_base::size::index;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
@@ -13,17 +12,8 @@ use thermocline_pm::PmOff;
 use super::covering::Covering;
 use crate::sync::Arc;
 
-/// Entries of a cursor's first chunks, shared out to memtables by their keys; later ones double up to the option. What is
-/// prefetched and not passed is for nothing, and of each memtable a cursor passes as many keys as it has a share of them.
-const FIRST_CHUNKS: u64 = 14;
-
-/// Entries that the first chunk from a memtable has at least: one to stand at, and one behind it.
-const FIRST_CHUNK_MIN: u64 = 2;
-
-/// Entries of the first chunk from a memtable with so many of all keys.
-pub(super) fn first_chunk(keys: u64, of: u64) -> usize {
-    index(FIRST_CHUNK_MIN + FIRST_CHUNKS * keys.min(of) / of.max(1))
-}
+/// Entries of a cursor's first chunk from each memtable; later ones double up to the option.
+const FIRST_CHUNK: usize = 16;
 
 /// The records of one memtable from the cursor's position on.
 #[derive(Debug, Default)]
@@ -33,8 +23,6 @@ pub(super) struct Source {
     /// Whether there may be records behind the chunk.
     pub(super) more: bool,
     pub(super) chunk_len: usize,
-    /// Entries of its first chunk.
-    pub(super) first_len: usize,
     pub(super) head: Option<Head>,
     /// The range tombstones of its memtable.
     pub(super) covering: Option<Covering>,
@@ -122,7 +110,7 @@ impl Source {
             Direction::Forward => not_before(from, &first),
             Direction::Reverse => from,
         };
-        self.chunk_len = self.first_len.clamp(1, reader.chunk_max);
+        self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
         self.fill(memtable, reader, from)?;
         self.find_head(memtable, reader)
     }

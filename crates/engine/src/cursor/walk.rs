@@ -14,7 +14,7 @@ use thermocline_tables::{TableSource, Tables, place, sources};
 use super::covering::Covering;
 use super::gaps::passed::Passed;
 use super::place::Place;
-use super::source::{First, Head, Reader, Source, first_chunk};
+use super::source::{First, Head, Reader, Source};
 use crate::families::table::Family;
 use crate::store::Moment;
 use crate::sync::Arc;
@@ -133,7 +133,6 @@ impl Walk {
         }
         self.sources.resize_with(memtables, Source::default);
         let view = &self.at.view;
-        let keys: u64 = view.memtables.iter().map(|m| m.keys_of(reader.cf)).sum();
         for (source, memtable) in self.sources.iter_mut().zip(&view.memtables) {
             let Some(first) = view.first_of(memtable, reader.cf) else {
                 *source = Source::default();
@@ -144,7 +143,6 @@ impl Walk {
             // It is known by now at which moment this reads.
             source.gaps = memtable.gaps(reader.cf);
             source.first = first.into();
-            source.first_len = first_chunk(memtable.keys_of(reader.cf), keys);
             source.restart(memtable, reader, from)?;
         }
         self.look_for_gaps();
