@@ -33,7 +33,14 @@ pub(crate) fn encode(
 
 /// Checks the payload of their block and keeps it. Allocates at most a small multiple of it.
 pub(crate) fn decode(bytes: Vec<u8>) -> Result<RangeTombstones, Unreadable> {
-    let wrong = |at| damaged("whole range tombstone behind the one before", at, "one", "none");
+    let wrong = |at| {
+        damaged(
+            "whole range tombstone behind the one before",
+            at,
+            "one",
+            "none",
+        )
+    };
     let families = RangeTombstones::decode(&bytes, head).map_err(wrong)?;
     let first = families.into_iter().next();
     Ok(first.map(|(_, all)| all).unwrap_or_default())

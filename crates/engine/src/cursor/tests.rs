@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, CfOptions, Kind, WriteBatch};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::tests::Machine;
@@ -253,7 +254,7 @@ impl Run {
 #[test]
 fn deleted_ranges_are_gone_and_nothing_else_is() {
     let mut staged = 0;
-    for seed in seeds(0..24) {
+    for seed in seeds(0..explored(8, 24)) {
         let _replay = Replay("-p thermocline-engine deleted_ranges_are_gone", seed);
         let mut run = Run::new(seed);
         for n in 0..300 {

@@ -6,6 +6,7 @@ use std::path::Path;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, CfOptions, ErrorKind, SeqNo, WriteBatch};
 use thermocline_level0::{FoundValue, PmPart};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::flush::tests::{Model, check_cursor, delete, files, get, put};
@@ -237,7 +238,7 @@ fn copies_have_what_lies_in_persistent_memory_in_files() {
 /// Level 0 keeps to its share, whatever is written, and answers as a model does.
 #[test]
 fn level_0_keeps_to_its_share() {
-    for seed in seeds(0..6) {
+    for seed in seeds(0..explored(2, 6)) {
         let _replay = Replay("-p thermocline-engine level_0_keeps_to_its_share", seed);
         let mut rng = Rng::new(seed);
         let machine = Machine::new(PM);
