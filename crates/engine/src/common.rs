@@ -21,6 +21,17 @@ use crate::pm_tables::release::PmTablesUse;
 use crate::store::Common;
 use crate::sync::{Ordering, lock};
 
+/// What waits to be flushed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SealedUse {
+    /// Sealed memtables.
+    pub memtables: usize,
+    /// Persistent memory that they own.
+    pub bytes: u64,
+    /// Bytes of values in blob files that they refer to.
+    pub blob_bytes: u64,
+}
+
 /// Whether something may be done, or is by itself.
 impl Common {
     /// Whether the store is open, and no persist has failed.
@@ -220,15 +231,18 @@ impl Common {
 
     /// How many sealed memtables wait to be flushed, the persistent memory that they own, and the bytes in
     /// blob files that they refer to.
-    pub fn sealed_bytes(&self) -> (usize, u64, u64) {
+    pub fn sealed(&self) -> SealedUse {
         let view = self.catalog.view();
         let reclaim = lock(&self.reclaim);
         let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
         let waits = homes.filter(|home| !reclaim.is_flushed(home.id()));
-        waits.fold((0, 0, 0), |(count, bytes, blob_bytes), home| {
-            let own = reclaim.zone_bytes(home.id());
-            (count + 1, bytes + own, blob_bytes + home.blobs().bytes())
-        })
+        let mut all = SealedUse::default();
+        for home in waits {
+            all.memtables += 1;
+            all.bytes += reclaim.zone_bytes(home.id());
+            all.blob_bytes += home.blobs().bytes();
+        }
+        all
     }
 
     /// Persistent memory of dead memtables that merged indexes lead to, in bytes.

@@ -1,7 +1,8 @@
 //! Flushing: sealed memtables become tables of level 0.
 //!
 //! # Steps
-//! 1. *Take* all sealed memtables of the view that were not flushed: the oldest ones, without a gap.
+//! 1. *Take* the sealed memtables of the view that were not flushed: all, or as many of the oldest ones as a flush that is
+//!    due takes (`policy::flush`), without a gap.
 //! 2. *Merge* them, family by family, in the order of keys (no lock held; no epoch guard outlives a
 //!    chunk), and write what somebody may still be answered with into new tables (`jobs`).
 //! 3. *Sync* each table's file, then the folder.
@@ -80,18 +81,33 @@ use evacuate::Taken;
 use told::Made;
 use write::To;
 
+/// How much of what is sealed a flush takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it.
+    All,
+    /// What a flush takes that is due: the oldest, if that is enough.
+    Due,
+}
+
 impl Flusher {
     /// As [`Engine::flush`], of what is sealed. The caller holds no lock. A store without threads does the
     /// compactions that are due then.
     pub fn flush(&self) -> Result<usize> {
-        let flushed = match self.flush_sealed() {
+        self.flush_and_compact(Extent::All)
+    }
+
+    pub(super) fn flush_and_compact(&self, extent: Extent) -> Result<usize> {
+        let flushed = match self.flush_sealed(extent) {
             Err(error) if error.is_no_room() => {
                 // What is dead, of deletes too, need not be written, and its zones may go back to the disk.
                 let before = self.common.disk_room();
                 self.reclaimer.reclaim()?;
                 self.reclaimer.give_space_back(false);
                 match (before, self.common.disk_room()) {
-                    (Some(before), Some(now)) if now.free > before.free => self.flush_sealed()?,
+                    (Some(before), Some(now)) if now.free > before.free => {
+                        self.flush_sealed(extent)?
+                    }
                     _ => return Err(error),
                 }
             }
@@ -110,21 +126,31 @@ impl Flusher {
     }
 
     /// As [`Flusher::flush`], and no more.
-    pub fn flush_sealed(&self) -> Result<usize> {
-        self.flush_holding(&lock(&self.common.turns.flushing))
+    pub fn flush_sealed(&self, extent: Extent) -> Result<usize> {
+        self.flush_holding(&lock(&self.common.turns.flushing), extent)
     }
 
     /// As [`Flusher::flush_sealed`], for whoever holds the turn to flush.
-    pub fn flush_holding(&self, flushing: &MutexGuard<'_, ()>) -> Result<usize> {
-        self.flush_to(flushing, false)
+    pub fn flush_holding(&self, flushing: &MutexGuard<'_, ()>, extent: Extent) -> Result<usize> {
+        self.flush_to(flushing, extent, false)
     }
 
     /// As [`Flusher::flush_holding`], but if it does not rewrite ([`rewrite`]) it fails for lack of room.
-    fn flush_to(&self, _flushing: &MutexGuard<'_, ()>, only_pm: bool) -> Result<usize> {
+    fn flush_to(
+        &self,
+        _flushing: &MutexGuard<'_, ()>,
+        extent: Extent,
+        only_pm: bool,
+    ) -> Result<usize> {
         self.common.check_writable()?;
         let mut flushed = 0;
         loop {
-            let taken = self.evacuator.take();
+            let due = self.flush_due.look().takes_bytes();
+            let least = match extent {
+                Extent::All => u64::MAX,
+                Extent::Due => due,
+            };
+            let taken = self.evacuator.take(least);
             if taken.memtables.is_empty() {
                 return Ok(flushed);
             }
@@ -134,6 +160,7 @@ impl Flusher {
             let mut made = Made::default();
             let done = self.flush_taken(taken, only_pm, &mut made);
             self.end_flush(begun, made, done.as_ref().err());
+            self.flush_due.look();
             flushed += done?;
             if !is_rest {
                 return Ok(flushed);
@@ -173,7 +200,7 @@ impl Flusher {
     /// gone when it gets the writer's lock.
     pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
         loop {
-            let taken = self.evacuator.taken_now();
+            let taken = self.evacuator.taken_now(u64::MAX);
             if taken.memtables.is_empty() {
                 return Ok(());
             }

@@ -135,6 +135,7 @@ impl Merger {
         let all = indexes_of(&view, &lock(&self.common.reclaim));
         let known = situation::Indexes {
             newest_first: &all,
+            bytes_max: self.flush_due.takes_bytes(),
             asked: self.common.counted.get(Count::Asked),
             paid: self.common.merges.paid.load(Ordering::Relaxed),
             merge_percent: self.common.options.level0.merge_percent,
@@ -200,7 +201,8 @@ impl Merger {
     fn chosen(&self) -> Option<Choice> {
         use thermocline_policy::work::Because;
         let view = self.common.catalog.view_to_keep();
-        let decided = indexes::choose(&indexes_of(&view, &lock(&self.common.reclaim)), false)?;
+        let all = indexes_of(&view, &lock(&self.common.reclaim));
+        let decided = indexes::choose(&all, self.flush_due.takes_bytes(), false)?;
         let decision = Decision::of(Work::MergeIndexes(decided), Because::NothingIsDue);
         Choice::of(&view, decision)
     }
@@ -333,10 +335,12 @@ fn indexes_of(view: &View, reclaim: &Reclaim) -> Vec<indexes::Index> {
                 let id = home.id();
                 reclaim.is_ours(id) && !reclaim.is_flushed(id)
             });
+        let zones = m.homes().iter();
         let dead = m.homes().iter();
         let dead = dead.filter(|home| m.is_merged() && reclaim.is_dead(home.id()));
         indexes::Index {
             keys: m.keys(),
+            bytes: zones.map(|home| reclaim.zone_bytes(home.id())).sum(),
             dead: dead.map(|home| home.len()).sum(),
             may,
         }

@@ -91,7 +91,7 @@ impl Reporter {
         }
         if state.files > 0 {
             let active = self.common.catalog.view().memtables[0].blob_bytes();
-            state.memtable_bytes = active + self.common.sealed_bytes().2;
+            state.memtable_bytes = active + self.common.sealed().blob_bytes;
         }
         state
     }

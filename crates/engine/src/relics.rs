@@ -20,6 +20,7 @@ use thermocline_base::CfId;
 use thermocline_memtable::Memtable;
 use thermocline_tables::Tables;
 
+use crate::flush::Extent;
 use crate::store::FamilyChanges;
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::write::writer::Writer;
@@ -35,7 +36,7 @@ impl FamilyChanges {
         }
         let flushing = lock(&self.common.turns.flushing);
         if self.memtables.seal_active().is_ok() {
-            let _ = self.flusher.flush_holding(&flushing);
+            let _ = self.flusher.flush_holding(&flushing, Extent::All);
         }
         Some(flushing)
     }

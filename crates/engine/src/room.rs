@@ -37,6 +37,7 @@ use thermocline_observe::cause::StallCause;
 use thermocline_runtime::Job;
 
 use crate::busy::busy;
+use crate::flush::Extent;
 use crate::store::Admission;
 use crate::sync::{Ordering, lock};
 
@@ -141,7 +142,7 @@ impl Admission {
         if self.evacuator.to_flush().is_empty() {
             self.memtables.seal_active()?;
         }
-        match self.flusher.flush_holding(&flushing) {
+        match self.flusher.flush_holding(&flushing, Extent::All) {
             Ok(0) if self.reclaimer.yield_kept()? => return Ok(()),
             Ok(0) => {}
             Ok(_) => return Ok(()),

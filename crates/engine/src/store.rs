@@ -214,6 +214,7 @@ pub(crate) struct Reclaimer {
 /// Indexes of sealed memtables become one.
 pub(crate) struct Merger {
     pub common: Arc<Common>,
+    pub flush_due: Arc<FlushDue>,
     pub memtables: Arc<Memtables>,
     pub reclaimer: Arc<Reclaimer>,
 }

@@ -14,6 +14,7 @@ use thermocline_runtime::Task;
 use crate::Family;
 use crate::capture::Capture;
 use crate::copies::Ascending;
+use crate::flush::Extent;
 use crate::partitions::Adjustment;
 use crate::store::Engine;
 use crate::sync::lock;
@@ -134,7 +135,7 @@ impl Engine {
             inner.flusher.flush_deletes()?;
             // Behind a flush that runs.
             let flushed = match inner.flush_due.is_flush_due() {
-                true => inner.flusher.flush_sealed()?,
+                true => inner.flusher.flush_sealed(Extent::Due)?,
                 false => {
                     drop(lock(&inner.common.turns.flushing));
                     0

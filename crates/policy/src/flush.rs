@@ -3,14 +3,20 @@
 //! Below a share of persistent memory they stay where they are: reads find them in DRAM and persistent memory, and what is
 //! overwritten there dies there, without ever having been written to the SSD. Where flushing is due all sealed memtables are
 //! taken at once: a few wide runs of level 0 are cheaper to read and to compact than many narrow ones. With shapes `ssd` and
-//! `pm-tables` the share is nothing: flushing is due as soon as one is sealed. With `tiered` it is small, since the rest is for
-//! the tables that they become; while flushes skip level 0, it is the usual one.
+//! `pm-tables` the share is nothing: flushing is due as soon as one is sealed.
+//!
+//! With `tiered` memtables have what tables in persistent memory leave of the share, and a small one at least. Nothing becomes a
+//! table while there is room for it as it is. What is taken then is the oldest, about as much as the small share: what it becomes
+//! must lie beside it until all of it is named, and so must what is written meanwhile. What it becomes frees nothing as long as
+//! it stays in persistent memory; so level 0 has of its share only what memtables leave ([`Beside`]), and the coldest of it goes.
+//! Where there is no room for what is taken it leaves persistent memory as a whole, and then all is taken, as while flushes skip
+//! level 0.
 
 use std::fmt;
 
 use crate::tuning::{
     CROWDED_INDEX_BYTES_MIN, CROWDED_PARTS, CROWDED_SHARE_PARTS, DESCRIPTORS_SHORT,
-    KEPT_YIELD_TIMES,
+    KEPT_YIELD_TIMES, MORE_DIVISOR, TAKES_ROOM,
 };
 
 /// DRAM of a store, and of all stores of its runtime, in bytes.
@@ -53,6 +59,31 @@ impl Dram {
     }
 }
 
+/// What memtables have beside level 0 in persistent memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Beside {
+    /// What both may have together, if that is more than level 0's share.
+    pub all: u64,
+    /// What memtables have beyond a usual flush.
+    pub memtables: u64,
+}
+
+impl Beside {
+    /// What of its share level 0 may have now. A flush that leaves memtables behind would free nothing if all that it takes
+    /// became tables: so as much leaves persistent memory as the share is short of.
+    ///
+    /// ```
+    /// use thermocline_policy::flush::Beside;
+    /// assert_eq!(Beside { all: 50, memtables: 35 }.level0_share(50), 15);
+    /// assert_eq!(Beside { all: 50, memtables: 10 }.level0_share(30), 30);
+    /// assert_eq!(Beside::default().level0_share(50), 50);
+    /// ```
+    pub fn level0_share(&self, share: u64) -> u64 {
+        let left = self.all.max(share).saturating_sub(self.memtables);
+        share.min(left)
+    }
+}
+
 /// What waits to be flushed, and what decides about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed {
@@ -74,8 +105,10 @@ pub struct Sealed {
     pub sealed_percent: u64,
     /// What of it they may take where none do, in percent.
     pub alone_percent: u64,
-    /// Persistent memory of tables, where flushes skip level 0 there.
-    pub skipped_tables: Option<u64>,
+    /// Persistent memory of tables, where memtables may have what those leave.
+    pub tables: Option<u64>,
+    /// Whether flushes skip level 0 in persistent memory.
+    pub skips: bool,
     /// Places for further memtables.
     pub descriptors_free: usize,
     /// DRAM.
@@ -185,14 +218,48 @@ impl Sealed {
         usual_bytes(self.pm_bytes, self.sealed_percent)
     }
 
-    /// As the options say. Where flushes skip level 0, memtables have what its tables leave of persistent memory.
+    /// As the options say.
     fn bytes_due(&self) -> u64 {
         let usual = self.usual_bytes();
-        let Some(tables) = self.skipped_tables else {
+        let Some(tables) = self.tables else {
             return usual.max(1);
         };
-        let all = self.pm_bytes / 100 * self.alone_percent;
-        all.saturating_sub(tables).max(usual).max(1)
+        self.all_bytes().saturating_sub(tables).max(usual).max(1)
+    }
+
+    /// What memtables and tables may have together. While flushes take the oldest memtables alone, all of them need not be
+    /// written at once, and may have more.
+    fn all_bytes(&self) -> u64 {
+        let alone = self.pm_bytes / 100 * self.alone_percent;
+        match self.skips {
+            true => alone,
+            false => alone + self.usual_bytes() / MORE_DIVISOR * (MORE_DIVISOR - 1),
+        }
+    }
+
+    /// What they take of the share of level 0 in persistent memory.
+    pub fn beside(&self) -> Beside {
+        match self.tables {
+            Some(_) => Beside {
+                all: self.all_bytes(),
+                memtables: self.bytes.saturating_sub(self.usual_bytes()),
+            },
+            None => Beside::default(),
+        }
+    }
+
+    /// Bytes that a flush which is due takes at least, of the oldest memtables; `u64::MAX` if it takes all. Who flushes by hand
+    /// flushes all.
+    pub fn takes_bytes(&self) -> u64 {
+        let usual = self.usual_bytes().max(1);
+        match self.tables {
+            Some(tables) if self.automatic && !self.skips => {
+                // What would not stay leaves as a whole.
+                let stays = self.bytes + tables + TAKES_ROOM * usual <= self.pm_bytes;
+                if stays { usual } else { u64::MAX }
+            }
+            _ => u64::MAX,
+        }
     }
 
     /// Whether a flush is due, why, and the numbers on which that is decided.
@@ -210,7 +277,8 @@ impl Sealed {
     ///     pm_bytes: 1000,
     ///     sealed_percent: 15,
     ///     alone_percent: 50,
-    ///     skipped_tables: None,
+    ///     tables: None,
+    ///     skips: false,
     ///     descriptors_free: 60,
     ///     dram,
     /// };
@@ -218,9 +286,11 @@ impl Sealed {
     /// sealed.bytes = 150;
     /// let because = sealed.plan().because.unwrap();
     /// assert_eq!(because.to_string(), "flush: 150 bytes are sealed, of 150");
-    /// // While flushes skip level 0, memtables have what its tables leave.
-    /// sealed.skipped_tables = Some(100);
+    /// assert_eq!(sealed.takes_bytes(), u64::MAX);
+    /// // Where memtables have what tables leave, no more is taken than must be.
+    /// sealed.tables = Some(100);
     /// assert_eq!(sealed.plan().sealed_bytes_due, 400);
+    /// assert_eq!(sealed.takes_bytes(), 150);
     /// ```
     pub fn plan(&self) -> FlushPlan {
         let mut plan = FlushPlan {
@@ -252,6 +322,23 @@ pub fn yields_kept(descriptors_free: usize) -> bool {
 /// What a flush takes at least, where it need not be more: this part of persistent memory.
 pub fn usual_bytes(pm_bytes: u64, sealed_percent: u64) -> u64 {
     pm_bytes / 100 * sealed_percent
+}
+
+/// How many of the oldest memtables, or of the indexes that several share, have `least` bytes together; all, if they have less.
+///
+/// ```
+/// use thermocline_policy::flush::taken;
+/// assert_eq!(taken([40, 70, 90], 100), 2);
+/// assert_eq!(taken([40, 70, 90], u64::MAX), 3);
+/// ```
+pub fn taken(oldest_first: impl IntoIterator<Item = u64>, least: u64) -> usize {
+    let mut before = 0u64;
+    let is_wanted = |bytes: &u64| {
+        let wanted = before < least;
+        before = before.saturating_add(*bytes);
+        wanted
+    };
+    oldest_first.into_iter().take_while(is_wanted).count()
 }
 
 fn because(plan: &FlushPlan, dram_short: bool) -> Option<Because> {
@@ -298,7 +385,7 @@ mod tests {
         let dram = (0u64..3000, 1u64..3000, 1u64..=90, 0u64..9000, 1u64..9000);
         (waits, pm, dram).prop_map(|(waits, pm, dram)| {
             let (memtables, memtables_due, bytes, blob_bytes, blob_bytes_due) = waits;
-            let (pm_bytes, sealed_percent, skipped_tables, descriptors_free) = pm;
+            let (pm_bytes, sealed_percent, tables, descriptors_free) = pm;
             let (used, limit, percent, held_by_all, budget) = dram;
             Sealed {
                 automatic: true,
@@ -310,7 +397,8 @@ mod tests {
                 pm_bytes,
                 sealed_percent,
                 alone_percent: 50,
-                skipped_tables,
+                tables,
+                skips: false,
                 descriptors_free,
                 dram: Dram {
                     used,
@@ -336,9 +424,20 @@ mod tests {
                 ..sealed
             };
             prop_assert!(!plan.due || larger.plan().due);
-            // Skipping level 0 never makes flushes smaller.
-            let usual = Sealed { skipped_tables: None, ..sealed };
+            // Room that tables leave never makes a flush due earlier.
+            let usual = Sealed { tables: None, ..sealed };
             prop_assert!(plan.sealed_bytes_due >= usual.plan().sealed_bytes_due);
+        }
+
+        #[test]
+        fn no_more_memtables_are_taken_than_are_asked_for(
+            oldest_first in proptest::collection::vec(1u64..500, 0..12),
+            least in 1u64..3000,
+        ) {
+            let taken = taken(oldest_first.iter().copied(), least);
+            let bytes: u64 = oldest_first[..taken].iter().sum();
+            prop_assert!(bytes >= least || taken == oldest_first.len());
+            prop_assert!(taken == 0 || bytes - oldest_first[taken - 1] < least);
         }
 
         #[test]

@@ -5,6 +5,8 @@
 //! oldest that has at most [`INDEX_RATIO`] times the keys of all newer ones together. So what stays is few indexes, each more
 //! than that many times as large as all newer ones; and a pointer is moved only when what it is in grows by half.
 //!
+//! Where a flush takes only the oldest memtables a merged index leads to no more than it takes: it is taken as a whole.
+//!
 //! Memtables of a merged index that are dead stay until it is made anew. It counts that many keys less as they had records:
 //! making it anew then costs no more than writing those did.
 //!
@@ -21,6 +23,8 @@ use crate::tuning::{INDEX_DEAD_PARTS, INDEX_LOOK_EVERY, INDEX_RATIO};
 pub struct Index {
     /// Its keys.
     pub keys: u64,
+    /// Persistent memory of its memtables.
+    pub bytes: u64,
     /// Records of dead memtables that it leads to, if it is a merged one. One that is not leaves by itself.
     pub dead: u64,
     /// Whether it may be merged with its neighbours: nobody has taken it, and it has no range tombstones.
@@ -40,20 +44,24 @@ pub struct Choice {
     pub dead: u64,
 }
 
-/// What is to be merged: of the youngest neighbours that may be and of which some should. If it `must` be, down to the oldest
-/// that has a dead memtable.
+/// What is to be merged: of the youngest neighbours that may be and of which some should, as many as have `bytes_max` of
+/// persistent memory together. If it `must` be, down to the oldest that has a dead memtable, whatever they have.
 ///
 /// ```
 /// use thermocline_policy::indexes::{Index, choose};
-/// let of = |keys| Index { keys, dead: 0, may: true };
-/// let choice = choose(&[of(10), of(20), of(61)], false).unwrap();
+/// let of = |keys| Index { keys, bytes: keys, dead: 0, may: true };
+/// let choice = choose(&[of(10), of(20), of(61)], u64::MAX, false).unwrap();
 /// assert_eq!((choice.first, choice.count, choice.keys), (0, 2, 30));
-/// assert_eq!(choose(&[of(10), of(21)], false), None);
+/// assert_eq!(choose(&[of(10), of(21)], u64::MAX, false), None);
+/// assert_eq!(choose(&[of(10), of(20)], 29, false), None);
 /// ```
-pub fn choose(newest_first: &[Index], must: bool) -> Option<Choice> {
+pub fn choose(newest_first: &[Index], bytes_max: u64, must: bool) -> Option<Choice> {
+    let bytes_max = if must { u64::MAX } else { bytes_max };
     let mut first = 0;
     for neighbours in newest_first.chunk_by(|a, b| a.may && b.may) {
-        let found = neighbours[0].may.then(|| choose_of(neighbours, must));
+        let found = neighbours[0]
+            .may
+            .then(|| choose_of(neighbours, bytes_max, must));
         if let Some(choice) = found.flatten() {
             return Some(Choice { first, ..choice });
         }
@@ -62,10 +70,15 @@ pub fn choose(newest_first: &[Index], must: bool) -> Option<Choice> {
     None
 }
 
-fn choose_of(neighbours: &[Index], must: bool) -> Option<Choice> {
+fn choose_of(neighbours: &[Index], bytes_max: u64, must: bool) -> Option<Choice> {
     let mut choice = None;
-    let (mut newer, mut all_dead) = (0, 0);
-    for (i, Index { keys, dead, .. }) in neighbours.iter().copied().enumerate() {
+    let (mut newer, mut all_dead, mut all_bytes) = (0, 0, 0u64);
+    for (i, index) in neighbours.iter().copied().enumerate() {
+        let Index { keys, dead, .. } = index;
+        all_bytes = all_bytes.saturating_add(index.bytes);
+        if i > 0 && all_bytes > bytes_max {
+            break;
+        }
         let should = match must {
             true => dead > 0,
             false => keys <= INDEX_RATIO * newer + dead && (i > 0 || dead > 0),
@@ -121,7 +134,12 @@ mod tests {
             prop_oneof![Just(0u64), 1u64..500],
             prop::bool::weighted(0.9),
         );
-        let index = index.prop_map(|(keys, dead, may)| Index { keys, dead, may });
+        let index = index.prop_map(|(keys, dead, may)| Index {
+            keys,
+            bytes: keys,
+            dead,
+            may,
+        });
         proptest::collection::vec(index, 0..12)
     }
 
@@ -136,6 +154,7 @@ mod tests {
         let keys = keys.saturating_sub(dead).max(1);
         let index = Index {
             keys,
+            bytes: keys,
             dead: 0,
             may: true,
         };
@@ -147,12 +166,12 @@ mod tests {
         #[test]
         fn merges_end_and_leave_few_indexes(mut indexes in indexes()) {
             for _ in 0..2 * indexes.len() + 2 {
-                match choose(&indexes, false) {
+                match choose(&indexes, u64::MAX, false) {
                     Some(choice) => indexes = merged(indexes, choice),
                     None => break,
                 }
             }
-            prop_assert_eq!(choose(&indexes, false), None);
+            prop_assert_eq!(choose(&indexes, u64::MAX, false), None);
             for all in indexes.chunk_by(|a, b| a.may && b.may).filter(|all| all[0].may) {
                 let mut newer = all[0].keys;
                 for index in &all[1..] {
@@ -163,10 +182,19 @@ mod tests {
         }
 
         #[test]
+        fn a_merged_index_has_no_more_memory_than_it_may(indexes in indexes(), most in 1u64..4000) {
+            if let Some(choice) = choose(&indexes, most, false) {
+                let taken = &indexes[choice.first..choice.first + choice.count];
+                let bytes: u64 = taken.iter().map(|index| index.bytes).sum();
+                prop_assert!(bytes <= most || choice.count == 1);
+            }
+        }
+
+        #[test]
         fn what_must_go_goes(indexes in indexes()) {
             let any = indexes.iter().any(|index| index.may && index.dead > 0);
-            prop_assert_eq!(choose(&indexes, true).is_some(), any);
-            if let Some(choice) = choose(&indexes, true) {
+            prop_assert_eq!(choose(&indexes, 0, true).is_some(), any);
+            if let Some(choice) = choose(&indexes, 0, true) {
                 let taken = &indexes[choice.first..choice.first + choice.count];
                 prop_assert!(taken.iter().all(|index| index.may));
                 prop_assert_eq!(choice.dead, taken.iter().map(|index| index.dead).sum::<u64>());

@@ -67,7 +67,7 @@ fn of_ahead(ahead: &Ahead) -> Option<Decision> {
 
 /// And from how many indexes asked on it may pay.
 fn of_indexes(of: &Indexes<'_>) -> (Option<Decision>, u64) {
-    let Some(choice) = indexes::choose(of.newest_first, of.must) else {
+    let Some(choice) = indexes::choose(of.newest_first, of.bytes_max, of.must) else {
         return (None, u64::MAX);
     };
     let pays_at = indexes::pays_at(&choice, of.paid, of.merge_percent);

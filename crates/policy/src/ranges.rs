@@ -23,6 +23,8 @@ pub struct Coming<'a> {
     pub usual_bytes: u64,
     /// When.
     pub now_ns: u64,
+    /// Records that were written until then, ever.
+    pub written: u64,
 }
 
 /// Where level 0 begins to be cold, or ends to be: a family, a key, and whether it is cold from there on. Ascending.
@@ -57,11 +59,6 @@ impl Coming<'_> {
     /// Bytes of items.
     fn bytes(&self) -> u64 {
         self.memtables.iter().map(|m| m.bytes).sum()
-    }
-
-    /// Records.
-    fn records(&self) -> u64 {
-        self.memtables.iter().map(|m| m.records).sum()
     }
 
     /// What comes to level 0: what is superseded within a memtable goes nowhere.
@@ -100,7 +97,7 @@ pub fn leaving(plan: &Level0Plan, coming: &Coming<'_>, memory: &mut Memory) -> L
     let full = plan.drains || come >= plan.full_bytes;
     let updates = coming.updates(plan);
     let before = memory.is_skipped();
-    let (skips, because) = memory.skips(plan, updates, (coming.now_ns, coming.records()), full);
+    let (skips, because) = memory.skips(plan, updates, (coming.now_ns, coming.written), full);
     // With the last one that skips comes more than there is to be room for.
     if skips || before && coming.bytes() > coming.usual_bytes {
         return Leaving {

@@ -87,6 +87,8 @@ pub struct Ahead {
 pub struct Indexes<'a> {
     /// All, newest first.
     pub newest_first: &'a [indexes::Index],
+    /// Persistent memory that memtables of a merged index may have.
+    pub bytes_max: u64,
     /// Indexes beyond the first that reads have asked, ever.
     pub asked: u64,
     /// The same when indexes were last merged.

@@ -17,6 +17,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::Level;
 
 use super::job::picked::Job;
+use crate::flush::Extent;
 use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
 use crate::partitions::waiting::Waiter;
 use crate::partitions::{Adjustment, Outcome};
@@ -84,7 +85,7 @@ fn deepest(engine: &Engine) -> usize {
 
 fn flush(engine: &Engine) {
     engine.inner.memtables.seal_active().unwrap();
-    engine.inner.flusher.flush_sealed().unwrap();
+    engine.inner.flusher.flush_sealed(Extent::All).unwrap();
 }
 
 /// What the tests of a run have met.

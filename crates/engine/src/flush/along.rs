@@ -105,6 +105,7 @@ impl Evacuator {
             share: self.common.options.level0_pm_bytes().unwrap_or(0),
             usual_bytes: usual_bytes(limit, self.common.options.sealed_percent()),
             now_ns: self.common.now_ns(),
+            written: self.common.commits.ring.visible(),
         };
         self.common.compactions.costs.leaving(&plan, &coming)
     }

@@ -5,6 +5,7 @@ use thermocline_env::DiskRoom;
 use thermocline_policy::relief::margin;
 use thermocline_policy::work::{Because, Decision, Work};
 
+use super::Extent;
 use crate::store::Flusher;
 use crate::sync::{Ordering, lock};
 
@@ -83,8 +84,18 @@ impl Flusher {
             return Ok(());
         }
         self.common.decided(&decision);
-        if self.flush()? == 0 && room_wanted {
+        let extent = if room_wanted {
+            Extent::All
+        } else {
+            Extent::Due
+        };
+        let flushed = self.flush_and_compact(extent)?;
+        if flushed == 0 && room_wanted {
             self.reclaimer.yield_kept()?;
+        }
+        if flushed > 0 {
+            // As much again may be due.
+            self.flush_due.flush_if_due();
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ impl FlushDue {
     /// What is to be done about sealed memtables, of which dead ones keep so much in merged indexes.
     pub fn next_flush(&self, room_wanted: bool, dead_in_merged: Option<u64>) -> Decision {
         let sealed = situation::Sealed {
-            sealed: self.numbers_of_sealed(),
+            sealed: self.look(),
             dead_in_merged,
             room_wanted,
         };
@@ -49,26 +49,35 @@ impl FlushDue {
 
     /// Whether a flush is due, and the numbers on which it is decided.
     pub fn flush_plan(&self) -> FlushPlan {
-        self.numbers_of_sealed().plan()
+        self.look().plan()
     }
 
-    /// What waits to be flushed.
-    fn numbers_of_sealed(&self) -> Sealed {
-        let (memtables, bytes, blob_bytes) = self.common.sealed_bytes();
+    /// Bytes that a flush which is due takes at least, of the oldest memtables.
+    pub fn takes_bytes(&self) -> u64 {
+        self.look().takes_bytes()
+    }
+
+    /// What waits to be flushed. Whoever decides about level 0 hears of it.
+    pub fn look(&self) -> Sealed {
+        let waits = self.common.sealed();
         let skips = self.common.compactions.costs.bypasses() && !self.pressure.is_relieving();
-        Sealed {
+        let beside_tables = skips || self.common.options.level0.shape().evacuates_by_range();
+        let sealed = Sealed {
             automatic: self.common.options.flush.automatic,
-            memtables,
+            memtables: waits.memtables,
             memtables_due: index(self.common.options.flush.generations),
-            bytes,
-            blob_bytes,
+            bytes: waits.bytes,
+            blob_bytes: waits.blob_bytes,
             blob_bytes_due: self.common.options.blob.generation_bytes,
             pm_bytes: self.common.space.usage().limit_bytes,
             sealed_percent: self.common.options.sealed_percent(),
             alone_percent: self.common.options.flush.pm_percent,
-            skipped_tables: skips.then(|| self.common.pm_tables_use().bytes),
+            tables: beside_tables.then(|| self.common.pm_tables_use().bytes),
+            skips,
             descriptors_free: self.common.space.descriptors().free(),
             dram: self.common.dram(),
-        }
+        };
+        self.common.compactions.costs.memtables_are(sealed.beside());
+        sealed
     }
 }

@@ -5,6 +5,7 @@ use thermocline_catalog::view::Front;
 use thermocline_jobs::Outputs;
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
+use thermocline_policy::flush;
 use thermocline_policy::rewrite::RewritePlan;
 use thermocline_version::{Change, Evacuation};
 
@@ -36,14 +37,14 @@ impl Evacuator {
         }
     }
 
-    /// Takes the sealed memtables that were not flushed, or of those the ones that an evacuation has left: from
-    /// here on none of them is merged.
-    pub(super) fn take(&self) -> Taken {
+    /// Takes the oldest sealed memtables that were not flushed, of `least` bytes together, or all if they have less; or of
+    /// those the ones that an evacuation has left. From here on none of them is merged.
+    pub(super) fn take(&self, least: u64) -> Taken {
         let _turn = self.common.merges.turn_for_flush();
         let taken = {
             // A batch that is being committed is in the view before it is visible.
             let _writer = lock(&self.memtables.writer);
-            self.taken_now()
+            self.taken_now(least)
         };
         let newest = taken.memtables.last().map_or(0, |m| m.id());
         lock(&self.common.reclaim).taken = newest;
@@ -51,11 +52,17 @@ impl Evacuator {
     }
 
     /// What a flush takes, for whoever holds the writer's lock.
-    pub(super) fn taken_now(&self) -> Taken {
+    pub(super) fn taken_now(&self, least: u64) -> Taken {
         let mut memtables = self.sealed_unflushed();
         let front = self.common.catalog.view().front().cloned();
-        if let Some(front) = &front {
-            memtables.retain(|m| front.takes(m));
+        match &front {
+            Some(front) => memtables.retain(|m| front.takes(m)),
+            None => {
+                let reclaim = lock(&self.common.reclaim);
+                let bytes = |id| reclaim.zone_bytes(id);
+                let own = |m: &Arc<Memtable>| m.homes().iter().map(|h| bytes(h.id())).sum();
+                memtables.truncate(flush::taken(memtables.iter().map(own), least));
+            }
         }
         Taken { memtables, front }
     }
@@ -149,7 +156,7 @@ impl Evacuator {
         let taken = {
             // A batch that is being committed is in the view before it is visible.
             let _writer = lock(&self.memtables.writer);
-            self.taken_now()
+            self.taken_now(u64::MAX)
         };
         self.flush_writer.rewrite_plan_of(&taken)
     }

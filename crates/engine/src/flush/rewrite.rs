@@ -59,6 +59,7 @@ use thermocline_policy::situation::Situation;
 use thermocline_policy::work::Work;
 use thermocline_tables::Promise;
 
+use super::Extent;
 use super::along::contents_of;
 use super::evacuate::Taken;
 use super::write::To;
@@ -142,7 +143,7 @@ impl Flusher {
         let flushing = lock(&self.common.turns.flushing);
         self.common.check_writable()?;
         let rewritten = match self.evacuator.rewrite_plan() {
-            Ok(plan) if self.is_rewriting_next(plan) => self.flush_to(&flushing, true),
+            Ok(plan) if self.is_rewriting_next(plan) => self.flush_to(&flushing, Extent::All, true),
             other => other.map(|_| 0),
         };
         match rewritten {

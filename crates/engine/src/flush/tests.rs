@@ -338,7 +338,7 @@ fn so_many_memtables_are_flushed_together() {
         engine.inner.memtables.seal_active().unwrap();
         // The flush that this makes due comes with the next write.
         put(&engine, CfId::DEFAULT, &[round, 1], b"value");
-        let (sealed, ..) = engine.inner.common.sealed_bytes();
+        let sealed = engine.inner.common.sealed().memtables;
         assert_eq!(sealed, usize::from(round % 3), "{round}");
         assert_eq!(tables(&engine), usize::from(round / 3));
     }

@@ -250,7 +250,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let making = room!(Making: common, sweeper);
     let partitioner = room!(Partitioner: common, pressure, picker, memtables);
     let reclaimer = room!(Reclaimer: common, pressure, memtables, reads, sweeper);
-    let merger = room!(Merger: common, memtables, reclaimer);
+    let merger = room!(Merger: common, flush_due, memtables, reclaimer);
     let upkeep = room!(Upkeep: common, flush_due, reclaimer, merger);
     let compactor = room!(Compactor:
         common, pressure, level0_costs, picker, memtables, sweeper, making, partitioner);

@@ -11,6 +11,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::{Level, PartitionId, TableRef};
 
 use super::*;
+use crate::flush::Extent;
 use crate::flush::tests::{Model, check_now, check_then, delete, files, put};
 use crate::store::Engine;
 use crate::sync::Arc;
@@ -53,7 +54,7 @@ fn starts(engine: &Engine) -> Vec<Vec<u8>> {
 
 fn flush(engine: &Engine) {
     engine.inner.memtables.seal_active().unwrap();
-    engine.inner.flusher.flush_sealed().unwrap();
+    engine.inner.flusher.flush_sealed(Extent::All).unwrap();
 }
 
 fn key(n: u64) -> Vec<u8> {

@@ -168,8 +168,7 @@ impl Pressure {
     pub fn room_for_jobs(&self) -> Option<u64> {
         let disk = self.common.disk_room()?;
         // What is flushed already, and kept for others, takes nothing.
-        let flushes =
-            self.common.catalog.view().memtables[0].bytes() + self.common.sealed_bytes().1;
+        let flushes = self.common.catalog.view().memtables[0].bytes() + self.common.sealed().bytes;
         Some(room_for_jobs((disk.free, disk.total), flushes))
     }
 

@@ -8,6 +8,7 @@ use thermocline_base::{CfId, FileId, KeyRange};
 
 use super::state::{Level0Plan, SlicePlan};
 use crate::cost::{Arrival, Corrected, CostModel, Decision, Form, UnitCosts};
+use crate::flush::Beside;
 use crate::tuning::{GAIN_MARGIN, RATE_HORIZON};
 
 /// By family and files of a slice: of how many of its writes how many are updates.
@@ -28,8 +29,10 @@ pub struct Memory {
     pub(super) drains: bool,
     /// Whether flushes skip level 0.
     skips: bool,
-    /// When a flush has asked for the last time, in nanoseconds.
-    asked_at: u64,
+    /// When a flush has asked for the last time, in nanoseconds, and how many records had been written by then.
+    asked_at: (u64, u64),
+    /// What memtables have beside level 0, as was last seen.
+    pub beside: Beside,
 }
 
 /// Why level 0 is merged, leaves, or is skipped.
@@ -158,22 +161,22 @@ impl Memory {
     }
 
     /// Decides whether flushes skip level 0 in persistent memory, if this part of the records that they write there would be
-    /// superseded there; `records` come at the time `now`. They begin to only where level 0 is `full`. Says why, if that
-    /// changes.
+    /// superseded there; at the time `now` there were `written` records, ever. They begin to only where level 0 is `full`.
+    /// Says why, if that changes.
     pub fn skips(
         &mut self,
         plan: &Level0Plan,
         updates: f64,
-        (now, records): (u64, u64),
+        (now, written): (u64, u64),
         full: bool,
     ) -> (bool, Option<Because>) {
-        // What comes now is in no rate yet.
-        let since = now.saturating_sub(self.asked_at) as f64 / 1e9;
-        let coming = match self.asked_at > 0 && since > 0.0 {
-            true => records as f64 / since,
+        // What comes now is in no rate yet. Of several flushes that follow at once each takes what was written before.
+        let (asked_at, before) = std::mem::replace(&mut self.asked_at, (now, written));
+        let since = now.saturating_sub(asked_at) as f64 / 1e9;
+        let coming = match asked_at > 0 && since > 0.0 {
+            true => written.saturating_sub(before) as f64 / since,
             false => 0.0,
         };
-        self.asked_at = now;
         let (reads, writes) = plan.rates;
         let arrival = Arrival {
             updates,

@@ -18,6 +18,10 @@ fn whole(rate: f64) -> u64 {
 
 /// What costs say of level 0 in persistent memory, of all families, beside the jobs that run.
 pub fn plan(budget: &Budget, families: &[Family<'_>], memory: &Memory) -> Level0Plan {
+    let budget = &Budget {
+        bytes: memory.beside.level0_share(budget.bytes),
+        ..*budget
+    };
     let (mut slices, mut staying) = (Vec::new(), 0);
     let (mut reads, mut writes) = (0.0, 0.0);
     for family in families {

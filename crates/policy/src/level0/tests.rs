@@ -130,7 +130,7 @@ proptest! {
         let plan = planned(&keys, ZONE, (reads, 1e5), &memory);
         let mut changes = 0;
         for n in 1..20u64 {
-            let (skips, because) = memory.skips(&plan, updates, (n * 1_000_000_000, 100_000), full);
+            let (skips, because) = memory.skips(&plan, updates, (n * 1_000_000_000, n * 100_000), full);
             prop_assert_eq!(skips, memory.is_skipped());
             changes += u64::from(because.is_some());
         }

@@ -21,7 +21,8 @@ fn sealed(bytes: u64) -> Sealed {
             pm_bytes: 1000,
             sealed_percent: 50,
             alone_percent: 50,
-            skipped_tables: None,
+            tables: None,
+            skips: false,
             descriptors_free: 60,
             dram: Dram {
                 used: 0,

@@ -17,10 +17,10 @@ use crate::tuning::RANGE_TABLES;
 const DESCRIPTORS: usize = 64;
 
 impl Run {
-    fn flush_due(&self) -> Option<Because> {
+    fn waiting(&self) -> flush::Sealed {
         let options = &self.setting.options;
-        let skipped = self.store.memory.level0.is_skipped();
-        let sealed = flush::Sealed {
+        let skips = self.store.memory.level0.is_skipped();
+        flush::Sealed {
             automatic: true,
             memtables: self.sealed.len(),
             memtables_due: usize::try_from(options.flush.generations).unwrap_or(usize::MAX),
@@ -30,7 +30,8 @@ impl Run {
             pm_bytes: self.region_bytes,
             sealed_percent: options.sealed_percent(),
             alone_percent: options.flush.pm_percent,
-            skipped_tables: skipped.then(|| self.store.pm_table_bytes()),
+            tables: (skips || self.evacuates()).then(|| self.store.pm_table_bytes()),
+            skips,
             descriptors_free: DESCRIPTORS - self.sealed.len().min(DESCRIPTORS),
             dram: flush::Dram {
                 used: self.index_bytes(),
@@ -39,20 +40,23 @@ impl Run {
                 held_by_all: self.index_bytes(),
                 budget: options.dram,
             },
-        };
-        sealed.plan().because
+        }
     }
 
-    /// Begins a flush of all that is sealed, if one is due.
+    /// Begins a flush, if one is due.
     pub(super) fn begin_flush(&mut self) {
-        let Some(because) = self.flush_due() else {
+        let waiting = self.waiting();
+        self.store.memory.level0.beside = waiting.beside();
+        let Some(because) = waiting.plan().because else {
             return;
         };
         let for_dram = matches!(because, Because::Dram { .. });
         self.outcome.flushes_for_dram += u64::from(for_dram);
         let in_use = self.attached() + self.store.zones.largest;
         let mut room = self.region_bytes.saturating_sub(in_use);
-        let taken = std::mem::take(&mut self.sealed);
+        let zones = self.sealed.iter().map(|_| self.memtable_zones);
+        let count = flush::taken(zones, waiting.takes_bytes());
+        let taken: Vec<Sealed> = self.sealed.drain(..count).collect();
         self.store.memory.level0.corrected.age();
         let leaving = self.leaving(&taken);
         self.outcome.skip_changes += u64::from(leaving.because.is_some());
@@ -118,6 +122,7 @@ impl Run {
             share: options.level0_pm_bytes().unwrap_or(0),
             usual_bytes: flush::usual_bytes(self.region_bytes, options.sealed_percent()),
             now_ns: whole(self.now_ns),
+            written: self.written,
         };
         ranges::leaving(&plan, &coming, &mut self.store.memory.level0)
     }

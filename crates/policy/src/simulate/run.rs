@@ -48,6 +48,7 @@ pub fn run(setting: &Setting) -> Outcome {
         work: Vec::new(),
         nothing_due_at: u64::MAX,
         now_ns: 1.0,
+        written: 0,
         outcome: Outcome::default(),
         counted: 0,
     };
@@ -83,6 +84,7 @@ impl Run {
         self.advance(user * (own + felt));
         let sealed = self.store.sealed(self.memtable_bytes);
         self.sealed.push(sealed);
+        self.written += self.memtable_bytes / record.in_memtable();
         self.outcome.user_bytes += user;
         self.outcome.pm_written_bytes += bytes;
         self.begin_what_is_due();

@@ -23,6 +23,8 @@ pub(super) struct Run {
     /// In this state of the store no job was due.
     pub nothing_due_at: u64,
     pub now_ns: f64,
+    /// Records written, ever.
+    pub written: u64,
     pub outcome: Outcome,
     /// Memtables that count.
     pub counted: u64,

@@ -59,21 +59,21 @@ fn at_load(setting: &Setting, part: f64) -> Setting {
 type Expected = (Preset, f64, f64, f64, f64, f64);
 
 const EXPECTED: [Expected; 35] = [
-    (Preset::Thermocline, 1.0, 0.0, 0.0, 2.1, 0.00),
-    (Preset::Thermocline, 1.0, 0.0, 1e5, 1.5, 0.28),
-    (Preset::Thermocline, 1.0, 0.9, 0.0, 0.8, 0.30),
-    (Preset::Thermocline, 2.5, 0.0, 0.0, 3.3, 0.00),
-    (Preset::Thermocline, 2.5, 0.0, 1e5, 2.9, 0.24),
-    (Preset::Thermocline, 2.5, 0.9, 0.0, 1.9, 0.27),
-    (Preset::Thermocline, 5.0, 0.0, 0.0, 5.4, 0.00),
-    (Preset::Thermocline, 5.0, 0.0, 1e5, 5.4, 0.28),
-    (Preset::Thermocline, 5.0, 0.9, 0.0, 3.7, 0.26),
-    (Preset::Thermocline, 20.0, 0.0, 0.0, 11.3, 0.00),
-    (Preset::Thermocline, 20.0, 0.0, 1e5, 11.2, 0.23),
-    (Preset::Thermocline, 20.0, 0.9, 0.0, 4.8, 0.27),
-    (Preset::Thermocline, 100.0, 0.0, 0.0, 17.6, 0.00),
-    (Preset::Thermocline, 100.0, 0.0, 1e5, 17.6, 0.23),
-    (Preset::Thermocline, 100.0, 0.9, 0.0, 10.4, 0.28),
+    (Preset::Thermocline, 1.0, 0.0, 0.0, 1.8, 0.00),
+    (Preset::Thermocline, 1.0, 0.0, 1e5, 1.3, 0.29),
+    (Preset::Thermocline, 1.0, 0.9, 0.0, 0.85, 0.29),
+    (Preset::Thermocline, 2.5, 0.0, 0.0, 3.1, 0.00),
+    (Preset::Thermocline, 2.5, 0.0, 1e5, 2.9, 0.32),
+    (Preset::Thermocline, 2.5, 0.9, 0.0, 1.7, 0.26),
+    (Preset::Thermocline, 5.0, 0.0, 0.0, 5.0, 0.00),
+    (Preset::Thermocline, 5.0, 0.0, 1e5, 5.2, 0.32),
+    (Preset::Thermocline, 5.0, 0.9, 0.0, 3.1, 0.26),
+    (Preset::Thermocline, 20.0, 0.0, 0.0, 10.0, 0.00),
+    (Preset::Thermocline, 20.0, 0.0, 1e5, 9.9, 0.28),
+    (Preset::Thermocline, 20.0, 0.9, 0.0, 4.1, 0.26),
+    (Preset::Thermocline, 100.0, 0.0, 0.0, 15.2, 0.00),
+    (Preset::Thermocline, 100.0, 0.0, 1e5, 16.0, 0.31),
+    (Preset::Thermocline, 100.0, 0.9, 0.0, 9.2, 0.29),
     (Preset::GlobalIndex, 1.0, 0.0, 0.0, 2.0, 0.00),
     (Preset::GlobalIndex, 1.0, 0.9, 0.0, 1.4, 0.00),
     (Preset::GlobalIndex, 5.0, 0.0, 0.0, 5.5, 0.00),
@@ -165,10 +165,9 @@ fn with(
     }
 }
 
-/// What policy does not keep yet: about one load in 150 near 70 % waits longer than 10 ms, for want of persistent memory. This is one
-/// of them. Once it waits no longer, the promise may be kept up to 70 %, and `PART_KEPT` be raised.
+/// It waited while memtables had little of persistent memory, and all of them were flushed at once.
 #[test]
-fn a_load_near_seventy_percent_that_waits_too_long() {
+fn a_load_near_seventy_percent_that_waited_too_long() {
     let load = (
         11.419_232_738_060_06,
         0.198_160_561_808_531_67,
@@ -180,13 +179,8 @@ fn a_load_near_seventy_percent_that_waits_too_long() {
         &with(Preset::Thermocline, load),
         0.698_789_144_206_851_8,
     ));
-    assert_eq!(
-        outcome.cause,
-        Some(crate::pressure::Cause::PmFill),
-        "{outcome:?}"
-    );
     let wait = outcome.wait_ns_max(BATCH);
-    assert!(wait > WAIT_MAX && wait <= WAIT_SLOPE_MAX, "{outcome:?}");
+    assert!(wait <= WAIT_MAX, "{outcome:?}");
 }
 
 proptest! {

@@ -6,6 +6,7 @@ use thermocline_base::options::{Costs as Choice, Options};
 use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
 use thermocline_policy::cost::{Equation, Form, UnitCosts};
+use thermocline_policy::flush::Beside;
 use thermocline_policy::level0::{Because, Level0Plan};
 use thermocline_policy::ranges::{self, Coming, Leaving};
 use thermocline_policy::situation::Situation;
@@ -99,6 +100,11 @@ impl Costs {
     /// The disk has become full anew: jobs that have given up are tried again.
     pub fn forget_given_up(&self) {
         lock(&self.known).memory.gave_up.forget();
+    }
+
+    /// Memtables have so much beside level 0.
+    pub fn memtables_are(&self, beside: Beside) {
+        lock(&self.known).memory.level0.beside = beside;
     }
 
     /// A compaction of so many bytes has given up, which began with so much room.

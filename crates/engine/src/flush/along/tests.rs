@@ -9,6 +9,7 @@ use thermocline_base::{CfOptions, Codec, WriteBatch};
 use thermocline_catalog::view::Position;
 
 use super::*;
+use crate::flush::Extent;
 use crate::flush::tests::{Model, check_cursor, get, put};
 use crate::partitions::waiting::Waiter;
 use crate::partitions::{Adjustment, Outcome};
@@ -53,7 +54,7 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
         let engine = open(&machine);
         let inner = &engine.inner;
         write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
-        inner.flusher.flush_sealed().unwrap();
+        inner.flusher.flush_sealed(Extent::All).unwrap();
         write(&engine, CfId::DEFAULT, 200..300, &[2; 100]);
         let taken = Taken {
             memtables: inner.flusher.evacuator.to_flush(),
@@ -96,7 +97,7 @@ fn a_family_without_tables_takes_nothing_along() {
         if round > 1 {
             write(&engine, red, 0..5, &[round; 100]);
         }
-        engine.inner.flusher.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         if round == 2 {
             let mut batch = WriteBatch::new();
             batch.delete_range(red, b"", None).unwrap();
@@ -128,7 +129,7 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         }
         put(&engine, CfId::DEFAULT, &last, b"last");
         write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
-        engine.inner.flusher.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         let mut before: Model = (0..300).map(|n| (key(n).to_vec(), vec![1; 100])).collect();
         if to_files {
             before.extend((300..3000).map(|n| (key(n).to_vec(), vec![0; 300])));
@@ -141,7 +142,7 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         write(&engine, CfId::DEFAULT, 150..152, &[2; 100]);
         engine.inner.common.compactions.costs.bypass_always();
         let ranges = engine.metrics().ranges_along;
-        engine.inner.flusher.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         assert!(engine.metrics().ranges_along > ranges);
         let version = version_of(&engine);
         let place = Place::new(CfId::DEFAULT, Level::ZERO);

@@ -10,6 +10,7 @@ use thermocline_base::{CfId, Error, WriteBatch};
 use thermocline_env::simulated::SimClock;
 use thermocline_testkit::{Replay, Rng, seeds};
 
+use crate::flush::Extent;
 use crate::flush::tests::{
     Model, check_cursor, check_now, check_then, delete, families, files, get, put,
 };
@@ -256,7 +257,7 @@ fn what_lives_goes_to_the_ssd() {
     let mut rounds = 1;
     while rounds == told().1 {
         fill(500, 10);
-        engine.inner.flusher.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         rounds += 1;
     }
     assert!(rounds > 4, "{rounds}");

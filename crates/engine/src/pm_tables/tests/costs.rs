@@ -8,6 +8,7 @@ use thermocline_policy::cost::UnitCosts;
 use thermocline_policy::pick::Reason;
 
 use super::*;
+use crate::flush::Extent;
 use crate::sync::{Arc, lock};
 use crate::tests::version_of;
 use crate::{CompactionUse, Level0Plan};
@@ -104,7 +105,7 @@ fn overwritten_records_pay_for_a_merge_and_others_do_not() {
             }
             // And no compaction.
             engine.inner.memtables.seal_active().unwrap();
-            engine.inner.flusher.flush_sealed().unwrap();
+            engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         }
         let slice = plan(&engine).slices[0].clone();
         settle(&engine);
@@ -225,7 +226,7 @@ fn level_0_spills_where_it_lies_over_much() {
             }
             // And no compaction.
             engine.inner.memtables.seal_active().unwrap();
-            engine.inner.flusher.flush_sealed().unwrap();
+            engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         }
         let next = engine.plan().families[0].next.clone().unwrap();
         (next.reason, next.from, next.to)
@@ -272,7 +273,7 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
         engine.write(batch.iter(), Durability::Immediate).unwrap();
         model.retain(|key, _| key[..] < gone.start[..] || key[..] >= gone.end[..]);
         inner.memtables.seal_active().unwrap();
-        inner.flusher.flush_sealed().unwrap();
+        inner.flusher.flush_sealed(Extent::All).unwrap();
     };
     let check = |engine: &Engine, model: &Model| {
         check_cursor(engine.cursor(ALL).unwrap(), model);
@@ -337,14 +338,14 @@ fn merges_in_parts_end_above_a_file() {
             model.insert(n.to_be_bytes().to_vec(), value);
         }
         engine.inner.memtables.seal_active().unwrap();
-        engine.inner.flusher.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
     };
     // One file, of the first key and the last one.
     for n in [0, 999u16] {
         put(&engine, CfId::DEFAULT, &n.to_be_bytes(), b"below");
     }
     engine.inner.memtables.seal_active().unwrap();
-    engine.inner.flusher.flush_sealed().unwrap();
+    engine.inner.flusher.flush_sealed(Extent::All).unwrap();
     assert!(engine.inner.compactor.spill_all(CfId::DEFAULT).unwrap());
     fill(&mut model, 1);
     fill(&mut model, 2);
@@ -374,7 +375,7 @@ fn level_0_drains_no_more_until_it_is_full_again() {
                 put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[8; 300]);
             }
             engine.inner.memtables.seal_active().unwrap();
-            engine.inner.flusher.flush_sealed().unwrap();
+            engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         }
     };
     fill_to(&|plan| plan.thresholds.major);
@@ -405,7 +406,7 @@ fn what_a_merge_would_give_back_does_not_leave_a_level_0_that_is_full() {
             }
             from += 250 - again;
             engine.inner.memtables.seal_active().unwrap();
-            engine.inner.flusher.flush_sealed().unwrap();
+            engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         }
         let before = plan(&engine);
         let next = engine.plan().families[0].next.clone().unwrap().reason;

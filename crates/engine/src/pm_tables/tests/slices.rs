@@ -6,6 +6,7 @@ use thermocline_version::{Level, Place};
 use super::costs::{plan, read, settle, with};
 use super::*;
 use crate::Level0Plan;
+use crate::flush::Extent;
 use crate::tests::version_of;
 
 fn write(engine: &Engine, keys: impl Iterator<Item = u16>) {
@@ -17,7 +18,7 @@ fn write(engine: &Engine, keys: impl Iterator<Item = u16>) {
 /// Without a compaction behind it.
 fn flush(engine: &Engine) {
     engine.inner.memtables.seal_active().unwrap();
-    engine.inner.flusher.flush_sealed().unwrap();
+    engine.inner.flusher.flush_sealed(Extent::All).unwrap();
 }
 
 /// The first keys of slices.
