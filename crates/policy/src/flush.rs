@@ -289,7 +289,7 @@ impl Sealed {
     /// assert_eq!(sealed.takes_bytes(), u64::MAX);
     /// // Where memtables have what tables leave, no more is taken than must be.
     /// sealed.tables = Some(100);
-    /// assert_eq!(sealed.plan().sealed_bytes_due, 400);
+    /// assert_eq!(sealed.plan().sealed_bytes_due, 500);
     /// assert_eq!(sealed.takes_bytes(), 150);
     /// ```
     pub fn plan(&self) -> FlushPlan {

@@ -19,7 +19,7 @@ pub enum Work {
     Seal,
     /// Make merged indexes anew that keep dead memtables; then ask again.
     RemakeIndexes,
-    /// Flush all sealed memtables.
+    /// Flush sealed memtables: all, or the oldest ([`Sealed::takes_bytes`](crate::flush::Sealed::takes_bytes)).
     Flush,
     /// Flush them into persistent memory, which rewrites what lives.
     Rewrite,

@@ -106,9 +106,10 @@ impl Options {
         }
     }
 
-    /// Most percent of persistent memory that sealed memtables may take before they are flushed; 0 where they
-    /// are as soon as they are sealed. With shape `tiered` there must be room for the tables that they have, for
-    /// those that they become, for themselves until all of those are named, and for what is written meanwhile.
+    /// Percent of persistent memory that sealed memtables may take before they are flushed; 0 where they
+    /// are as soon as they are sealed. With shape `tiered` it is what a flush takes, and what they may have at least: there must
+    /// be room for the tables that they have, for those that they become, for themselves until all of those are named, and for
+    /// what is written meanwhile.
     pub fn sealed_percent(&self) -> u64 {
         match self.level0.shape() {
             Shape::Ssd | Shape::PmTables => 0,
