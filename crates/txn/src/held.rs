@@ -39,6 +39,15 @@ impl Held {
         life.locks.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether it has locked a range with these keys.
+    pub fn covers(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|range| match end {
+            Some(end) => *range.start <= *start && *end <= *range.end,
+            None => *range.start <= *start && *start < *range.end,
+        })
+    }
+
     /// Gives all locks back.
     pub fn release(&mut self, life: &Arc<Life>, table: &LockTable) {
         for range in self.ranges.drain(..) {

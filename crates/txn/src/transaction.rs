@@ -97,6 +97,9 @@ impl<S: Store> Transaction<S> {
 
     fn lock(&self, cf: CfId, key: &[u8], mode: Mode) -> Result<()> {
         let bytes: LockKey = lock_key(cf, key).into();
+        if mode == Mode::Shared && self.held.borrow().covers(&bytes, None) {
+            return Ok(());
+        }
         let cost = LOCK_BYTES + bytes.len() as u64;
         self.take_memory(cost)?;
         let wait_ns = self.options.lock_timeout_ns();
@@ -125,6 +128,9 @@ impl<S: Store> Transaction<S> {
             Some(end) => lock_key(span.cf, end),
             None => lock_key(CfId(span.cf.0.saturating_add(1)), &[]),
         };
+        if self.held.borrow().covers(&start, Some(&end)) {
+            return Ok(());
+        }
         self.take_memory(LOCK_BYTES + (start.len() + end.len()) as u64)?;
         let wait_ns = self.options.lock_timeout_ns();
         let mut keys = Vec::new();

@@ -5,6 +5,10 @@
 //! judged by the oracles of `thermocline_testkit::history`.
 
 mod anomalies;
+mod limits;
+mod locks;
+mod model;
+mod wrong;
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! # The queue
 //! Requests are granted in the order in which they arrived, and none passes another one: a reader that comes behind a
-//! waiting writer waits, so writers do not starve, nor do readers. One kind goes first: a holder of the shared lock that
-//! wants it exclusively, since all others wait for him anyway.
+//! waiting writer waits, so writers do not starve, nor do readers. Only those go first for whom the others wait anyway: a
+//! holder of the shared lock that wants it exclusively, and whoever has locked a range with the key.
 
 use std::collections::VecDeque;
 
@@ -115,8 +115,9 @@ impl Entry {
         self.holders.retain(|holder| !holder.who.expires_by(now_ns));
     }
 
-    /// A request gets its place.
-    pub fn enqueue(&mut self, request: Request) {
+    /// A request gets its place. A range of its own that the key is in, and its number, may bring it forward: before
+    /// writers that came behind the range, and so wait for it.
+    pub fn enqueue(&mut self, request: Request, own_range: Option<u64>) {
         let upgrades = self.mode_of(request.who.id).is_some();
         let first = self
             .queue
@@ -130,7 +131,12 @@ impl Entry {
                 first + ahead.take_while(|r| r.arrival < request.arrival).count()
             }
         };
-        self.queue.insert(at, request);
+        let waits_for_range = |ahead: &Request| {
+            ahead.mode == Mode::Exclusive && own_range.is_some_and(|own| own < ahead.arrival)
+        };
+        let forward = self.queue.iter().position(waits_for_range);
+        self.queue
+            .insert(forward.map_or(at, |forward| forward.min(at)), request);
     }
 
     /// A request is given up.
@@ -139,12 +145,12 @@ impl Entry {
     }
 
     /// Grants what can be, from the front. Whether a range is `in_the_way` of a request is asked for those that nothing
-    /// else keeps. Calls `granted` with each who waits no more.
+    /// else keeps. Calls `leaves` with each who waits no more.
     pub fn grant(
         &mut self,
         now_ns: u64,
         in_the_way: impl Fn(&Request) -> bool,
-        mut granted: impl FnMut(TxnId),
+        mut leaves: impl FnMut(TxnId),
     ) {
         while let Some(first) = self.queue.front() {
             let given_up = matches!(first.wake.look(), Verdict::Victim(_));
@@ -155,10 +161,11 @@ impl Entry {
             let Some(first) = self.queue.pop_front() else {
                 return;
             };
+            // Before it wakes: it may wait for another lock at once.
+            leaves(first.who.id);
             if first.wake.grant() {
                 self.hold(&first.who, first.mode, now_ns);
             }
-            granted(first.who.id);
         }
     }
 

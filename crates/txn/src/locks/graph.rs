@@ -1,9 +1,8 @@
 //! Who waits for whom.
 //!
 //! A transaction waits for one lock at a time, and all that it waits for must end before it goes on. So a circle of
-//! waits is a deadlock, and there is none without a circle. Every request that begins to wait looks for a circle through
-//! itself. That finds all of them: later the transactions that a request waits for only become fewer, but for those that
-//! join ahead of it in the queue to upgrade a lock, and these hold what it waits for already.
+//! waits is a deadlock, and there is none without a circle. Whoever begins to wait, or waits for one more, looks for a
+//! circle through himself: the last wait that closes a circle finds it.
 //!
 //! # The victim
 //! The youngest transaction of the circle gives up: the one that began last. So the oldest of all is never a victim, and
@@ -33,19 +32,19 @@ impl Graph {
         let mut waiting = lock(&self.waiting);
         let wake = Arc::clone(wake);
         waiting.insert(who, Waiting { wake, for_whom });
-        while let Some(circle) = circle_of(&waiting, who) {
-            let youngest = circle.iter().copied().max().unwrap_or(who);
-            // Whoever was granted meanwhile waits no more: his entry is just not taken out yet.
-            if let Some(gone) = waiting.remove(&youngest) {
-                gone.wake.sacrifice(circle);
-            }
-        }
+        break_circles(&mut waiting, who);
     }
 
-    /// A waiting transaction waits for these now.
+    /// A waiting transaction waits for these now. If there is one more, as for [`Graph::wait`].
     pub fn update(&self, who: TxnId, for_whom: Vec<TxnId>) {
-        if let Some(waiting) = lock(&self.waiting).get_mut(&who) {
-            waiting.for_whom = for_whom;
+        let mut waiting = lock(&self.waiting);
+        let Some(own) = waiting.get_mut(&who) else {
+            return;
+        };
+        let grows = for_whom.iter().any(|one| !own.for_whom.contains(one));
+        own.for_whom = for_whom;
+        if grows {
+            break_circles(&mut waiting, who);
         }
     }
 
@@ -64,6 +63,17 @@ impl Graph {
     /// How many wait.
     pub fn len(&self) -> usize {
         lock(&self.waiting).len()
+    }
+}
+
+/// Has the youngest of each circle through `who` give up.
+fn break_circles(waiting: &mut HashMap<TxnId, Waiting>, who: TxnId) {
+    while let Some(circle) = circle_of(waiting, who) {
+        let youngest = circle.iter().copied().max().unwrap_or(who);
+        // Whoever was granted meanwhile waits no more: his entry is just not taken out yet.
+        if let Some(gone) = waiting.remove(&youngest) {
+            gone.wake.sacrifice(circle);
+        }
     }
 }
 
@@ -122,9 +132,13 @@ mod tests {
         assert!(others.iter().all(|&i| victim(&wakes[i]).is_none()));
         assert_eq!(graph.len(), 4);
         // With it gone there is no circle, until somebody new closes one.
-        graph.wait(4, &wakes[4], vec![]);
-        graph.update(4, vec![0]);
-        assert_eq!(graph.blockers(4), [0]);
+        let again = Arc::default();
+        graph.wait(4, &again, vec![]);
+        graph.update(4, vec![5]);
+        assert_eq!(graph.blockers(4), [5]);
+        assert!(victim(&again).is_none());
+        graph.update(4, vec![2]);
+        assert_eq!(victim(&again).unwrap(), [4, 2, 1]);
     }
 
     #[test]

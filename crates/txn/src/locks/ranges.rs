@@ -1,7 +1,7 @@
 //! Ranges of keys that must not change: what serializable transactions have read by iterators.
 
 use crate::life::{Life, TxnId};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 
 /// A range that a transaction has locked, shared.
 #[derive(Debug)]
@@ -16,22 +16,37 @@ pub(crate) struct RangeLock {
 /// transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// How many there are. Relaxed: changed before, and read while, the lock of a stripe is held (`table`, 2).
+    /// How many there are, or are about to be. Raised before a range gets its number, and read after a request got its
+    /// own, both by way of one counter (acquire and release): a request sees those that came before it.
     count: AtomicUsize,
     all: Mutex<Vec<RangeLock>>,
 }
 
 impl Ranges {
-    /// `who` locks the keys from `start` up to, and not with, `end`.
-    pub fn add(&self, who: &Arc<Life>, (start, end): (&[u8], &[u8]), arrival: u64) {
+    /// `who` locks the keys from `start` up to, and not with, `end`. Returns the number that it gets of `arrivals`.
+    pub fn add(&self, who: &Arc<Life>, (start, end): (&[u8], &[u8]), arrivals: &AtomicU64) -> u64 {
         let mut all = lock(&self.all);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let arrival = arrivals.fetch_add(1, Ordering::AcqRel);
         all.push(RangeLock {
             who: Arc::clone(who),
             start: start.to_vec(),
             end: end.to_vec(),
             arrival,
         });
-        self.count.store(all.len(), Ordering::Relaxed);
+        arrival
+    }
+
+    /// The number of the first range that `who` has locked a key with.
+    pub fn first_of(&self, key: &[u8], who: TxnId) -> Option<u64> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let all = lock(&self.all);
+        let own = all
+            .iter()
+            .filter(|range| range.who.id == who && *range.start <= *key && *key < *range.end);
+        own.map(|range| range.arrival).min()
     }
 
     /// A range is locked no longer.

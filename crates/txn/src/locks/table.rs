@@ -10,7 +10,7 @@
 //!    that lock is given up.
 //! 2. A range is locked before the stripes are looked through for whoever has keys of it alone. A writer looks for
 //!    ranges under the lock of his key's stripe. So either the writer was there first, and is found by the range, or he
-//!    finds the range. A range is unlocked before the stripes are settled, in the same way.
+//!    finds the range, whose number is lower then. A range is unlocked before the stripes are settled, in the same way.
 //! 3. A verdict is given once ([`Wake`]). Who gives up, for lack of time, looks at the verdict under the stripe's
 //!    lock, under which alone requests are granted: it was granted by then, or never is.
 //!
@@ -90,7 +90,7 @@ impl LockTable {
     }
 
     fn arrive(&self) -> u64 {
-        self.arrivals.fetch_add(1, Ordering::Relaxed)
+        self.arrivals.fetch_add(1, Ordering::AcqRel)
     }
 
     /// Whose ranges keep a request.
@@ -117,6 +117,13 @@ impl LockTable {
         }
     }
 
+    /// For whom a transaction waits that has a request for a key.
+    fn waits_for(&self, key: &[u8], entry: &Entry, who: TxnId, now_ns: u64) -> Vec<TxnId> {
+        let own = entry.waits().find(|(request, _)| request.who.id == who);
+        let all = own.map(|(request, for_whom)| self.with_keepers(key, request, for_whom, now_ns));
+        all.unwrap_or_default()
+    }
+
     fn with_keepers(
         &self,
         key: &[u8],
@@ -140,18 +147,20 @@ impl LockTable {
         mode: Mode,
         wait_ns: u64,
     ) -> Result<Taken, Refused> {
-        self.acquire_since(self.arrive(), who, (key, mode), wait_ns)
+        self.acquire_since(None, who, (key, mode), wait_ns)
     }
 
     fn acquire_since(
         &self,
-        arrival: u64,
+        arrival: Option<u64>,
         who: &Arc<Life>,
         (key, mode): (&LockKey, Mode),
         wait_ns: u64,
     ) -> Result<Taken, Refused> {
         let now_ns = (self.clock)();
         let mut stripe = lock(self.stripe(key));
+        // Under the stripe's lock (2): a range that has looked here already came before.
+        let arrival = arrival.unwrap_or_else(|| self.arrive());
         let entry = stripe.entry(Arc::clone(key)).or_default();
         let before = entry.mode_of(who.id);
         if before.is_some_and(|before| before >= mode) {
@@ -172,7 +181,7 @@ impl LockTable {
             return Ok(taken);
         }
         let wake = Arc::clone(&request.wake);
-        entry.enqueue(request);
+        entry.enqueue(request, self.ranges.first_of(key, who.id));
         self.settle(key, entry, now_ns);
         if wake.look() == Verdict::Granted {
             return Ok(taken);
@@ -181,10 +190,8 @@ impl LockTable {
             let refused = self.withdraw(&mut stripe, who, (key, mode), now_ns);
             return Err(refused);
         }
-        let own = entry.waits().find(|(request, _)| request.who.id == who.id);
-        let for_whom =
-            own.map(|(request, for_whom)| self.with_keepers(key, request, for_whom, now_ns));
-        self.graph.wait(who.id, &wake, for_whom.unwrap_or_default());
+        let for_whom = self.waits_for(key, entry, who.id, now_ns);
+        self.graph.wait(who.id, &wake, for_whom);
         let expiry = self.first_expiry(key, entry, who.id);
         drop(stripe);
         let deadline = now_ns.saturating_add(wait_ns);
@@ -257,11 +264,11 @@ impl LockTable {
         (key, mode): (&LockKey, Mode),
         now_ns: u64,
     ) -> Refused {
-        let others = self.graph.blockers(who.id);
         self.graph.done(who.id);
-        let mut holders = Vec::new();
+        let (mut holders, mut others) = (Vec::new(), Vec::new());
         if let Some(entry) = stripe.get_mut(key) {
             holders.extend(entry.in_the_way(who.id, mode).cloned());
+            others = self.waits_for(key, entry, who.id, now_ns);
             entry.withdraw(who.id);
         }
         self.settled(stripe, key, now_ns);
@@ -303,18 +310,19 @@ impl LockTable {
         wait_ns: u64,
         mut taken: impl FnMut(LockKey),
     ) -> Result<u64, Refused> {
-        let arrival = self.arrive();
-        self.ranges.add(who, (start, end), arrival);
+        let arrival = self.ranges.add(who, (start, end), &self.arrivals);
         let mut wanted: Vec<LockKey> = Vec::new();
         for stripe in &self.stripes {
             let stripe = lock(stripe);
             let within = (Bound::Included(start), Bound::Excluded(end));
             let within = stripe.range::<[u8], _>(within);
-            let wanted_alone = within.filter(|(_, e)| e.is_wanted_alone(who.id, arrival));
+            // Who came behind a range of its own waits for that.
+            let first = |key: &[u8]| self.ranges.first_of(key, who.id).unwrap_or(arrival);
+            let wanted_alone = within.filter(|(key, e)| e.is_wanted_alone(who.id, first(key)));
             wanted.extend(wanted_alone.map(|(key, _)| Arc::clone(key)));
         }
         for key in wanted {
-            match self.acquire_since(arrival, who, (&key, Mode::Shared), wait_ns) {
+            match self.acquire_since(Some(arrival), who, (&key, Mode::Shared), wait_ns) {
                 Ok(Taken::Anew) => taken(key),
                 Ok(Taken::Before) => {}
                 Err(refused) => {
