@@ -8,6 +8,7 @@ mod anomalies;
 mod limits;
 mod locks;
 mod model;
+mod random;
 mod wrong;
 
 use std::time::Duration;
