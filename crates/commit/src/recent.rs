@@ -357,3 +357,6 @@ impl State {
         hashes.is_some_and(|mut hashes| hashes.all(|hash| self.slots[State::slot(hash)] <= after))
     }
 }
+
+#[cfg(test)]
+mod tests;

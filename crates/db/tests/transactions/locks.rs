@@ -240,6 +240,46 @@ fn locks_of_one_that_has_expired_are_taken_and_it_cannot_commit() {
 }
 
 #[test]
+fn an_upgrade_passes_a_writer_that_waits_for_it_anyway() {
+    let db = open();
+    let options = patient().isolation(Isolation::Serializable);
+    let mut reader = db.transaction(options).unwrap();
+    assert_eq!(reader.get("k").unwrap(), None);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = db.transaction(patient()).unwrap();
+            writer.put("k", "writer").unwrap();
+            writer.commit().unwrap();
+        });
+        while db.transactions().waiting == 0 {
+            thread::yield_now();
+        }
+        reader.put("k", "reader").unwrap();
+        reader.commit().unwrap();
+    });
+    assert_eq!(text(db.get("k").unwrap()).unwrap(), "writer");
+    // So does whoever has locked a range with the key.
+    let mut reader = db.transaction(options).unwrap();
+    assert_eq!(reader.range("j".."l").count(), 1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = db.transaction(patient()).unwrap();
+            writer.put("k", "writer again").unwrap();
+            writer.commit().unwrap();
+        });
+        while db.transactions().waiting == 0 {
+            thread::yield_now();
+        }
+        // It reads again what it has locked, and writes it.
+        assert!(reader.get("k").unwrap().is_some());
+        assert_eq!(reader.range("j".."l").count(), 1);
+        reader.put("k", "reader").unwrap();
+        reader.commit().unwrap();
+    });
+    assert_eq!(text(db.get("k").unwrap()).unwrap(), "writer again");
+}
+
+#[test]
 fn an_upgrade_goes_first_and_two_of_one_key_are_a_deadlock() {
     let db = open();
     let options = patient().isolation(Isolation::Serializable);

@@ -2,13 +2,14 @@
 //!
 //! [`anomalies`]: the published matrix, two or three transactions step by step. [`model`]: one transaction after the
 //! other against a map. [`locks`]: waiting, deadlocks, expiration, limits. [`wrong`]: wrong use. [`random`]: many threads,
-//! judged by the oracles of `thermocline_testkit::history`.
+//! judged by two oracles. [`ways`]: every way into the store.
 
 mod anomalies;
 mod limits;
 mod locks;
 mod model;
 mod random;
+mod ways;
 mod wrong;
 
 use std::time::Duration;

@@ -10,9 +10,7 @@
 //!    commit, and whether it is there whole. Its time is linear but for a search in the changes of a key.
 //!
 //! Seen to fail on: a commit that checks nothing (both); a check before the writer's lock only (both); changes of other
-//! transactions that are not noted (both); plain writes that are not noted (both); a moment that moves though something
-//! was read that is not locked (both); a lock given back before the commit is visible (neither: the check at the commit
-//! finds what the lock would have prevented).
+//! transactions that are not noted (both).
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;

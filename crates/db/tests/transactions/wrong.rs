@@ -65,6 +65,7 @@ fn savepoints_of_others_are_refused() {
     let mut one = db.transaction(TxnOptions::pessimistic()).unwrap();
     let mut two = db.transaction(TxnOptions::pessimistic()).unwrap();
     let theirs = two.savepoint();
+    let _own = one.savepoint();
     let error = one.rollback_to(theirs).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let (first, second) = (one.savepoint(), one.savepoint());
@@ -141,5 +142,24 @@ fn a_database_that_is_read_only_takes_no_commit() {
         let txn = db.transaction(options).unwrap();
         assert_eq!(txn.iter().count(), 1);
         txn.commit().unwrap();
+    }
+}
+
+#[test]
+fn a_transaction_may_go_to_another_thread_and_keeps_the_database_open() {
+    for options in all_options() {
+        let store = open();
+        let mut txn = store.transaction(options).unwrap();
+        txn.put("k", "1").unwrap();
+        assert!(txn.get("j").unwrap().is_none());
+        let watch = store.db.clone();
+        drop(store.db);
+        std::thread::spawn(move || {
+            assert!(txn.range("a"..).count() == 1);
+            txn.commit().unwrap();
+        })
+        .join()
+        .unwrap();
+        assert!(watch.get("k").unwrap().is_some());
     }
 }
