@@ -18,6 +18,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 use crate::{Store, open};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The second family descends.
 const FAMILIES: usize = 2;
@@ -119,7 +120,7 @@ impl Model {
     }
 
     /// A range in the family's order, and by bytes.
-    fn range(&mut self, family: usize) -> ((Bound<Vec<u8>>, Bound<Vec<u8>>), Span) {
+    fn range(&mut self, family: usize) -> (Bounds, Span) {
         let mut ends = [key(&mut self.rng), key(&mut self.rng)];
         ends.sort();
         let [low, high] = ends;
