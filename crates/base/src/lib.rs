@@ -25,6 +25,7 @@ mod preset;
 mod range;
 pub mod report;
 pub mod seqno;
+pub mod shown;
 pub mod size;
 pub mod step;
 pub mod sync;

@@ -8,6 +8,7 @@
 //! | [`bucket`] | durable writes that meet become one group: leader and followers |
 //! | [`ring`] | the order in which groups finish, and the two watermarks |
 //! | [`readers`] | the moments at which somebody reads, which writers keep versions for |
+//! | [`recent`] | what was written lately, against which transactions are checked |
 //! | [`env`] | what committing is given |
 //! | [`pipeline`] | a write's way to its group, and a group's way: reserve, apply, finish, acknowledge |
 //! | [`ack`], `told` | acknowledging without a waiting thread: callbacks |
@@ -37,7 +38,8 @@
 //!
 //! # Locks
 //! A bucket's queue, and `syncing` with the ring's list behind it, stand on their own: under neither is a lock of
-//! another room taken but by [`Persists::write_back`], which has the log's. The registry of [`readers`] is a leaf.
+//! another room taken but by [`Persists::write_back`], which has the log's. The registry of [`readers`] is a leaf, and so is
+//! what is [`recent`].
 //!
 //! [`buffered_bytes`]: thermocline_base::options::CommitOptions::buffered_bytes
 //! [`buffered_ms`]: thermocline_base::options::CommitOptions::buffered_ms
@@ -48,6 +50,7 @@ pub mod bucket;
 pub mod env;
 pub mod pipeline;
 pub mod readers;
+pub mod recent;
 pub mod ring;
 mod sync;
 mod told;

@@ -13,6 +13,7 @@ use crate::ack::Acks;
 use crate::bucket::{Bucket, Buckets, Joined, Led, Request};
 use crate::env::{CommitEnv, Durability, Entries, Group, Persists, WriteOptions};
 use crate::readers::Readers;
+use crate::recent::Recent;
 use crate::ring::Ring;
 use crate::sync::{Mutex, lock};
 
@@ -43,6 +44,8 @@ pub struct Commits {
     pub ring: Ring,
     /// Who reads the past.
     pub readers: Readers,
+    /// What was written lately, while transactions watch.
+    pub recent: Recent,
     /// Held by whoever writes back what was deferred.
     syncing: Mutex<()>,
     pub(crate) acks: Acks,
@@ -79,6 +82,7 @@ impl Commits {
             buckets: Buckets::new(limits.buckets),
             ring: Ring::new(last, limits.ring_slots),
             readers: Readers::default(),
+            recent: Recent::default(),
             syncing: Mutex::default(),
             acks: Acks::default(),
         }

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use thermocline_base::Result;
 use thermocline_engine::{Engine, Family, Runtime, World};
+use thermocline_txn::Transactions;
 
 use crate::{
-    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, Plan, Snapshot, Value,
-    VerifyReport,
+    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, Plan, Snapshot,
+    Transaction, TransactionsReport, TxnOptions, Value, VerifyReport,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -17,6 +18,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Db {
     pub(crate) engine: Engine,
+    pub(crate) transactions: Transactions<Engine>,
 }
 
 impl Db {
@@ -40,9 +42,14 @@ impl Db {
     /// As [`Db::open`].
     #[doc(hidden)]
     pub fn open_in_world(world: World, path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        Ok(Db {
-            engine: Engine::open(world, path.as_ref(), options)?,
-        })
+        Engine::open(world, path.as_ref(), options).map(Db::of)
+    }
+
+    fn of(engine: Engine) -> Db {
+        Db {
+            transactions: Transactions::new(engine.clone()),
+            engine,
+        }
     }
 
     /// Opens the database in the folder `path` as one of the stores of `runtime`: it shares their
@@ -122,6 +129,35 @@ impl Db {
     /// An empty batch of writes to this database.
     pub fn batch(&self) -> Batch {
         Batch::new(self.engine.clone())
+    }
+
+    /// A transaction begins; [`TxnOptions`] say how. See [`Transaction`].
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfSpace`] naming the limit, if 65,536 are open, or those that are have all the DRAM that
+    /// transactions may have, a quarter of [`Options::dram`].
+    pub fn transaction(&self, options: TxnOptions) -> Result<Transaction> {
+        let inner = self.transactions.begin(options)?;
+        Ok(Transaction::new(inner, &self.engine))
+    }
+
+    /// Which transactions are open, since when, and what they hold.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options, TxnOptions};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let mut txn = db.transaction(TxnOptions::pessimistic())?;
+    /// txn.put("stock", "7")?;
+    /// let report = db.transactions();
+    /// assert_eq!((report.open, report.locked_keys), (1, 1));
+    /// assert_eq!(report.transactions[0].keys[0].key, b"stock");
+    /// txn.rollback();
+    /// assert_eq!(db.transactions().open, 0);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn transactions(&self) -> TransactionsReport {
+        self.transactions.report()
     }
 
     /// The column family `name`, made durably with these options if there is none. The database
@@ -271,7 +307,6 @@ impl DbBuilder {
     /// # Errors
     /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for its index.
     pub fn open(self) -> Result<Db> {
-        let engine = self.open_engine()?;
-        Ok(Db { engine })
+        self.open_engine().map(Db::of)
     }
 }

@@ -236,7 +236,7 @@ impl ColumnFamily {
             return Ok(self.family.id);
         }
         Err(Error::InvalidArgument(
-            "a batch takes only column families of its own database".to_string(),
+            "a batch or transaction takes only column families of its own database".to_string(),
         ))
     }
 }

@@ -40,6 +40,7 @@ mod range;
 mod report;
 mod scan;
 mod snapshot;
+mod transaction;
 
 pub use batch::Batch;
 pub use builder::DbBuilder;
@@ -66,6 +67,10 @@ pub use thermocline_engine::{
     RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause, TableState, UnitCosts, Value,
     WriteOptions,
 };
+pub use thermocline_txn::{
+    Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,
+};
+pub use transaction::{Transaction, TransactionScan};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

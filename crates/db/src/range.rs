@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use thermocline_base::batch::check_key;
 use thermocline_base::bounds::behind;
+use thermocline_base::shown::shown;
 use thermocline_base::{Error, Result};
 
 /// Where a range begins and where it ends, in the order of its family.
@@ -61,17 +62,6 @@ pub(crate) fn check_order(
         shown(first),
         shown(last)
     )))
-}
-
-/// A key for people: its first bytes.
-fn shown(key: &[u8]) -> String {
-    const SHOWN_MAX: usize = 64;
-    let begin = &key[..key.len().min(SHOWN_MAX)];
-    let more = if key.len() > SHOWN_MAX { "…" } else { "" };
-    match std::str::from_utf8(begin) {
-        Ok(text) if !text.contains(char::is_control) => format!("{text}{more}"),
-        _ => format!("{}{more}", begin.escape_ascii()),
-    }
 }
 
 /// The key of a bound.

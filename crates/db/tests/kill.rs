@@ -5,7 +5,7 @@
 //! its own. After each operation that returned the child reports its number. So of each stream the
 //! database must hold exactly the effects of the reported operations, in order, and possibly those
 //! of one more, which was in flight: nothing acknowledged is lost, no batch is there by half (all
-//! its keys carry the same number), and there is no gap.
+//! its keys carry the same number), and there is no gap. Some batches are transactions.
 //!
 //! The child is this test binary itself, told by an environment variable to run [`child`].
 #![expect(
@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use thermocline::options::RegionDemand;
-use thermocline::{CfOptions, ColumnFamily, Db, Durability, Options};
+use thermocline::{CfOptions, ColumnFamily, Db, Durability, Isolation, Options, TxnOptions};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 const CHILD: &str = "THERMOCLINE_KILL_CHILD";
@@ -77,6 +77,21 @@ fn write(db: &Db, families: &[ColumnFamily; 2], op: &Op) -> thermocline::Result<
             Some(value) => families[*family].put(key, value),
             None => families[*family].delete(key),
         };
+    }
+    // Some as transactions: of either kind, and then as one over both families.
+    let kinds = [TxnOptions::pessimistic(), TxnOptions::optimistic()];
+    if let Some(kind) = kinds.get(op.len() % 4) {
+        let mut txn = db.transaction(kind.isolation(Isolation::Serializable))?;
+        for (family, key, value) in op {
+            let family = &families[*family];
+            // Nobody else writes these keys.
+            txn.get_cf(family, key)?;
+            match value {
+                Some(value) => txn.put_cf(family, key, value)?,
+                None => txn.delete_cf(family, key)?,
+            }
+        }
+        return txn.commit();
     }
     let mut batch = db.batch();
     for (family, key, value) in op {

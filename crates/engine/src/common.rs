@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use thermocline_base::shown::shown;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_catalog::kept::Keeping;
 use thermocline_catalog::owned::Retired;
 use thermocline_commit::readers::moments_of_merge;
+use thermocline_commit::recent::{LOG_BYTES_MAX, Met};
 use thermocline_compaction::retain;
 use thermocline_env::DiskRoom;
 use thermocline_memtable::{Descriptor, decode_blob_ref};
@@ -195,6 +197,46 @@ impl Common {
             self.counted.add(Count::RangeDeletes, ranges);
         }
         self.counted.add(Count::UserBytes, user);
+    }
+}
+
+/// What transactions watch. The caller holds the writer's lock; what is returned is whether anybody still watches.
+impl Common {
+    /// Notes changes that were granted from `first` on.
+    #[cold]
+    pub fn note_recent<'a>(
+        &self,
+        first: SeqNo,
+        entries: impl Iterator<Item = BatchEntry<'a>>,
+    ) -> bool {
+        let visible = self.commits.ring.visible();
+        self.commits.recent.record(first, entries, visible)
+    }
+
+    /// Anything in a family may have changed.
+    pub fn note_family(&self, seqno: SeqNo, cf: CfId) -> bool {
+        let visible = self.commits.ring.visible();
+        self.commits.recent.record_family(seqno, cf, visible)
+    }
+
+    /// What a transaction is told whose footprint has met a change since `since`.
+    pub fn conflict(&self, since: SeqNo, met: &Met) -> Error {
+        Error::Conflict(match met {
+            Met::Change { seqno, cf, key } => {
+                let family = self.families.name_of(*cf);
+                let family = family.unwrap_or_else(|| format!("number {}", cf.0));
+                format!(
+                    "key '{}' of column family '{family}' was changed (sequence number {seqno}) after the \
+                     transaction's snapshot ({since}); roll back and begin anew",
+                    shown(key)
+                )
+            }
+            Met::Forgotten(up_to) => format!(
+                "the transaction's snapshot ({since}) is so old that changes since then, up to {up_to}, are not \
+                 remembered any more ({LOG_BYTES_MAX} bytes of keys are), so nobody knows whether they conflict; begin \
+                 anew, with shorter transactions"
+            ),
+        })
     }
 }
 

@@ -247,6 +247,9 @@ impl Ingester {
         self.memtables.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.memtable, chain, nonce), seqno)?;
         // As for a staged batch: somebody else may move over it.
+        if writer.watched {
+            writer.watched = self.common.note_family(seqno, cf);
+        }
         let ticket = self.common.commits.ring.grant(seqno.0, 0);
         self.common.commits.ring.finish(ticket, None);
         flying.finished();

@@ -92,6 +92,10 @@
 //! A long value goes into a blob file before its write is granted, and its record has a reference to it, which
 //! flushes and compactions pass on. A file goes when nothing refers to it.
 //!
+//! # Transactions (`watch`, a crate of its own)
+//! Who watches a moment is told what was granted since, and can have a batch written only if nothing of that is of its
+//! concern, both under the writer's lock. Isolation is made of that above the engine.
+//!
 //! # Copies, ingestion, change feeds (`copies`, a crate of its own)
 //! The store captures a moment for whoever copies it, and writes what of that is in no file into tables (`capture`).
 //! It installs tables that are written for it, behind a flush of everything older, with one edit (`ingest`). It keeps
@@ -172,6 +176,7 @@ mod upkeep;
 mod value;
 mod verify;
 mod wal;
+mod watch;
 mod work;
 mod world;
 mod write;
@@ -192,6 +197,7 @@ pub use store::Engine;
 pub use thermocline_base::bounds::KeyBounds;
 pub use thermocline_base::report::{Fault, Report};
 pub use thermocline_catalog::View;
+pub use thermocline_commit::recent::{Changed, Footprint, key_hash};
 pub use thermocline_commit::{Callback, Durability, WriteOptions};
 pub use thermocline_copies::{
     BackupInfo, Backups, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, Exported,
@@ -216,6 +222,7 @@ pub use thermocline_tables::{LevelState, RangeSize};
 pub use thermocline_version::LOCK_NAME;
 pub use value::Value;
 pub use verify::verify;
+pub use watch::Watch;
 pub use world::{Setup, World};
 pub use write::submit::InFlight;
 

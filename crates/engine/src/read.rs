@@ -15,8 +15,9 @@ use crate::report::{EngineMetrics, ReaderKind};
 use crate::snapshot::Snapshot;
 use crate::snapshot::hit::Hit;
 use crate::store::{Engine, Moment};
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Ordering, lock};
 use crate::value::Value;
+use crate::watch::Watch;
 
 impl Engine {
     /// Calls `found` with the value of `key`, where it lies; `None` if there is none.
@@ -81,6 +82,37 @@ impl Engine {
         Snapshot::of(Moment::now(&self.inner), ReaderKind::Snapshot)
     }
 
+    /// What is visible now, held, and what is granted from then on, noted: for transactions.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Poisoned`]; [`thermocline_base::Error::Closed`].
+    pub fn watch(&self) -> Result<Watch> {
+        self.inner.common.check_open()?;
+        if let Some(noted) = self.snapshot_if_noted() {
+            return Ok(Watch::of(noted));
+        }
+        let mut writer = lock(&self.inner.memtables.writer);
+        let ring = &self.inner.common.commits.ring;
+        if !ring.wait_empty() {
+            self.inner.common.check_open()?;
+        }
+        self.inner.common.commits.recent.begin(ring.visible());
+        writer.watched = true;
+        // Before anybody can note so much that nobody seems to watch.
+        let noted = self.snapshot_if_noted();
+        drop(writer);
+        Ok(Watch::of(noted.expect(
+            "noting begun under the writer's lock, which ends under it only",
+        )))
+    }
+
+    /// A snapshot, and the moment from which changes are noted for it, if they are.
+    fn snapshot_if_noted(&self) -> Option<(SeqNo, Snapshot)> {
+        let commits = &self.inner.common.commits;
+        let floor = commits.recent.watch(|| commits.ring.visible())?;
+        Some((floor, self.snapshot()))
+    }
+
     /// The family of this name, if there is one.
     pub fn find_family(&self, name: &str) -> Option<Family> {
         self.inner.common.families.find(name)
@@ -106,6 +138,16 @@ impl Engine {
         // Behind the look: as for a get.
         self.inner.common.check_family(cf)?;
         Ok(value)
+    }
+
+    /// The name of a family that was not dropped.
+    pub fn name_of_family(&self, cf: CfId) -> Option<String> {
+        self.inner.common.families.name_of(cf)
+    }
+
+    /// Nanoseconds by the store's clock.
+    pub fn clock_ns(&self) -> u64 {
+        self.inner.common.now_ns()
     }
 
     /// Whether both are handles of one open store.

@@ -76,6 +76,7 @@ use crate::next_memtable::prepared::Prepared;
 use crate::start::opened;
 use crate::store::Stager;
 use crate::sync::{Arc, Ordering, lock, read};
+use crate::watch::guard::Guarded;
 use crate::write::submit::kinds::deletes_any;
 use crate::write::writer::Writer;
 
@@ -139,6 +140,16 @@ impl Stager {
         mode: WriteOptions,
         told: Option<Told<'_>>,
     ) -> Result<SeqNo> {
+        self.write_guarded(entries, (bytes, mode), (told, None))
+    }
+
+    /// As [`Stager::write`], unless the guard finds that it must not be when its turn has come.
+    pub fn write_guarded<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        (bytes, mode): (u64, WriteOptions),
+        (told, guard): (Option<Told<'_>>, Option<&Guarded<'_>>),
+    ) -> Result<SeqNo> {
         if mode.no_slowdown {
             return Err(Error::Busy(format!(
                 "a batch of {bytes} bytes exceeds memtable.item_bytes_max, {}: it always waits for \
@@ -153,7 +164,7 @@ impl Stager {
             .with_room(bytes, false, || self.reserve_stage(entries.clone(), bytes))
             .and_then(|staging| self.store_stage(staging, entries.clone()))
             .and_then(|(staging, staged)| {
-                self.commit_stage(staging, staged, entries.clone(), told)
+                self.commit_stage(staging, staged, entries.clone(), (told, guard))
             });
         match &staged {
             Ok(_) => self.common.events.accepted(bytes),
@@ -291,7 +302,7 @@ impl Stager {
         mut staging: Staging<'_, 'b>,
         staged: Staged,
         entries: impl Iterator<Item = BatchEntry<'b>> + Clone,
-        told: Option<Told<'_>>,
+        (told, guard): (Option<Told<'_>>, Option<&Guarded<'_>>),
     ) -> Result<SeqNo> {
         let deletes = deletes_any(entries.clone());
         let (mut writer, mut next) = self.admission.with_room(0, false, || {
@@ -299,6 +310,9 @@ impl Stager {
             // Again: both may have changed meanwhile.
             self.common.check_writable()?;
             self.common.families.check_write(entries.clone())?;
+            if let Some(guard) = guard {
+                guard.check(&self.common)?;
+            }
             // Until the edit has named what comes behind (`next_memtable`, invariant 2).
             let next = lock(&self.memtables.next);
             self.find_descriptors(&mut writer, next.as_ref())?;
@@ -320,6 +334,9 @@ impl Stager {
             unreachable!("it is taken once");
         };
         let last = adoption.last;
+        if writer.watched {
+            writer.watched = self.common.note_recent(adoption.first, entries);
+        }
         if deletes {
             self.pressure.deleted(last);
         }

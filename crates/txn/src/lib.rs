@@ -1,3 +1,142 @@
-//! Isolation: locks, deadlock detection, optimistic validation (design §12). Empty until
-//! snapshots exist; a write batch is the unit of atomicity today.
+//! Isolation: transactions above the engine (design §12; LogFree §3.2.2, §4.1 for what a commit costs below).
+//!
+//! A transaction reads at a *snapshot*, keeps its writes to itself, and commits them as one batch. What makes it more
+//! than a batch is one question that is asked when the batch gets its place in the order of all writes: has anything
+//! changed, between the snapshot and this place, of what the transaction depends on? The engine answers under the
+//! writer's lock (`engine::watch`, `commit::recent`), so there is no moment between the answer and the place. Locks, which
+//! pessimistic transactions take, make it likely that the answer is no. **Nothing that is promised here depends on
+//! them**, but that a transaction which has a key does not lose it to another transaction.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `transaction`, `transactions`, `shared` | one transaction from beginning to end; all of a store; what they share |
+//! | `reading`, `footprint`, `writes`, `scan` | what it sees; what must not change; its own writes and savepoints; iterators over both |
+//! | `locks`, `held`, `life` | keys and ranges that are locked, queues, deadlocks; which one has; whether it may go on |
+//! | `memory`, `report`, `refusal` | limits; who holds what; errors in words |
+//! | `store` | what is needed of a store: [`Store`], which the engine implements |
+//!
+//! # Words
+//! *Snapshot* or *moment*: the seqno `s` at which it reads. *Footprint*: the keys and ranges that must not change
+//! between `s` and the commit. *Place*, `c`: the seqno of its first record. *Plain write*: a put, delete or batch outside
+//! of transactions, or tables that are ingested.
+//!
+//! # What is promised, and why
+//! All writes lie in one total order, that of seqnos, and become visible in that order, each as a whole. Readers at `s`
+//! see exactly the writes up to `s` (`engine::snapshot`). That is given. Two things are added.
+//!
+//! **Lemma.** *If a transaction with snapshot `s` commits at `c`, no write with a seqno between `s` and `c` touches its
+//! footprint.* All changes that are granted after it began to watch are noted under the writer's lock, in their order
+//! (`commit::recent`, 1 and 2). The question is asked under that lock, in the same hold of it that grants `c`. So at that
+//! time exactly the writes below `c` were granted; those above `s` are all noted, or it is refused (`recent`, 3). They
+//! count whether or not they are visible yet. A range that somebody deletes counts as a change of each key in it,
+//! there or not; ingested tables count as a change of all keys of their family.
+//!
+//! ## Serializable
+//! The footprint has every key that was read, every range as far as an iterator went, and every key that was written.
+//! By the lemma each read at `s` would have the same result right before `c`: the keys are unchanged, and so is what
+//! lies in the ranges, keys that came in included. So the transaction may as well have happened as a whole at `c`. A
+//! plain write happens at its seqno. One that wrote nothing happened as a whole at `s`, without any question. So the
+//! order of seqnos is an order in which all of them could have been made one after the other: **serializable**. It is
+//! that of real time, too: `c` is granted while commit is called, and `s` is what was visible when the first read was
+//! made, which is no earlier than whatever had been acknowledged by then. So **strictly serializable**, of serializable
+//! transactions and plain writes together. (Transactions at snapshot isolation beside them keep their own promise only.)
+//!
+//! ## Snapshot isolation
+//! The footprint has every key and range that was written, and every key that was read for update. All reads are at `s`.
+//! By the lemma, of two transactions that overlap and have written the same key, one has its place between the snapshot
+//! and the place of the other, which is refused: **the first to commit wins**. What was only read may have changed:
+//! write skew is possible, and nothing else of what Adya's model forbids. `get_for_update` prevents it key by key.
+//!
+//! ## Plain writes
+//! They take no lock, wait for none, and are slowed down by nothing but the note of their keys. Exactly this holds: a
+//! plain write to a key of a footprint, granted between `s` and `c`, refuses the transaction; it is never overwritten
+//! unseen, and never seen by half. The lock of a pessimistic transaction does *not* keep plain writes out; they win.
+//! Not covered is what is no write: dropping a family. Who has written to it is refused; who has only read it is not.
+//!
+//! ## A write that has read nothing
+//! A transaction without a snapshot has nothing to ask: it happened right before its commit, and overwrites whatever is
+//! there, as a batch does.
+//!
+//! # A snapshot may move
+//! It is taken by the first read; where that locks its key, after the lock was got: so whoever waits for a lock and then
+//! reads sees what the holder before it wrote, and increments of a counter queue instead of failing. Later, when a lock
+//! was got of a key that has changed since `s`, the snapshot moves to the present, `s'`, if all that was read so far is
+//! locked and is in the footprint (reads for update; all reads of a serializable transaction but by iterators), and the
+//! footprint has not changed since `s`. Then every read so far has the same result at `s'`: as if the transaction had
+//! begun later. Else it is refused the key.
+//!
+//! # Locks
+//! Keys are locked shared (reads of a serializable transaction) or exclusively (writes, reads for update), ranges
+//! shared (iterators of a serializable transaction, and `delete_range`). They are held until the commit has been
+//! acknowledged, and kept when a savepoint is rolled back to. `locks::table` says why no wake-up is lost and nobody
+//! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the
+//! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does.
+//!
+//! A transaction that is past its `expiration` goes on as long as nobody wants what it has locked. Whoever does takes
+//! the lock, and from then on it cannot commit. Both are one atomic step (`life`): either it has begun to write, and
+//! keeps its locks, or it never will.
+//!
+//! # Invariants
+//! 1. A transaction's writes are in one batch, written once, or nowhere: `commit` takes it by value.
+//! 2. The footprint is asked about from the snapshot that the reads were made at.
+//! 3. Whatever ends a transaction, its locks, its snapshot and its memory are given back: all of it hangs on one value.
+//! 4. A transaction waits for one lock at a time, and under no lock of the store.
+//!
+//! # Crash argument
+//! Nothing of a transaction is at rest before its batch, and the batch is an ordinary one: one item of a chain, or, where
+//! it is large, a staged chain that one edit names. So after a crash it is there whole, in all families, or not at all
+//! (`commit`, `engine::stage`), and was acknowledged as its durability says. Locks and snapshots end with the process.
+//!
+//! # Lock order
+//! A stripe of the table of locks; behind it, each by itself, the ranges, the graph; behind the graph a verdict. The list
+//! of open transactions stands alone. All of them are leaves to the engine's locks: none of those is taken under them,
+//! and they under none of those.
+//!
+//! # Limits
+//! All transactions of a store together have a quarter of its `dram` for locks, writes and footprints ([`MEMORY_SHARE`]),
+//! and [`OPEN_MAX`] may be open. The engine remembers 16 MiB of changed keys while somebody watches; a transaction that
+//! was overtaken by more is refused, unless hashes show that its keys are none of them.
+//!
+//! # Rejected
+//! - *To ask for the newest seqno of each key.* A key that was put and deleted since may have left nothing behind: dead
+//!   memtables are dropped whole, tombstones go with what they hide. So an absent key may have changed, and a lock that is
+//!   made of such a key would be none. And plain writes in flight have a place already, but are in no index yet.
+//! - *To lock plain writes out.* Each would look into the table of locks. Noting keys under a lock that is held anyway
+//!   costs a part of that, and nothing while there are no transactions.
+//! - *To validate with a counter of all commits, one at a time.* Commits would not overlap.
 #![forbid(unsafe_code)]
+
+mod footprint;
+mod held;
+mod life;
+mod locks;
+mod memory;
+mod options;
+mod reading;
+mod refusal;
+mod report;
+mod scan;
+mod shared;
+mod store;
+mod sync;
+mod transaction;
+mod transactions;
+mod writes;
+
+pub use options::{Isolation, LOCK_TIMEOUT, Locking, TxnOptions};
+pub use reading::ValueOf;
+pub use report::{
+    LockedKey, REPORTED_LOCKS_MAX, REPORTED_MAX, TransactionState, TransactionsReport,
+};
+pub use scan::Scan;
+pub use shared::OPEN_MAX;
+pub use store::{MEMORY_SHARE, Moment, Ordered, Place, Store};
+pub use transaction::Transaction;
+pub use transactions::Transactions;
+pub use writes::Savepoint;
+
+// Named here, not in the unit: loom's models include that by path (`tests/loom`), and what tests it on the machine's own
+// atomics cannot run there.
+#[cfg(test)]
+#[path = "locks/graph/tests.rs"]
+mod graph_tests;

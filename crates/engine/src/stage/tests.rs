@@ -179,12 +179,12 @@ fn batches_that_are_staged_side_by_side_take_the_order_of_their_commits() {
     let killed = machine.killed();
     let last = inner
         .stager
-        .commit_stage(two, staged_two, second.iter(), None);
+        .commit_stage(two, staged_two, second.iter(), (None, None));
     let last = last.unwrap();
     write(&engine, &puts(CF, 100..101, b"later")).unwrap();
     let newest = inner
         .stager
-        .commit_stage(one, staged_one, first.iter(), None);
+        .commit_stage(one, staged_one, first.iter(), (None, None));
     assert_eq!(newest.unwrap().0, last.0 + 1 + first.len() as u64);
     assert_eq!(inner.memtables.staging.load(Ordering::Relaxed), 0);
     let mut expected = model(40..120, &[2; 90]);
@@ -242,7 +242,7 @@ fn what_is_refused_leaves_nothing() {
     // The family went while the batch was stored.
     let error = inner
         .stager
-        .commit_stage(staging, staged, dropped.iter(), None);
+        .commit_stage(staging, staged, dropped.iter(), (None, None));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(holdings(&engine), before);
     refused(&dropped, ErrorKind::InvalidArgument, "'red' was dropped");
@@ -277,7 +277,9 @@ fn closing_meanwhile_refuses_the_batch() {
     engine.close().unwrap();
     let stored = inner.stager.store_stage(one, batch.iter());
     assert_eq!(stored.err().unwrap().kind(), ErrorKind::Closed);
-    let error = inner.stager.commit_stage(two, staged, batch.iter(), None);
+    let error = inner
+        .stager
+        .commit_stage(two, staged, batch.iter(), (None, None));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Closed);
     drop(engine);
     assert_eq!(contents(&open(&machine, MIB), CF), model(0..10, b"before"));
@@ -336,7 +338,7 @@ fn promises_of_others_leave_that_of_a_batch_alone() {
         assert_eq!(account.overdrawn(), 0);
         let committed = inner
             .stager
-            .commit_stage(staging, staged, batch.iter(), None);
+            .commit_stage(staging, staged, batch.iter(), (None, None));
         committed.unwrap();
         write(&engine, &puts(CF, 0..1, b"v")).unwrap();
         assert_eq!(account.overdrawn(), 0);

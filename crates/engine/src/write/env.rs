@@ -21,6 +21,7 @@ use thermocline_runtime::{Task, is_calling};
 use crate::busy::busy;
 use crate::store::Inner;
 use crate::sync::{Arc, lock_short, try_lock};
+use crate::watch::guard::Guarded;
 use crate::write::submit::kinds::{deletes_any, only_deletes};
 
 /// Where a group goes.
@@ -101,10 +102,7 @@ impl CommitEnv for Inner {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<Reserved<Place>> {
-        let reserved = self.admission.with_room(bytes, mode.no_slowdown, || {
-            self.try_reserve(entries.clone(), bytes, mode)
-        });
-        reserved.inspect_err(|error| self.common.events.refused(bytes, error))
+        self.reserve_guarded(entries, (bytes, mode), None)
     }
 
     fn apply<'a>(
@@ -180,11 +178,24 @@ impl CommitEnv for Inner {
 }
 
 impl Inner {
+    /// As [`CommitEnv::reserve`], unless the guard finds under the writer's lock that it must not be.
+    pub fn reserve_guarded<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        (bytes, mode): (u64, WriteOptions),
+        guard: Option<&Guarded<'_>>,
+    ) -> Result<Reserved<Place>> {
+        let reserved = self.admission.with_room(bytes, mode.no_slowdown, || {
+            self.try_reserve(entries.clone(), (bytes, mode), guard)
+        });
+        reserved.inspect_err(|error| self.common.events.refused(bytes, error))
+    }
+
     fn try_reserve<'a>(
         &self,
         entries: impl Entries<'a>,
-        bytes: u64,
-        mode: WriteOptions,
+        (bytes, mode): (u64, WriteOptions),
+        guard: Option<&Guarded<'_>>,
     ) -> Result<Reserved<Place>> {
         let records = entries.len() as u64;
         let deletes_only = only_deletes(entries.clone());
@@ -213,7 +224,7 @@ impl Inner {
         }
         let (attached, tombstones) = self
             .memtables
-            .reserve_dram(&mut writer, entries, records, deletes_only)
+            .reserve_dram(&mut writer, entries.clone(), records, deletes_only)
             .and_then(|tombstones| {
                 let attached = match mode.no_slowdown {
                     true => self.memtables.find_room(&mut writer, bytes, reserve, false),
@@ -227,6 +238,9 @@ impl Inner {
         if !self.common.commits.ring.has_room() && !self.common.commits.ring.wait_for_room() {
             self.common.poison.check()?;
         }
+        if let Some(guard) = guard {
+            guard.check(&self.common)?;
+        }
         if tombstones > 0 {
             // Of the memtable that it goes into: room may have been made by a seal.
             writer.active.promise_tombstones(tombstones)?;
@@ -234,6 +248,9 @@ impl Inner {
         let group = self
             .memtables
             .grant(&mut writer, records, bytes, tombstones);
+        if writer.watched {
+            writer.watched = self.common.note_recent(group.first, entries);
+        }
         if deletes {
             self.pressure.deleted(group.last);
         }

@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     pub heavy: bool,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
+    /// Whether transactions watch: then changes are noted as they are granted (`commit::recent`).
+    pub watched: bool,
 }
 
 impl Writer {
@@ -60,6 +62,7 @@ impl Writer {
             credit: Credit::default(),
             heavy: false,
             covered: true,
+            watched: false,
         }
     }
 

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_base::{CfId, CfOptions, Error, Result, Site, Steps, When, WriteBatch};
-use thermocline_engine::{Cursor, Durability, Engine, InFlight, Report, World, verify};
+use thermocline_engine::{
+    Changed, Cursor, Durability, Engine, Footprint, InFlight, Report, World, verify,
+};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
@@ -19,6 +21,22 @@ pub const PM: u64 = 1 << 20;
 
 /// An operation has returned to its caller.
 pub const ACKNOWLEDGED: Site = Site("test: acknowledged");
+
+/// Of batches by their length, one in so many is written as a transaction is.
+const WATCHED: usize = 4;
+
+/// What no change meets.
+struct Nothing;
+
+impl Footprint for Nothing {
+    fn meets(&self, _: &Changed<'_>) -> bool {
+        false
+    }
+
+    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
+        None
+    }
+}
 
 pub fn dir() -> &'static Path {
     Path::new("/db")
@@ -135,6 +153,9 @@ impl Life {
     pub fn run_as(&self, op: &Op, durability: Durability) -> Result<bool> {
         self.tracker.lock().unwrap().begin(op);
         let done = match op {
+            Op::Write(changes) if changes.len() % WATCHED == 2 => {
+                self.write_watched(&Op::batch(changes), durability)
+            }
             Op::Write(changes) => self.engine().write(Op::batch(changes).iter(), durability),
             Op::Steps(steps) => self.engine().write(Op::batch_of(steps).iter(), durability),
             Op::Family(name) => self.engine().family(name, &CfOptions::default()).map(drop),
@@ -153,6 +174,12 @@ impl Life {
             return Ok(!refused);
         }
         done.map(|()| true)
+    }
+
+    /// Writes as a transaction does: watching a moment, and asking under the writer's lock.
+    fn write_watched(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
+        let watch = self.engine().watch()?;
+        watch.write(batch.iter(), durability.into(), &Nothing)
     }
 
     /// Lets a write be granted, and no more.

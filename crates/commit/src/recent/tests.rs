@@ -1,0 +1,182 @@
+//! Seen to fail on: a slot that keeps its first change; a check that begins with the change at its moment; a chunk that is
+//! dropped while somebody needs it; a range that is taken for its first key.
+
+use thermocline_base::WriteBatch;
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use super::*;
+
+/// Keys of one family, and whether it tells their hashes.
+struct Keys(Vec<Vec<u8>>, bool);
+
+impl Footprint for Keys {
+    fn meets(&self, change: &Changed<'_>) -> bool {
+        let Keys(keys, _) = self;
+        keys.iter().any(|key| match change.range {
+            None => change.cf == CfId(1) && **key == *change.key,
+            Some(end) => {
+                change.cf == CfId(1) && *change.key <= **key && end.is_none_or(|end| **key < *end)
+            }
+        })
+    }
+
+    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
+        let Keys(keys, tells) = self;
+        let hashes = keys.iter().map(|key| key_hash(CfId(1), key));
+        tells.then(|| -> Box<dyn Iterator<Item = u64>> { Box::new(hashes) })
+    }
+}
+
+fn key(rng: &mut Rng) -> Vec<u8> {
+    let len = *rng.pick(&[2, 2, 2, 2, 600]);
+    let mut key = vec![0; len];
+    key[0] = u8::try_from(rng.below(40)).unwrap();
+    key
+}
+
+/// What somebody watches, and what it was told last.
+struct Watcher {
+    floor: SeqNo,
+    checked: SeqNo,
+    keys: Keys,
+}
+
+#[test]
+fn it_says_what_a_list_of_all_changes_says() {
+    for seed in seeds(0..20) {
+        let _replay = Replay("-p thermocline-commit --lib recent", seed);
+        let mut rng = Rng::new(seed);
+        let recent = Recent::default();
+        assert_eq!(recent.watch(|| 7), None);
+        recent.begin(7);
+        // All that was granted is visible at once here.
+        let mut last = 7;
+        let mut all: Vec<(u64, Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        let mut watchers: Vec<Watcher> = Vec::new();
+        let (mut met, mut clean) = (0, 0);
+        for _ in 0..4000 {
+            match rng.below(8) {
+                0 if watchers.len() < 6 => {
+                    let floor = recent.watch(|| last).unwrap();
+                    let keys = (0..rng.below(4)).map(|_| key(&mut rng)).collect();
+                    watchers.push(Watcher {
+                        floor,
+                        checked: floor,
+                        keys: Keys(keys, rng.one_in(2)),
+                    });
+                }
+                0..2 if !watchers.is_empty() => {
+                    let at = rng.below(watchers.len());
+                    recent.leave(watchers.swap_remove(at).floor);
+                }
+                2..4 if !watchers.is_empty() => {
+                    let at = rng.below(watchers.len());
+                    let watcher = &mut watchers[at];
+                    let of_all = all.iter().find(|(seqno, key, end)| {
+                        *seqno > watcher.checked.0
+                            && watcher.keys.meets(&Changed {
+                                seqno: SeqNo(*seqno),
+                                cf: CfId(1),
+                                key,
+                                hash: key_hash(CfId(1), key),
+                                range: end.as_ref().map(|end| Some(&**end)),
+                            })
+                    });
+                    match recent.check(watcher.checked, &watcher.keys) {
+                        Ok(up_to) => {
+                            assert_eq!(of_all, None);
+                            assert_eq!(up_to, SeqNo(last));
+                            watcher.checked = up_to;
+                            clean += 1;
+                        }
+                        Err(Met::Change { seqno, key, .. }) => {
+                            let (expected, first, _) = of_all.unwrap();
+                            assert_eq!((seqno.0, &key), (*expected, first));
+                            met += 1;
+                        }
+                        Err(Met::Forgotten(_)) => panic!("there was room for all"),
+                    }
+                }
+                _ => {
+                    let mut batch = WriteBatch::new();
+                    for _ in 0..1 + rng.below(3) {
+                        let (cf, name) = (CfId(1), key(&mut rng));
+                        if rng.one_in(30) {
+                            let end = [name[0] + 2];
+                            batch.delete_range(cf, &name, Some(&end)).unwrap();
+                            all.push((last + batch.len() as u64, name, Some(end.to_vec())));
+                        } else {
+                            batch.put(cf, &name, b"").unwrap();
+                            all.push((last + batch.len() as u64, name, None));
+                        }
+                    }
+                    // Another family's keys meet nothing.
+                    batch.put(CfId(2), &key(&mut rng), b"").unwrap();
+                    assert!(recent.record(SeqNo(last + 1), batch.iter(), last));
+                    last += batch.len() as u64;
+                }
+            }
+        }
+        assert!(met > 50 && clean > 50, "{met} {clean}");
+        // Nobody needs what lies behind everybody.
+        for watcher in watchers {
+            recent.leave(watcher.floor);
+        }
+        let mut batch = WriteBatch::new();
+        batch.put(CfId(1), b"k", b"").unwrap();
+        recent.record(SeqNo(last + 1), batch.iter(), last + 1);
+        assert!(recent.bytes() < 2 * CHUNK_BYTES);
+    }
+}
+
+#[test]
+fn what_has_no_room_is_forgotten_and_that_is_said() {
+    let recent = Recent::default();
+    recent.begin(0);
+    let floor = recent.watch(|| 0).unwrap();
+    let mut batch = WriteBatch::new();
+    for n in 0..1000u32 {
+        let key = [&n.to_be_bytes()[..], &[1; 2000]].concat();
+        batch.put(CfId(1), &key, b"").unwrap();
+    }
+    for round in 0..20 {
+        recent.record(SeqNo(1 + round * 1000), batch.iter(), 0);
+        assert!(recent.bytes() <= LOG_BYTES_MAX + CHUNK_BYTES);
+    }
+    let met = recent.check(floor, &Keys(vec![b"other".to_vec()], false));
+    assert!(matches!(met, Err(Met::Forgotten(_))));
+    // Hashes are never forgotten.
+    assert!(
+        recent
+            .check(floor, &Keys(vec![b"other".to_vec()], true))
+            .is_ok()
+    );
+    let newest = recent.check(SeqNo(19_500), &Keys(vec![b"other".to_vec()], false));
+    assert_eq!(newest, Ok(SeqNo(20_000)));
+    // Anything of a family.
+    recent.record_family(SeqNo(30_000), CfId(1), 0);
+    let met = recent.check(SeqNo(20_000), &Keys(vec![b"other".to_vec()], true));
+    assert!(matches!(met, Err(Met::Change { seqno, .. }) if seqno.0 == 30_000));
+}
+
+#[test]
+fn noting_ends_when_nobody_has_watched_for_long() {
+    let recent = Recent::default();
+    recent.begin(0);
+    let floor = recent.watch(|| 0).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(CfId(1), b"k", b"").unwrap();
+    let mut seqno = 0;
+    let mut record = || {
+        seqno += 1;
+        recent.record(SeqNo(seqno), batch.iter(), seqno)
+    };
+    assert!((0..2 * IDLE_CHANGES).all(|_| record()));
+    recent.leave(floor);
+    assert!(!(0..2 * IDLE_CHANGES).all(|_| record()));
+    assert_eq!(recent.watch(|| 0), None);
+    assert_eq!(recent.bytes(), 0);
+    // It begins anew.
+    recent.begin(100_000);
+    assert_eq!(recent.watch(|| 100_000), Some(SeqNo(100_000)));
+}

@@ -1,0 +1,369 @@
+//! Transactions: reads and writes as one, beside others.
+
+use std::ops::{Bound, RangeBounds};
+
+use thermocline_base::Result;
+use thermocline_engine::{Engine, Family, Operation};
+
+use crate::range::{Bounds, byte_range};
+use crate::scan::{owned, prefix_bounds};
+use crate::{ColumnFamily, Savepoint, Value, WriteOptions};
+
+/// Reads and writes that happen as one, and as if others had happened before or behind them, as far as its
+/// [`Isolation`](crate::Isolation) says. Made by [`Db::transaction`](crate::Db::transaction). Nobody sees its writes before it is committed;
+/// dropped, it is rolled back.
+///
+/// It reads at a *snapshot*, which its first read takes, and sees its own writes over that. What it writes, and what it
+/// reads with [`Transaction::get_for_update`], does not change until it has committed:
+///
+/// - A *pessimistic* one locks such keys as it goes, and waits for others who have them. Of transactions that wait for
+///   each other the youngest is rolled back at once.
+/// - An *optimistic* one locks nothing. When it commits, it is refused if somebody else was faster.
+///
+/// Plain writes ([`Db::put`](crate::Db::put), batches) take no locks and wait for none. To a transaction each is another one that
+/// commits at once: if it changes what must not change, [`Transaction::commit`] is refused.
+///
+/// ```
+/// use thermocline::{Db, Options, TxnOptions};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let db = Db::open(folder.path().join("db"), Options::default())?;
+/// db.put("alice", "10")?;
+/// let mut txn = db.transaction(TxnOptions::pessimistic())?;
+/// let stock = txn.get_for_update("alice")?; // nobody else takes from it meanwhile
+/// assert_eq!(stock.as_deref(), Some(&b"10"[..]));
+/// txn.put("alice", "7")?;
+/// txn.put("bob", "3")?;
+/// assert_eq!(db.get("bob")?, None); // not yet
+/// txn.commit()?;
+/// assert_eq!(db.get("bob")?.as_deref(), Some(&b"3"[..]));
+/// # Ok::<(), thermocline::Error>(())
+/// ```
+///
+/// After [`Error::Conflict`](crate::Error::Conflict) begin anew, with a new transaction:
+///
+/// ```
+/// # use thermocline::{Db, Error, Isolation, Options, TxnOptions};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let db = Db::open(folder.path().join("db"), Options::default())?;
+/// loop {
+///     let options = TxnOptions::optimistic().isolation(Isolation::Serializable);
+///     let mut txn = db.transaction(options)?;
+///     let count = txn.prefix("seat:").count();
+///     txn.put(format!("seat:{count}"), "Ada")?;
+///     match txn.commit() {
+///         Err(Error::Conflict(_)) => continue, // somebody took a seat meanwhile
+///         done => break done?,
+///     }
+/// }
+/// # Ok::<(), thermocline::Error>(())
+/// ```
+///
+/// It keeps the database open. Of one that is never ended the store keeps what its snapshot sees, as for any
+/// [`Snapshot`](crate::Snapshot); [`Db::transactions`](crate::Db::transactions) lists it, and [`TxnOptions::expiration`](crate::TxnOptions::expiration) frees its locks.
+#[derive(Debug)]
+pub struct Transaction {
+    inner: thermocline_txn::Transaction<Engine>,
+    engine: Engine,
+}
+
+/// An iterator of a [`Transaction`], from both ends: its own writes over what its snapshot has. After an error it ends.
+#[derive(Debug)]
+pub struct TransactionScan<'t>(thermocline_txn::Scan<'t, Engine>);
+
+impl Transaction {
+    pub(crate) fn new(inner: thermocline_txn::Transaction<Engine>, engine: &Engine) -> Transaction {
+        let engine = engine.clone();
+        Transaction { inner, engine }
+    }
+
+    /// Its number in reports and errors. One that began later has a larger number.
+    pub fn id(&self) -> u64 {
+        self.inner.id()
+    }
+
+    /// Takes the snapshot now, which the first read would take. Returns the sequence number of its moment.
+    ///
+    /// Until it has read with anything but [`Transaction::get_for_update`], a pessimistic transaction may move its
+    /// snapshot forward, when it gets a lock of what has changed meanwhile. From then on, or after this, it never does: it
+    /// is refused the key.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`], [`crate::Error::Poisoned`]; [`crate::Error::Conflict`] if the transaction may not go on.
+    pub fn take_snapshot(&mut self) -> Result<u64> {
+        self.inner.take_snapshot()
+    }
+
+    /// The value of `key` in the default column family: the one that the transaction has written, or the one at its
+    /// snapshot.
+    ///
+    /// A serializable transaction remembers that it has read the key; a pessimistic one locks it against writers.
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get). [`crate::Error::Conflict`] if the transaction may not go on: it has expired, or was rolled back to
+    /// break a deadlock. Where the key is locked, as [`Transaction::get_for_update`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.read(Family::DEFAULT, key.as_ref())
+    }
+
+    /// As [`Transaction::get`], in `cf`.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; [`crate::Error::InvalidArgument`] for a family of another database, or one that was
+    /// dropped before the snapshot.
+    pub fn get_cf(&self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.read(self.family(cf)?, key.as_ref())
+    }
+
+    fn read(&self, family: Family, key: &[u8]) -> Result<Option<Value>> {
+        let times = self.engine.latencies();
+        times.time(Operation::Get, || self.inner.get(family, key))
+    }
+
+    /// As [`Transaction::get`], of a key that must not change until the commit, as if it were written: a pessimistic
+    /// transaction locks it against all others that want it so, or write it; an optimistic one is refused its commit if
+    /// somebody has written it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]. [`crate::Error::Busy`] where somebody else had the key for longer than
+    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout); it says who, since when, and what to do. [`crate::Error::Conflict`] where it was
+    /// changed since the snapshot. The transaction is as before, and may go on. [`crate::Error::Conflict`] where it was
+    /// rolled back to break a deadlock. [`crate::Error::OutOfSpace`] naming the limit where transactions have all the
+    /// DRAM that they may have.
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.inner.get_for_update(Family::DEFAULT, key.as_ref())
+    }
+
+    /// As [`Transaction::get_for_update`], in `cf`.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`] and [`Transaction::get_cf`].
+    pub fn get_for_update_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Value>> {
+        let family = self.family(cf)?;
+        self.inner.get_for_update(family, key.as_ref())
+    }
+
+    /// Sets `key` to `value` in the default column family, when the transaction commits.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] past a limit, also that of all writes of a transaction,
+    /// [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX); otherwise as [`Transaction::get_for_update`].
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.inner
+            .put(Family::DEFAULT, key.as_ref(), value.as_ref())
+    }
+
+    /// As [`Transaction::put`], in `cf`.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] for a family of another database. One that was dropped
+    /// is refused by the commit.
+    pub fn put_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let family = self.family(cf)?;
+        self.inner.put(family, key.as_ref(), value.as_ref())
+    }
+
+    /// Removes `key` from the default column family, when the transaction commits.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.inner.delete(Family::DEFAULT, key.as_ref())
+    }
+
+    /// As [`Transaction::delete`], in `cf`.
+    ///
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        let family = self.family(cf)?;
+        self.inner.delete(family, key.as_ref())
+    }
+
+    /// Removes all keys in `range` from the default column family, when the transaction commits; see
+    /// [`Db::delete_range`](crate::Db::delete_range). What it puts there later stays.
+    ///
+    /// A pessimistic transaction locks every key that is there, and the range against new ones, so this costs as much as
+    /// reading the range. For an optimistic one it costs next to nothing.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> Result<()> {
+        self.remove_range(Family::DEFAULT, &owned(&range))
+    }
+
+    /// As [`Transaction::delete_range`], in `cf`, the bounds in its order.
+    ///
+    /// # Errors
+    /// As [`Transaction::delete_range`] and [`Transaction::put_cf`].
+    pub fn delete_range_cf<K: AsRef<[u8]>>(
+        &mut self,
+        cf: &ColumnFamily,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        let family = self.family(cf)?;
+        self.remove_range(family, &owned(&range))
+    }
+
+    fn remove_range(&mut self, family: Family, bounds: &Bounds) -> Result<()> {
+        match byte_range(bounds, family.reverse)? {
+            Some((start, end)) => self.inner.delete_range(family, &start, end.as_deref()),
+            None => Ok(()),
+        }
+    }
+
+    /// All entries of the default column family, in key order, from both ends: the transaction's own over those of its
+    /// snapshot. While the iterator is there the transaction only reads.
+    ///
+    /// A serializable transaction remembers what of the range was read, keys that are not there included; a pessimistic
+    /// one locks all of it against writers when the iterator is made. An error of that is the first item.
+    pub fn iter(&self) -> TransactionScan<'_> {
+        self.scan(Ok(Family::DEFAULT), &(Bound::Unbounded, Bound::Unbounded))
+    }
+
+    /// As [`Transaction::iter`], of the keys in `range`.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options, TxnOptions};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// db.put("a", "1")?;
+    /// db.put("c", "1")?;
+    /// let mut txn = db.transaction(TxnOptions::optimistic())?;
+    /// txn.put("b", "2")?;
+    /// txn.delete("c")?;
+    /// let keys: Vec<_> = txn.range("a"..).map(|entry| entry.unwrap().0).collect();
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> TransactionScan<'_> {
+        self.scan(Ok(Family::DEFAULT), &owned(&range))
+    }
+
+    /// As [`Transaction::iter`], of the keys that begin with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TransactionScan<'_> {
+        let bounds = prefix_bounds(prefix.as_ref(), false);
+        self.scan(Ok(Family::DEFAULT), &bounds)
+    }
+
+    /// As [`Transaction::iter`], of `cf`, in its order.
+    pub fn iter_cf(&self, cf: &ColumnFamily) -> TransactionScan<'_> {
+        self.scan(self.family(cf), &(Bound::Unbounded, Bound::Unbounded))
+    }
+
+    /// As [`Transaction::range`], of `cf`, in its order.
+    pub fn range_cf<K: AsRef<[u8]>>(
+        &self,
+        cf: &ColumnFamily,
+        range: impl RangeBounds<K>,
+    ) -> TransactionScan<'_> {
+        self.scan(self.family(cf), &owned(&range))
+    }
+
+    /// As [`Transaction::prefix`], of `cf`, in its order.
+    pub fn prefix_cf(&self, cf: &ColumnFamily, prefix: impl AsRef<[u8]>) -> TransactionScan<'_> {
+        let bounds = prefix_bounds(prefix.as_ref(), cf.family.reverse);
+        self.scan(self.family(cf), &bounds)
+    }
+
+    fn scan(&self, family: Result<Family>, bounds: &Bounds) -> TransactionScan<'_> {
+        let range = family.and_then(|family| Ok((family, byte_range(bounds, family.reverse)?)));
+        TransactionScan(match range {
+            Err(error) => thermocline_txn::Scan::failed(error),
+            Ok((_, None)) => thermocline_txn::Scan::empty(),
+            Ok((family, Some((start, end)))) => self.inner.scan(family, &start, end.as_deref()),
+        })
+    }
+
+    /// A point to which the transaction's writes can be taken back.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options, TxnOptions};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let mut txn = db.transaction(TxnOptions::pessimistic())?;
+    /// txn.put("order", "42")?;
+    /// let before = txn.savepoint();
+    /// txn.put("coupon", "10 %")?;
+    /// txn.rollback_to(before)?;
+    /// txn.commit()?;
+    /// assert_eq!((db.get("order")?.is_some(), db.get("coupon")?), (true, None));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.inner.savepoint()
+    }
+
+    /// Takes back all writes since `savepoint`, which can be used again. Locks that were taken since are kept, and what
+    /// was read since still counts.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for a savepoint of another transaction, or one made after another that was
+    /// rolled back to; [`crate::Error::Conflict`] if the transaction may not go on.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.inner.rollback_to(savepoint)
+    }
+
+    /// Whether it has written nothing.
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Applies all of its writes, in all column families, as one: visible together on return, and durable as
+    /// [`TxnOptions::durability`](crate::TxnOptions::durability) says. One that has written nothing has nothing to commit, and is never refused.
+    ///
+    /// Whatever the answer is, the transaction has ended: after an error it is rolled back.
+    ///
+    /// # Errors
+    /// [`crate::Error::Conflict`] naming a key that must not have changed and has, or saying that the transaction has
+    /// expired or was rolled back to break a deadlock: begin anew. Those of [`Batch::commit`](crate::Batch::commit).
+    /// Nothing was written then, but after [`crate::Error::Poisoned`] the outcome is unknown.
+    pub fn commit(self) -> Result<()> {
+        let times = self.engine.latencies();
+        times.time(Operation::Batch, || self.inner.commit())
+    }
+
+    /// As [`Transaction::commit`], with a [`Durability`](crate::Durability) or [`WriteOptions`] of its own.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]; [`crate::Error::Busy`] if the options ask not to wait.
+    pub fn commit_with(self, options: impl Into<WriteOptions>) -> Result<()> {
+        let options = options.into();
+        let times = self.engine.latencies();
+        times.time(Operation::Batch, || self.inner.commit_with(options))
+    }
+
+    /// Ends it; nothing of it is left. Dropping it does the same.
+    pub fn rollback(self) {
+        self.inner.rollback();
+    }
+
+    fn family(&self, cf: &ColumnFamily) -> Result<Family> {
+        cf.check_owner(&self.engine)?;
+        Ok(cf.family)
+    }
+}
+
+impl Iterator for TransactionScan<'_> {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+impl DoubleEndedIterator for TransactionScan<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back()
+    }
+}
+
+impl std::iter::FusedIterator for TransactionScan<'_> {}

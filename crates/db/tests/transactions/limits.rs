@@ -1,0 +1,128 @@
+//! What transactions take, and where that ends.
+
+use std::time::Duration;
+
+use thermocline::{Durability, ErrorKind, Isolation, TxnOptions};
+
+use crate::open;
+
+#[test]
+fn a_hundred_thousand_locks_and_ten_thousand_transactions_are_counted_and_given_back() {
+    const LOCKS: u32 = 100_000;
+    const OPEN: usize = 10_000;
+    let db = open();
+    let mut large = db.transaction(TxnOptions::pessimistic()).unwrap();
+    for n in 0..LOCKS {
+        large.put(n.to_be_bytes(), "x").unwrap();
+    }
+    let mut small: Vec<_> = (0..OPEN)
+        .map(|_| db.transaction(TxnOptions::pessimistic()).unwrap())
+        .collect();
+    for (n, txn) in small.iter_mut().enumerate() {
+        assert_eq!(txn.get_for_update(format!("small {n}")).unwrap(), None);
+    }
+    let report = db.transactions();
+    assert_eq!((report.open, report.waiting), (OPEN + 1, 0));
+    assert_eq!(report.locked_keys, LOCKS as usize + OPEN);
+    assert!(report.memory_bytes <= report.memory_bytes_max);
+    assert_eq!(report.memory_bytes_max, db.metrics().dram_limit_bytes / 4);
+    // The one that has been open longest comes first, with some of its keys.
+    let first = &report.transactions[0];
+    assert_eq!((first.id, first.locks), (large.id(), u64::from(LOCKS)));
+    assert_eq!(first.keys.len(), 8);
+    assert!(
+        first
+            .keys
+            .iter()
+            .all(|key| key.exclusive && key.family == "default")
+    );
+    assert_eq!(first.snapshot, None);
+    assert!(report.transactions[1].snapshot.is_some());
+    drop(small);
+    large.commit().unwrap();
+    let report = db.transactions();
+    assert_eq!(
+        (report.open, report.locked_keys, report.memory_bytes),
+        (0, 0, 0)
+    );
+    assert_eq!(db.iter().count(), LOCKS as usize);
+}
+
+#[test]
+fn the_limit_of_memory_is_said_and_holds_for_all_together() {
+    let db = open();
+    let limit = db.transactions().memory_bytes_max;
+    // What is never ended takes what it has, and no more.
+    let mut first = db.transaction(TxnOptions::optimistic()).unwrap();
+    let value = vec![0; 8 << 20];
+    let error = (0..)
+        .find_map(|n: u32| first.put(n.to_be_bytes(), &value).err())
+        .unwrap();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    let message = error.to_string();
+    for part in ["256 MiB", "`dram`", "Db::transactions"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(db.transactions().memory_bytes <= limit);
+    let mut second = db.transaction(TxnOptions::pessimistic()).unwrap();
+    let error = second.put("k", &value).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    // What failed took nothing, and small things still fit.
+    second.put("k", "small").unwrap();
+    second.commit().unwrap();
+    first.rollback();
+    assert_eq!(db.transactions().memory_bytes, 0);
+}
+
+#[test]
+fn a_transaction_whose_past_is_forgotten_is_refused() {
+    let db = open();
+    db.put("k", "1").unwrap();
+    let options = TxnOptions::optimistic().isolation(Isolation::Serializable);
+    let begin = || {
+        let mut txn = db.transaction(options).unwrap();
+        assert!(txn.get("k").unwrap().is_some());
+        txn.put("other", "").unwrap();
+        txn
+    };
+    let (old, mut ranges, fresh) = (begin(), begin(), begin());
+    assert_eq!(ranges.range("y"..).count(), 0);
+    ranges.put("z", "").unwrap();
+    // More keys than are remembered.
+    let mut batch = db.batch();
+    for n in 0..6_000u32 {
+        let key = [&n.to_be_bytes()[..], &[b'x'; 4000]].concat();
+        batch.put(key, "");
+        if n % 1000 == 999 {
+            batch.commit(Durability::Buffered).unwrap();
+        }
+    }
+    // What has single keys may know from hashes that they have not changed; whoever has ranges does not.
+    let error = ranges.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let message = error.to_string();
+    assert!(message.contains("not remembered"), "{message}");
+    db.put("k", "2").unwrap();
+    assert!(old.commit().is_err() && fresh.commit().is_err());
+    let mut txn = begin();
+    txn.delete("k").unwrap();
+    txn.commit().unwrap();
+}
+
+#[test]
+fn as_many_are_open_as_may_be() {
+    let db = open();
+    let options = TxnOptions::optimistic().lock_timeout(Duration::ZERO);
+    let mut all = Vec::new();
+    let error = loop {
+        match db.transaction(options) {
+            Ok(txn) => all.push(txn),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(all.len(), 65_536);
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    assert!(error.to_string().contains("65536"), "{error}");
+    all.pop();
+    db.transaction(options).unwrap();
+}

@@ -1,0 +1,300 @@
+//! Locks: who waits, who is told what, and that it ends.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use thermocline::{ErrorKind, Isolation, TxnOptions};
+use thermocline_testkit::Rng;
+
+use crate::{open, text};
+
+fn patient() -> TxnOptions {
+    TxnOptions::pessimistic().lock_timeout(Duration::MAX)
+}
+
+#[test]
+fn a_lock_that_is_not_got_says_who_has_it_and_what_to_do() {
+    let db = open();
+    let mut one = db.transaction(patient()).unwrap();
+    one.put("stock", "1").unwrap();
+    let mut two = db
+        .transaction(TxnOptions::pessimistic().lock_timeout(Duration::ZERO))
+        .unwrap();
+    let error = two.put("stock", "2").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    let message = error.to_string();
+    let holder = format!("transaction {} (exclusively, for ", one.id());
+    for part in ["'stock'", "'default'", &holder, "roll back", "lock_timeout"] {
+        assert!(message.contains(part), "{message}");
+    }
+    // It goes on.
+    two.put("other", "2").unwrap();
+    one.commit().unwrap();
+    two.put("stock", "2").unwrap();
+    two.commit().unwrap();
+    assert_eq!(text(db.get("stock").unwrap()).unwrap(), "2");
+    assert_eq!(db.transactions().locked_keys, 0);
+}
+
+#[test]
+fn a_range_that_is_read_keeps_writers_out_and_says_so() {
+    let db = open();
+    let options = patient().isolation(Isolation::Serializable);
+    let one = db.transaction(options).unwrap();
+    assert_eq!(one.range("b".."d").count(), 0);
+    let mut two = db
+        .transaction(options.lock_timeout(Duration::ZERO))
+        .unwrap();
+    two.put("a", "").unwrap();
+    two.put("d", "").unwrap();
+    // Others may read there.
+    assert_eq!(two.get("bb").unwrap(), None);
+    assert_eq!(two.range("a".."z").count(), 2);
+    let error = two.put("c", "").unwrap_err().to_string();
+    let holder = format!("transaction {} has locked a range", one.id());
+    assert!(error.contains(&holder), "{error}");
+    // And a reader of a range waits for writers in it.
+    let three = db
+        .transaction(options.lock_timeout(Duration::ZERO))
+        .unwrap();
+    let error = three.range("a".."b").next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    let report = db.transactions();
+    assert_eq!((report.open, report.locked_ranges), (3, 2));
+    one.rollback();
+    two.put("c", "").unwrap();
+    two.commit().unwrap();
+    assert_eq!(three.range("a".."z").count(), 3);
+}
+
+#[test]
+fn a_waiter_goes_on_with_what_it_waited_for() {
+    let db = open();
+    db.put("n", "0").unwrap();
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        let threads = 8u64;
+        let rounds = 40u64;
+        db.put("n", "0").unwrap();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        // No conflict, no deadlock: each waits for its turn and reads what the one before wrote.
+                        let mut txn = db.transaction(patient().isolation(isolation)).unwrap();
+                        let n = text(txn.get_for_update("n").unwrap()).unwrap();
+                        let n: u64 = n.parse().unwrap();
+                        txn.put("n", (n + 1).to_string()).unwrap();
+                        txn.commit().unwrap();
+                    }
+                });
+            }
+        });
+        let n = text(db.get("n").unwrap()).unwrap();
+        assert_eq!(n, (threads * rounds).to_string());
+    }
+}
+
+#[test]
+fn a_deadlock_ends_with_the_youngest() {
+    let db = open();
+    let met = Barrier::new(2);
+    thread::scope(|scope| {
+        let mut old = db.transaction(patient()).unwrap();
+        let mut young = db.transaction(patient()).unwrap();
+        assert!(old.id() < young.id());
+        let (db, met) = (&db, &met);
+        scope.spawn(move || {
+            young.put("b", "young").unwrap();
+            met.wait();
+            let error = young.put("a", "young").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict);
+            let message = error.to_string();
+            for part in ["deadlock", "youngest", "begin anew"] {
+                assert!(message.contains(part), "{message}");
+            }
+            // It takes nothing any more, and has no lock.
+            assert!(young.put("c", "").is_err() && young.get("c").is_err());
+            assert!(young.iter().next().unwrap().is_err());
+            let error = young.commit().unwrap_err().to_string();
+            assert!(error.contains("deadlock"), "{error}");
+            let _ = db;
+        });
+        old.put("a", "old").unwrap();
+        met.wait();
+        // Whoever closes the circle, it is the young one that gives up.
+        old.put("b", "old").unwrap();
+        old.commit().unwrap();
+    });
+    assert_eq!(text(db.get("a").unwrap()).unwrap(), "old");
+    assert_eq!(db.transactions().locked_keys, 0);
+}
+
+/// Many threads lock few keys in any order, in all modes, and ranges. The test ends, and all that was committed is there.
+#[test]
+fn deadlocks_are_always_broken() {
+    const KEYS: usize = 5;
+    const THREADS: usize = 8;
+    let committed_wanted = thermocline_testkit::explore::explored(150, 3000);
+    let db = open();
+    let deadlocks = AtomicU64::new(0);
+    let sum = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for index in 0..THREADS {
+            let (db, deadlocks, sum) = (&db, &deadlocks, &sum);
+            scope.spawn(move || {
+                let mut rng = Rng::new(index as u64);
+                let mut committed = 0;
+                while committed < committed_wanted {
+                    let level = *rng.pick(&[Isolation::Snapshot, Isolation::Serializable]);
+                    let mut txn = db.transaction(patient().isolation(level)).unwrap();
+                    let mut work = || {
+                        let mut added = 0;
+                        for _ in 0..1 + rng.below(4) {
+                            let key = [b'a' + u8::try_from(rng.below(KEYS)).unwrap()];
+                            thread::yield_now();
+                            match rng.below(6) {
+                                0 => drop(txn.get(key)?),
+                                1 => {
+                                    let entries = txn.range([b'a']..[b'c']);
+                                    entries.collect::<Result<Vec<_>, _>>()?;
+                                }
+                                _ => {
+                                    let before = text(txn.get_for_update(key)?);
+                                    let n: u64 = before.map_or(0, |n| n.parse().unwrap());
+                                    txn.put(key, (n + 1).to_string())?;
+                                    added += 1;
+                                }
+                            }
+                        }
+                        Ok::<u64, thermocline::Error>(added)
+                    };
+                    let ended = match work() {
+                        Ok(added) => txn.commit().map(|()| added),
+                        Err(error) => Err(error),
+                    };
+                    match ended {
+                        Ok(added) => {
+                            sum.fetch_add(added, Ordering::Relaxed);
+                            committed += 1;
+                        }
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                            let deadlock = error.to_string().contains("deadlock");
+                            deadlocks.fetch_add(u64::from(deadlock), Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let values = db.iter().map(|entry| text(Some(entry.unwrap().1)).unwrap());
+    let found: u64 = values.map(|n| n.parse::<u64>().unwrap()).sum();
+    assert_eq!(found, sum.load(Ordering::Relaxed));
+    let report = db.transactions();
+    assert_eq!(
+        (report.open, report.locked_keys, report.locked_ranges),
+        (0, 0, 0)
+    );
+    assert_eq!((report.waiting, report.memory_bytes), (0, 0));
+    println!("{} deadlocks broken", deadlocks.into_inner());
+}
+
+#[test]
+fn locks_of_one_that_has_expired_are_taken_and_it_cannot_commit() {
+    let db = open();
+    let mut late = db
+        .transaction(patient().expiration(Duration::ZERO))
+        .unwrap();
+    late.put("a", "late").unwrap();
+    late.put("b", "late").unwrap();
+    // Nobody else wants anything of it: it may go on.
+    late.put("c", "late").unwrap();
+    let mut two = db.transaction(patient()).unwrap();
+    two.put("b", "two").unwrap();
+    let error = late.put("d", "late").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let message = error.to_string();
+    assert!(message.contains("expiration") && message.contains("begin anew"));
+    assert!(late.get("a").is_err());
+    assert!(late.commit().is_err());
+    two.commit().unwrap();
+    assert_eq!(db.get("a").unwrap(), None);
+    assert_eq!(text(db.get("b").unwrap()).unwrap(), "two");
+    // One that has expired and that nobody was in the way of commits.
+    let mut late = db
+        .transaction(patient().expiration(Duration::ZERO))
+        .unwrap();
+    late.put("a", "late").unwrap();
+    late.commit().unwrap();
+    assert_eq!(db.transactions().locked_keys, 0);
+    // A range that has expired keeps nobody.
+    let options = patient().isolation(Isolation::Serializable);
+    let late = db.transaction(options.expiration(Duration::ZERO)).unwrap();
+    assert_eq!(late.range("x"..).count(), 0);
+    let mut two = db.transaction(options).unwrap();
+    two.put("x", "").unwrap();
+    two.commit().unwrap();
+    assert!(late.get("a").is_err());
+}
+
+#[test]
+fn an_upgrade_passes_a_writer_that_waits_for_it_anyway() {
+    let db = open();
+    let options = patient().isolation(Isolation::Serializable);
+    let mut reader = db.transaction(options).unwrap();
+    assert_eq!(reader.get("k").unwrap(), None);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = db.transaction(patient()).unwrap();
+            writer.put("k", "writer").unwrap();
+            writer.commit().unwrap();
+        });
+        while db.transactions().waiting == 0 {
+            thread::yield_now();
+        }
+        reader.put("k", "reader").unwrap();
+        reader.commit().unwrap();
+    });
+    assert_eq!(text(db.get("k").unwrap()).unwrap(), "writer");
+    // So does whoever has locked a range with the key.
+    let mut reader = db.transaction(options).unwrap();
+    assert_eq!(reader.range("j".."l").count(), 1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = db.transaction(patient()).unwrap();
+            writer.put("k", "writer again").unwrap();
+            writer.commit().unwrap();
+        });
+        while db.transactions().waiting == 0 {
+            thread::yield_now();
+        }
+        // It reads again what it has locked, and writes it.
+        assert!(reader.get("k").unwrap().is_some());
+        assert_eq!(reader.range("j".."l").count(), 1);
+        reader.put("k", "reader").unwrap();
+        reader.commit().unwrap();
+    });
+    assert_eq!(text(db.get("k").unwrap()).unwrap(), "writer again");
+}
+
+#[test]
+fn an_upgrade_goes_first_and_two_of_one_key_are_a_deadlock() {
+    let db = open();
+    let options = patient().isolation(Isolation::Serializable);
+    let mut old = db.transaction(options).unwrap();
+    let young = db.transaction(options).unwrap();
+    assert_eq!(old.get("k").unwrap(), None);
+    assert_eq!(young.get("k").unwrap(), None);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut young = young;
+            let error = young.put("k", "young").unwrap_err().to_string();
+            assert!(error.contains("deadlock"), "{error}");
+        });
+        old.put("k", "old").unwrap();
+    });
+    old.commit().unwrap();
+    assert_eq!(text(db.get("k").unwrap()).unwrap(), "old");
+}

@@ -1,0 +1,60 @@
+//! Transactions, through the facade.
+//!
+//! [`anomalies`]: the published matrix, two or three transactions step by step. [`model`]: one transaction after the
+//! other against a map. [`locks`]: waiting, deadlocks, expiration, limits. [`wrong`]: wrong use. [`random`]: many threads,
+//! judged by two oracles. [`ways`]: every way into the store.
+
+mod anomalies;
+mod limits;
+mod locks;
+mod model;
+mod random;
+mod ways;
+mod wrong;
+
+use std::time::Duration;
+
+use thermocline::{Db, Isolation, Options, Transaction, TxnOptions};
+
+/// A store, and the folder that it is in.
+struct Store {
+    db: Db,
+    _home: tempfile::TempDir,
+}
+
+impl std::ops::Deref for Store {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        &self.db
+    }
+}
+
+fn open() -> Store {
+    let home = tempfile::tempdir().unwrap();
+    let options = Options {
+        pm: 64 << 20,
+        ..Options::default()
+    };
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    Store { db, _home: home }
+}
+
+/// The four ways to run a transaction. Those that lock wait for nothing.
+fn all_options() -> Vec<TxnOptions> {
+    let kinds = [TxnOptions::pessimistic(), TxnOptions::optimistic()];
+    let levels = [Isolation::Snapshot, Isolation::Serializable];
+    let all = kinds
+        .iter()
+        .flat_map(|kind| levels.map(|level| kind.isolation(level)));
+    all.map(|options| options.lock_timeout(Duration::ZERO))
+        .collect()
+}
+
+fn value(txn: &Transaction, key: &str) -> Option<String> {
+    text(txn.get(key).unwrap())
+}
+
+fn text(value: Option<thermocline::Value>) -> Option<String> {
+    value.map(|value| String::from_utf8(value.to_vec()).unwrap())
+}

@@ -1,0 +1,61 @@
+//! The locks that a transaction has, and the DRAM that it has taken: given back when it ends, however it ends.
+
+use crate::life::Life;
+use crate::locks::table::{LockKey, LockTable};
+use crate::sync::{Arc, Ordering};
+
+/// A range that is locked.
+#[derive(Debug)]
+struct HeldRange {
+    /// Its number in the table.
+    arrival: u64,
+    start: Vec<u8>,
+    end: Vec<u8>,
+}
+
+/// The locks of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    keys: Vec<LockKey>,
+    ranges: Vec<HeldRange>,
+    /// Bytes of DRAM that it has taken.
+    pub bytes: u64,
+}
+
+impl Held {
+    /// A key that was locked.
+    pub fn add(&mut self, life: &Life, key: LockKey) {
+        self.keys.push(key);
+        life.locks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A range that was locked under this number.
+    pub fn add_range(&mut self, life: &Life, arrival: u64, (start, end): (Vec<u8>, Vec<u8>)) {
+        self.ranges.push(HeldRange {
+            arrival,
+            start,
+            end,
+        });
+        life.locks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has locked a range with these keys.
+    pub fn covers(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|range| match end {
+            Some(end) => *range.start <= *start && *end <= *range.end,
+            None => *range.start <= *start && *start < *range.end,
+        })
+    }
+
+    /// Gives all locks back.
+    pub fn release(&mut self, life: &Arc<Life>, table: &LockTable) {
+        for range in self.ranges.drain(..) {
+            table.release_range(range.arrival, (&range.start, &range.end));
+        }
+        for key in self.keys.drain(..) {
+            table.release(life.id, &key);
+        }
+        life.locks.store(0, Ordering::Relaxed);
+    }
+}

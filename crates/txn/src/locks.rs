@@ -1,0 +1,7 @@
+//! Locks of keys and ranges, and deadlocks.
+
+pub(crate) mod entry;
+pub(crate) mod graph;
+pub(crate) mod ranges;
+pub(crate) mod table;
+pub(crate) mod wake;

@@ -1,0 +1,377 @@
+//! The locks of a store: who has which key and range, and how one waits.
+//!
+//! Keys are those of all families: two bytes say which. Each key lies in one *stripe*, by its hash; a stripe has a lock
+//! of its own and keeps its keys in order. A key has an entry while somebody holds its lock or waits for it.
+//!
+//! # No wake-up is lost
+//! 1. Whatever may let a request be granted (a release, a request that is given up, a range that goes, a holder that is
+//!    evicted) is followed, under the lock of the key's stripe, by [`LockTable::settle`], which grants all that can be.
+//!    A request joins its queue under the same lock, and is settled at once. So none that could be granted waits when
+//!    that lock is given up.
+//! 2. A range is locked before the stripes are looked through for whoever has keys of it alone. A writer looks for
+//!    ranges under the lock of his key's stripe. So either the writer was there first, and is found by the range, or he
+//!    finds the range, whose number is lower then. A range is unlocked before the stripes are settled, in the same way.
+//! 3. A verdict is given once ([`Wake`]). Who gives up, for lack of time, looks at the verdict under the stripe's
+//!    lock, under which alone requests are granted: it was granted by then, or never is.
+//!
+//! # Fair
+//! Requests for keys and ranges are numbered as they arrive. A range waits for requests that came before it, and those
+//! that come after it wait for the range.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use thermocline_base::Line;
+use thermocline_base::checksum::hash64;
+use thermocline_base::size::index;
+
+use crate::life::{Life, TxnId};
+use crate::locks::entry::{Entry, Holder, Mode, Request};
+use crate::locks::graph::Graph;
+use crate::locks::ranges::Ranges;
+use crate::locks::wake::{Verdict, Wake};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+
+/// Who waits looks at the clock at least this often: one that is not the machine's may jump.
+const SLEEP_MAX_NS: u64 = 100_000_000;
+
+/// A key of a family, as bytes.
+pub(crate) type LockKey = Arc<[u8]>;
+
+type Stripe = BTreeMap<LockKey, Entry>;
+
+/// How a lock was got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is held from now on.
+    Anew,
+    /// It was held already, perhaps less strongly.
+    Before,
+}
+
+/// Why a lock was not got.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It took too long. Who had the key, if it was not only somebody's range or an earlier request.
+    TimedOut {
+        key: LockKey,
+        holders: Vec<Holder>,
+        others: Vec<TxnId>,
+    },
+    /// This circle of transactions waited for each other, and this one is the youngest.
+    Deadlock(Vec<TxnId>),
+}
+
+/// The locks of a store.
+pub(crate) struct LockTable {
+    stripes: Box<[Line<Mutex<Stripe>>]>,
+    ranges: Ranges,
+    graph: Graph,
+    arrivals: AtomicU64,
+    clock: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl LockTable {
+    /// `clock` tells nanoseconds.
+    pub fn new(stripes: usize, clock: impl Fn() -> u64 + Send + Sync + 'static) -> LockTable {
+        LockTable {
+            stripes: (0..stripes).map(|_| Line::default()).collect(),
+            ranges: Ranges::default(),
+            graph: Graph::default(),
+            arrivals: AtomicU64::new(0),
+            clock: Box::new(clock),
+        }
+    }
+
+    fn stripe(&self, key: &[u8]) -> &Mutex<Stripe> {
+        let at = hash64(key) % self.stripes.len() as u64;
+        &self.stripes[index(at)]
+    }
+
+    fn arrive(&self) -> u64 {
+        self.arrivals.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Whose ranges keep a request.
+    fn keepers(&self, key: &[u8], request: &Request, now_ns: u64) -> Vec<Arc<Life>> {
+        match request.mode {
+            Mode::Shared => Vec::new(),
+            Mode::Exclusive => self
+                .ranges
+                .keepers(key, request.who.id, request.arrival, now_ns),
+        }
+    }
+
+    /// Grants all that can be granted of a key, and tells the graph for whom the others wait.
+    fn settle(&self, key: &[u8], entry: &mut Entry, now_ns: u64) {
+        if !entry.is_waited_for() {
+            return;
+        }
+        entry.evict(now_ns);
+        let kept = |request: &Request| !self.keepers(key, request, now_ns).is_empty();
+        entry.grant(now_ns, kept, |who| self.graph.done(who));
+        for (request, for_whom) in entry.waits() {
+            let all = self.with_keepers(key, request, for_whom, now_ns);
+            self.graph.update(request.who.id, all);
+        }
+    }
+
+    /// For whom a transaction waits that has a request for a key.
+    fn waits_for(&self, key: &[u8], entry: &Entry, who: TxnId, now_ns: u64) -> Vec<TxnId> {
+        let own = entry.waits().find(|(request, _)| request.who.id == who);
+        let all = own.map(|(request, for_whom)| self.with_keepers(key, request, for_whom, now_ns));
+        all.unwrap_or_default()
+    }
+
+    fn with_keepers(
+        &self,
+        key: &[u8],
+        request: &Request,
+        mut for_whom: Vec<TxnId>,
+        now_ns: u64,
+    ) -> Vec<TxnId> {
+        let keepers = self.keepers(key, request, now_ns);
+        for_whom.extend(keepers.iter().map(|keeper| keeper.id));
+        for_whom
+    }
+
+    /// Locks a key, waiting for at most `wait_ns`.
+    ///
+    /// # Errors
+    /// Why it has not got it; nothing has changed then.
+    pub fn acquire(
+        &self,
+        who: &Arc<Life>,
+        key: &LockKey,
+        mode: Mode,
+        wait_ns: u64,
+    ) -> Result<Taken, Refused> {
+        self.acquire_since(None, who, (key, mode), wait_ns)
+    }
+
+    fn acquire_since(
+        &self,
+        arrival: Option<u64>,
+        who: &Arc<Life>,
+        (key, mode): (&LockKey, Mode),
+        wait_ns: u64,
+    ) -> Result<Taken, Refused> {
+        let now_ns = (self.clock)();
+        let mut stripe = lock(self.stripe(key));
+        // Under the stripe's lock (2): a range that has looked here already came before.
+        let arrival = arrival.unwrap_or_else(|| self.arrive());
+        let entry = stripe.entry(Arc::clone(key)).or_default();
+        let before = entry.mode_of(who.id);
+        if before.is_some_and(|before| before >= mode) {
+            return Ok(Taken::Before);
+        }
+        let taken = before.map_or(Taken::Anew, |_| Taken::Before);
+        let request = Request {
+            who: Arc::clone(who),
+            mode,
+            arrival,
+            wake: Arc::default(),
+        };
+        if !entry.is_waited_for()
+            && entry.in_the_way(who.id, mode).next().is_none()
+            && self.keepers(key, &request, now_ns).is_empty()
+        {
+            entry.hold(who, mode, now_ns);
+            return Ok(taken);
+        }
+        let wake = Arc::clone(&request.wake);
+        entry.enqueue(request, self.ranges.first_of(key, who.id));
+        self.settle(key, entry, now_ns);
+        if wake.look() == Verdict::Granted {
+            return Ok(taken);
+        }
+        if wait_ns == 0 {
+            let refused = self.withdraw(&mut stripe, who, (key, mode), now_ns);
+            return Err(refused);
+        }
+        let for_whom = self.waits_for(key, entry, who.id, now_ns);
+        self.graph.wait(who.id, &wake, for_whom);
+        let expiry = self.first_expiry(key, entry, who.id);
+        drop(stripe);
+        let deadline = now_ns.saturating_add(wait_ns);
+        self.wait(who, (key, mode), &wake, (deadline, expiry))
+            .map(|()| taken)
+    }
+
+    /// Waits for the verdict on a request.
+    fn wait(
+        &self,
+        who: &Arc<Life>,
+        (key, mode): (&LockKey, Mode),
+        wake: &Wake,
+        (deadline, mut expiry): (u64, u64),
+    ) -> Result<(), Refused> {
+        loop {
+            let verdict = wake.sleep(self.time_to_sleep(deadline, expiry));
+            if verdict == Verdict::Granted {
+                return Ok(());
+            }
+            let mut stripe = lock(self.stripe(key));
+            let now_ns = (self.clock)();
+            if let Some(entry) = stripe.get_mut(key)
+                && verdict == Verdict::Waiting
+            {
+                self.settle(key, entry, now_ns);
+                expiry = self.first_expiry(key, entry, who.id);
+            }
+            match wake.look() {
+                Verdict::Granted => return Ok(()),
+                Verdict::Waiting if now_ns < deadline => {}
+                Verdict::Waiting => {
+                    return Err(self.withdraw(&mut stripe, who, (key, mode), now_ns));
+                }
+                Verdict::Victim(circle) => {
+                    self.withdraw(&mut stripe, who, (key, mode), now_ns);
+                    return Err(Refused::Deadlock(circle));
+                }
+            }
+        }
+    }
+
+    /// For how long to sleep; `None` if neither time comes.
+    fn time_to_sleep(&self, deadline: u64, expiry: u64) -> Option<Duration> {
+        if deadline == u64::MAX && expiry == u64::MAX {
+            return None;
+        }
+        let now_ns = (self.clock)();
+        // One whose time is over, and that still has its lock, is being written.
+        let until = if expiry > now_ns {
+            deadline.min(expiry)
+        } else {
+            deadline
+        };
+        let sleep = until.saturating_sub(now_ns).min(SLEEP_MAX_NS);
+        Some(Duration::from_nanos(sleep))
+    }
+
+    /// When the time of the first is over who may keep a request.
+    fn first_expiry(&self, key: &[u8], entry: &Entry, who: TxnId) -> u64 {
+        let of_ranges = self.ranges.first_expiry(key, who);
+        entry.first_expiry(who).min(of_ranges)
+    }
+
+    /// Gives a request up. Returns what kept it.
+    fn withdraw(
+        &self,
+        stripe: &mut Stripe,
+        who: &Arc<Life>,
+        (key, mode): (&LockKey, Mode),
+        now_ns: u64,
+    ) -> Refused {
+        self.graph.done(who.id);
+        let (mut holders, mut others) = (Vec::new(), Vec::new());
+        if let Some(entry) = stripe.get_mut(key) {
+            holders.extend(entry.in_the_way(who.id, mode).cloned());
+            others = self.waits_for(key, entry, who.id, now_ns);
+            entry.withdraw(who.id);
+        }
+        self.settled(stripe, key, now_ns);
+        Refused::TimedOut {
+            key: Arc::clone(key),
+            holders,
+            others,
+        }
+    }
+
+    /// Settles a key of which somebody has let go.
+    fn settled(&self, stripe: &mut Stripe, key: &[u8], now_ns: u64) {
+        if let Some(entry) = stripe.get_mut(key) {
+            self.settle(key, entry, now_ns);
+            if entry.is_unused() {
+                stripe.remove(key);
+            }
+        }
+    }
+
+    /// Gives the lock of a key up, if it was not taken away.
+    pub fn release(&self, who: TxnId, key: &[u8]) {
+        let mut stripe = lock(self.stripe(key));
+        if let Some(entry) = stripe.get_mut(key) {
+            entry.release(who);
+        }
+        self.settled(&mut stripe, key, (self.clock)());
+    }
+
+    /// Locks the keys from `start` up to, and not with, `end` against changes. Returns the range's number. `taken` is
+    /// called with each key that is locked, shared, on the way.
+    ///
+    /// # Errors
+    /// Why it has not got it; the keys that it was called with are locked all the same.
+    pub fn acquire_range(
+        &self,
+        who: &Arc<Life>,
+        (start, end): (&[u8], &[u8]),
+        wait_ns: u64,
+        mut taken: impl FnMut(LockKey),
+    ) -> Result<u64, Refused> {
+        let arrival = self.ranges.add(who, (start, end), &self.arrivals);
+        let mut wanted: Vec<LockKey> = Vec::new();
+        for stripe in &self.stripes {
+            let stripe = lock(stripe);
+            let within = (Bound::Included(start), Bound::Excluded(end));
+            let within = stripe.range::<[u8], _>(within);
+            // Who came behind a range of its own waits for that.
+            let first = |key: &[u8]| self.ranges.first_of(key, who.id).unwrap_or(arrival);
+            let wanted_alone = within.filter(|(key, e)| e.is_wanted_alone(who.id, first(key)));
+            wanted.extend(wanted_alone.map(|(key, _)| Arc::clone(key)));
+        }
+        for key in wanted {
+            match self.acquire_since(Some(arrival), who, (&key, Mode::Shared), wait_ns) {
+                Ok(Taken::Anew) => taken(key),
+                Ok(Taken::Before) => {}
+                Err(refused) => {
+                    self.release_range(arrival, (start, end));
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(arrival)
+    }
+
+    /// Gives a range up.
+    pub fn release_range(&self, arrival: u64, (start, end): (&[u8], &[u8])) {
+        self.ranges.remove(arrival);
+        let now_ns = (self.clock)();
+        for stripe in &self.stripes {
+            let mut stripe = lock(stripe);
+            let within = (Bound::Included(start), Bound::Excluded(end));
+            for (key, entry) in stripe.range_mut::<[u8], _>(within) {
+                self.settle(key, entry, now_ns);
+            }
+        }
+    }
+
+    /// Calls `each` with every key and who holds it, under the lock of a stripe.
+    pub fn for_each_holder(&self, mut each: impl FnMut(&[u8], &Holder)) {
+        for stripe in &self.stripes {
+            for (key, entry) in &*lock(stripe) {
+                entry.holders().for_each(|holder| each(key, holder));
+            }
+        }
+    }
+
+    /// Keys that are locked or waited for, ranges, and transactions that wait.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let keys = self.stripes.iter().map(|stripe| lock(stripe).len()).sum();
+        (keys, self.ranges.len(), self.graph.len())
+    }
+
+    /// For whom a transaction waits.
+    pub fn blockers(&self, who: TxnId) -> Vec<TxnId> {
+        self.graph.blockers(who)
+    }
+}
+
+impl std::fmt::Debug for LockTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockTable")
+            .field("stripes", &self.stripes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+//! What a transaction sees, and what of that must not change: its moment, its writes, its footprint.
+
+use std::cell::{Cell, Ref, RefCell};
+
+use thermocline_base::{CfId, Result};
+use thermocline_engine::Family;
+
+use crate::footprint::Touched;
+use crate::life::Life;
+use crate::store::{Moment, Store};
+use crate::sync::{Arc, Ordering};
+use crate::writes::Writes;
+
+/// The values that a store gives.
+pub type ValueOf<S> = <<S as Store>::Moment as Moment>::Value;
+
+/// What a transaction sees.
+#[derive(Debug)]
+pub(crate) struct Reading<S: Store> {
+    store: Arc<S>,
+    life: Arc<Life>,
+    /// What it reads at, once it has read.
+    moment: RefCell<Option<S::Moment>>,
+    /// What must not change between its moment and its commit.
+    pub touched: RefCell<Touched>,
+    pub writes: Writes,
+    /// Whether it has read something that may change meanwhile: then its moment cannot move.
+    is_fixed: Cell<bool>,
+}
+
+impl<S: Store> Reading<S> {
+    pub fn new(store: Arc<S>, life: Arc<Life>) -> Reading<S> {
+        Reading {
+            store,
+            life,
+            moment: RefCell::default(),
+            touched: RefCell::default(),
+            writes: Writes::default(),
+            is_fixed: Cell::new(false),
+        }
+    }
+
+    /// Its moment: the present, if it has none yet.
+    pub fn moment(&self) -> Result<Ref<'_, S::Moment>> {
+        if self.moment.borrow().is_none() {
+            self.set_moment(self.store.moment()?);
+        }
+        let moment = Ref::map(self.moment.borrow(), |moment| {
+            moment.as_ref().expect("it was set, and is never unset")
+        });
+        Ok(moment)
+    }
+
+    /// The moment that it has, if any.
+    pub fn moment_if_any(&self) -> Ref<'_, Option<S::Moment>> {
+        self.moment.borrow()
+    }
+
+    /// It reads at this moment from now on.
+    pub fn set_moment(&self, moment: S::Moment) {
+        let seqno = moment.seqno().0;
+        self.life.snapshot.store(seqno + 1, Ordering::Relaxed);
+        *self.moment.borrow_mut() = Some(moment);
+    }
+
+    /// Its moment must not move any more.
+    pub fn fix(&self) {
+        self.is_fixed.set(true);
+    }
+
+    pub fn is_fixed(&self) -> bool {
+        self.is_fixed.get()
+    }
+
+    /// The value of a key: its own, or the one at its moment.
+    pub fn look(&self, cf: CfId, key: &[u8]) -> Result<Option<ValueOf<S>>> {
+        match self.writes.get(cf, key) {
+            Some(own) => Ok(own.map(S::Moment::value)),
+            None => self.moment()?.get(cf, key),
+        }
+    }
+
+    /// A place among what its moment has.
+    pub fn place(&self, family: Family) -> Result<<S::Moment as Moment>::Place> {
+        self.moment()?.place(family)
+    }
+}

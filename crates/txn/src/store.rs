@@ -1,0 +1,195 @@
+//! What transactions need of a store, and how the engine gives it.
+
+use std::ops::{Bound, Deref};
+
+use thermocline_base::{CfId, Result, SeqNo, WriteBatch};
+use thermocline_engine::{
+    Cursor, Direction, Engine, Family, Footprint, Value, Watch, WriteOptions,
+};
+
+/// Of the DRAM that a store may have, the part that its transactions may have.
+pub const MEMORY_SHARE: u64 = 4;
+
+/// A store, as transactions need it.
+pub trait Store: Send + Sync + 'static {
+    /// A moment that can be read, and since which all changes are known.
+    type Moment: Moment;
+
+    /// What is visible now, held; all changes behind it are known to it.
+    ///
+    /// # Errors
+    /// If the store is closed, or has failed.
+    fn moment(&self) -> Result<Self::Moment>;
+
+    /// Writes a batch as one, wherever it comes to lie.
+    ///
+    /// # Errors
+    /// Those of a write: nothing was written.
+    fn write(&self, batch: &WriteBatch, mode: WriteOptions) -> Result<()>;
+
+    /// Nanoseconds by the store's clock.
+    fn now_ns(&self) -> u64;
+
+    /// The name of a family, for messages.
+    fn family_name(&self, cf: CfId) -> String;
+
+    /// Bytes of DRAM that all transactions together may have.
+    fn memory_max(&self) -> u64;
+}
+
+/// A moment of a store.
+pub trait Moment: std::fmt::Debug {
+    /// A value that was read.
+    type Value: Deref<Target = [u8]>;
+    /// A position among the entries of a family, at the moment.
+    type Place: Place;
+
+    /// The last change that it sees.
+    fn seqno(&self) -> SeqNo;
+
+    /// The value that a key had.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn get(&self, cf: CfId, key: &[u8]) -> Result<Option<Self::Value>>;
+
+    /// A position, at no key.
+    ///
+    /// # Errors
+    /// If the family had been dropped.
+    fn place(&self, family: Family) -> Result<Self::Place>;
+
+    /// These bytes, as a value.
+    fn value(bytes: &[u8]) -> Self::Value;
+
+    /// Whether nothing of a footprint has changed since, be it visible yet or not.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Conflict`] saying what has.
+    fn check(&self, footprint: &dyn Footprint) -> Result<()>;
+
+    /// Writes a batch as one, if nothing of a footprint changes between the moment and the batch.
+    ///
+    /// # Errors
+    /// As [`Moment::check`], and those of a write: nothing was written.
+    fn write(
+        &self,
+        batch: &WriteBatch,
+        mode: WriteOptions,
+        footprint: &dyn Footprint,
+    ) -> Result<()>;
+}
+
+/// A position among the entries of a family. All is in the order of bytes.
+pub trait Place {
+    /// Goes to the first key at or behind `from`, or to the last one at or before it, unless it is `ascending`. Returns
+    /// whether there is one.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn seek(&mut self, from: Bound<&[u8]>, ascending: bool) -> Result<bool>;
+
+    /// Goes on to the next key, upwards or downwards.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn step(&mut self, ascending: bool) -> Result<bool>;
+
+    /// The key here.
+    fn key(&self) -> &[u8];
+
+    /// Its value.
+    fn value(&self) -> &[u8];
+}
+
+impl Store for Engine {
+    type Moment = Watch;
+
+    fn moment(&self) -> Result<Watch> {
+        self.watch()
+    }
+
+    fn write(&self, batch: &WriteBatch, mode: WriteOptions) -> Result<()> {
+        Engine::write(self, batch.iter(), mode)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns()
+    }
+
+    fn family_name(&self, cf: CfId) -> String {
+        let name = self.name_of_family(cf);
+        name.unwrap_or_else(|| format!("number {}", cf.0))
+    }
+
+    fn memory_max(&self) -> u64 {
+        self.options().dram / MEMORY_SHARE
+    }
+}
+
+impl Moment for Watch {
+    type Value = Value;
+    type Place = Ordered;
+
+    fn seqno(&self) -> SeqNo {
+        self.snapshot().seqno()
+    }
+
+    fn get(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
+        self.snapshot().value(cf, key)
+    }
+
+    fn place(&self, family: Family) -> Result<Ordered> {
+        Ok(Ordered(self.snapshot().cursor(family)?))
+    }
+
+    fn value(bytes: &[u8]) -> Value {
+        Value::copy(bytes)
+    }
+
+    fn check(&self, footprint: &dyn Footprint) -> Result<()> {
+        Watch::check(self, footprint)
+    }
+
+    fn write(
+        &self,
+        batch: &WriteBatch,
+        mode: WriteOptions,
+        footprint: &dyn Footprint,
+    ) -> Result<()> {
+        Watch::write(self, batch.iter(), mode, footprint)
+    }
+}
+
+/// A cursor of the engine, which moves in the order of its family.
+#[derive(Debug)]
+pub struct Ordered(Cursor);
+
+impl Place for Ordered {
+    fn seek(&mut self, from: Bound<&[u8]>, ascending: bool) -> Result<bool> {
+        let forward = ascending != self.0.is_reverse();
+        match from {
+            Bound::Included(key) if forward => self.0.seek(key),
+            Bound::Included(key) => self.0.seek_for_prev(key),
+            Bound::Excluded(key) if forward => self.0.seek_past(key, Direction::Forward),
+            Bound::Excluded(key) => self.0.seek_past(key, Direction::Reverse),
+            Bound::Unbounded if forward => self.0.seek_to_first(),
+            Bound::Unbounded => self.0.seek_to_last(),
+        }
+    }
+
+    fn step(&mut self, ascending: bool) -> Result<bool> {
+        match ascending != self.0.is_reverse() {
+            true => self.0.next(),
+            false => self.0.prev(),
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+}

@@ -1,0 +1,8 @@
+//! What this crate uses of the synchronisation facade. A name of its own, so that a model can put loom's in its place
+//! (`tests/loom`).
+
+pub(crate) use std::sync::Arc;
+
+pub(crate) use thermocline_base::sync::{
+    AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, lock, wait, wait_for,
+};

@@ -1,0 +1,396 @@
+//! A transaction, from its beginning to its end.
+
+use std::cell::RefCell;
+use std::ops::Bound;
+
+use thermocline_base::batch::{check_key, check_value};
+use thermocline_base::{CfId, Error, Result};
+use thermocline_engine::{Family, Footprint, WriteOptions};
+
+use crate::footprint::{OneKey, Span};
+use crate::held::Held;
+use crate::life::Life;
+use crate::locks::entry::Mode;
+use crate::locks::table::{LockKey, Refused, Taken};
+use crate::memory::{LOCK_BYTES, TOUCHED_BYTES, WRITE_BYTES};
+use crate::options::{Isolation, Locking, TxnOptions};
+use crate::reading::{Reading, ValueOf};
+use crate::refusal::{ended, lock_key, refused};
+use crate::scan::Scan;
+use crate::shared::Shared;
+use crate::store::{Moment, Place, Store};
+use crate::sync::Arc;
+use crate::writes::Savepoint;
+
+/// A transaction. Dropped, it is rolled back.
+#[derive(Debug)]
+pub struct Transaction<S: Store> {
+    shared: Arc<Shared<S>>,
+    life: Arc<Life>,
+    options: TxnOptions,
+    reading: Reading<S>,
+    held: RefCell<Held>,
+}
+
+impl<S: Store> Transaction<S> {
+    pub(crate) fn new(
+        shared: Arc<Shared<S>>,
+        life: Arc<Life>,
+        options: TxnOptions,
+    ) -> Transaction<S> {
+        Transaction {
+            reading: Reading::new(Arc::clone(&shared.store), Arc::clone(&life)),
+            shared,
+            life,
+            options,
+            held: RefCell::default(),
+        }
+    }
+
+    /// Its number: a transaction that began later has a larger one.
+    pub fn id(&self) -> u64 {
+        self.life.id
+    }
+
+    fn locks(&self) -> bool {
+        self.options.locking == Locking::Pessimistic
+    }
+
+    fn is_serializable(&self) -> bool {
+        self.options.isolation == Isolation::Serializable
+    }
+
+    /// Whether it may go on.
+    fn ready(&self) -> Result<()> {
+        let standing = self.life.check();
+        standing.map_err(|why| ended(self.life.id, why))
+    }
+
+    fn take_memory(&self, bytes: u64) -> Result<()> {
+        self.shared.memory.take(bytes)?;
+        self.held.borrow_mut().bytes += bytes;
+        Ok(())
+    }
+
+    /// Takes the snapshot now that its first read would take.
+    ///
+    /// # Errors
+    /// If the store is closed or has failed.
+    pub fn take_snapshot(&mut self) -> Result<u64> {
+        self.ready()?;
+        self.reading.fix();
+        Ok(self.reading.moment()?.seqno().0)
+    }
+
+    /// What a refused lock comes to.
+    fn not_locked(&self, why: &Refused) -> Error {
+        if matches!(why, Refused::Deadlock(_)) {
+            self.life.break_off();
+            self.held
+                .borrow_mut()
+                .release(&self.life, &self.shared.locks);
+        }
+        let store = &*self.shared.store;
+        let times = (self.options.lock_timeout, store.now_ns());
+        refused(why, self.life.id, times, |cf| store.family_name(cf))
+    }
+
+    fn lock(&self, cf: CfId, key: &[u8], mode: Mode) -> Result<()> {
+        let bytes: LockKey = lock_key(cf, key).into();
+        if mode == Mode::Shared && self.held.borrow().covers(&bytes, None) {
+            return Ok(());
+        }
+        let cost = LOCK_BYTES + bytes.len() as u64;
+        self.take_memory(cost)?;
+        let wait_ns = self.options.lock_timeout_ns();
+        let taken = self.shared.locks.acquire(&self.life, &bytes, mode, wait_ns);
+        match taken {
+            Ok(Taken::Anew) => self.held.borrow_mut().add(&self.life, bytes),
+            Ok(Taken::Before) => self.return_memory(cost),
+            Err(why) => {
+                self.return_memory(cost);
+                return Err(self.not_locked(&why));
+            }
+        }
+        // It may have waited for long.
+        self.ready()
+    }
+
+    fn return_memory(&self, bytes: u64) {
+        self.held.borrow_mut().bytes -= bytes;
+        self.shared.memory.give_back(bytes);
+    }
+
+    /// Locks a range against changes.
+    fn lock_range(&self, span: &Span) -> Result<()> {
+        let start = lock_key(span.cf, &span.start);
+        let end = match &span.end {
+            Some(end) => lock_key(span.cf, end),
+            None => lock_key(CfId(span.cf.0.saturating_add(1)), &[]),
+        };
+        if self.held.borrow().covers(&start, Some(&end)) {
+            return Ok(());
+        }
+        self.take_memory(LOCK_BYTES + (start.len() + end.len()) as u64)?;
+        let wait_ns = self.options.lock_timeout_ns();
+        let mut keys = Vec::new();
+        let taken = self
+            .shared
+            .locks
+            .acquire_range(&self.life, (&start, &end), wait_ns, |key| keys.push(key));
+        for key in keys {
+            // Few, and they are locked: the limit may be passed by them.
+            self.held.borrow_mut().add(&self.life, key);
+        }
+        let arrival = taken.map_err(|why| self.not_locked(&why))?;
+        self.held
+            .borrow_mut()
+            .add_range(&self.life, arrival, (start, end));
+        self.ready()
+    }
+
+    /// What was just locked must be as its moment has it. Where it has changed since, and all that was read so far is
+    /// locked and has not, the moment moves to the present: as if the transaction had begun later.
+    fn settle_moment(&self, locked: &dyn Footprint) -> Result<()> {
+        let changed = match &*self.reading.moment_if_any() {
+            None => return Ok(()),
+            Some(moment) => moment.check(locked),
+        };
+        let Err(conflict @ Error::Conflict(_)) = changed else {
+            return changed;
+        };
+        if self.reading.is_fixed() {
+            return Err(conflict);
+        }
+        let now = self.shared.store.moment()?;
+        if let Some(before) = &*self.reading.moment_if_any() {
+            before.check(&*self.reading.touched.borrow())?;
+        }
+        // By a write that is not visible yet.
+        now.check(locked)?;
+        self.reading.set_moment(now);
+        Ok(())
+    }
+
+    /// The key must not change until the commit.
+    fn touch(&self, cf: CfId, key: &[u8]) -> Result<()> {
+        if self.reading.touched.borrow().has(cf, key) {
+            return Ok(());
+        }
+        self.take_memory(TOUCHED_BYTES + key.len() as u64)?;
+        self.reading.touched.borrow_mut().add(cf, key);
+        Ok(())
+    }
+
+    /// Prepares a read of a key.
+    fn before_read(&self, cf: CfId, key: &[u8]) -> Result<()> {
+        match (self.is_serializable(), self.locks()) {
+            (false, _) => {
+                self.reading.fix();
+                return Ok(());
+            }
+            (true, false) => {}
+            (true, true) => {
+                self.lock(cf, key, Mode::Shared)?;
+                self.settle_moment(&OneKey(cf, key))?;
+            }
+        }
+        self.touch(cf, key)
+    }
+
+    /// Prepares a write of a key, or a read of it that is to hold until the commit.
+    fn before_write(&self, cf: CfId, key: &[u8]) -> Result<()> {
+        if self.locks() {
+            self.lock(cf, key, Mode::Exclusive)?;
+            self.settle_moment(&OneKey(cf, key))?;
+        }
+        self.touch(cf, key)
+    }
+
+    /// The value of a key: its own, or the one at its snapshot.
+    ///
+    /// # Errors
+    /// Those of reading. Of a serializable transaction that locks: [`Error::Busy`] naming who holds the key,
+    /// [`Error::Conflict`] if it was changed since the snapshot, or the transaction was rolled back to break a deadlock.
+    pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
+        self.ready()?;
+        check_key(key)?;
+        if self.reading.writes.get(family.id, key).is_none() {
+            self.before_read(family.id, key)?;
+        }
+        self.reading.look(family.id, key)
+    }
+
+    /// As [`Transaction::get`]; the key does not change until the transaction ends, or the commit is refused.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], and those of reading.
+    pub fn get_for_update(&mut self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
+        self.ready()?;
+        check_key(key)?;
+        self.before_write(family.id, key)?;
+        self.reading.look(family.id, key)
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] past a limit; [`Error::Busy`] naming who holds the key, [`Error::Conflict`] if it was
+    /// changed since the snapshot; nothing has changed then. [`Error::Conflict`] if the transaction was rolled back to
+    /// break a deadlock.
+    pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<()> {
+        check_value(value)?;
+        self.write(family, key, Some(value))
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, family: Family, key: &[u8]) -> Result<()> {
+        self.write(family, key, None)
+    }
+
+    fn write(&mut self, family: Family, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.ready()?;
+        check_key(key)?;
+        self.before_write(family.id, key)?;
+        let bytes = key.len() + value.map_or(0, <[u8]>::len);
+        self.take_memory(WRITE_BYTES + bytes as u64)?;
+        self.reading.writes.set(family.id, key, value)
+    }
+
+    /// Deletes the keys from `start` up to, and not with, `end`, or all from `start` on. One that locks locks each key
+    /// that is there, and the range against new ones.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_range(&mut self, family: Family, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        self.ready()?;
+        if end.is_some_and(|end| end <= start) {
+            return Ok(());
+        }
+        let span = Span {
+            cf: family.id,
+            start: start.to_vec(),
+            end: end.map(<[u8]>::to_vec),
+        };
+        if self.locks() {
+            self.lock_range(&span)?;
+            self.settle_moment(&span)?;
+            self.lock_all(family, &span)?;
+        }
+        let bytes = (start.len() + end.map_or(0, <[u8]>::len)) as u64;
+        self.take_memory(TOUCHED_BYTES + WRITE_BYTES + 2 * bytes)?;
+        self.reading.touched.borrow_mut().add_span(span.clone());
+        self.reading.writes.delete_range(span)
+    }
+
+    /// Locks each key of a range that nobody else changes.
+    fn lock_all(&self, family: Family, span: &Span) -> Result<()> {
+        let mut place = self.reading.place(family)?;
+        let mut found = place.seek(Bound::Included(&span.start), true)?;
+        while found && span.has(span.cf, place.key()) {
+            self.lock(span.cf, place.key(), Mode::Exclusive)?;
+            found = place.step(true)?;
+        }
+        Ok(())
+    }
+
+    /// The entries whose keys lie from `start` up to, and not with, `end`, from both ends, in the family's order: its
+    /// own over those of its snapshot.
+    pub fn scan(&self, family: Family, start: &[u8], end: Option<&[u8]>) -> Scan<'_, S> {
+        if end.is_some_and(|end| end <= start) {
+            return Scan::empty();
+        }
+        let span = Span {
+            cf: family.id,
+            start: start.to_vec(),
+            end: end.map(<[u8]>::to_vec),
+        };
+        let begun = self.before_scan(&span);
+        Scan::new(&self.reading, family, (span, begun))
+    }
+
+    /// Prepares reading a range. Returns whether it is to be noted what of it was read.
+    fn before_scan(&self, span: &Span) -> Result<bool> {
+        self.ready()?;
+        if !self.is_serializable() {
+            self.reading.fix();
+            return Ok(false);
+        }
+        let bytes = span.start.len() + span.end.as_ref().map_or(0, Vec::len);
+        self.take_memory(2 * (TOUCHED_BYTES + bytes as u64))?;
+        if !self.locks() {
+            return Ok(true);
+        }
+        self.lock_range(span)?;
+        self.settle_moment(span)?;
+        // What an iterator has given is of this moment.
+        self.reading.fix();
+        self.reading.touched.borrow_mut().add_span(span.clone());
+        Ok(false)
+    }
+
+    /// A point to which its writes can be taken back.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.reading.writes.savepoint(self.life.id)
+    }
+
+    /// Takes back all writes since a savepoint, which stays and can be rolled back to again. Locks that were taken since
+    /// are kept, and what was read since still counts: other transactions see no difference.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a savepoint of another transaction, or one made after another that was rolled back
+    /// to.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.ready()?;
+        self.reading.writes.rollback_to(self.life.id, savepoint)
+    }
+
+    /// Whether it has written nothing.
+    pub fn is_empty(&self) -> bool {
+        self.reading.writes.is_empty()
+    }
+
+    /// Writes all of it as one, durably as its options say. One that has written nothing is over, and nothing else
+    /// happens. Whatever the answer, the transaction has ended, and its locks are free.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] naming a key that somebody else changed, or if the transaction had expired or was rolled back
+    /// to break a deadlock; those of a write: nothing was written. [`Error::Poisoned`]: the outcome is unknown.
+    pub fn commit(self) -> Result<()> {
+        let durability = self.options.durability;
+        self.commit_with(durability.into())
+    }
+
+    /// As [`Transaction::commit`], with options of its own.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]; [`Error::Busy`] if the options ask not to wait.
+    pub fn commit_with(self, options: WriteOptions) -> Result<()> {
+        let settled = self.life.settle();
+        settled.map_err(|why| ended(self.life.id, why))?;
+        if self.reading.writes.is_empty() {
+            return Ok(());
+        }
+        let batch = self.reading.writes.batch()?;
+        match &*self.reading.moment_if_any() {
+            // It has read nothing: wherever its writes come to lie, it began right before.
+            None => self.shared.store.write(&batch, options),
+            Some(moment) => moment.write(&batch, options, &*self.reading.touched.borrow()),
+        }
+    }
+
+    /// Ends it without a trace.
+    pub fn rollback(self) {}
+}
+
+impl<S: Store> Drop for Transaction<S> {
+    fn drop(&mut self) {
+        let mut held = self.held.borrow_mut();
+        held.release(&self.life, &self.shared.locks);
+        self.shared.memory.give_back(held.bytes);
+        self.shared.leave(self.life.id);
+    }
+}

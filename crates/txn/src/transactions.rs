@@ -1,0 +1,88 @@
+//! The transactions of a store: what they share.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use thermocline_base::Result;
+
+use crate::life::{Life, TxnId};
+use crate::options::TxnOptions;
+use crate::refusal::unlock_key;
+use crate::report::{
+    LockedKey, REPORTED_LOCKS_MAX, REPORTED_MAX, TransactionState, TransactionsReport,
+};
+use crate::shared::Shared;
+use crate::store::Store;
+use crate::sync::{Arc, Ordering};
+use crate::transaction::Transaction;
+
+/// What the transactions of a store share. A clone is another handle.
+#[derive(Debug)]
+pub struct Transactions<S: Store>(pub(crate) Arc<Shared<S>>);
+
+impl<S: Store> Clone for Transactions<S> {
+    fn clone(&self) -> Self {
+        Transactions(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Store> Transactions<S> {
+    /// Those of a store that was just opened: none.
+    pub fn new(store: S) -> Transactions<S> {
+        Transactions(Arc::new(Shared::new(store)))
+    }
+
+    /// A transaction begins. It has no snapshot until it reads.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::OutOfSpace`] with the limit, if as many are open as may be, or they have all the DRAM that they may
+    /// have.
+    pub fn begin(&self, options: TxnOptions) -> Result<Transaction<S>> {
+        let life = self.0.enter(&options)?;
+        Ok(Transaction::new(Arc::clone(&self.0), life, options))
+    }
+
+    /// Who holds what, and for how long.
+    pub fn report(&self) -> TransactionsReport {
+        let shared = &*self.0;
+        let now_ns = shared.store.now_ns();
+        let since = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
+        let (count, first) = shared.first(REPORTED_MAX);
+        let mut keys: BTreeMap<TxnId, Vec<LockedKey>> = BTreeMap::new();
+        keys.extend(first.iter().map(|(life, _)| (life.id, Vec::new())));
+        shared.locks.for_each_holder(|key, holder| {
+            if let Some(own) = keys.get_mut(&holder.who.id)
+                && own.len() < REPORTED_LOCKS_MAX
+            {
+                let (cf, key) = unlock_key(key);
+                own.push(LockedKey {
+                    family: shared.store.family_name(cf),
+                    key: key.to_vec(),
+                    exclusive: holder.is_exclusive(),
+                    held_for: since(holder.since_ns),
+                });
+            }
+        });
+        let state = |(life, options): (Arc<Life>, TxnOptions)| TransactionState {
+            id: life.id,
+            locking: options.locking,
+            isolation: options.isolation,
+            open_for: since(life.begun_ns),
+            snapshot: life.snapshot.load(Ordering::Relaxed).checked_sub(1),
+            locks: life.locks.load(Ordering::Relaxed),
+            keys: keys.remove(&life.id).unwrap_or_default(),
+            waits_for: shared.locks.blockers(life.id),
+        };
+        let transactions = first.into_iter().map(state).collect();
+        let (locked_keys, locked_ranges, waiting) = shared.locks.counts();
+        TransactionsReport {
+            open: count,
+            waiting,
+            locked_keys,
+            locked_ranges,
+            memory_bytes: shared.memory.used(),
+            memory_bytes_max: shared.memory.limit,
+            transactions,
+        }
+    }
+}
