@@ -7,6 +7,7 @@ mod pace;
 mod place;
 mod story;
 mod tiers;
+mod transact;
 
 pub(crate) use crash::write_until_killed;
 
@@ -91,6 +92,7 @@ impl Tour<'_> {
         self.gets(&db)?;
         self.country(&db)?;
         self.around(&db)?;
+        transact::tell(&mut self.story, &db)?;
         db.close()?;
         self.crash()?;
         self.verify()?;
