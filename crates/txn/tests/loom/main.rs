@@ -9,7 +9,8 @@
 //!
 //! Seen to fail on: a release that does not settle; a request that is given up and does not settle; a range that is
 //! unlocked and does not settle; a verdict that wakes nobody; one who gives up without looking again; a range that looks
-//! before it is entered; a request that leaves the graph after it was granted.
+//! before it is entered. Not seen here is a request that leaves the graph after it was granted: the test of many threads
+//! (`db/tests/transactions`, `locks::deadlocks_are_always_broken`) hangs then.
 
 #[expect(dead_code, reason = "the models use parts of the sources")]
 #[path = "../../src/life.rs"]
