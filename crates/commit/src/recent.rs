@@ -11,14 +11,14 @@
 //! not above a moment has not changed since. Most questions end there.
 //!
 //! # Invariants
-//! 1. A watcher's moment is not below [`State::complete_above`] when it begins to watch. When noting begins nothing is
+//! 1. A watcher's moment is not below `State::complete_above` when it begins to watch. When noting begins nothing is
 //!    in flight, so all that is not noted is visible, and the moment sees it.
 //! 2. Changes are noted in the order of grants: both happen under the writer's lock.
 //! 3. What is dropped for lack of room raises `complete_above`. Who watches from before is told so
 //!    ([`Met::Forgotten`]) and never that nothing has changed.
 //!
 //! # Memory
-//! [`LOG_BYTES_MAX`] and the table's [`SLOTS`] words while somebody watches, nothing [`IDLE_CHANGES`] changes after the
+//! [`LOG_BYTES_MAX`] and the table's `SLOTS` words while somebody watches, nothing `IDLE_CHANGES` changes after the
 //! last one ended.
 
 use std::collections::{BTreeMap, VecDeque};
