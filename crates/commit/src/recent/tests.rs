@@ -1,5 +1,4 @@
-//! Seen to fail on: a slot that keeps its first change; a check that begins with the change at its moment; a chunk that is
-//! dropped while somebody needs it; a range that is taken for its first key.
+//! What is noted, against a list of all changes.
 
 use thermocline_base::WriteBatch;
 use thermocline_testkit::{Replay, Rng, seeds};

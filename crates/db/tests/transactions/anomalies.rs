@@ -3,9 +3,6 @@
 //! refused ends its transaction, and what matters is that not all of those commit that together would make the anomaly.
 //!
 //! Snapshot isolation allows one of them, write skew, over keys and over predicates; the tests say so.
-//!
-//! Seen to fail on: a commit that checks nothing; a commit that checks reads of keys only; a footprint without ranges;
-//! an iterator that notes nothing at its end; a lock that is given up before the commit.
 
 use thermocline::{Db, Error, ErrorKind, Isolation, Transaction, TxnOptions};
 

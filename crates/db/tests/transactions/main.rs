@@ -30,8 +30,18 @@ impl std::ops::Deref for Store {
     }
 }
 
+/// A folder, in memory if there is a file system there: what is durable is not asked here.
+fn home() -> tempfile::TempDir {
+    let shm = std::path::Path::new("/dev/shm");
+    let home = match shm.is_dir() {
+        true => tempfile::tempdir_in(shm),
+        false => tempfile::tempdir(),
+    };
+    home.unwrap()
+}
+
 fn open() -> Store {
-    let home = tempfile::tempdir().unwrap();
+    let home = home();
     let options = Options {
         pm: 64 << 20,
         ..Options::default()

@@ -1,10 +1,6 @@
 //! Random transactions of all kinds, several open at a time on one thread, beside plain writes, flushes and compactions,
 //! against maps. What each sees is its own writes over the map as it was at its snapshot, exactly, whichever way it looks.
 //! It commits exactly if nothing that it depends on was changed since.
-//!
-//! Seen to fail on: a range that hides what is put behind it; a savepoint that forgets what a range took; an iterator
-//! that gives a key twice where its ends meet, or the snapshot's value of a key of its own; a commit whose ranges come
-//! last; a change of a range that meets no key.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -364,7 +364,7 @@ impl Order {
 
 fn round(seed: u64) -> (u64, u64) {
     let mut rng = Rng::new(seed);
-    let home = tempfile::tempdir().unwrap();
+    let home = crate::home();
     let mut options = Options {
         pm: 1 << 30,
         ..Options::default()
@@ -434,7 +434,7 @@ fn round(seed: u64) -> (u64, u64) {
 #[test]
 fn an_order_of_all_commits_explains_what_transactions_saw() {
     let per_round = ((THREADS - PLAIN) * OPERATIONS) as u64;
-    let rounds = explored(60_000, 300_000).div_ceil(per_round);
+    let rounds = explored(150_000, 1_000_000).div_ceil(per_round);
     let (mut committed, mut refused) = (0, 0);
     for seed in seeds(0..rounds) {
         let _replay = Replay("-p thermocline --test transactions random", seed);

@@ -13,7 +13,7 @@ use crate::Store;
 
 /// One in which little is a staged batch or a long value already.
 fn open() -> (Store, PathBuf) {
-    let home = tempfile::tempdir().unwrap();
+    let home = crate::home();
     let mut options = Options {
         pm: 64 << 20,
         ..Options::default()
