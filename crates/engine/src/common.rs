@@ -223,8 +223,7 @@ impl Common {
     pub fn conflict(&self, since: SeqNo, met: &Met) -> Error {
         Error::Conflict(match met {
             Met::Change { seqno, cf, key } => {
-                let family = self.families.name_of(*cf);
-                let family = family.unwrap_or_else(|| format!("number {}", cf.0));
+                let family = self.families.told_name(*cf);
                 format!(
                     "key '{}' of column family '{family}' was changed (sequence number {seqno}) after the \
                      transaction's snapshot ({since}); roll back and begin anew",

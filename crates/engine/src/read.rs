@@ -140,9 +140,9 @@ impl Engine {
         Ok(value)
     }
 
-    /// The name of a family that was not dropped.
-    pub fn name_of_family(&self, cf: CfId) -> Option<String> {
-        self.inner.common.families.name_of(cf)
+    /// The name of a family for a message; its number, if it was dropped.
+    pub fn name_of_family(&self, cf: CfId) -> String {
+        self.inner.common.families.told_name(cf)
     }
 
     /// Nanoseconds by the store's clock.

@@ -118,8 +118,7 @@ impl Store for Engine {
     }
 
     fn family_name(&self, cf: CfId) -> String {
-        let name = self.name_of_family(cf);
-        name.unwrap_or_else(|| format!("number {}", cf.0))
+        self.name_of_family(cf)
     }
 
     fn memory_max(&self) -> u64 {

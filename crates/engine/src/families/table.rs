@@ -97,6 +97,12 @@ impl Families {
         read(&self.table).check(cf, moment)
     }
 
+    /// For a message: its name, or of one that was dropped its number.
+    pub fn told_name(&self, cf: CfId) -> String {
+        let name = self.name_of(cf);
+        name.unwrap_or_else(|| format!("number {}", cf.0))
+    }
+
     /// The name of a family that was not dropped.
     pub fn name_of(&self, cf: CfId) -> Option<String> {
         let table = read(&self.table);

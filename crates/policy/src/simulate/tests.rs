@@ -61,10 +61,10 @@ type Expected = (Preset, f64, f64, f64, f64, f64);
 const EXPECTED: [Expected; 35] = [
     (Preset::Thermocline, 1.0, 0.0, 0.0, 1.8, 0.00),
     (Preset::Thermocline, 1.0, 0.0, 1e5, 1.3, 0.29),
-    (Preset::Thermocline, 1.0, 0.9, 0.0, 0.85, 0.29),
+    (Preset::Thermocline, 1.0, 0.9, 0.0, 0.82, 0.30),
     (Preset::Thermocline, 2.5, 0.0, 0.0, 3.1, 0.00),
     (Preset::Thermocline, 2.5, 0.0, 1e5, 2.9, 0.32),
-    (Preset::Thermocline, 2.5, 0.9, 0.0, 1.7, 0.26),
+    (Preset::Thermocline, 2.5, 0.9, 0.0, 1.7, 0.27),
     (Preset::Thermocline, 5.0, 0.0, 0.0, 5.0, 0.00),
     (Preset::Thermocline, 5.0, 0.0, 1e5, 5.2, 0.32),
     (Preset::Thermocline, 5.0, 0.9, 0.0, 3.1, 0.26),
