@@ -191,8 +191,12 @@ impl<'a> Checker<'a> {
         }
         // What was decided is durable before the store answers.
         self.again(&life, snapshot.point, "after recovery")?;
-        let deep = first && digest.is_multiple_of(16);
-        self.go_on(life, snapshot, deep)?;
+        // A crash of a second life leaves what a crash of the first does; of many such states a share is enough to see
+        // that a third life goes on.
+        if level != Level::Chained || digest.is_multiple_of(4) {
+            let deep = first && digest.is_multiple_of(16);
+            self.go_on(life, snapshot, deep)?;
+        }
         Ok(model)
     }
 

@@ -6,11 +6,11 @@
 mod after_close;
 mod blocked;
 mod budget;
+mod disk_full;
 mod events;
 mod few_descriptors;
 mod held;
 mod larger;
 mod room;
 mod shadow;
-mod small_disk;
 mod small_dram;

@@ -273,7 +273,7 @@ fn on_disk(kind: &str, preset: &str, mount: &str) {
         command.args(["--mount", "sh", "-c", &script, "sh"]);
         command.args([&home, &folder.path().join("image")]);
         command.arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "small_disk::child", "--ignored", "--nocapture"]);
+        command.args(["--exact", "disk_full::child", "--ignored", "--nocapture"]);
         command.env(HOME, &home).env(PRESET, preset).output()
     };
     let mut why = String::new();
@@ -300,7 +300,8 @@ const TMPFS: &str = "mount -t tmpfs -o size=64m none \"$1\"";
 const EXT4: &str =
     "truncate -s 64M \"$2\" && mkfs.ext4 -q -F \"$2\" && mount -o loop \"$2\" \"$1\"";
 
-/// All at once: what they take is mostly the time that writers are held back on a disk that is nearly full.
+/// All at once: what they take is mostly the time that writers are held back on a disk that is nearly full. Tests run in the
+/// order of their names, and this one comes early enough that others run meanwhile.
 #[test]
 fn mounted_disks_of_each_kind() {
     let disks = [
