@@ -4,13 +4,17 @@
 
 use std::ops::Range;
 
+use thermocline_base::numbers::len_of;
 use thermocline_base::{BlobRef, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::format::group::{NoEntry, RawValue};
-use crate::search::Group;
+use crate::search::{GROUP_GUESS, Group};
 use crate::table::{PmPart, PmTable};
 use crate::value::{Checksum, Found, FoundValue, Pinned, Value};
+
+/// Entries whose values are asked for ahead of the one at hand.
+const AHEAD: usize = 2;
 
 /// A place in a part of a table: at an entry (put, delete or merge; range tombstones are the
 /// [`PmPart`]'s), or at none. Entries come by user key, then newest first. After an error it is at none.
@@ -233,7 +237,12 @@ impl PmCursor {
     fn load(&mut self, run: usize, number: u32) -> Result<()> {
         let table = self.part.table();
         let group = table.group(run, number, self.verify)?;
-        self.group.fill(table, &group)
+        // The next one, which lies behind it.
+        let end = group.place.plus(group.bytes.len() as u64);
+        table.region().prefetch_range(end, GROUP_GUESS);
+        self.group.fill(table, &group)?;
+        (0..AHEAD).for_each(|at| self.prefetch(at));
+        Ok(())
     }
 
     /// To the first entry. Returns whether there is one, here and below.
@@ -389,8 +398,19 @@ impl PmCursor {
         }
     }
 
+    /// Asks for the value of an entry of the group, if it has that one and its value lies apart.
+    fn prefetch(&self, at: usize) {
+        if let Some(RawValue::Apart { at, len, .. }) = self.group.entries.get(at).map(|e| &e.value)
+        {
+            let table = self.part.table();
+            let at = crate::table::place(table.piece_of(self.group.run), *at);
+            table.region().prefetch_range(at, len_of(*len));
+        }
+    }
+
     /// At an entry of the table: is it one of the part?
     fn settle(&mut self, at: usize) -> Result<bool> {
+        self.prefetch(at + AHEAD);
         self.at = self.part.limits().hold(self.group.key(at)).then_some(at);
         Ok(self.at.is_some())
     }

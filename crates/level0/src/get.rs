@@ -197,6 +197,7 @@ impl PmTable {
         let at = place(piece, at);
         let bytes = self.region().bytes(at, len)?;
         if verify {
+            self.region().prefetch_range(at, len);
             self.check(piece.seed, at, bytes, crc, "a value")?;
         }
         Ok(bytes)

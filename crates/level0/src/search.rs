@@ -25,7 +25,7 @@ use crate::format::{BLOCK_LEN, GROUP_HEAD, PREFIX_MAX, block_groups};
 use crate::table::{PmTable, bytes_between, place};
 
 /// Bytes of a group that are asked for at first: most have no more.
-const GROUP_GUESS: usize = 512;
+pub(crate) const GROUP_GUESS: usize = 512;
 
 /// What the prefix layer says about a group.
 #[derive(Debug, Clone, Copy)]

@@ -163,6 +163,9 @@ impl Home {
         let header = header(&self.region, at)?;
         let seqno = self.origin().seqno(&header);
         let bytes = self.region.bytes(at, header.len())?;
+        if verify {
+            self.region.prefetch_range(at, header.len());
+        }
         let seed = verify.then(|| self.seed_of(seqno.0));
         let record = record_of(&self.region, at, &header, seqno, bytes, seed)?;
         if verify {
@@ -314,6 +317,15 @@ impl Records {
     #[inline]
     pub fn read(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
         self.home(at)?.record(at, verify)
+    }
+
+    /// Asks for all of the record at `at`, whose header was asked for before.
+    #[inline]
+    pub fn prefetch_whole(&self, at: PmOff) {
+        // Nothing that the header says is believed: what it asks for in error is never read.
+        if let Ok(header) = header(&self.region, at) {
+            self.region.prefetch_range(at, header.len());
+        }
     }
 
     /// The family of the record at `at`.

@@ -23,7 +23,7 @@ use thermocline_env::{Env, File};
 
 use crate::counters::{Counters, PmCounters};
 use crate::map::{PAGE, Reservation};
-use crate::off::PmOff;
+use crate::off::{LINE, PmOff};
 use crate::shadow::ShadowPm;
 use crate::sigbus::Watch;
 use crate::{Emulation, SimPm, cpu, emulate};
@@ -96,6 +96,10 @@ impl Inner {
         }
     }
 }
+
+/// Bytes of a range that [`Region::prefetch_range`] asks for at most: the processor's own prefetching has begun by then, and
+/// the nearest cache is not swept.
+const PREFETCH_MAX: usize = 4096;
 
 thread_local! {
     /// Ranges flushed by this thread and not yet fenced, for `msync`: (region, offset, length).
@@ -189,6 +193,18 @@ impl Region {
         if off.0 < self.len() {
             // SAFETY: invariant 2, checked above.
             cpu::prefetch(unsafe { self.inner.base.add(index(off.0)) });
+        }
+    }
+
+    /// As [`Region::prefetch`], for all lines of `[off, off + len)` up to 4 KiB. Lines that are asked for at once
+    /// arrive in little more time than one takes; read one after the other, each is waited for.
+    #[inline]
+    pub fn prefetch_range(&self, off: PmOff, len: usize) {
+        let end = off.0 + len.min(PREFETCH_MAX) as u64;
+        let mut line = PmOff(off.0 - off.0 % LINE);
+        while line.0 < end {
+            self.prefetch(line);
+            line = line.plus(LINE);
         }
     }
 

@@ -15,6 +15,9 @@ use crate::sync::Arc;
 /// Entries of a cursor's first chunk from each memtable; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
 
+/// Records that are asked for ahead of the one that is read. The first lines of all in the chunk were, when it was filled.
+const AHEAD: usize = 2;
+
 /// The records of one memtable from the cursor's position on.
 #[derive(Debug, Default)]
 pub(super) struct Source {
@@ -130,6 +133,9 @@ impl Source {
             ..
         } = reader;
         self.more = memtable.scan(cf, from, direction, seqno, self.chunk_len, &mut self.chunk)?;
+        for entry in self.chunk.iter().take(AHEAD) {
+            memtable.prefetch(entry.at);
+        }
         Ok(())
     }
 
@@ -142,6 +148,9 @@ impl Source {
     pub(super) fn find_head(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
         self.head = None;
         loop {
+            if let Some(ahead) = self.chunk.get(self.at + AHEAD) {
+                memtable.prefetch(ahead.at);
+            }
             if let Some(entry) = self.chunk.get(self.at) {
                 // Verified before it is believed: its seqno decides whether it shows, its key where.
                 let record = memtable.record(entry.at, reader.verify)?;
