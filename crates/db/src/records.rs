@@ -58,14 +58,14 @@
 //! # Ok::<(), thermocline::Error>(())
 //! ```
 //!
-//! A table is a column family of its name: [`Db::drop_column_family`] drops it, and options of its own
-//! ([`Db::column_family`]) are given before it is opened first. Keys, rows and the schema are described in `FORMATS.md`.
+//! A table is a column family of its name: [`Db::drop_column_family`](crate::Db::drop_column_family) drops it, and options of its own
+//! ([`Db::column_family`](crate::Db::column_family)) are given before it is opened first. Keys, rows and the schema are described in `FORMATS.md`.
 
 use std::ops::Bound;
 
-use thermocline_base::{CfOptions, Error, Result};
+use thermocline_base::Result;
 
-use crate::{ColumnFamily, Db, Savepoint, Scan, Snapshot, Transaction, TransactionScan, TxnOptions, Value};
+use crate::{ColumnFamily, Savepoint, Scan, Snapshot, Transaction, TransactionScan, Value};
 
 pub use thermocline_records::{
     COLUMNS_MAX, Column, DECIMAL_SCALE_MAX, Decimal, FAULTS_MAX, Field, INDEXES_MAX, IndexKeys,
@@ -73,7 +73,7 @@ pub use thermocline_records::{
     Writer, fields,
 };
 
-/// A table of a [`Db`]; see [`thermocline_records::Table`].
+/// A table of a [`Db`](crate::Db); see [`thermocline_records::Table`].
 pub type Table = thermocline_records::Table<ColumnFamily>;
 
 /// An index of a [`Table`]; see [`thermocline_records::Index`].
@@ -155,48 +155,5 @@ impl Writer for Transaction {
 
     fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         Transaction::rollback_to(self, savepoint)
-    }
-}
-
-impl Store for Db {
-    type Family = ColumnFamily;
-    type Reader = Snapshot;
-    type Writer = Transaction;
-
-    fn find_family(&self, name: &str) -> Result<Option<ColumnFamily>> {
-        self.find_column_family(name).map(ascending).transpose()
-    }
-
-    fn make_family(&self, name: &str) -> Result<ColumnFamily> {
-        ascending(self.column_family(name, CfOptions::default())?)
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        Db::snapshot(self)
-    }
-
-    fn transaction(&self, locks: bool) -> Result<Transaction> {
-        Db::transaction(
-            self,
-            match locks {
-                true => TxnOptions::pessimistic(),
-                false => TxnOptions::optimistic(),
-            },
-        )
-    }
-
-    fn commit(txn: Transaction) -> Result<()> {
-        txn.commit()
-    }
-}
-
-/// Tables need keys that ascend.
-fn ascending(family: ColumnFamily) -> Result<ColumnFamily> {
-    match family.family.reverse {
-        false => Ok(family),
-        true => Err(Error::InvalidArgument(format!(
-            "column family '{}' has descending keys, and a table needs ascending ones; give the table another name",
-            family.name()
-        ))),
     }
 }

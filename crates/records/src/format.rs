@@ -16,6 +16,9 @@ pub(crate) mod key;
 pub(crate) mod row;
 pub(crate) mod stored;
 
+#[cfg(test)]
+mod tests;
+
 /// The key of the schema.
 pub(crate) const SCHEMA_KEY: [u8; 1] = [0];
 

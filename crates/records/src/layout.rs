@@ -114,7 +114,9 @@ impl Layout {
                 Ok(n) => Ok(Some(Field::U64(n))),
                 Err(_) => refused(format!("takes u64, but got {n}")),
             },
-            (Type::F64, Field::F64(n)) if n.is_nan() => refused("takes numbers, but got NaN".into()),
+            (Type::F64, Field::F64(n)) if n.is_nan() => {
+                refused("takes numbers, but got NaN".into())
+            }
             (Type::F64, Field::F64(n)) => {
                 let is_negative_zero = *n == 0.0 && n.is_sign_negative();
                 Ok(is_negative_zero.then_some(Field::F64(0.0)))

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Bound;
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::shown::shown;
 use thermocline_base::{Error, Result};
 
@@ -42,12 +43,7 @@ fn find<S: Store>(store: &S, family: &S::Family, table: &str) -> Result<Found> {
 }
 
 /// Stores `new` if the schema is `old` still. Returns whether it was.
-fn swap<S: Store>(
-    store: &S,
-    family: &S::Family,
-    old: Option<&[u8]>,
-    new: &Stored,
-) -> Result<bool> {
+fn swap<S: Store>(store: &S, family: &S::Family, old: Option<&[u8]>, new: &Stored) -> Result<bool> {
     let mut txn = store.transaction(true)?;
     let there = txn.get_for_update(family, &SCHEMA_KEY)?;
     if there.as_deref() != old {
@@ -148,7 +144,9 @@ fn given_up(name: &str) -> Error {
 /// A column family without a schema must have nothing else.
 fn check_empty<S: Store>(store: &S, family: &S::Family, name: &str) -> Result<()> {
     let reader = store.snapshot();
-    let first = reader.scan(family, (Bound::Unbounded, Bound::Unbounded)).next();
+    let first = reader
+        .scan(family, (Bound::Unbounded, Bound::Unbounded))
+        .next();
     let Some((key, _)) = first.transpose()? else {
         return Ok(());
     };
@@ -238,7 +236,11 @@ fn next(schema: &Schema, stored: Option<&Stored>) -> Result<Step> {
     new.columns.clone_from(&schema.columns);
     for index in &schema.indexes {
         if !stored.indexes.iter().any(|of| of.name == index.name) {
-            add_index(&mut new, schema, (index, State::Building))?;
+            let state = match active(Bug::ReadyBeforeBuilt) {
+                true => State::Ready,
+                false => State::Building,
+            };
+            add_index(&mut new, schema, (index, state))?;
         }
     }
     if new != *stored {
@@ -314,7 +316,11 @@ fn check_columns(schema: &Schema, stored: &Stored) -> Result<()> {
         let what = format!("the new column {} is not nullable", shown(column));
         return Err(mismatch(schema, &what));
     }
-    let names: Vec<&String> = stored.key.iter().map(|k| &stored.columns[*k].name).collect();
+    let names: Vec<&String> = stored
+        .key
+        .iter()
+        .map(|k| &stored.columns[*k].name)
+        .collect();
     if !names.iter().copied().eq(&schema.primary_key) {
         let what = format!("the primary key there is {names:?}");
         return Err(mismatch(schema, &what));
@@ -337,7 +343,11 @@ fn check_index(schema: &Schema, stored: &Stored, there: &StoredIndex) -> Result<
         return Err(mismatch(schema, &what));
     }
     if declared.is_unique != there.is_unique {
-        let is = if there.is_unique { "unique" } else { "not unique" };
+        let is = if there.is_unique {
+            "unique"
+        } else {
+            "not unique"
+        };
         return Err(mismatch(schema, &format!("index '{name}' is {is} there")));
     }
     Ok(())

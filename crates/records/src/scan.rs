@@ -36,7 +36,11 @@ impl<'r, R: Reader> Rows<'r, R> {
 
     fn step(&mut self, at_back: bool) -> Option<Result<Row>> {
         let scan = self.scan.as_mut()?;
-        let entry = if at_back { scan.next_back() } else { scan.next() };
+        let entry = if at_back {
+            scan.next_back()
+        } else {
+            scan.next()
+        };
         let row = entry.map(|entry| {
             let (key, value) = entry?;
             self.layout.row(&key, &value)
@@ -108,7 +112,11 @@ impl<'r, R: Reader> IndexKeys<'r, R> {
     /// The key of the next entry's row.
     fn step(&mut self, at_back: bool) -> Option<Result<Vec<u8>>> {
         let scan = self.scan.as_mut()?;
-        let entry = if at_back { scan.next_back() } else { scan.next() };
+        let entry = if at_back {
+            scan.next_back()
+        } else {
+            scan.next()
+        };
         let key = entry.map(|entry| {
             let (key, value) = entry?;
             self.layout.row_of(&self.index, &key, &value)
@@ -200,12 +208,20 @@ impl<R: Reader> IndexRows<'_, R> {
     }
 
     fn step(&mut self, at_back: bool) -> Option<Result<Row>> {
-        let end = if at_back { &mut self.back } else { &mut self.front };
+        let end = if at_back {
+            &mut self.back
+        } else {
+            &mut self.front
+        };
         if end.rows.is_empty() {
             let count = end.batch;
             end.batch = (2 * count).min(BATCH_MAX);
             let rows = self.read(at_back, count);
-            let end = if at_back { &mut self.back } else { &mut self.front };
+            let end = if at_back {
+                &mut self.back
+            } else {
+                &mut self.front
+            };
             end.rows = rows;
         }
         let (near, far) = match at_back {

@@ -25,8 +25,11 @@ pub trait Reader {
     ///
     /// # Errors
     /// Those of the store, for the first key that meets one.
-    fn multi_get(&self, family: &Self::Family, keys: &[Vec<u8>])
-    -> Result<Vec<Option<Self::Value>>>;
+    fn multi_get(
+        &self,
+        family: &Self::Family,
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<Option<Self::Value>>>;
 
     /// The entries between the bounds.
     fn scan(

@@ -3,6 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 
 use crate::field::{Field, Row};
@@ -113,7 +114,10 @@ impl<F> Table<F> {
 
     /// The schema by which a transaction writes: it does not change before the commit.
     pub(crate) fn write_layout<W: Writer<Family = F>>(&self, txn: &mut W) -> Result<Arc<Layout>> {
-        let stored = txn.get_for_share(self.family(), &SCHEMA_KEY)?;
+        let stored = match active(Bug::SchemaUnshared) {
+            true => txn.get(self.family(), &SCHEMA_KEY)?,
+            false => txn.get_for_share(self.family(), &SCHEMA_KEY)?,
+        };
         self.layout_of(stored.as_deref())
     }
 

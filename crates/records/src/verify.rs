@@ -113,7 +113,10 @@ impl<F> Table<F> {
         };
         let place = layout.place(&row_key);
         let Some(row) = reader.get(self.family(), &row_key)? else {
-            let what = format!("{place}: index '{}' leads to the row, which is not there", index.name);
+            let what = format!(
+                "{place}: index '{}' leads to the row, which is not there",
+                index.name
+            );
             return Ok(Some(what));
         };
         // A row that does not decode is told with the rows.

@@ -1,5 +1,6 @@
 //! Rows and their entries, written together.
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 
 use crate::field::{Field, Row, tuple};
@@ -143,7 +144,8 @@ impl<F> Table<F> {
         mut change: EntryChange<'l>,
     ) -> Result<EntryChange<'l>> {
         let index = change.index;
-        if let Some(new) = change.new.as_ref().filter(|new| !new.value.is_empty()) {
+        let asked = change.new.as_ref().filter(|new| !new.value.is_empty());
+        if let Some(new) = asked.filter(|_| !active(Bug::UniqueUnasked)) {
             let there = txn.get_for_update(self.family(), &new.key)?;
             if let Some(other) = there.filter(|there| **there != new.value[..]) {
                 return Err(duplicate(layout, index, &new.key, &other));
@@ -152,6 +154,7 @@ impl<F> Table<F> {
         // While it is built, the entry of the old values may lead to another row that has the same.
         if let (State::Building, Some(old)) = (index.state, &change.old)
             && !old.value.is_empty()
+            && !active(Bug::BuildTakesOthers)
         {
             let there = txn.get_for_update(self.family(), &old.key)?;
             if there.is_none_or(|there| *there != old.value[..]) {
@@ -170,7 +173,7 @@ impl<F> Table<F> {
     ) -> Result<()> {
         let family = self.family();
         for EntryChange { old, new, .. } in changes {
-            if let Some(old) = old {
+            if let Some(old) = old.as_ref().filter(|_| !active(Bug::RowForgetsEntry)) {
                 txn.delete(family, &old.key)?;
             }
             if let Some(new) = new {

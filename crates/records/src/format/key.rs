@@ -157,7 +157,11 @@ impl<'a> Cursor<'a> {
             .iter()
             .fold(0, |n: u64, byte| n << 8 | u64::from(byte ^ mask));
         if bytes.first().is_some_and(|byte| byte ^ mask == 0) {
-            return Err(Flaw::new(at, "a number in its shortest form", "a leading zero"));
+            return Err(Flaw::new(
+                at,
+                "a number in its shortest form",
+                "a leading zero",
+            ));
         }
         Ok(n)
     }
@@ -185,8 +189,14 @@ impl<'a> Cursor<'a> {
     fn float(&mut self) -> Result<f64, Flaw> {
         let at = self.at;
         let bytes = self.take(8, "8 bytes")?;
-        let ordered = bytes.iter().fold(0, |n: u64, byte| n << 8 | u64::from(*byte));
-        let bits = if ordered & SIGN == 0 { !ordered } else { ordered ^ SIGN };
+        let ordered = bytes
+            .iter()
+            .fold(0, |n: u64, byte| n << 8 | u64::from(*byte));
+        let bits = if ordered & SIGN == 0 {
+            !ordered
+        } else {
+            ordered ^ SIGN
+        };
         let n = f64::from_bits(bits);
         if n.is_nan() || bits == SIGN {
             return Err(Flaw::new(at, "a number, and no -0", n));

@@ -91,7 +91,11 @@ pub(crate) fn decode(
     let nulls = nulls.ok_or_else(|| short(bits, "a bit for each column"))?;
     let is_null = |i: usize| nulls[i / 8] >> (i % 8) & 1 == 1;
     if (values().count()..8 * nulls.len()).any(is_null) {
-        return Err(Flaw::new(bits, "zeros behind the last column's bit", "ones"));
+        return Err(Flaw::new(
+            bits,
+            "zeros behind the last column's bit",
+            "ones",
+        ));
     }
     for (i, column) in values().enumerate() {
         row[column] = match is_null(i) {
@@ -99,7 +103,11 @@ pub(crate) fn decode(
             true if columns[column].is_nullable => Field::Null,
             true => {
                 let name = &columns[column].name;
-                return Err(Flaw::new(bits, format!("a value of column '{name}'"), "NULL"));
+                return Err(Flaw::new(
+                    bits,
+                    format!("a value of column '{name}'"),
+                    "NULL",
+                ));
             }
         };
     }
