@@ -21,5 +21,5 @@ pub(crate) mod random;
 pub(crate) mod report;
 pub(crate) mod tally;
 
-pub use plan::{OltpPlan, OltpWorkload, OrdersSettings, TpccSettings};
+pub use plan::{DURATION, OltpPlan, OltpWorkload, OrdersSettings, TpccSettings};
 pub use report::{Aborts, Check, KindReport, OltpReport};

@@ -17,6 +17,7 @@ use crate::report::{Drained, Latency, invalid_reason};
 use crate::rng::Rng;
 use crate::run::{amplification, hits_between, level0_bytes};
 use crate::scratch::Scratch;
+use crate::threads::Share;
 use crate::tpcc::Tpcc;
 use crate::usage::{Usage, usage};
 use crate::watch::Watch;
@@ -154,7 +155,8 @@ fn run_in(path: &Path, plan: &OltpPlan, watch: &Watch) -> Result<OltpReport> {
             load_seconds = (now() - begun).as_secs_f64();
         }
     }
-    watch.begin(plan.workload.name(), 0);
+    let total = plan.transactions.filter(|_| plan.duration.is_none());
+    watch.begin(plan.workload.name(), total.unwrap_or(0));
     let (metrics, used) = (db.metrics(), usage());
     let (tally, mut seconds) = measure(&db, &tables, plan, watch)?;
     if plan.drain {
@@ -238,8 +240,15 @@ fn work(
     };
     // Not the numbers that loading draws.
     let mut rng = Rng::of_part(plan.seed, 1 << 32 | thread);
-    let end = begun + Duration::from_secs_f64(plan.duration);
-    while now() < end && !watch.is_stopped() {
+    let end = plan
+        .seconds()
+        .map(|seconds| begun + Duration::from_secs_f64(seconds));
+    let total = plan.transactions.unwrap_or(u64::MAX);
+    let share = Share::of(total, thread, plan.threads as u64);
+    for _ in share.from..share.until {
+        if has_passed(end, now()) || watch.is_stopped() {
+            break;
+        }
         let kind = tables.draw(&mut rng);
         let (before, after) = tables.waits(kind, &mut rng);
         if !wait(before, end, watch) {
@@ -260,13 +269,21 @@ fn work(
     Ok(tally)
 }
 
+/// Whether the end of the run, if it has one, is past.
+fn has_passed(end: Option<Instant>, at: Instant) -> bool {
+    end.is_some_and(|end| at >= end)
+}
+
 /// Waits, unless the run ends. Returns whether it goes on.
-fn wait(time: Duration, end: Instant, watch: &Watch) -> bool {
+fn wait(time: Duration, end: Option<Instant>, watch: &Watch) -> bool {
+    if time.is_zero() {
+        return true;
+    }
     let until = now() + time;
     loop {
         let at = now();
-        if at >= end || watch.is_stopped() {
-            return time.is_zero() && at < end;
+        if has_passed(end, at) || watch.is_stopped() {
+            return false;
         }
         if at >= until {
             return true;

@@ -16,6 +16,9 @@ const THREADS_MAX: usize = 1024;
 /// Most that sizes can be divided by for a quick run.
 const SHRINK_MAX: u64 = 100;
 
+/// Seconds of a run that is given neither time nor number.
+pub const DURATION: f64 = 30.0;
+
 /// The workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OltpWorkload {
@@ -80,8 +83,11 @@ pub struct OltpPlan {
     pub db: Option<PathBuf>,
     /// Use the database and the tables that are there.
     pub use_existing: bool,
-    /// How long, in seconds.
-    pub duration: f64,
+    /// How long, in seconds; `None` for [`DURATION`], or for as long as `transactions` take.
+    pub duration: Option<f64>,
+    /// How many transactions, those that are rolled back on purpose included, instead of a time; with `duration`
+    /// whichever comes first.
+    pub transactions: Option<u64>,
     /// Threads, each of which makes one transaction after the other.
     pub threads: usize,
     /// When a commit counts as done.
@@ -111,7 +117,8 @@ impl OltpPlan {
             workload,
             db: None,
             use_existing: false,
-            duration: 30.0,
+            duration: None,
+            transactions: None,
             threads: 1,
             durability: Durability::Immediate,
             optimistic: false,
@@ -136,6 +143,14 @@ impl OltpPlan {
         }
     }
 
+    /// Seconds after which the run ends; `None` if only the number of transactions ends it.
+    pub(crate) fn seconds(&self) -> Option<f64> {
+        match (self.duration, self.transactions) {
+            (None, None) => Some(DURATION),
+            (duration, _) => duration,
+        }
+    }
+
     /// How its transactions are made.
     pub(crate) fn txn_options(&self) -> TxnOptions {
         let options = match self.optimistic {
@@ -155,7 +170,16 @@ impl OltpPlan {
     /// [`Error::InvalidArgument`] naming the option and its limit.
     pub fn validate(&self) -> Result<()> {
         within("threads", self.threads as u64, 1, THREADS_MAX as u64)?;
-        if !(self.duration > 0.0 && self.duration < 1e9) {
+        within(
+            "transactions",
+            self.transactions.unwrap_or(1),
+            1,
+            u64::MAX >> 1,
+        )?;
+        if self
+            .duration
+            .is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9))
+        {
             return Err(wrong("duration is a number of seconds above 0"));
         }
         if self.use_existing && self.db.is_none() {

@@ -47,7 +47,7 @@ and those of YCSB:
   ycsb-d                    95 % reads, most of the latest keys, 5 % inserts
   ycsb-e                    95 % scans of 1 to --scan-length entries, 5 % inserts; zipfian
   ycsb-f                    50 % reads, 50 % read-modify-writes; zipfian
-and of transactions on tables, for --duration seconds, 30 unless given:
+and of transactions on tables, for --duration seconds, 30 unless given, or --transactions:
   tpcc                      TPC-C on --warehouses: 45 % new orders, 43 % payments, 4 % each order
                             status, delivery, stock level; checks consistency conditions 1 to 4
   orders                    orders in 10 tables with 3 indexes each are placed, change for a while,

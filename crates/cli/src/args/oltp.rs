@@ -33,6 +33,9 @@ pub(crate) struct OltpArgs {
     /// orders: bytes of the text in each row; 100 unless given
     #[arg(long, value_name = "BYTES")]
     pub row_bytes: Option<usize>,
+    /// End after so many transactions instead of a time
+    #[arg(long, value_name = "N")]
+    pub transactions: Option<u64>,
     /// Lock nothing, and learn at the commit whether others were faster
     #[arg(long)]
     pub optimistic: bool,
@@ -55,6 +58,7 @@ impl OltpArgs {
             (self.cold_percent.is_some(), "--cold-percent", orders),
             (self.skew.is_some(), "--skew", orders),
             (self.row_bytes.is_some(), "--row-bytes", orders),
+            (self.transactions.is_some(), "--transactions", None),
             (self.optimistic, "--optimistic", None),
             (self.serializable, "--serializable", None),
         ];

@@ -57,13 +57,14 @@ fn plan(workload: OltpWorkload, args: BenchArgs) -> Outcome<OltpPlan> {
     plan.options = store_options(&args)?;
     plan.db = args.db;
     plan.use_existing = args.use_existing;
-    plan.duration = args.duration.unwrap_or(plan.duration);
+    plan.duration = args.duration;
     plan.threads = args.threads;
     plan.durability = durability(args.durability);
     plan.seed = args.seed;
     plan.drain = args.drain;
     plan.emulate = Emulation::parse(&args.emulate).map_err(Failure::usage)?;
     let own = args.oltp;
+    plan.transactions = own.transactions;
     plan.optimistic = own.optimistic;
     plan.serializable = own.serializable;
     let tpcc = &mut plan.tpcc;

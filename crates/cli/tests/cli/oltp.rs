@@ -68,7 +68,7 @@ fn tpcc_keeps_its_conditions() {
         "delivery",
         "stock_level",
     ];
-    let first = report(&store, &[&begin[..], &["--duration", "1.5"]].concat());
+    let first = report(&store, &[&begin[..], &["--transactions", "3000"]].concat());
     check(&first, &kinds);
     assert!(first["kinds"]["new_order"]["rolled_back"].as_u64().unwrap() > 0);
     assert!(
@@ -82,8 +82,8 @@ fn tpcc_keeps_its_conditions() {
         "--use-existing",
         "--optimistic",
         "--serializable",
-        "--duration",
-        "1",
+        "--transactions",
+        "1000",
     ];
     let second = report(&store, &[&begin[..], &more].concat());
     check(&second, &kinds);
@@ -112,8 +112,8 @@ fn orders_keep_their_conditions() {
         "orders",
         "--threads",
         "2",
-        "--duration",
-        "1",
+        "--transactions",
+        "3000",
         "--orders",
         "500",
         "--hot-orders",
@@ -135,7 +135,7 @@ fn orders_keep_their_conditions() {
     assert!(first["counts"]["lookups_of_cold_orders"].as_u64().unwrap() > 0);
     let second = report(&store, &[&begin[..], &more, &["--use-existing"]].concat());
     check(&second, &kinds);
-    let text = store.run(&["bench", "orders", "--orders", "100", "--duration", "0.2"]);
+    let text = store.run(&["bench", "orders", "--orders", "100", "--transactions", "50"]);
     assert_eq!(text.code, 0, "{}", text.err);
     for word in ["by-customer", "p95", "found in", "in each second"] {
         assert!(text.out.contains(word), "{}", text.out);
@@ -146,12 +146,13 @@ fn orders_keep_their_conditions() {
 #[test]
 fn wrong_arguments_are_named() {
     let store = Store::new();
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["tpcc", "--warehouses", "0"], "warehouses"),
         (&["tpcc", "--shrink", "1000"], "shrink"),
         (&["tpcc", "--skew", "0.5"], "--skew is an option of orders"),
         (&["tpcc", "--num", "7"], "--num"),
         (&["tpcc", "--duration", "0"], "duration"),
+        (&["tpcc", "--transactions", "0"], "transactions"),
         (
             &["orders", "--warehouses", "2"],
             "--warehouses is an option of tpcc",
