@@ -46,6 +46,9 @@ pub enum Error {
     /// Another write came first (transactions).
     #[error("conflict: {0}")]
     Conflict(String),
+    /// A row has values already that no two rows may have (tables of records). Trying again does not help.
+    #[error("duplicate: {0}")]
+    Duplicate(String),
     /// The resource is in use; trying later can succeed.
     #[error("busy: {0}")]
     Busy(String),
@@ -109,6 +112,8 @@ pub enum ErrorKind {
     InvalidArgument,
     /// See [`Error::Conflict`].
     Conflict,
+    /// See [`Error::Duplicate`].
+    Duplicate,
     /// See [`Error::Busy`].
     Busy,
     /// See [`Error::Locked`].
@@ -133,6 +138,7 @@ impl Error {
             Error::Io { .. } => ErrorKind::Io,
             Error::InvalidArgument(_) => ErrorKind::InvalidArgument,
             Error::Conflict(_) => ErrorKind::Conflict,
+            Error::Duplicate(_) => ErrorKind::Duplicate,
             Error::Busy(_) => ErrorKind::Busy,
             Error::Locked { .. } => ErrorKind::Locked,
             Error::Closed => ErrorKind::Closed,

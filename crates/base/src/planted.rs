@@ -181,6 +181,16 @@ bugs! {
     RewriteLeavesOlder,
     /// An open takes no names of blob files away.
     BlobForgottenAtOpen,
+    /// What a row was in an index stays there when it is something else.
+    RowForgetsEntry,
+    /// While a unique index is built, a write takes away an entry that leads to another row.
+    BuildTakesOthers,
+    /// A unique index is not asked whether another row has the values.
+    UniqueUnasked,
+    /// Whoever writes a row does not keep the schema from changing.
+    SchemaUnshared,
+    /// An index can be read as soon as writes keep it.
+    ReadyBeforeBuilt,
 }
 
 #[cfg(feature = "planted")]

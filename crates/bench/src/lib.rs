@@ -12,6 +12,8 @@
 //! 3. It reads the store's counters, runs the threads between two barriers, and reads the counters
 //!    again. Every number in the report is a difference of the two, except those about memory.
 //!
+//! Workloads of transactions on tables, `tpcc` and `orders`, are in [`oltp`]; their plans and reports are their own.
+//!
 //! # Keys, values, order
 //! A key is its index as 8 bytes, most significant first, padded with `0` to the key size. Random
 //! order is a seeded bijection ([`keys::Permutation`]), so no table of keys lies in memory beside
@@ -30,6 +32,9 @@ pub mod distribution;
 pub mod keys;
 mod load;
 mod mix;
+pub mod oltp;
+mod oltp_run;
+mod orders;
 mod plan;
 mod reading;
 mod report;
@@ -37,6 +42,7 @@ mod rng;
 mod run;
 pub mod scratch;
 mod threads;
+mod tpcc;
 #[expect(
     unsafe_code,
     reason = "getrusage has no safe form in the standard library"
@@ -47,6 +53,7 @@ mod watch;
 mod workload;
 
 pub use distribution::Distribution;
+pub use oltp_run::run_oltp;
 pub use plan::Plan;
 pub use report::{Drained, HitCounts, Latencies, Latency, Report, grouped};
 pub use run::run;

@@ -112,6 +112,8 @@ pub struct Latency {
     pub p50: f64,
     /// Nine of ten are not above this.
     pub p90: f64,
+    /// 19 of 20 are not above this.
+    pub p95: f64,
     /// 99 of 100 are not above this.
     pub p99: f64,
     /// 999 of 1000 are not above this.
@@ -142,6 +144,7 @@ impl Latency {
             avg: nanos.mean() / 1000.0,
             p50: at(0.5),
             p90: at(0.9),
+            p95: at(0.95),
             p99: at(0.99),
             p999: at(0.999),
             max: nanos.max() as f64 / 1000.0,
@@ -369,7 +372,7 @@ pub fn grouped(n: u64) -> String {
     clippy::cast_possible_truncation,
     reason = "a rate for people, rounded; a float beyond the range saturates"
 )]
-fn whole(x: f64) -> u64 {
+pub(crate) fn whole(x: f64) -> u64 {
     x.round() as u64
 }
 
@@ -377,7 +380,7 @@ fn in_words(name: &str) -> String {
     name.replace('_', "-")
 }
 
-fn brief(micros: f64) -> String {
+pub(crate) fn brief(micros: f64) -> String {
     if micros < 10.0 {
         format!("{micros:.2}")
     } else if micros < 100.0 {

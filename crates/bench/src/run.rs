@@ -201,7 +201,7 @@ fn answer(
 }
 
 /// Where point reads of a run found their keys.
-fn hits_between(before: &Metrics, after: &Metrics) -> HitCounts {
+pub(crate) fn hits_between(before: &Metrics, after: &Metrics) -> HitCounts {
     let since = |field: fn(&Metrics) -> u64| field(after).saturating_sub(field(before));
     HitCounts {
         memtable: since(|m| m.hits.memtable),
@@ -213,12 +213,12 @@ fn hits_between(before: &Metrics, after: &Metrics) -> HitCounts {
 }
 
 /// Bytes above level 1: records in persistent memory, and tables of level 0.
-fn level0_bytes(m: &Metrics) -> u64 {
+pub(crate) fn level0_bytes(m: &Metrics) -> u64 {
     let tables = m.levels.iter().filter(|level| level.level == 0);
     m.pm_active_bytes + m.pm_sealed_bytes + tables.map(|level| level.bytes).sum::<u64>()
 }
 
-fn amplification(written: u64, user: u64) -> f64 {
+pub(crate) fn amplification(written: u64, user: u64) -> f64 {
     if user == 0 {
         return 0.0;
     }

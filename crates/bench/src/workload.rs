@@ -105,9 +105,6 @@ pub enum Workload {
     YcsbF,
 }
 
-/// Names that exist but whose parts are missing, with those parts.
-const MISSING: &[(&[&str], &str)] = &[(&["tpcc", "orders"], "transactions")];
-
 impl Workload {
     /// Every workload that runs.
     pub const ALL: [Workload; 20] = [
@@ -168,21 +165,15 @@ impl Workload {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for one whose parts are not built yet, [`Error::InvalidArgument`] for
-    /// any other name.
+    /// [`Error::InvalidArgument`] for any other name, those of transactions ([`oltp`](crate::oltp)) included.
     pub fn parse(name: &str) -> Result<Workload> {
         if let Some(workload) = Workload::ALL.into_iter().find(|w| w.name() == name) {
             return Ok(workload);
         }
         let names = Workload::ALL.map(Workload::name).join(", ");
-        match MISSING.iter().find(|(names, _)| names.contains(&name)) {
-            Some((_, part)) => Err(Error::Unsupported(format!(
-                "workload '{name}' needs {part}, which this version does not have; it has {names}"
-            ))),
-            None => Err(Error::InvalidArgument(format!(
-                "there is no workload '{name}'; there are {names}"
-            ))),
-        }
+        Err(Error::InvalidArgument(format!(
+            "there is no workload '{name}'; there are {names}, tpcc, orders"
+        )))
     }
 
     /// The operations that each of its threads draws from, with their percentages; none if its

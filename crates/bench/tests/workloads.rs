@@ -512,12 +512,6 @@ fn nonsense_and_missing_parts_are_refused() {
         let error = run(&plan, &Watch::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }
-    for name in ["tpcc", "orders"] {
-        assert_eq!(
-            Workload::parse(name).unwrap_err().kind(),
-            ErrorKind::Unsupported
-        );
-    }
     let error = Workload::parse("fillrandon").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("fillrandom"));

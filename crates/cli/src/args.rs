@@ -4,6 +4,7 @@ mod bench;
 mod copies;
 mod entries;
 mod families;
+mod oltp;
 mod plan;
 mod store;
 mod tour;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use thermocline_base::Result;
+use thermocline_base::{Error, Result};
 use thermocline_engine::{Engine, Family, Runtime, World};
 use thermocline_txn::Transactions;
 
@@ -308,5 +308,49 @@ impl DbBuilder {
     /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for its index.
     pub fn open(self) -> Result<Db> {
         self.open_engine().map(Db::of)
+    }
+}
+
+/// Tables of records lie in column families.
+impl thermocline_records::Store for Db {
+    type Family = ColumnFamily;
+    type Reader = Snapshot;
+    type Writer = Transaction;
+
+    fn find_family(&self, name: &str) -> Result<Option<ColumnFamily>> {
+        self.find_column_family(name).map(ascending).transpose()
+    }
+
+    fn make_family(&self, name: &str) -> Result<ColumnFamily> {
+        ascending(self.column_family(name, CfOptions::default())?)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Db::snapshot(self)
+    }
+
+    fn transaction(&self, locks: bool) -> Result<Transaction> {
+        Db::transaction(
+            self,
+            match locks {
+                true => TxnOptions::pessimistic(),
+                false => TxnOptions::optimistic(),
+            },
+        )
+    }
+
+    fn commit(txn: Transaction) -> Result<()> {
+        txn.commit()
+    }
+}
+
+/// Tables need keys that ascend.
+fn ascending(family: ColumnFamily) -> Result<ColumnFamily> {
+    match family.family.reverse {
+        false => Ok(family),
+        true => Err(Error::InvalidArgument(format!(
+            "column family '{}' has descending keys, and a table needs ascending ones; give the table another name",
+            family.name()
+        ))),
     }
 }

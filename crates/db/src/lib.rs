@@ -37,6 +37,7 @@ mod family;
 mod keys;
 mod metrics;
 mod range;
+pub mod records;
 mod report;
 mod scan;
 mod snapshot;

@@ -119,6 +119,32 @@ impl Transaction {
         times.time(Operation::Get, || self.inner.get(family, key))
     }
 
+    /// The values of `keys` in the default column family, in their order; each as [`Transaction::get`] gives it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`], for the first key that meets one.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        let one = |key: K| self.inner.get(Family::DEFAULT, key.as_ref());
+        let times = self.engine.latencies();
+        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+    }
+
+    /// As [`Transaction::multi_get`], in several column families.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_cf`], for the first key that meets one.
+    pub fn multi_get_cf<'a, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
+    ) -> Result<Vec<Option<Value>>> {
+        let one = |(cf, key): (&ColumnFamily, K)| self.inner.get(self.family(cf)?, key.as_ref());
+        let times = self.engine.latencies();
+        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+    }
+
     /// As [`Transaction::get`], of a key that must not change until the commit, as if it were written: a pessimistic
     /// transaction locks it against all others that want it so, or write it; an optimistic one is refused its commit if
     /// somebody has written it.
@@ -144,6 +170,43 @@ impl Transaction {
     ) -> Result<Option<Value>> {
         let family = self.family(cf)?;
         self.inner.get_for_update(family, key.as_ref())
+    }
+
+    /// As [`Transaction::get_for_update`], beside others that want only this of the key: it does not change until the
+    /// commit, and nobody is kept from reading it so. For what many transactions rely on and few change.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options, TxnOptions};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// db.put("price", "7")?;
+    /// let mut one = db.transaction(TxnOptions::pessimistic())?;
+    /// let mut two = db.transaction(TxnOptions::pessimistic())?;
+    /// assert_eq!(one.get_for_share("price")?, two.get_for_share("price")?);
+    /// one.put("order:1", "7")?;
+    /// two.put("order:2", "7")?;
+    /// one.commit()?;
+    /// two.commit()?;
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    pub fn get_for_share(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.inner.get_for_share(Family::DEFAULT, key.as_ref())
+    }
+
+    /// As [`Transaction::get_for_share`], in `cf`.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_share`] and [`Transaction::get_cf`].
+    pub fn get_for_share_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Value>> {
+        let family = self.family(cf)?;
+        self.inner.get_for_share(family, key.as_ref())
     }
 
     /// Sets `key` to `value` in the default column family, when the transaction commits.

@@ -42,7 +42,7 @@
 //! transactions and plain writes together. (Transactions at snapshot isolation beside them keep their own promise only.)
 //!
 //! ## Snapshot isolation
-//! The footprint has every key and range that was written, and every key that was read for update. All reads are at `s`.
+//! The footprint has every key and range that was written, and every key that was read for update or for share. All reads are at `s`.
 //! By the lemma, of two transactions that overlap and have written the same key, one has its place between the snapshot
 //! and the place of the other, which is refused: **the first to commit wins**. What was only read may have changed:
 //! write skew is possible, and nothing else of what Adya's model forbids. `get_for_update` prevents it key by key.
@@ -66,7 +66,7 @@
 //! begun later. Else it is refused the key.
 //!
 //! # Locks
-//! Keys are locked shared (reads of a serializable transaction) or exclusively (writes, reads for update), ranges
+//! Keys are locked shared (reads for share, and all reads of a serializable transaction) or exclusively (writes, reads for update), ranges
 //! shared (iterators of a serializable transaction, and `delete_range`). They are held until the commit has been
 //! acknowledged, and kept when a savepoint is rolled back to. `locks::table` says why no wake-up is lost and nobody
 //! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the

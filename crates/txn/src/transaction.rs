@@ -184,16 +184,18 @@ impl<S: Store> Transaction<S> {
 
     /// Prepares a read of a key.
     fn before_read(&self, cf: CfId, key: &[u8]) -> Result<()> {
-        match (self.is_serializable(), self.locks()) {
-            (false, _) => {
-                self.reading.fix();
-                return Ok(());
-            }
-            (true, false) => {}
-            (true, true) => {
-                self.lock(cf, key, Mode::Shared)?;
-                self.settle_moment(&OneKey(cf, key))?;
-            }
+        if !self.is_serializable() {
+            self.reading.fix();
+            return Ok(());
+        }
+        self.before_shared_read(cf, key)
+    }
+
+    /// Prepares a read of a key that is to hold until the commit, beside others that only read it.
+    fn before_shared_read(&self, cf: CfId, key: &[u8]) -> Result<()> {
+        if self.locks() {
+            self.lock(cf, key, Mode::Shared)?;
+            self.settle_moment(&OneKey(cf, key))?;
         }
         self.touch(cf, key)
     }
@@ -229,6 +231,19 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key)?;
         self.before_write(family.id, key)?;
+        self.reading.look(family.id, key)
+    }
+
+    /// As [`Transaction::get_for_update`], beside others that want only this of the key.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    pub fn get_for_share(&mut self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
+        self.ready()?;
+        check_key(key)?;
+        if self.reading.writes.get(family.id, key).is_none() {
+            self.before_shared_read(family.id, key)?;
+        }
         self.reading.look(family.id, key)
     }
 

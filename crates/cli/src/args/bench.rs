@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::args::oltp::OltpArgs;
 use crate::args::store::StoreArgs;
 
 /// When a write counts as done.
@@ -26,6 +27,8 @@ Examples:
   thermocline bench ycsb-a --num 1000000 --threads 2 --pm-path /dev/shm
   thermocline bench multireadrandom --batch 32
   thermocline bench readrandom --emulate optane
+  thermocline bench tpcc --warehouses 10 --threads 2 --duration 60 --pm-path /dev/shm
+  thermocline bench orders --orders 100000 --cold-percent 5 --preset leveled
 
 Workloads with the meanings of db_bench:
   fillseq, fillrandom       write --num keys once, in order or not
@@ -44,8 +47,13 @@ and those of YCSB:
   ycsb-d                    95 % reads, most of the latest keys, 5 % inserts
   ycsb-e                    95 % scans of 1 to --scan-length entries, 5 % inserts; zipfian
   ycsb-f                    50 % reads, 50 % read-modify-writes; zipfian
+and of transactions on tables, for --duration seconds, 30 unless given, or --transactions:
+  tpcc                      TPC-C on --warehouses: 45 % new orders, 43 % payments, 4 % each order
+                            status, delivery, stock level; checks consistency conditions 1 to 4
+  orders                    orders in 10 tables with 3 indexes each are placed, change for a while,
+                            and are looked up less and less
 
-All but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
+All db_bench and YCSB workloads but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
 --use-existing. Writes go through the same write-backs and fences as in earnest. With --batch the
 latency is that of one commit or read. Where a workload has several kinds of operations, each kind
 has its own latencies.")]
@@ -107,6 +115,8 @@ pub(crate) struct BenchArgs {
     /// The part of its size that a value compresses to; 1 is incompressible
     #[arg(long, value_name = "RATIO", default_value_t = 1.0)]
     pub compressible: f64,
+    #[command(flatten)]
+    pub oltp: OltpArgs,
     #[command(flatten)]
     pub store: StoreArgs,
 }

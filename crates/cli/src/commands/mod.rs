@@ -1,6 +1,7 @@
 //! The commands, one file each; the small ones together.
 
 mod bench;
+mod bench_oltp;
 mod changes;
 mod compact;
 pub(crate) mod copies;
@@ -9,6 +10,7 @@ pub(crate) mod families;
 mod level0;
 mod line_ends;
 mod load;
+mod measured;
 mod plan;
 mod point;
 mod quotes;

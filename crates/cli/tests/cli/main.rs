@@ -3,6 +3,7 @@
 mod commands;
 mod copies;
 mod load;
+mod oltp;
 mod plan;
 mod support;
 mod tour;

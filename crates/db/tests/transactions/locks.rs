@@ -298,3 +298,41 @@ fn an_upgrade_goes_first_and_two_of_one_key_are_a_deadlock() {
     old.commit().unwrap();
     assert_eq!(text(db.get("k").unwrap()).unwrap(), "old");
 }
+
+/// What is read for share stays as it is until the commit, in every kind and at every level, and others may read it so.
+#[test]
+fn what_is_read_for_share_does_not_change_before_the_commit() {
+    for options in crate::all_options() {
+        let db = open();
+        db.put("rule", "1").unwrap();
+        let begin = || db.transaction(options).unwrap();
+        let (mut one, mut two) = (begin(), begin());
+        for txn in [&mut one, &mut two] {
+            let rule = txn.get_for_share("rule").unwrap();
+            assert_eq!(text(rule).unwrap(), "1");
+            let key = format!("by {}", txn.id());
+            txn.put(key, "rule 1").unwrap();
+        }
+        one.commit().unwrap();
+        // Whoever changes it waits for the second one, or refuses it.
+        let mut changes = begin();
+        let changed = changes.put("rule", "2").and_then(|()| changes.commit());
+        assert_eq!(changed.is_ok(), two.commit().is_err(), "{options:?}");
+        if let Err(error) = changed {
+            assert_eq!(error.kind(), ErrorKind::Busy);
+        }
+        // So does a plain write, which no lock keeps out.
+        let mut three = begin();
+        three.get_for_share("rule").unwrap();
+        three.put("by three", "rule").unwrap();
+        db.put("rule", "3").unwrap();
+        let error = three.commit().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("'rule'"), "{error}");
+        // Its own write is what it reads.
+        let mut four = begin();
+        four.put("rule", "4").unwrap();
+        assert_eq!(text(four.get_for_share("rule").unwrap()).unwrap(), "4");
+        four.commit().unwrap();
+    }
+}

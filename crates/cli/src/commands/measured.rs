@@ -1,0 +1,118 @@
+//! What is the same for all workloads: following a run, and printing what it found.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+use thermocline::{Durability, Options, Result};
+use thermocline_bench::Watch;
+
+use crate::args::{BenchArgs, DurabilityArg};
+use crate::fail::{Failure, Outcome};
+use crate::interrupt;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::store::Access;
+
+/// How often the bar moves and Ctrl-C is looked for.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Prints a report, and answers whether its numbers are those of a whole, valid run.
+pub(super) fn finished(
+    output: &mut Output,
+    report: serde_json::Result<serde_json::Value>,
+    text: &str,
+    (interrupted, invalid): (bool, Option<String>),
+) -> Outcome {
+    if output.json {
+        let value =
+            report.map_err(|e| Failure::Failed(format!("cannot print the report as JSON: {e}")))?;
+        output.document(&value)?;
+    } else {
+        output.line(text)?;
+    }
+    output.finish()?;
+    match invalid {
+        _ if interrupted => Err(Failure::Failed(
+            "interrupted: the numbers are those of the part that ran".to_string(),
+        )),
+        Some(reason) => Err(Failure::Failed(format!("the run is invalid: {reason}"))),
+        None => Ok(()),
+    }
+}
+
+/// The options of the store.
+pub(super) fn store_options(args: &BenchArgs) -> Outcome<Options> {
+    let existing = args.db.clone().unwrap_or_default();
+    let access = if args.use_existing {
+        Access::Write
+    } else {
+        Access::Create
+    };
+    args.store.options(&existing, access)
+}
+
+pub(super) fn durability(of: DurabilityArg) -> Durability {
+    match of {
+        DurabilityArg::Immediate => Durability::Immediate,
+        DurabilityArg::Buffered => Durability::Buffered,
+    }
+}
+
+/// Runs `work` here while another thread moves the bar and looks for Ctrl-C.
+pub(super) fn followed<T>(output: &Output, work: impl FnOnce(&Watch) -> Result<T>) -> Result<T> {
+    let watch = Watch::new();
+    let mut progress = Progress::new(output, 0, "operations");
+    let look = || {
+        if interrupt::asked() {
+            watch.stop();
+        }
+        let now = watch.snapshot();
+        progress.set_total(now.total.max(now.done));
+        progress.set(now.phase, now.done);
+    };
+    beside(look, || work(&watch))
+}
+
+/// Does `work` here, and calls `look` on another thread once in a [`TICK`] until that has ended, be it by a panic.
+fn beside<T>(mut look: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                std::thread::park_timeout(TICK);
+                look();
+            }
+        });
+        let _ends = Ends {
+            ended: &ended,
+            thread: looks.thread().clone(),
+        };
+        work()
+    })
+}
+
+/// Has a thread end when it goes.
+struct Ends<'a> {
+    ended: &'a AtomicBool,
+    thread: Thread,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_looks_ends_with_the_work_and_with_its_panic() {
+        assert_eq!(beside(|| (), || 7), 7);
+        let panics = || beside(|| (), || panic!("in the work"));
+        assert!(std::panic::catch_unwind(panics).is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! `bench tpcc` and `bench orders`, from outside.
+
+use serde_json::Value;
+
+use crate::support::Store;
+
+/// Runs a benchmark; its report.
+fn report(store: &Store, arguments: &[&str]) -> Value {
+    let all = [&["bench"], arguments, &["--json"]].concat();
+    let run = store.run(&all);
+    assert_eq!(run.code, 0, "{}", run.err);
+    serde_json::from_str(&run.out).unwrap()
+}
+
+/// What every such report says: all was done that was counted, and everything is true that must be.
+fn check(report: &Value, kinds: &[&str]) {
+    let count = |value: &Value| value.as_u64().unwrap();
+    let mut ops = 0;
+    for name in kinds {
+        let kind = &report["kinds"][name];
+        ops += count(&kind["committed"]) + count(&kind["rolled_back"]);
+        assert!(count(&kind["committed"]) > 0, "{name}: {report:#}");
+        let latency = ["p50", "p95", "p99"].map(|at| kind["latency_us"][at].as_f64().unwrap());
+        assert!(0.0 < latency[0] && latency[0] <= latency[1] && latency[1] <= latency[2]);
+        for cause in ["conflict", "deadlock", "lock_timeout", "retries"] {
+            count(&kind["aborts"][cause]);
+        }
+    }
+    assert_eq!(count(&report["ops"]), ops);
+    let seconds = report["ops_by_second"].as_array().unwrap();
+    assert_eq!(seconds.iter().map(count).sum::<u64>(), ops);
+    let checks = report["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), 4);
+    for check in checks {
+        assert!(
+            count(&check["checked"]) > 0 && count(&check["faults"]) == 0,
+            "{check:#}"
+        );
+    }
+    assert_eq!(report["valid"], true);
+    let found: u64 = report["hits"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(count)
+        .sum();
+    assert!(found > 0);
+}
+
+#[test]
+fn tpcc_keeps_its_conditions() {
+    let store = Store::new();
+    let begin = [
+        "tpcc",
+        "--shrink",
+        "20",
+        "--warehouses",
+        "2",
+        "--threads",
+        "2",
+        "--db",
+        "DB",
+    ];
+    let kinds = [
+        "new_order",
+        "payment",
+        "order_status",
+        "delivery",
+        "stock_level",
+    ];
+    let first = report(&store, &[&begin[..], &["--transactions", "3000"]].concat());
+    check(&first, &kinds);
+    assert!(first["kinds"]["new_order"]["rolled_back"].as_u64().unwrap() > 0);
+    assert!(
+        first["counts"]["order_lines_from_remote_warehouses"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+    // Again, on what is there, with transactions of the other kind.
+    let more = [
+        "--use-existing",
+        "--optimistic",
+        "--serializable",
+        "--transactions",
+        "1000",
+    ];
+    let second = report(&store, &[&begin[..], &more].concat());
+    check(&second, &kinds);
+    assert_eq!(second["loaded_rows"], 0);
+    let other = [
+        "bench",
+        "tpcc",
+        "--shrink",
+        "20",
+        "--db",
+        "DB",
+        "--use-existing",
+    ];
+    let run = store.run(&other);
+    assert!(
+        run.code == 1 && run.is_one_sentence_naming("2 warehouses"),
+        "{}",
+        run.err
+    );
+}
+
+#[test]
+fn orders_keep_their_conditions() {
+    let store = Store::new();
+    let begin = [
+        "orders",
+        "--threads",
+        "2",
+        "--transactions",
+        "3000",
+        "--orders",
+        "500",
+        "--hot-orders",
+        "50",
+    ];
+    let more = [
+        "--warm-orders",
+        "200",
+        "--cold-percent",
+        "20",
+        "--skew",
+        "0.5",
+        "--db",
+        "DB",
+    ];
+    let kinds = ["place", "advance", "by_customer", "by_merchant", "detail"];
+    let first = report(&store, &[&begin[..], &more].concat());
+    check(&first, &kinds);
+    assert!(first["counts"]["lookups_of_cold_orders"].as_u64().unwrap() > 0);
+    let second = report(&store, &[&begin[..], &more, &["--use-existing"]].concat());
+    check(&second, &kinds);
+    let text = store.run(&["bench", "orders", "--orders", "100", "--transactions", "50"]);
+    assert_eq!(text.code, 0, "{}", text.err);
+    for word in ["by-customer", "p95", "found in", "in each second"] {
+        assert!(text.out.contains(word), "{}", text.out);
+    }
+    assert_eq!(store.names(), ["db"]);
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let store = Store::new();
+    let cases: [(&[&str], &str); 12] = [
+        (&["tpcc", "--warehouses", "0"], "warehouses"),
+        (&["tpcc", "--shrink", "1000"], "shrink"),
+        (&["tpcc", "--skew", "0.5"], "--skew is an option of orders"),
+        (&["tpcc", "--num", "7"], "--num"),
+        (&["tpcc", "--duration", "0"], "duration"),
+        (&["tpcc", "--transactions", "0"], "transactions"),
+        (
+            &["orders", "--warehouses", "2"],
+            "--warehouses is an option of tpcc",
+        ),
+        (&["orders", "--skew", "1"], "skew"),
+        (&["orders", "--cold-percent", "101"], "cold-percent"),
+        (&["orders", "--hot-orders", "20000"], "warm-orders"),
+        (&["orders", "--use-existing"], "--db"),
+        (&["fillseq", "--optimistic"], "--optimistic"),
+    ];
+    for (arguments, word) in cases {
+        let run = store.run(&[&["bench"], arguments].concat());
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.err);
+        assert!(
+            run.is_one_sentence_naming(word),
+            "{arguments:?}: {}",
+            run.err
+        );
+    }
+}

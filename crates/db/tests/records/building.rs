@@ -1,0 +1,287 @@
+//! Indexes that are added and dropped beside writers, and cut short anywhere.
+//!
+//! [`Hooked`] is a store that lets a test do something before each transaction of an opening, and before each commit of
+//! one: so every order in which an opening and another writer can take turns is tried, on one thread. The same places
+//! are where an opening is cut short.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use thermocline::records::{Schema, Store, Table, Type, fields};
+use thermocline::{ColumnFamily, Db, Error, Result, Snapshot, Transaction, TxnOptions};
+use thermocline_base::planted::{Bug, plant};
+use thermocline_testkit::Rng;
+
+use super::{begin, check, open};
+
+/// What is done at each place, told its number.
+type Hook = Rc<dyn Fn(usize) -> Result<()>>;
+
+thread_local! {
+    static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+    static PLACES: Cell<usize> = const { Cell::new(0) };
+}
+
+fn place() -> Result<()> {
+    let number = PLACES.replace(PLACES.get() + 1);
+    let hook = HOOK.with_borrow(Clone::clone);
+    hook.map_or(Ok(()), |hook| hook(number))
+}
+
+/// Runs `work` with a hook; returns how many places there were, too.
+fn hooked<T>(hook: impl Fn(usize) -> Result<()> + 'static, work: impl FnOnce() -> T) -> (T, usize) {
+    PLACES.set(0);
+    HOOK.set(Some(Rc::new(hook)));
+    let done = work();
+    HOOK.set(None);
+    (done, PLACES.get())
+}
+
+struct Hooked(Db);
+
+impl Store for Hooked {
+    type Family = ColumnFamily;
+    type Reader = Snapshot;
+    type Writer = Transaction;
+
+    fn find_family(&self, name: &str) -> Result<Option<ColumnFamily>> {
+        Store::find_family(&self.0, name)
+    }
+
+    fn make_family(&self, name: &str) -> Result<ColumnFamily> {
+        Store::make_family(&self.0, name)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
+
+    fn transaction(&self, locks: bool) -> Result<Transaction> {
+        place()?;
+        let options = match locks {
+            true => TxnOptions::pessimistic().lock_timeout(Duration::ZERO),
+            false => TxnOptions::optimistic(),
+        };
+        self.0.transaction(options)
+    }
+
+    fn commit(txn: Transaction) -> Result<()> {
+        place()?;
+        txn.commit()
+    }
+}
+
+/// Rows enough for three chunks of a pass.
+const ROWS: u64 = 600;
+
+fn plain() -> Schema {
+    Schema::new("t")
+        .column("id", Type::U64)
+        .column("code", Type::U64)
+        .column("group", Type::U64)
+        .primary_key(["id"])
+}
+
+fn indexed() -> Schema {
+    plain().unique("code", ["code"]).index("group", ["group"])
+}
+
+fn fill(db: &Db, table: &Table) {
+    let mut txn = begin(db);
+    for id in 0..ROWS {
+        // Even ids, so that others fit between.
+        table
+            .insert(&mut txn, &fields![2 * id, 10_000 + id, id % 7])
+            .unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// A writer's transaction on some rows, not committed yet. Codes are never given twice, so
+/// nothing that the writer does is refused as a duplicate in a store that is right.
+fn written(
+    db: &Db,
+    table: &Table,
+    (rng, fresh): (&mut Rng, &Cell<u64>),
+    options: TxnOptions,
+) -> Result<Transaction> {
+    let mut txn = db.transaction(options.lock_timeout(Duration::ZERO))?;
+    for _ in 0..1 + rng.below(3) {
+        let id = rng.next_u64() % (2 * ROWS);
+        let code = fresh.replace(fresh.get() + 1);
+        match rng.below(4) {
+            0 => drop(table.delete(&mut txn, &fields![id])?),
+            1 => drop(table.put(&mut txn, &fields![id, code, id % 5])?),
+            2 => drop(table.update(&mut txn, &fields![id], |row| row[2] = (id % 3).into())?),
+            _ => {
+                // The code moves from one row to another.
+                let Some(row) = table.get_for_update(&mut txn, &fields![id])? else {
+                    continue;
+                };
+                table.delete(&mut txn, &fields![id])?;
+                table.put(&mut txn, &[(id ^ 1).into(), row[1].clone(), row[2].clone()])?;
+            }
+        }
+    }
+    Ok(txn)
+}
+
+/// Whether a transaction went through, or others were faster.
+fn went_through<T>(answer: Result<T>) -> Option<T> {
+    match answer {
+        Ok(done) => Some(done),
+        Err(Error::Conflict(_) | Error::Busy(_)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// One opening that adds two indexes, with writes at every place.
+fn beside_writers(seed: u64) {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, plain()).unwrap();
+    fill(&db, &table);
+    let (rng, fresh) = (RefCell::new(Rng::new(seed)), Cell::new(1_000_000));
+    let (writer, handle) = (db.clone(), table.clone());
+    // One that stays open from place to place. It locks nothing, so the opening need not wait for it.
+    let open_one = RefCell::new(None::<Transaction>);
+    let hook = move |_| {
+        let mut rng = rng.borrow_mut();
+        if rng.one_in(3) {
+            open_one.take().map(|txn| went_through(txn.commit()));
+        }
+        let optimistic = TxnOptions::optimistic();
+        for _ in 0..rng.below(6) {
+            let options = *rng.pick(&[TxnOptions::pessimistic(), optimistic]);
+            let txn = written(&writer, &handle, (&mut rng, &fresh), options);
+            went_through(txn.and_then(Transaction::commit));
+        }
+        let txn = written(&writer, &handle, (&mut rng, &fresh), optimistic);
+        open_one.borrow_mut().get_or_insert(txn.unwrap());
+        Ok(())
+    };
+    let (opened, places) = hooked(hook, || Table::open(&Hooked(db.clone()), indexed()));
+    let opened = opened.unwrap();
+    assert!(places > 12, "{places}");
+    check(&db, &opened);
+    check(&db, &table);
+    let rows = table.range(&db.snapshot(), ..).unwrap().count();
+    let by_code = opened.index("code").unwrap();
+    assert_eq!(by_code.keys(&db.snapshot(), ..).unwrap().count(), rows);
+}
+
+#[test]
+fn an_index_that_is_added_beside_writers_has_every_row() {
+    for seed in 0..thermocline_testkit::explore::explored(10, 300) {
+        beside_writers(seed);
+    }
+}
+
+/// A transaction that has written rows and is open keeps the schema from changing, or is refused when it commits.
+#[test]
+fn a_schema_does_not_change_below_open_transactions() {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, plain()).unwrap();
+    let mut txn = begin(&db);
+    table.insert(&mut txn, &fields![1, 1, 1]).unwrap();
+    let (answer, _) = hooked(|_| Ok(()), || Table::open(&Hooked(db.clone()), indexed()));
+    assert!(matches!(answer, Err(Error::Busy(_))), "{answer:?}");
+    txn.commit().unwrap();
+
+    let mut txn = db.transaction(TxnOptions::optimistic()).unwrap();
+    table.insert(&mut txn, &fields![2, 2, 2]).unwrap();
+    let opened = Table::open(&db, indexed()).unwrap();
+    let answer = txn.commit();
+    assert!(matches!(answer, Err(Error::Conflict(_))), "{answer:?}");
+    check(&db, &opened);
+}
+
+/// A row whose code another row takes over while the unique index is built: one that the pass is past takes it from one
+/// that the pass has not come to.
+fn taken_over() {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, plain()).unwrap();
+    fill(&db, &table);
+    let (writer, handle) = (db.clone(), table.clone());
+    let steps = Cell::new(0);
+    let hook = move |_| {
+        // Storing the schema has two places, and so has the first chunk.
+        if steps.replace(steps.get() + 1) != 4 {
+            return Ok(());
+        }
+        for row in [fields![1, 10_400, 0], fields![800, 77_777, 0]] {
+            let mut txn = begin(&writer);
+            handle.put(&mut txn, &row)?;
+            txn.commit()?;
+        }
+        Ok(())
+    };
+    let (opened, _) = hooked(hook, || Table::open(&Hooked(db.clone()), indexed()));
+    check(&db, &opened.unwrap());
+}
+
+#[test]
+fn a_write_takes_only_its_own_entry_away() {
+    taken_over();
+}
+
+#[test]
+fn what_is_planted_is_noticed() {
+    let unnoticed = |bug, work: fn()| {
+        let planted = || {
+            let _bug = plant(bug);
+            work();
+        };
+        std::panic::catch_unwind(planted).is_ok()
+    };
+    assert!(!unnoticed(Bug::BuildTakesOthers, taken_over));
+    let below = a_schema_does_not_change_below_open_transactions as fn();
+    assert!(!unnoticed(Bug::SchemaUnshared, below));
+    assert!(!unnoticed(Bug::SchemaUnshared, || (0..60).for_each(beside_writers)));
+    assert!(!unnoticed(Bug::ReadyBeforeBuilt, || beside_writers(0)));
+}
+
+/// An opening that is cut short at any place leaves a table that is right, and the next one goes on.
+#[test]
+fn an_opening_that_is_cut_short_goes_on() {
+    let cut = |at: usize, from: &dyn Fn() -> Schema, to: &dyn Fn(&Hooked) -> Result<Table>| {
+        let home = open();
+        let db = home.db.clone();
+        let table = Table::open(&db, from()).unwrap();
+        fill(&db, &table);
+        let stop = move |number| match number == at {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        };
+        let (answer, places) = hooked(stop, || to(&Hooked(db.clone())));
+        assert_eq!(answer.is_err(), at < places, "{answer:?}");
+        check(&db, &table);
+        // What was there before goes on, whatever the schema is now.
+        let mut txn = begin(&db);
+        table.put(&mut txn, &fields![1, 1, 1]).unwrap();
+        table.delete(&mut txn, &fields![2]).unwrap();
+        txn.commit().unwrap();
+        check(&db, &table);
+        let (opened, _) = hooked(|_| Ok(()), || to(&Hooked(db.clone())));
+        check(&db, &opened.unwrap());
+        places
+    };
+    let add = |store: &Hooked| Table::open(store, indexed());
+    let mut at = 0;
+    while cut(at, &plain, &add) > at {
+        at += 1;
+    }
+    assert!(at > 12, "{at}");
+    let drop_one = |store: &Hooked| {
+        Table::drop_index(store, "t", "code")?;
+        Table::open(store, plain().index("group", ["group"]))
+    };
+    let mut at = 0;
+    while cut(at, &indexed, &drop_one) > at {
+        at += 1;
+    }
+    assert!(at >= 4, "{at}");
+}

@@ -1,0 +1,105 @@
+//! The entries of an index for the rows that were there before it.
+
+use std::ops::Bound;
+
+use thermocline_base::{Error, Result};
+
+use crate::format::ROWS;
+use crate::format::stored::{State, StoredIndex};
+use crate::store::{Reader, Store, Writer};
+use crate::table::Table;
+use crate::write::duplicate;
+
+/// Rows that one transaction of a pass reads for update: others that write them wait so long.
+const CHUNK_ROWS: usize = 256;
+
+/// How often a chunk is tried anew after others were faster.
+const TRIES_MAX: usize = 100;
+
+/// How a pass has ended.
+pub(crate) enum Built {
+    /// Every row has its entry.
+    Complete,
+    /// Somebody else has completed or dropped the index.
+    Overtaken,
+    /// Two rows have the same values in an index that is unique: why.
+    Duplicate(String),
+}
+
+/// One pass over all rows.
+pub(crate) fn build<S: Store>(
+    store: &S,
+    table: &Table<S::Family>,
+    index: &StoredIndex,
+) -> Result<Built> {
+    let mut from = Bound::Included(vec![ROWS]);
+    loop {
+        let keys = chunk(store, table, from)?;
+        let Some(last) = keys.last().cloned() else {
+            return Ok(Built::Complete);
+        };
+        let mut tries = 1;
+        loop {
+            match add(store, table, index, &keys) {
+                Ok(true) => break,
+                Ok(false) => return Ok(Built::Overtaken),
+                Err(Error::Duplicate(why)) => return Ok(Built::Duplicate(why)),
+                Err(Error::Conflict(_) | Error::Busy(_)) if tries < TRIES_MAX => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        from = Bound::Excluded(last);
+    }
+}
+
+/// The keys of the next rows.
+fn chunk<S: Store>(
+    store: &S,
+    table: &Table<S::Family>,
+    from: Bound<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>> {
+    let reader = store.snapshot();
+    let range = (from, Bound::Excluded(vec![ROWS + 1]));
+    let rows = reader.scan(table.family(), range).take(CHUNK_ROWS);
+    rows.map(|entry| entry.map(|(key, _)| key)).collect()
+}
+
+/// Gives these rows their entries. `false` if the index is not being built any more.
+fn add<S: Store>(
+    store: &S,
+    table: &Table<S::Family>,
+    index: &StoredIndex,
+    keys: &[Vec<u8>],
+) -> Result<bool> {
+    let family = table.family();
+    let mut txn = store.transaction(true)?;
+    let layout = table.write_layout(&mut txn)?;
+    let is_this = |of: &StoredIndex| {
+        of.state == State::Building && (of.space, &of.name) == (index.space, &index.name)
+    };
+    if !layout.maintained().any(is_this) {
+        return Ok(false);
+    }
+    for key in keys {
+        let Some(value) = txn.get_for_update(family, key)? else {
+            // Deleted since.
+            continue;
+        };
+        let row = layout.row(key, &value)?;
+        let entry = layout.entry(index, &row, key)?;
+        if entry.value.is_empty() {
+            txn.put(family, &entry.key, &[])?;
+            continue;
+        }
+        match txn.get_for_update(family, &entry.key)? {
+            Some(there) if *there == entry.value[..] => {}
+            Some(other) => {
+                let primary = layout.place(key);
+                let why = duplicate(&layout, index, &entry.key, &other);
+                return Err(Error::Duplicate(format!("{primary}: {why}")));
+            }
+            None => txn.put(family, &entry.key, &entry.value)?,
+        }
+    }
+    S::commit(txn).map(|()| true)
+}

@@ -1,0 +1,235 @@
+//! Values of columns, and their types.
+
+use std::fmt;
+
+use thermocline_base::shown::shown;
+
+/// The values of a row, in the order of the table's columns.
+pub type Row = Vec<Field>;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// A signed integer of 64 bits.
+    I64,
+    /// An unsigned integer of 64 bits.
+    U64,
+    /// A floating-point number: any but NaN. -0 is stored as 0.
+    F64,
+    /// A decimal with so many digits behind the point: an `i64` counts units of 10^-digits.
+    Decimal(u8),
+    /// True or false.
+    Bool,
+    /// Text in UTF-8, in the order of its bytes, which is that of code points.
+    Text,
+    /// Bytes.
+    Bytes,
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::I64 => f.write_str("i64"),
+            Type::U64 => f.write_str("u64"),
+            Type::F64 => f.write_str("f64"),
+            Type::Decimal(scale) => write!(f, "decimal({scale})"),
+            Type::Bool => f.write_str("bool"),
+            Type::Text => f.write_str("text"),
+            Type::Bytes => f.write_str("bytes"),
+        }
+    }
+}
+
+/// A decimal number: `units` × 10^-`scale`.
+///
+/// ```
+/// # use thermocline_records::Decimal;
+/// assert_eq!(Decimal::new(1999, 2).to_string(), "19.99");
+/// assert_eq!(Decimal::new(-5, 3).to_string(), "-0.005");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Decimal {
+    /// How many units of the last digit.
+    pub units: i64,
+    /// Digits behind the point.
+    pub scale: u8,
+}
+
+impl Decimal {
+    /// `units` × 10^-`scale`.
+    pub fn new(units: i64, scale: u8) -> Decimal {
+        Decimal { units, scale }
+    }
+}
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scale = usize::from(self.scale);
+        let digits = format!("{:0>1$}", self.units.unsigned_abs(), scale + 1);
+        let (whole, part) = digits.split_at(digits.len() - scale);
+        let sign = if self.units < 0 { "-" } else { "" };
+        let point = if scale > 0 { "." } else { "" };
+        write!(f, "{sign}{whole}{point}{part}")
+    }
+}
+
+/// One value of a row. `From` makes it of Rust's types; [`fields!`](crate::fields) makes a list of them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Field {
+    /// No value. It orders before all others.
+    Null,
+    /// Of [`Type::I64`]. Fits a `u64` column if it is not negative.
+    I64(i64),
+    /// Of [`Type::U64`]. Fits an `i64` column if it is not larger than one can be.
+    U64(u64),
+    /// Of [`Type::F64`].
+    F64(f64),
+    /// Of [`Type::Decimal`].
+    Decimal(Decimal),
+    /// Of [`Type::Bool`].
+    Bool(bool),
+    /// Of [`Type::Text`].
+    Text(String),
+    /// Of [`Type::Bytes`].
+    Bytes(Vec<u8>),
+}
+
+impl Field {
+    /// Whether there is no value.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Field::Null)
+    }
+
+    /// The integer, if it is one that fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Field::I64(n) => Some(*n),
+            Field::U64(n) => i64::try_from(*n).ok(),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is one that fits.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Field::U64(n) => Some(*n),
+            Field::I64(n) => u64::try_from(*n).ok(),
+            _ => None,
+        }
+    }
+
+    /// The floating-point number, if it is one.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Field::F64(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The decimal, if it is one.
+    pub fn as_decimal(&self) -> Option<Decimal> {
+        match self {
+            Field::Decimal(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The truth value, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Field::Bool(is) => Some(*is),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Field::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The bytes, if it is bytes.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Field::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// What it is, for messages.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Field::Null => "NULL".into(),
+            Field::I64(_) => "i64".into(),
+            Field::U64(_) => "u64".into(),
+            Field::F64(_) => "f64".into(),
+            Field::Decimal(n) => format!("decimal({})", n.scale),
+            Field::Bool(_) => "bool".into(),
+            Field::Text(_) => "text".into(),
+            Field::Bytes(_) => "bytes".into(),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Field::Null => f.write_str("NULL"),
+            Field::I64(n) => write!(f, "{n}"),
+            Field::U64(n) => write!(f, "{n}"),
+            Field::F64(n) => write!(f, "{n}"),
+            Field::Decimal(n) => write!(f, "{n}"),
+            Field::Bool(is) => write!(f, "{is}"),
+            Field::Text(text) => write!(f, "'{}'", shown(text.as_bytes())),
+            Field::Bytes(bytes) => write!(f, "b'{}'", shown(bytes)),
+        }
+    }
+}
+
+/// A tuple for messages: `(1, 'a')`.
+pub(crate) fn tuple(fields: &[Field]) -> String {
+    let each: Vec<String> = fields.iter().map(ToString::to_string).collect();
+    format!("({})", each.join(", "))
+}
+
+macro_rules! from {
+    ($($of:ty => $variant:ident),*) => {$(
+        impl From<$of> for Field {
+            fn from(value: $of) -> Field {
+                Field::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+from!(i64 => I64, i32 => I64, i16 => I64, i8 => I64, u64 => U64, u32 => U64, u16 => U64, u8 => U64);
+from!(f64 => F64, f32 => F64, Decimal => Decimal, bool => Bool, String => Text, &str => Text);
+from!(Vec<u8> => Bytes, &[u8] => Bytes);
+
+impl<const N: usize> From<&[u8; N]> for Field {
+    fn from(bytes: &[u8; N]) -> Field {
+        Field::Bytes(bytes.to_vec())
+    }
+}
+
+impl<T: Into<Field>> From<Option<T>> for Field {
+    fn from(value: Option<T>) -> Field {
+        value.map_or(Field::Null, Into::into)
+    }
+}
+
+/// A row, or the values of a key, of anything that a [`Field`] can be made of.
+///
+/// ```
+/// # use thermocline_records::{Field, fields};
+/// let row = fields![7u64, "Ada", None::<bool>];
+/// assert_eq!(row, [Field::U64(7), Field::Text("Ada".into()), Field::Null]);
+/// ```
+#[macro_export]
+macro_rules! fields {
+    ($($value:expr),* $(,)?) => {
+        ::std::vec![$($crate::Field::from($value)),*]
+    };
+}

@@ -1,0 +1,84 @@
+//! Tables of records: typed columns, a primary key, secondary indexes that change in the same transaction as the rows.
+//!
+//! | module | what |
+//! |---|---|
+//! | `field` | values of columns, and their types |
+//! | `schema` | what a table is, as code declares it |
+//! | `format` | bytes: keys that order as their tuples do, rows, the stored schema |
+//! | `layout` | a stored schema made ready for use: checks of arguments, keys of rows and entries |
+//! | `range` | ranges of tuples as ranges of bytes |
+//! | `store` | what is needed of a store: [`Reader`], [`Writer`], [`Store`], which the facade implements |
+//! | `table` | the handle, and reads; `write`: rows and their entries; `scan`: iterators |
+//! | `open` | the steps from the stored schema to the wanted one; `build`: an index for rows that are there |
+//! | `verify` | whether rows and indexes agree |
+//!
+//! # Words
+//! *Table*: a column family with a schema under its first key. *Row*: one record. *Entry* of an index: the key that leads
+//! from indexed values to a row. *Generation*: the number of the stored schema, which each change of it raises. An index
+//! is *maintained* if every write of a row keeps it; it is *ready* if each row has its entry.
+//!
+//! # Invariants
+//! 1. At every moment, each row has exactly one entry in each ready index, and each entry has its row.
+//! 2. A unique index has at most one row for values without NULL.
+//! 3. A row is read with the columns that the handle knows, or not at all.
+//!
+//! # Why they hold
+//! **A write keeps 1 and 2.** It reads the old row for update, so nobody else changes that before the commit. Old and new
+//! entries follow from old and new row. A unique entry's key is read for update before it is put; of two transactions
+//! that put the same, one waits or is refused. All puts are in one transaction: a crash leaves all of them or none.
+//!
+//! **The schema cannot change below a write.** Each write first reads the schema's key *for share*: until the commit
+//! nobody else changes it, or the commit is refused (the lemma of `txn`). Whoever changes the schema reads that key for
+//! update. So a transaction with rows lies wholly before the change, and was maintained by the old rules, or wholly
+//! behind it, and has used the new ones: a handle whose copy of the schema differs from what it has just read takes the
+//! stored one.
+//!
+//! **Building an index.** First the schema gets the index as *building*. From that commit on each write maintains it;
+//! nobody reads it. Then rows are read a few at a time, in key order, each chunk in a transaction of its own, which reads
+//! each row for update and puts its entry. When the last key is passed the index is *ready*. Each row has its entry then:
+//! one that was written since the first step got it by the write; one that was not is met by the pass, since it has been
+//! there all the time. To put an entry twice changes nothing. So after a crash the pass begins anew.
+//!
+//! While a unique index is built, two rows may have the same values, and the entry leads to one of them. So a write takes
+//! an entry away only if it leads to its own row. If such a pair is left, one of the two finds the other's entry, the
+//! write or the pass, and is refused; the pass then drops the index.
+//!
+//! **Dropping an index.** The schema gets it as *dropping*: nobody reads or writes it from then on. Then one transaction
+//! deletes the range of its entries and takes it out of the schema. Only then can its number be given again.
+//!
+//! **Old moments.** Whoever reads an index reads the schema at the same moment, and is refused if the index was not ready
+//! then.
+//!
+//! # Adding columns
+//! Columns can be added behind the others if they are nullable. A row says how many columns it has; those behind are NULL.
+//! A handle that knows fewer columns than the stored schema is refused writes: it would drop values that it does not know.
+//!
+//! # Rejected
+//! - *One column family for all tables.* Dropping a table would leave its bytes to compactions, and tables could not be
+//!   divided or tuned by themselves.
+//! - *Entries with the row's values.* An update of any column would write every index.
+//! - *A version in memory to keep writers and schema apart.* It would need a lock around each transaction; reading a key
+//!   for share is that lock, and it works for optimistic transactions, too.
+#![forbid(unsafe_code)]
+
+mod build;
+mod field;
+mod format;
+mod layout;
+mod open;
+mod range;
+mod scan;
+mod schema;
+mod store;
+mod table;
+mod verify;
+mod write;
+
+pub use field::{Decimal, Field, Row, Type};
+pub use scan::{IndexKeys, IndexRows, Rows};
+pub use schema::{
+    COLUMNS_MAX, Column, DECIMAL_SCALE_MAX, INDEXES_MAX, IndexSchema, NAME_LEN_MAX, Schema,
+};
+pub use store::{Reader, Store, Writer};
+pub use table::{Index, Table};
+pub use verify::{FAULTS_MAX, TableReport};

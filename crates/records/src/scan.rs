@@ -1,0 +1,263 @@
+//! Iterators over rows.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use thermocline_base::{Error, Result};
+
+use crate::field::{Field, Row};
+use crate::format::stored::StoredIndex;
+use crate::layout::Layout;
+use crate::store::Reader;
+
+/// Rows that an iterator by an index reads at first, and at most, at a time. It begins with few, since many callers want
+/// only some, and doubles.
+const BATCH_FIRST: usize = 4;
+const BATCH_MAX: usize = 128;
+
+/// An entry of an index leads to a row that is not there.
+pub(crate) fn no_row(layout: &Layout, index: &str, row_key: &[u8]) -> Error {
+    let what = format!("entry of index '{index}'");
+    Error::corruption(what, layout.place(row_key), 0, "a row", "none")
+}
+
+/// Rows in the order of their primary keys, from both ends; see [`Table::range`](crate::Table::range).
+pub struct Rows<'r, R: Reader + 'r> {
+    /// `None` once it has ended.
+    scan: Option<R::Scan<'r>>,
+    layout: Arc<Layout>,
+}
+
+impl<'r, R: Reader> Rows<'r, R> {
+    pub(crate) fn new(scan: Option<R::Scan<'r>>, layout: Arc<Layout>) -> Rows<'r, R> {
+        Rows { scan, layout }
+    }
+
+    fn step(&mut self, at_back: bool) -> Option<Result<Row>> {
+        let scan = self.scan.as_mut()?;
+        let entry = if at_back {
+            scan.next_back()
+        } else {
+            scan.next()
+        };
+        let row = entry.map(|entry| {
+            let (key, value) = entry?;
+            self.layout.row(&key, &value)
+        });
+        if !matches!(row, Some(Ok(_))) {
+            self.scan = None;
+        }
+        row
+    }
+}
+
+impl<R: Reader> fmt::Debug for Rows<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows of '{}'", self.layout.table)
+    }
+}
+
+impl<R: Reader> Iterator for Rows<'_, R> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Result<Row>> {
+        self.step(false)
+    }
+}
+
+impl<R: Reader> DoubleEndedIterator for Rows<'_, R> {
+    fn next_back(&mut self) -> Option<Result<Row>> {
+        self.step(true)
+    }
+}
+
+impl<R: Reader> std::iter::FusedIterator for Rows<'_, R> {}
+
+/// Primary keys in the order of an index, from both ends; see [`Index::keys`](crate::Index::keys).
+pub struct IndexKeys<'r, R: Reader + 'r> {
+    /// `None` once it has ended.
+    scan: Option<R::Scan<'r>>,
+    layout: Arc<Layout>,
+    index: StoredIndex,
+}
+
+impl<'r, R: Reader> IndexKeys<'r, R> {
+    pub(crate) fn new(
+        scan: Option<R::Scan<'r>>,
+        layout: Arc<Layout>,
+        index: StoredIndex,
+    ) -> IndexKeys<'r, R> {
+        IndexKeys {
+            scan,
+            layout,
+            index,
+        }
+    }
+
+    /// The rows that these lead to.
+    pub(crate) fn rows(self, reader: &'r R, family: &R::Family) -> IndexRows<'r, R>
+    where
+        R::Family: Clone,
+    {
+        IndexRows {
+            keys: self,
+            reader,
+            family: family.clone(),
+            front: End::default(),
+            back: End::default(),
+        }
+    }
+
+    /// The key of the next entry's row.
+    fn step(&mut self, at_back: bool) -> Option<Result<Vec<u8>>> {
+        let scan = self.scan.as_mut()?;
+        let entry = if at_back {
+            scan.next_back()
+        } else {
+            scan.next()
+        };
+        let key = entry.map(|entry| {
+            let (key, value) = entry?;
+            self.layout.row_of(&self.index, &key, &value)
+        });
+        if !matches!(key, Some(Ok(_))) {
+            self.scan = None;
+        }
+        key
+    }
+
+    fn fields(&mut self, at_back: bool) -> Option<Result<Vec<Field>>> {
+        let key = self.step(at_back)?;
+        Some(key.and_then(|key| self.layout.key_fields(&key)))
+    }
+}
+
+impl<R: Reader> fmt::Debug for IndexKeys<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (table, index) = (&self.layout.table, &self.index.name);
+        write!(f, "IndexKeys of '{table}' by '{index}'")
+    }
+}
+
+impl<R: Reader> Iterator for IndexKeys<'_, R> {
+    type Item = Result<Vec<Field>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.fields(false)
+    }
+}
+
+impl<R: Reader> DoubleEndedIterator for IndexKeys<'_, R> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.fields(true)
+    }
+}
+
+impl<R: Reader> std::iter::FusedIterator for IndexKeys<'_, R> {}
+
+/// Rows that were read ahead at one end, the next one first.
+struct End {
+    rows: VecDeque<Result<Row>>,
+    /// How many are read next.
+    batch: usize,
+}
+
+impl Default for End {
+    fn default() -> End {
+        End {
+            rows: VecDeque::new(),
+            batch: BATCH_FIRST,
+        }
+    }
+}
+
+/// Rows in the order of an index, from both ends; see [`Index::range`](crate::Index::range).
+pub struct IndexRows<'r, R: Reader + 'r> {
+    keys: IndexKeys<'r, R>,
+    reader: &'r R,
+    family: R::Family,
+    front: End,
+    back: End,
+}
+
+impl<R: Reader> IndexRows<'_, R> {
+    /// The next rows at one end. An error is the last thing that is read there.
+    fn read(&mut self, at_back: bool, count: usize) -> VecDeque<Result<Row>> {
+        let mut failed = None;
+        let mut keys = Vec::with_capacity(count);
+        while keys.len() < count {
+            match self.keys.step(at_back) {
+                Some(Ok(key)) => keys.push(key),
+                Some(Err(error)) => {
+                    failed = Some(Err(error));
+                    break;
+                }
+                None => break,
+            }
+        }
+        let layout = &self.keys.layout;
+        let row = |(key, value): (&Vec<u8>, Option<R::Value>)| match value {
+            Some(value) => layout.row(key, &value),
+            None => Err(no_row(layout, &self.keys.index.name, key)),
+        };
+        match self.reader.multi_get(&self.family, &keys) {
+            Ok(values) => keys.iter().zip(values).map(row).chain(failed).collect(),
+            Err(error) => VecDeque::from([Err(error)]),
+        }
+    }
+
+    fn step(&mut self, at_back: bool) -> Option<Result<Row>> {
+        let end = if at_back {
+            &mut self.back
+        } else {
+            &mut self.front
+        };
+        if end.rows.is_empty() {
+            let count = end.batch;
+            end.batch = (2 * count).min(BATCH_MAX);
+            let rows = self.read(at_back, count);
+            let end = if at_back {
+                &mut self.back
+            } else {
+                &mut self.front
+            };
+            end.rows = rows;
+        }
+        let (near, far) = match at_back {
+            true => (&mut self.back, &mut self.front),
+            false => (&mut self.front, &mut self.back),
+        };
+        // What the other end has read ahead, and not given, is all that is left between them.
+        let row = near.rows.pop_front().or_else(|| far.rows.pop_back());
+        if matches!(row, Some(Err(_))) {
+            self.keys.scan = None;
+            self.front.rows.clear();
+            self.back.rows.clear();
+        }
+        row
+    }
+}
+
+impl<R: Reader> fmt::Debug for IndexRows<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (table, index) = (&self.keys.layout.table, &self.keys.index.name);
+        write!(f, "IndexRows of '{table}' by '{index}'")
+    }
+}
+
+impl<R: Reader> Iterator for IndexRows<'_, R> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Result<Row>> {
+        self.step(false)
+    }
+}
+
+impl<R: Reader> DoubleEndedIterator for IndexRows<'_, R> {
+    fn next_back(&mut self) -> Option<Result<Row>> {
+        self.step(true)
+    }
+}
+
+impl<R: Reader> std::iter::FusedIterator for IndexRows<'_, R> {}

@@ -1,0 +1,136 @@
+//! Whether rows and indexes agree.
+
+use std::ops::Bound;
+
+use thermocline_base::Result;
+use thermocline_base::shown::shown;
+
+use crate::format::stored::{State, StoredIndex};
+use crate::format::{INDEX_FIRST, ROWS};
+use crate::layout::Layout;
+use crate::store::Reader;
+use crate::table::Table;
+
+/// Faults that a report names.
+pub const FAULTS_MAX: usize = 100;
+
+/// What [`Table::verify`] has found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableReport {
+    /// Rows.
+    pub rows: u64,
+    /// Entries of all indexes.
+    pub entries: u64,
+    /// What is wrong, each naming the row or entry; at most [`FAULTS_MAX`].
+    pub faults: Vec<String>,
+}
+
+impl TableReport {
+    fn fault(&mut self, what: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(what);
+        }
+    }
+}
+
+impl<F> Table<F> {
+    /// Reads the whole table at one moment, and compares: each row decodes and has its entry in each index, and each entry
+    /// leads to a row that has it.
+    ///
+    /// # Errors
+    /// Those of reading; what is wrong with the table is in the report.
+    pub fn verify<R: Reader<Family = F>>(&self, reader: &R) -> Result<TableReport> {
+        let layout = self.read_layout(reader)?;
+        let mut report = TableReport::default();
+        let rows = (Bound::Included(vec![ROWS]), Bound::Excluded(vec![ROWS + 1]));
+        for entry in reader.scan(self.family(), rows) {
+            let (key, value) = entry?;
+            report.rows += 1;
+            self.verify_row(reader, &layout, (&key, &value), &mut report)?;
+        }
+        let entries = (Bound::Included(vec![INDEX_FIRST]), Bound::Unbounded);
+        for entry in reader.scan(self.family(), entries) {
+            let (key, value) = entry?;
+            report.entries += 1;
+            let index = layout.stored.indexes.iter();
+            match index.into_iter().find(|index| index.space == key[0]) {
+                Some(index) if index.state == State::Dropping => {}
+                Some(index) => {
+                    if let Some(fault) = self.entry_fault(reader, &layout, index, (&key, &value))? {
+                        report.fault(fault);
+                    }
+                }
+                None => report.fault(format!(
+                    "table '{}': key '{}' is of no index",
+                    self.name(),
+                    shown(&key)
+                )),
+            }
+        }
+        Ok(report)
+    }
+
+    fn verify_row<R: Reader<Family = F>>(
+        &self,
+        reader: &R,
+        layout: &Layout,
+        (key, value): (&[u8], &[u8]),
+        report: &mut TableReport,
+    ) -> Result<()> {
+        let row = match layout.row(key, value) {
+            Ok(row) => row,
+            Err(error) => {
+                report.fault(error.to_string());
+                return Ok(());
+            }
+        };
+        let ready = layout.maintained().filter(|i| i.state == State::Ready);
+        for index in ready {
+            let entry = layout.entry(index, &row, key)?;
+            let there = reader.get(self.family(), &entry.key)?;
+            if there.is_none_or(|there| *there != entry.value[..]) {
+                report.fault(format!(
+                    "{}: index '{}' does not lead from {} to the row",
+                    layout.place(key),
+                    index.name,
+                    layout.indexed(index, &row)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn entry_fault<R: Reader<Family = F>>(
+        &self,
+        reader: &R,
+        layout: &Layout,
+        index: &StoredIndex,
+        (key, value): (&[u8], &[u8]),
+    ) -> Result<Option<String>> {
+        let row_key = match layout.row_of(index, key, value) {
+            Ok(row_key) => row_key,
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        let place = layout.place(&row_key);
+        let Some(row) = reader.get(self.family(), &row_key)? else {
+            let what = format!(
+                "{place}: index '{}' leads to the row, which is not there",
+                index.name
+            );
+            return Ok(Some(what));
+        };
+        // A row that does not decode is told with the rows.
+        let Ok(row) = layout.row(&row_key, &row) else {
+            return Ok(None);
+        };
+        let entry = layout.entry(index, &row, &row_key)?;
+        let is_its = entry.key == key && entry.value == value;
+        Ok((!is_its).then(|| {
+            format!(
+                "{place}: index '{}' leads to the row from other values than {}",
+                index.name,
+                layout.indexed(index, &row)
+            )
+        }))
+    }
+}
