@@ -1,4 +1,5 @@
 use thermocline_base::merge::{Append, Counter};
+use thermocline_base::planted::plant;
 use thermocline_base::{FileId, KeyRange};
 
 use super::*;
@@ -124,6 +125,13 @@ fn operands_that_nobody_reads_between_become_one_entry() {
 /// Whatever is folded, a reader at each moment at which somebody may read sees what he saw.
 #[test]
 fn every_reader_sees_what_he_saw() {
+    assert_eq!(first_difference(), None);
+    // And a fold across the moment of a reader is seen.
+    let _planted = plant(Bug::FoldForgetsReaders);
+    assert!(first_difference().is_some());
+}
+
+fn first_difference() -> Option<String> {
     let value_at = |writes: &[(u64, Write)], moment: u64, below: Option<u64>| {
         let mut sum = 0;
         for (_, write) in writes.iter().filter(|(seqno, _)| *seqno <= moment) {
@@ -161,14 +169,15 @@ fn every_reader_sees_what_he_saw() {
                         value_at(&writes, moment, below),
                         value_at(&after, moment, below),
                     );
-                    assert_eq!(
-                        was, is,
-                        "at {moment}: {writes:?} {after:?}, {readers:?} {below:?}"
-                    );
+                    if was != is {
+                        let told = format!("{writes:?} {after:?}, {readers:?} {below:?}");
+                        return Some(format!("at {moment}: {was:?}, {is:?}: {told}"));
+                    }
                 }
             }
         }
     }
+    None
 }
 
 #[test]
