@@ -21,7 +21,8 @@ use crate::shown::shown;
 ///
 /// # The law
 /// It must be associative: `merge(merge(e, a), b)` is `merge(e, merge(a, b))`, whether `e` is there or not. It must be a
-/// function: the same arguments give the same result, in every process that opens the database.
+/// function: the same arguments give the same result, in every process that opens the database. It is called by whoever reads,
+/// and by threads that flush and compact; it must not use the database.
 ///
 /// ```
 /// use thermocline_base::merge::MergeOperator;
