@@ -16,8 +16,9 @@ pub fn fingerprint(key: &[u8]) -> u16 {
 /// An 8-byte payload that stands for one record of one key.
 ///
 /// Bits 48 to 63 hold the [`fingerprint`] of the key. Bits 0 to 2 must be 0; the tree uses them
-/// to tell its own words apart. Bits 3 to 47 are the owner's: normally a record's offset, which is
-/// a multiple of 8 below 2^48.
+/// to tell its own words apart. Bit 47 says that the record is an *operand*: a read of the key goes on to the version
+/// below ([`crate::Entry::with_version`]). Bits 3 to 46 are the owner's: normally a record's offset, which is
+/// a multiple of 8 below 2^47.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Leaf(u64);
@@ -25,6 +26,9 @@ pub struct Leaf(u64);
 impl Leaf {
     /// The bits that the owner may not use.
     const RESERVED: u64 = 0b111;
+
+    /// The bit of an operand.
+    const OPERAND: u64 = 1 << 47;
 
     /// The leaf with this word.
     ///
@@ -39,7 +43,7 @@ impl Leaf {
     /// The leaf of the record of `key` at `offset`.
     ///
     /// # Panics
-    /// If `offset` is no multiple of 8 or not below 2^48.
+    /// If `offset` is no multiple of 8 or not below 2^47.
     ///
     /// ```
     /// use thermocline_art::{Leaf, fingerprint};
@@ -47,8 +51,29 @@ impl Leaf {
     /// assert_eq!((leaf.offset(), leaf.fingerprint()), (4096, fingerprint(b"key")));
     /// ```
     pub fn of(key: &[u8], offset: u64) -> Leaf {
-        assert!(offset >> 48 == 0, "a record lies below 2^48");
+        assert!(
+            offset & !(Leaf::OPERAND - 1) == 0,
+            "a record lies below 2^47"
+        );
         Leaf::new(u64::from(fingerprint(key)) << 48 | offset)
+    }
+
+    /// The same leaf, of an operand.
+    ///
+    /// ```
+    /// use thermocline_art::Leaf;
+    /// let leaf = Leaf::of(b"key", 4096).as_operand();
+    /// assert!(leaf.is_operand() && leaf.offset() == 4096);
+    /// ```
+    #[must_use]
+    pub fn as_operand(self) -> Leaf {
+        Leaf(self.0 | Leaf::OPERAND)
+    }
+
+    /// Whether its record is an operand.
+    #[inline]
+    pub fn is_operand(self) -> bool {
+        self.0 & Leaf::OPERAND != 0
     }
 
     /// The whole word.
@@ -60,7 +85,7 @@ impl Leaf {
     /// The owner's part, without the fingerprint.
     #[inline]
     pub fn offset(self) -> u64 {
-        self.0 & ((1 << 48) - 1)
+        self.0 & (Leaf::OPERAND - 1)
     }
 
     /// The fingerprint of the key.

@@ -152,4 +152,4 @@ pub use node::Direction;
 pub use slab::Slab;
 pub use source::KeySource;
 pub use tree::{MemoryUse, Tree};
-pub use versions::{Entry, Moments, NewEntry, Version};
+pub use versions::{Entry, Moments, NewEntry, OPERANDS_A_BLOCK, Version};

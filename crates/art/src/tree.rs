@@ -195,7 +195,8 @@ impl Tree {
 
     /// The most bytes that `updates` calls of [`Tree::update`] may take, of live and retained
     /// memory together, while no other thread changes the tree; `readers` is the largest number of
-    /// readers given to [`Entry::with_version`] (`None`: no lists are made). For reserving budget
+    /// readers given to [`Entry::with_version`] (`None`: no lists are made), with [`crate::OPERANDS_A_BLOCK`] more where keys
+    /// have operands. For reserving budget
     /// before a write that may not fail. It does not depend on the length of the keys: an update
     /// makes at most one node, and blocks that it replaces are counted as if guards kept them.
     ///
@@ -255,7 +256,7 @@ impl Drop for Tree {
                 unsafe { node::release(word, memory) };
             } else if word.is_list() {
                 // SAFETY: as above.
-                unsafe { versions::release(word, memory) };
+                unsafe { versions::release_all(word, memory) };
             }
         }
     }

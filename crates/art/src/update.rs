@@ -246,12 +246,13 @@ where
         let Some(new) = self.decide(Some(present))? else {
             return Ok(Outcome::Done(None));
         };
-        edge.slot.store(new.publish(self.guard));
+        let new = new.publish(self.guard);
+        edge.slot.store(new);
         drop(lock);
         if edge.link.word().is_list() {
             // SAFETY: V2: this thread has replaced the list, under the lock; a new one is never the
             // old one, and lists come from the tree's memory (`decide`).
-            unsafe { versions::retire(edge.link.word(), self.guard, &*self.tree.memory) };
+            unsafe { versions::retire(edge.link.word(), new, self.guard, &*self.tree.memory) };
         }
         Ok(Outcome::Done(Some(present)))
     }

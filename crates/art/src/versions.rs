@@ -12,11 +12,32 @@
 //! what that reader sees. A list is therefore never longer than the number of readers plus two,
 //! and a key that nobody reads in the past is a plain leaf again, however hot it is.
 //!
+//! # Operands
+//! A version may be an *operand* ([`Leaf::is_operand`]): whoever reads it reads on below, up to the first version that is
+//! none, a *base*. So an operand hides nothing. Version `y` may go if there is a base `u` of the key with `y < u` and
+//! nobody reads at a moment in `[y, u)`: whoever reads before `y` does not see it, and whoever reads at `u` or later
+//! stops at `u` or above. Without a base above it, it stays. Where there is no operand, the next newer version is a base,
+//! and that is the rule from above.
+//!
+//! A key may have many operands. To copy all of them for each that is added would take time that grows with their
+//! number, so a list is a chain of blocks. Where the newest block has [`OPERANDS_A_BLOCK`] versions or more, an
+//! operand begins a new one, which leads to the *older* block:
+//!
+//! ```text
+//! 0                      8                 8 + 16 n       16 + 16 n
+//! length n + FOLLOWS     n versions        older block    seqno of the last version of the chain
+//! ```
+//!
+//! Blocks behind the first are shared by one word after the other and never change. Writing trims the first block; the
+//! others go together, when nothing in them is needed: a version too much is never wrong. A version that is older than
+//! the first block (groups apply their records in any order) copies the blocks down to its place into one.
+//!
 //! # Invariants
-//! - **V1** A list word leads to a block of this layout with at least two versions, their seqnos
-//!   strictly descending; it never changes.
-//! - **V2** Each list belongs to one [`NewEntry`], then (published) to one slot; who takes it from
-//!   the slot retires it, once.
+//! - **V1** A list word leads to a block of this layout with at least two versions, or one and an older block; the seqnos
+//!   of a chain strictly descend; no block ever changes.
+//! - **V2** Each block belongs to one [`NewEntry`], then (published) to one slot; who takes a block from
+//!   the slot retires it, once. A new entry may share a tail of the chain that is in the slot, which it leaves there:
+//!   its blocks are those before.
 
 use std::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
@@ -26,7 +47,7 @@ use crate::epoch::Guard;
 use crate::leaf::Leaf;
 use crate::memory::NodeMemory;
 use crate::node::Link;
-use crate::word::Word;
+use crate::word::{Word, index};
 
 /// One version of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +61,29 @@ pub struct Version {
 
 const HEADER: usize = size_of::<u64>();
 
+/// Versions of a block, at least, before an operand begins another one. With operands a block may have so many more than
+/// one without.
+pub const OPERANDS_A_BLOCK: usize = 16;
+
+/// In the length of a block: an older one follows.
+const FOLLOWS: u64 = 1 << 63;
+
 /// Bytes of a list of `len` versions.
 pub(crate) fn list_bytes(len: usize) -> usize {
     HEADER + len * size_of::<Version>()
 }
+
+/// What lies behind the versions of a block that is not the last: as long as a version.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Tail {
+    /// The older block's word.
+    older: Word,
+    /// Of the last version of the chain.
+    oldest: SeqNo,
+}
+
+const _: () = assert!(size_of::<Tail>() == size_of::<Version>());
 
 /// What the tree has for a key, readable while the guard lives under which it was found.
 #[derive(Clone, Copy)]
@@ -66,27 +106,43 @@ impl<'g> Entry<'g> {
         newest(self.link)
     }
 
-    /// All versions, newest first, if there are several; `None` if there is just the leaf.
+    /// All versions, newest first, if there are several; `None` if there is just the leaf. Of a key with many operands
+    /// only the newest; [`Entry::versions`] has all.
     pub fn list(self) -> Option<&'g [Version]> {
-        list(self.link)
+        list(self.link.word()).map(|(versions, _)| versions)
+    }
+
+    /// All versions, newest first, if there are several; none if there is just the leaf.
+    pub fn versions(self) -> impl Iterator<Item = &'g Version> {
+        Blocks::of(self.link).flat_map(|(versions, _)| versions)
     }
 
     /// The leaf of the newest version not after `seqno`. Where there is only one version its seqno
     /// is known to its record alone, so that leaf is returned for every `seqno`; the caller
     /// compares.
     pub fn at(self, seqno: SeqNo) -> Option<Leaf> {
-        match self.list() {
-            None => Some(self.leaf()),
-            Some(list) => {
-                let first = list.partition_point(|version| version.seqno > seqno);
-                list.get(first).map(|version| version.leaf)
-            }
+        if self.list().is_none() {
+            return Some(self.leaf());
         }
+        Blocks::of(self.link).find_map(|(list, _)| {
+            let first = list.partition_point(|version| version.seqno > seqno);
+            list.get(first).map(|version| version.leaf)
+        })
+    }
+
+    /// Those that a reader at `seqno` needs, newest first: the operands up to the first base, and that. Of a single
+    /// version, as [`Entry::at`].
+    pub fn stack(self, seqno: SeqNo) -> impl Iterator<Item = Leaf> {
+        let only = self.list().is_none().then(|| self.leaf());
+        let below = self.versions().skip_while(move |v| v.seqno > seqno);
+        let mut open = true;
+        let all = only.into_iter().chain(below.map(|version| version.leaf));
+        all.take_while(move |leaf| std::mem::replace(&mut open, leaf.is_operand()))
     }
 
     /// This entry with one more version, trimmed to what is needed: the new version, the newest
-    /// one, and for each moment of `readers` the newest version not after it. A version with
-    /// the same seqno is replaced. `present` tells the seqno of the leaf where there is just one.
+    /// one, and for each moment of `readers` the newest version not after it, with what that is an operand on. A version
+    /// with the same seqno is replaced. `present` tells the seqno of the leaf where there is just one.
     ///
     /// # Errors
     /// Those of `present`, or [`thermocline_base::Error::OutOfSpace`].
@@ -101,15 +157,45 @@ impl<'g> Entry<'g> {
         readers: &(impl Moments + ?Sized),
     ) -> Result<NewEntry<'g>> {
         assert_eq!(leaf.fingerprint(), self.link.word().fingerprint());
-        let only;
-        let old = match self.list() {
-            Some(list) => list,
+        let new = Version { seqno, leaf };
+        let word = self.link.word();
+        let (only, copied);
+        let (old, tail) = match list(word) {
             None => {
                 only = [Version {
                     seqno: present()?,
                     leaf: self.leaf(),
                 }];
-                &only[..]
+                (&only[..], None)
+            }
+            Some((list, tail))
+                if leaf.is_operand() && list.len() >= OPERANDS_A_BLOCK && list[0].seqno < seqno =>
+            {
+                // It hides nothing: all stays, and nothing is copied.
+                let last = list[list.len() - 1].seqno;
+                let oldest = tail.map_or(last, |tail| tail.oldest);
+                let tail = Tail {
+                    older: word,
+                    oldest,
+                };
+                return NewEntry::block(1, std::iter::once(new), Some(tail), self.memory);
+            }
+            Some((list, None)) => (list, None),
+            Some((list, Some(tail))) if list.last().is_some_and(|last| last.seqno <= seqno) => {
+                (list, Some(tail))
+            }
+            Some(_) => {
+                let mut rest = None;
+                let mut all = Vec::new();
+                for (list, tail) in Blocks::of(self.link) {
+                    all.extend_from_slice(list);
+                    rest = tail;
+                    if list.last().is_some_and(|last| last.seqno <= seqno) {
+                        break;
+                    }
+                }
+                copied = all;
+                (&copied[..], rest)
             }
         };
         let newer = old.partition_point(|version| version.seqno > seqno);
@@ -118,28 +204,41 @@ impl<'g> Entry<'g> {
             Some(same) if same.seqno == seqno => &rest[1..],
             _ => rest,
         };
-        let new = Version { seqno, leaf };
         let all = || old[..newer].iter().chain([&new]).chain(rest).copied();
         let kept = || {
             let mut above = None;
             all().filter(move |version| {
-                let next = above.replace(version.seqno);
-                let needed = next.is_none_or(|next| readers.any_in(version.seqno, next));
+                let needed = is_needed(version.seqno, above, readers);
+                if !version.leaf.is_operand() {
+                    above = Some(version.seqno);
+                }
                 needed || version.seqno == seqno
             })
         };
+        let oldest_base = || {
+            all()
+                .filter(|v| !v.leaf.is_operand())
+                .last()
+                .map(|v| v.seqno)
+        };
+        let tail = tail.filter(|tail| is_needed(tail.oldest, oldest_base(), readers));
         let len = kept().count();
-        if len == 1 {
+        if len == 1 && tail.is_none() {
             return Ok(NewEntry::from(leaf));
         }
-        NewEntry::list(len, kept(), self.memory)
+        NewEntry::block(len, kept(), tail, self.memory)
     }
+}
+
+/// Whether somebody may be answered with a version at `seqno`, or with one behind it, if the next base above is at `above`.
+fn is_needed(seqno: SeqNo, above: Option<SeqNo>, readers: &(impl Moments + ?Sized)) -> bool {
+    above.is_none_or(|above| readers.any_in(seqno, above))
 }
 
 impl std::fmt::Debug for Entry<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.list() {
-            Some(list) => f.debug_list().entries(list).finish(),
+            Some(_) => f.debug_list().entries(self.versions()).finish(),
             None => self.leaf().fmt(f),
         }
     }
@@ -169,29 +268,61 @@ impl Moments for [SeqNo] {
 /// The newest leaf of a leaf or list.
 #[inline]
 pub(crate) fn newest(link: Link<'_>) -> Leaf {
-    match list(link) {
+    match list(link.word()) {
         None => link.word().leaf(),
-        Some(list) => list[0].leaf,
+        Some((list, _)) => list[0].leaf,
     }
 }
 
+/// The versions of the block that a word leads to, and what follows. The word is of a link that lives during `'g`, or of
+/// the chain of one.
 #[inline]
-fn list<'g>(link: Link<'g>) -> Option<&'g [Version]> {
-    if !link.word().is_list() {
+fn list<'g>(word: Word) -> Option<(&'g [Version], Option<Tail>)> {
+    if !word.is_list() {
         return None;
     }
-    let block = with_exposed_provenance::<u8>(link.word().list_address());
-    // SAFETY: V1, and by N3 and E4 the block lives during `'g`; lengths and versions are plain
-    // integers, and blocks are aligned to 16 bytes.
+    let block = with_exposed_provenance::<u8>(word.list_address());
+    // SAFETY: V1, and by N3 and E4 the block lives during `'g`, as do those that it leads to (V2); lengths, versions and
+    // tails are plain integers, and blocks are aligned to 16 bytes.
     unsafe {
-        let len = block.cast::<usize>().read();
-        Some(std::slice::from_raw_parts(block.add(HEADER).cast(), len))
+        let header = block.cast::<u64>().read();
+        let len = index(header & !FOLLOWS);
+        let versions = block.add(HEADER).cast::<Version>();
+        let follows = header & FOLLOWS != 0;
+        let tail = follows.then(|| versions.add(len).cast::<Tail>().read());
+        Some((std::slice::from_raw_parts(versions, len), tail))
+    }
+}
+
+/// The blocks of a list, newest first, each with what follows.
+struct Blocks<'g> {
+    next: Option<Word>,
+    link: std::marker::PhantomData<Link<'g>>,
+}
+
+impl<'g> Blocks<'g> {
+    fn of(link: Link<'g>) -> Blocks<'g> {
+        Blocks {
+            next: Some(link.word()),
+            link: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<'g> Iterator for Blocks<'g> {
+    type Item = (&'g [Version], Option<Tail>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (versions, tail) = list(self.next.take()?)?;
+        self.next = tail.map(|tail| tail.older);
+        Some((versions, tail))
     }
 }
 
 /// What [`crate::Tree::update`] is to store: a leaf, or a list made by [`Entry::with_version`].
 /// Dropped unused, it costs nothing.
 pub struct NewEntry<'m> {
+    /// Of a list, its first block, the only one that is new (V2).
     word: Word,
     /// Of a list not published yet (V2).
     memory: Option<&'m dyn NodeMemory>,
@@ -216,25 +347,30 @@ impl<'m> NewEntry<'m> {
         assert!(versions.iter().all(same), "versions of another key");
         match versions.len() {
             1 => Ok(NewEntry::from(newest)),
-            len => NewEntry::list(len, versions.iter().copied(), memory),
+            len => NewEntry::block(len, versions.iter().copied(), None, memory),
         }
     }
 
-    fn list(
+    fn block(
         len: usize,
         versions: impl Iterator<Item = Version>,
+        tail: Option<Tail>,
         memory: &'m dyn NodeMemory,
     ) -> Result<NewEntry<'m>> {
-        let block = memory.allocate(list_bytes(len))?;
+        let follows = tail.map_or(0, |_| FOLLOWS);
+        let block = memory.allocate(list_bytes(len + usize::from(tail.is_some())))?;
         let mut fingerprint = 0;
-        // SAFETY: the block is ours, aligned to 16 bytes, and has room for `len` versions; `zip`
+        // SAFETY: the block is ours, aligned to 16 bytes, and has room for `len` versions and a tail; `zip`
         // ends after as many.
         unsafe {
-            block.cast::<usize>().write(len);
+            block.cast::<u64>().write(len as u64 | follows);
             let first = block.add(HEADER).cast::<Version>();
             for (i, version) in (0..len).zip(versions) {
                 fingerprint = version.leaf.fingerprint();
                 first.add(i).write(version);
+            }
+            if let Some(tail) = tail {
+                first.add(len).cast::<Tail>().write(tail);
             }
         }
         let address = block.as_ptr().expose_provenance();
@@ -289,30 +425,49 @@ fn block_of(word: Word) -> (NonNull<u8>, usize) {
     let block = NonNull::new(with_exposed_provenance_mut(word.list_address()));
     let block: NonNull<u8> = block.expect("a list's address is not 0");
     // SAFETY: V1; the callers own the list or a guard protects it.
-    let len = unsafe { block.cast::<usize>().read() };
-    (block, list_bytes(len))
+    let header = unsafe { block.cast::<u64>().read() };
+    let entries = index(header & !FOLLOWS) + index(header >> 63);
+    (block, list_bytes(entries))
 }
 
-/// Gives a list's block back at once.
+/// Gives a list's first block back at once.
 ///
 /// # Safety
-/// The word is a list of this memory, and nobody uses it any more.
+/// The word is a list of this memory, and nobody uses that block any more.
 pub(crate) unsafe fn release(word: Word, memory: &dyn NodeMemory) {
     let (block, bytes) = block_of(word);
     // SAFETY: by contract, with the size it was allocated with.
     unsafe { memory.release(block, bytes) };
 }
 
-/// Gives a list's block back once no guard can see it.
+/// Gives all blocks of a list back at once.
 ///
 /// # Safety
-/// V2: the caller has just replaced the list in its slot; it came from `memory`, the memory of the
+/// The word is a list of this memory, and nobody uses it any more.
+pub(crate) unsafe fn release_all(word: Word, memory: &dyn NodeMemory) {
+    let mut next = Some(word);
+    while let Some(word) = next {
+        next = list(word).and_then(|(_, tail)| Some(tail?.older));
+        // SAFETY: by contract; the tail was read before.
+        unsafe { release(word, memory) };
+    }
+}
+
+/// Gives the blocks of a list back that its successor does not share, once no guard can see them.
+///
+/// # Safety
+/// V2: the caller has just replaced the list in its slot by `by`; it came from `memory`, the memory of the
 /// guard's tree.
-pub(crate) unsafe fn retire(word: Word, guard: &Guard<'_>, memory: &dyn NodeMemory) {
-    let (block, bytes) = block_of(word);
-    let size = memory.block_bytes(bytes).cast_signed() as i64;
-    guard.count(|c| &c.lists, -1);
-    guard.count(|c| &c.list_bytes, -size);
-    // SAFETY: by contract (E3).
-    unsafe { guard.retire(block, bytes, memory) };
+pub(crate) unsafe fn retire(word: Word, by: Word, guard: &Guard<'_>, memory: &dyn NodeMemory) {
+    let shared = list(by).and_then(|(_, tail)| Some(tail?.older));
+    let mut next = Some(word);
+    while let Some(word) = next.filter(|word| Some(*word) != shared) {
+        next = list(word).and_then(|(_, tail)| Some(tail?.older));
+        let (block, bytes) = block_of(word);
+        let size = memory.block_bytes(bytes).cast_signed() as i64;
+        guard.count(|c| &c.lists, -1);
+        guard.count(|c| &c.list_bytes, -size);
+        // SAFETY: by contract (E3).
+        unsafe { guard.retire(block, bytes, memory) };
+    }
 }

@@ -33,7 +33,7 @@ pub struct BatchEntry<'a> {
     pub cf: CfId,
     /// The user key; of a range delete the first key.
     pub key: &'a [u8],
-    /// The value; empty for a delete; of a range delete the first key behind, or empty if there is no
+    /// The value; empty for a delete; the operand of a merge; of a range delete the first key behind, or empty if there is no
     /// end; of a [`Kind::PutBlob`] where the value lies.
     pub value: &'a [u8],
 }
@@ -71,6 +71,16 @@ impl WriteBatch {
     pub fn delete(&mut self, cf: CfId, key: &[u8]) -> Result<()> {
         check_key(key)?;
         self.push(Kind::Delete, cf, key, &[])
+    }
+
+    /// Adds "`operand` is merged into the value of `key`". Whether the family has an operator, and that takes the operand,
+    /// is for the caller to know ([`crate::merge::check_operand`]).
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn merge(&mut self, cf: CfId, key: &[u8], operand: &[u8]) -> Result<()> {
+        check_key(key)?;
+        self.push(Kind::Merge, cf, key, operand)
     }
 
     /// Adds "no key from `start` up to, and not with, `end` has a value", in the order of bytes, or "no

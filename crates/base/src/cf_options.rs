@@ -1,12 +1,14 @@
 //! Options of one column family.
 
 use crate::error::{Error, Result};
+use crate::merge::MergeName;
 use crate::options::PartitionBy;
 
 const REVERSE: &str = "reverse";
 const BY: &str = "partition.by";
 const BYTES: &str = "partition.bytes";
 const PREFIX_LEN: &str = "partition.prefix_len";
+const MERGE: &str = "merge_operator";
 
 /// What may differ from one column family to the next. An option that is not set stays as the
 /// family was made, and is as by default for a new family: so an existing family can be had without
@@ -31,6 +33,8 @@ pub struct CfOptions {
     pub partition_bytes: Option<u64>,
     /// Bytes of a key that say which partition it belongs to, in place of `partition.prefix_len`.
     pub partition_prefix_len: Option<u64>,
+    /// The name of its merge operator. A family that has none can be given one, also later; it stays.
+    pub merge_operator: Option<MergeName>,
 }
 
 impl CfOptions {
@@ -62,6 +66,19 @@ impl CfOptions {
         self
     }
 
+    /// With the merge operator of this name: [`Counter::NAME`](crate::merge::Counter::NAME), that of an
+    /// [`Append`](crate::merge::Append), or of an operator that the database was opened with.
+    ///
+    /// # Panics
+    /// If the name is empty or longer than [`limits::MERGE_NAME_LEN_MAX`](crate::limits::MERGE_NAME_LEN_MAX).
+    #[must_use]
+    pub fn merge_operator(mut self, name: &str) -> CfOptions {
+        let checked = MergeName::new(name);
+        let checked = checked.expect("the name of a merge operator has 1 to 64 bytes");
+        self.merge_operator = Some(checked);
+        self
+    }
+
     /// Every option set that has a default of its own: what is not set is as by default. How keys are divided
     /// stays as it is: where that is not set, the database's options say.
     #[must_use]
@@ -83,6 +100,7 @@ impl CfOptions {
                 PREFIX_LEN,
                 self.partition_prefix_len.map(|len| len.to_string()),
             ),
+            (MERGE, merge_name(self.merge_operator)),
         ];
         let set = options.into_iter();
         set.filter_map(|(name, value)| Some((name.to_string(), value?)))
@@ -102,6 +120,7 @@ impl CfOptions {
                 BY => PartitionBy::named(value).map(|it| settled.partition_by = Some(it)),
                 BYTES => number(value).map(|it| settled.partition_bytes = Some(it)),
                 PREFIX_LEN => number(value).map(|it| settled.partition_prefix_len = Some(it)),
+                MERGE => MergeName::new(value).map(|it| settled.merge_operator = Some(it)),
                 _ => None,
             };
             known.ok_or_else(|| {
@@ -135,6 +154,11 @@ impl CfOptions {
                 count(self.partition_prefix_len),
                 count(made.partition_prefix_len),
             ),
+            (
+                MERGE,
+                merge_name(self.merge_operator),
+                merge_name(made.merge_operator.or(self.merge_operator)),
+            ),
         ];
         for (name, asked, made) in all {
             let Some(asked) = asked.filter(|asked| Some(asked) != made.as_ref()) else {
@@ -149,6 +173,10 @@ impl CfOptions {
         }
         Ok(())
     }
+}
+
+fn merge_name(name: Option<MergeName>) -> Option<String> {
+    name.map(|name| name.as_str().to_string())
 }
 
 /// A number as [`CfOptions::stored`] writes it.
@@ -201,6 +229,24 @@ mod tests {
             let stored = [(name.to_string(), value.to_string())];
             CfOptions::from_stored(&stored).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_merge_operator_may_come_later_and_then_stays() {
+        let counts = CfOptions::default().merge_operator("counter");
+        assert_eq!(
+            counts.stored(),
+            [("merge_operator".to_string(), "counter".to_string())]
+        );
+        let made = CfOptions::from_stored(&counts.stored()).unwrap();
+        assert_eq!(made, counts.settled());
+        counts.check_fixed(&CfOptions::default(), "f").unwrap();
+        CfOptions::default().check_fixed(&made, "f").unwrap();
+        counts.check_fixed(&made, "f").unwrap();
+        let other = CfOptions::default().merge_operator("append");
+        let error = other.check_fixed(&made, "f").unwrap_err().to_string();
+        let says = "made with merge_operator=counter, which stays; merge_operator=append was";
+        assert!(error.contains(says), "{error}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod error;
 mod file;
 pub mod limits;
 mod line;
+pub mod merge;
 pub mod numbers;
 pub mod options;
 pub mod planted;

@@ -87,6 +87,10 @@ bugs! {
     AdoptUnpersisted,
     /// A merge of indexes keeps only the newest version of a key.
     MergeForgetsReaders,
+    /// Operands are folded across the moments of registered readers.
+    FoldForgetsReaders,
+    /// An operand is taken for a base: it hides what is below it in its memtable.
+    OperandHides,
     /// A merge of indexes leaves out deletes, as if nothing lay below.
     MergeDropsDeletes,
     /// A compaction takes the level of its output for the last one, whatever lies below.

@@ -58,7 +58,7 @@ pub enum Kind {
     Put = 1,
     /// The key has no value: a tombstone.
     Delete = 2,
-    /// An operand to be merged with the value below (reserved; not written yet).
+    /// An operand to be merged with the value that the key has below ([`crate::merge`]).
     Merge = 3,
     /// All keys from this key up to, and not with, the value have no value: a range tombstone. Where
     /// the value is empty, all keys from this key on. (No range ends before the empty key.)

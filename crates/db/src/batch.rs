@@ -2,6 +2,7 @@
 
 use std::ops::RangeBounds;
 
+use thermocline_base::merge::check_operand;
 use thermocline_base::{CfId, Error, Result, WriteBatch};
 use thermocline_engine::{Engine, Family, Operation};
 
@@ -38,6 +39,30 @@ impl Batch {
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Batch {
         let result = self.writes.delete(CfId::DEFAULT, key.as_ref());
         self.note(result)
+    }
+
+    /// Adds "`operand` is merged into the value of `key`" in the default column family; see [`Db::merge`](crate::Db::merge).
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Batch {
+        let result = self.add_merge(CfId::DEFAULT, key.as_ref(), operand.as_ref());
+        self.note(result)
+    }
+
+    /// Adds "`operand` is merged into the value of `key`" in `cf`; see [`Db::merge`](crate::Db::merge).
+    pub fn merge_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> &mut Batch {
+        let result = cf
+            .check_owner(&self.engine)
+            .and_then(|id| self.add_merge(id, key.as_ref(), operand.as_ref()));
+        self.note(result)
+    }
+
+    fn add_merge(&mut self, cf: CfId, key: &[u8], operand: &[u8]) -> Result<()> {
+        check_operand(&*self.engine.merge_operator(cf)?, operand)?;
+        self.writes.merge(cf, key, operand)
     }
 
     /// Adds "`key` has `value`" in `cf`.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thermocline_base::Result;
+use thermocline_base::merge::MergeOperator;
 use thermocline_engine::{Engine, EventListener, Runtime, Setup, World};
 
 use crate::Options;
@@ -61,6 +62,41 @@ impl DbBuilder {
     /// Who is told what happens to the database. See [`EventListener`] for when and where.
     pub fn listener(mut self, listener: impl EventListener + 'static) -> DbBuilder {
         self.setup.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// A merge operator that column families of it may have, beside those that are built in
+    /// ([`merge`](crate::merge)). To be given at every opening of a database with a family that has it; without it the
+    /// database does not open.
+    ///
+    /// ```
+    /// use thermocline::merge::MergeOperator;
+    /// use thermocline::{CfOptions, Db};
+    /// /// Keeps the larger of two byte strings.
+    /// #[derive(Debug)]
+    /// struct Largest;
+    /// impl MergeOperator for Largest {
+    ///     fn name(&self) -> &str {
+    ///         "example.largest"
+    ///     }
+    ///     fn merge(&self, _: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Result<Vec<u8>, String> {
+    ///         Ok(existing.unwrap_or_default().max(operand).to_vec())
+    ///     }
+    /// }
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let db = Db::builder(&path).merge_operator(Largest).open()?;
+    /// let best = db.column_family("best", CfOptions::default().merge_operator("example.largest"))?;
+    /// best.merge("score", "37")?;
+    /// best.merge("score", "12")?;
+    /// assert_eq!(best.get("score")?.as_deref(), Some(&b"37"[..]));
+    /// # drop(best);
+    /// # db.close()?;
+    /// assert!(Db::builder(&path).open().is_err());
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn merge_operator(mut self, operator: impl MergeOperator + 'static) -> DbBuilder {
+        self.setup.merge_operators.push(Arc::new(operator));
         self
     }
 

@@ -66,8 +66,12 @@ impl Db {
 
 impl Batch {
     /// Adds a change of another database's feed, in `cf`, which stands for the change's family here: ranges are
-    /// deleted bytewise, in whatever order the keys of either are.
+    /// deleted bytewise, in whatever order the keys of either are. An operand is merged, so `cf` must have the merge operator
+    /// that the change's family has, and each change must be applied once.
     pub fn apply(&mut self, cf: &ColumnFamily, change: &Change<'_>) -> &mut Batch {
+        if let ChangeOp::Merge { key, operand } = &change.op {
+            return self.merge_cf(cf, key, operand);
+        }
         self.add_in(cf, |id, writes| match &change.op {
             ChangeOp::Put { key, value } => writes.put(id, key, value),
             ChangeOp::Delete { key } => writes.delete(id, key),

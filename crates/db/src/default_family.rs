@@ -43,6 +43,55 @@ impl Db {
             .put(key.as_ref(), value.as_ref(), options.into())
     }
 
+    /// Merges `operand` into the value of `key` in the default column family, durably, and reads nothing: whoever reads the
+    /// key later finds the value that the family's operator makes of all operands, each of which counts once.
+    ///
+    /// A family has an operator if [`CfOptions::merge_operator`](crate::CfOptions::merge_operator) names one, and keeps it. Two are built in,
+    /// [`Counter`](crate::merge::Counter) and [`Append`](crate::merge::Append); another is given with
+    /// [`DbBuilder::merge_operator`](crate::DbBuilder::merge_operator). A merge never removes a key. Operands are folded when reads ask for
+    /// the value, and by flushes and compactions; a key that gets very many between two flushes is slow to read meanwhile.
+    ///
+    /// ```
+    /// use thermocline::merge::{Append, Counter, MergeOperator};
+    /// use thermocline::{CfOptions, Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let clicks = db.column_family("clicks", CfOptions::default().merge_operator(Counter::NAME))?;
+    /// for _ in 0..3 {
+    ///     clicks.merge("home", 1u64.to_le_bytes())?;
+    /// }
+    /// assert_eq!(clicks.get("home")?.as_deref(), Some(&3u64.to_le_bytes()[..]));
+    ///
+    /// // The default family can have one, too.
+    /// let list = Append::new(",");
+    /// db.column_family("default", CfOptions::default().merge_operator(list.name()))?;
+    /// db.put("tags", "new")?;
+    /// db.merge("tags", "blue")?;
+    /// assert_eq!(db.get("tags")?.as_deref(), Some(&b"new,blue"[..]));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`]. [`crate::Error::InvalidArgument`] if the family has no operator, if the operator does not take the
+    /// operand, or past [`MERGE_OPERAND_LEN_MAX`](crate::limits::MERGE_OPERAND_LEN_MAX).
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_with(key, operand, WriteOptions::default())
+    }
+
+    /// As [`Db::merge`], with a [`crate::Durability`] or [`WriteOptions`].
+    ///
+    /// # Errors
+    /// As [`Db::merge`]; [`crate::Error::Busy`] if the options ask not to wait.
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        self.keys()
+            .merge(key.as_ref(), operand.as_ref(), options.into())
+    }
+
     /// Removes `key` from the default column family, durably. An absent key is no error.
     ///
     /// # Errors
@@ -117,7 +166,8 @@ impl Db {
     ///
     /// # Errors
     /// [`crate::Error::Corruption`] if the record's checksum does not match;
-    /// [`crate::Error::InvalidArgument`] for a key past the limit.
+    /// [`crate::Error::InvalidArgument`] for a key past the limit, or one whose operands the family's merge operator
+    /// cannot merge.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.keys().get(key.as_ref())
     }

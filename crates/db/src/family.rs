@@ -84,6 +84,28 @@ impl ColumnFamily {
         self.keys().put(key, value, options.into())
     }
 
+    /// As [`Db::merge`](crate::Db::merge), in this family.
+    ///
+    /// # Errors
+    /// As [`Db::merge`](crate::Db::merge); [`Error::InvalidArgument`] once the family was dropped.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_with(key, operand, WriteOptions::default())
+    }
+
+    /// As [`Db::merge_with`](crate::Db::merge_with), in this family.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::merge`]; [`Error::Busy`] if the options ask not to wait.
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.keys().merge(key, operand, options.into())
+    }
+
     /// As [`Db::delete`](crate::Db::delete), in this family.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 
 use thermocline_base::batch::{check_key, check_value};
+use thermocline_base::merge::check_operand;
 use thermocline_base::{BatchEntry, Kind, Result};
 use thermocline_engine::{Engine, Exported, Family, KeyBounds, Operation, Snapshot};
 
@@ -26,6 +27,21 @@ impl Keys<'_> {
             cf: self.family.id,
             key,
             value,
+        };
+        let times = self.engine.latencies();
+        times.time(Operation::Put, || {
+            self.engine.write(std::iter::once(entry), options)
+        })
+    }
+
+    pub fn merge(&self, key: &[u8], operand: &[u8], options: WriteOptions) -> Result<()> {
+        check_key(key)?;
+        check_operand(&*self.engine.merge_operator(self.family.id)?, operand)?;
+        let entry = BatchEntry {
+            kind: Kind::Merge,
+            cf: self.family.id,
+            key,
+            value: operand,
         };
         let times = self.engine.latencies();
         times.time(Operation::Put, || {

@@ -57,6 +57,10 @@ pub use metrics::{
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
+/// Merge operators: what [`Db::merge`] does with a value and an operand.
+pub mod merge {
+    pub use thermocline_base::merge::{Append, Counter, MergeOperator};
+}
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{

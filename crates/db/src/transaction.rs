@@ -234,6 +234,32 @@ impl Transaction {
         self.inner.put(family, key.as_ref(), value.as_ref())
     }
 
+    /// Merges `operand` into the value of `key` in the default column family, when the transaction commits; see
+    /// [`Db::merge`](crate::Db::merge). It reads nothing; to others it is a write of the key like [`Transaction::put`]. Reads of the
+    /// transaction see what it makes of the value.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] as [`Db::merge`](crate::Db::merge), or if the operator cannot merge it
+    /// into what the transaction wrote before.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.inner
+            .merge(Family::DEFAULT, key.as_ref(), operand.as_ref())
+    }
+
+    /// As [`Transaction::merge`], in `cf`.
+    ///
+    /// # Errors
+    /// As [`Transaction::merge`] and [`Transaction::put_cf`].
+    pub fn merge_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let family = self.family(cf)?;
+        self.inner.merge(family, key.as_ref(), operand.as_ref())
+    }
+
     /// Removes `key` from the default column family, when the transaction commits.
     ///
     /// # Errors

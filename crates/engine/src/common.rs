@@ -10,7 +10,7 @@ use thermocline_commit::readers::moments_of_merge;
 use thermocline_commit::recent::{LOG_BYTES_MAX, Met};
 use thermocline_compaction::retain;
 use thermocline_env::DiskRoom;
-use thermocline_memtable::{Descriptor, decode_blob_ref};
+use thermocline_memtable::{Descriptor, OPERANDS_A_BLOCK, decode_blob_ref};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_policy::flush::Dram;
@@ -69,6 +69,14 @@ impl Common {
     /// [`Error::InvalidArgument`] naming the one that was dropped.
     pub fn check_family(&self, cf: CfId) -> Result<()> {
         self.families.check(cf, self.families.moment())
+    }
+
+    /// How many versions more than there are readers the list of a key may have: because of operands.
+    pub fn operands_a_list(&self) -> usize {
+        match self.families.any_operator() {
+            true => OPERANDS_A_BLOCK,
+            false => 0,
+        }
     }
 
     /// Whether the store flushes by itself.

@@ -76,7 +76,7 @@ impl Memtables {
         let flying = self.common.commits.ring.records();
         // Some more may be in flight when the promise is used.
         let groups = self.common.commits.ring.groups() + 8;
-        let readers = registered + 2 + index(groups);
+        let readers = registered + 2 + index(groups) + self.common.operands_a_list();
         let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
         let other = |cf: &&CfId| !families.contains(cf);
         let before: Vec<CfId> = credit.families.iter().filter(other).copied().collect();
@@ -124,7 +124,8 @@ impl Memtables {
         let flying = self.common.commits.ring.records();
         let readers = self.common.commits.readers.moments()
             + 2
-            + index(self.common.commits.ring.groups() + 8);
+            + index(self.common.commits.ring.groups() + 8)
+            + self.common.operands_a_list();
         let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
         let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();

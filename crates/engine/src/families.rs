@@ -28,6 +28,7 @@
 //! that is gone is never asked for again, and opens pass over its metadata as over its other
 //! records.
 
+use thermocline_base::merge::MergeOperator;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
 use thermocline_observe::event::Event;
@@ -36,8 +37,8 @@ use thermocline_version::{Change, VersionEdit};
 
 use crate::partitions;
 use crate::store::FamilyChanges;
-use crate::sync::{Ordering, lock, write};
-use table::{Family, note_own};
+use crate::sync::{Arc, Ordering, lock, write};
+use table::{Family, note_own, operator_named};
 
 impl FamilyChanges {
     /// The caller holds the writer's lock, and there is none of this name.
@@ -53,6 +54,7 @@ impl FamilyChanges {
                 ))
             })?;
         self.common.options.check_division(options)?;
+        let operator = self.operator_of(options, name)?;
         // Invariant 3.
         self.common.commits.drain(&*self.memtables)?;
         let mut edit = VersionEdit::from(Change::ColumnFamilyCreated {
@@ -78,23 +80,72 @@ impl FamilyChanges {
         table.named.push((name.to_string(), family));
         note_own(&mut table.own, family.id, options);
         drop(table);
+        self.give_operator(family.id, operator);
         let name = name.to_string();
         self.common.events.emit(Event::ColumnFamilyCreated { name });
         Ok(family)
     }
 
+    /// The merge operator that a family is to have by these options.
+    fn operator_of(
+        &self,
+        options: &CfOptions,
+        family: &str,
+    ) -> Result<Option<Arc<dyn MergeOperator>>> {
+        let given = &self.common.families.given;
+        let named = options.merge_operator.as_ref();
+        named
+            .map(|name| operator_named(name.as_str(), family, given))
+            .transpose()
+    }
+
+    /// A family has this merge operator from now on, which the manifest says. The caller holds the writer's lock.
+    fn give_operator(&self, cf: CfId, operator: Option<Arc<dyn MergeOperator>>) {
+        let Some(operator) = operator else { return };
+        let families = &self.common.families;
+        write(&families.table).operators.insert(cf, operator);
+        families.any_operator.store(true, Ordering::Release);
+    }
+
+    /// Gives the merge operator that `options` name to a family that has none.
+    fn add_operator(&self, family: Family, name: &str, options: &CfOptions) -> Result<()> {
+        let families = &self.common.families;
+        if options.merge_operator.is_none() || families.operator(family.id).is_some() {
+            return Ok(());
+        }
+        self.common.check_writable()?;
+        let operator = self.operator_of(options, name)?;
+        let mut writer = lock(&self.memtables.writer);
+        self.common.check_writable()?;
+        families.check(family.id, families.moment())?;
+        if let Some(other) = families.operator(family.id) {
+            let made = CfOptions::default().merge_operator(other.name());
+            return options.check_fixed(&made, name);
+        }
+        let made = families.own_options(family.id).reverse(family.reverse);
+        let mut stored = made;
+        stored.merge_operator = options.merge_operator;
+        let edit = Change::ColumnFamilyOptions {
+            id: family.id.0,
+            options: stored.stored(),
+        };
+        self.common.catalog.edit(&edit.into())?;
+        self.give_operator(family.id, operator);
+        // What was promised ahead for the family was promised for shorter lists of versions.
+        writer.credit.spend();
+        Ok(())
+    }
+
     /// As [`Engine::family`](crate::Engine::family).
     pub fn family(&self, name: &str, options: &CfOptions) -> Result<Family> {
-        let own = |family: Family| {
-            let own = self.common.families.own_options(family.id);
-            own.reverse(family.reverse)
-        };
         let found = |family: Family| {
-            options.check_fixed(&own(family), name)?;
+            options.check_fixed(&self.common.families.options_of(family), name)?;
             Ok(family)
         };
         if let Some(family) = self.common.families.find(name) {
-            return found(family);
+            found(family)?;
+            self.add_operator(family, name, options)?;
+            return Ok(family);
         }
         self.common.check_writable()?;
         if name.is_empty() || name.len() > limits::CF_NAME_LEN_MAX {
@@ -105,11 +156,14 @@ impl FamilyChanges {
             )));
         }
         // Under the writer's lock, so that two callers do not make it twice.
-        let _writer = lock(&self.memtables.writer);
+        let writer = lock(&self.memtables.writer);
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
         if let Some(family) = self.common.families.find(name) {
-            return found(family);
+            drop(writer);
+            found(family)?;
+            self.add_operator(family, name, options)?;
+            return Ok(family);
         }
         self.make_family(name, options)
     }

@@ -155,6 +155,7 @@ mod merge;
 mod metrics;
 mod next_memtable;
 mod open;
+mod operands;
 mod partitions;
 mod plan;
 mod pm_tables;

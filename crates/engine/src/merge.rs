@@ -10,7 +10,7 @@
 //!
 //! # Steps
 //! 1. *Choose* the inputs. None that a flush has taken, none that readers of an earlier opening may read,
-//!    none that has range tombstones.
+//!    none that has range tombstones or operands.
 //! 2. *Merge*, some keys at a time, with no lock held but [`Merges::turn`]. Before each step its DRAM is
 //!    promised. Where there is not enough, or so much that a flush would be due, there is no merge.
 //! 3. *Go over*, under the writer's lock: one view with the merged index in the place of its inputs.
@@ -331,6 +331,7 @@ fn indexes_of(view: &View, reclaim: &Reclaim) -> Vec<indexes::Index> {
         let may = !front.is_some_and(|front| front.takes(m))
             && m.id() > reclaim.taken.max(reclaim.unreadable)
             && !m.has_tombstones()
+            && !m.has_operands()
             && m.homes().iter().all(|home| {
                 let id = home.id();
                 reclaim.is_ours(id) && !reclaim.is_flushed(id)

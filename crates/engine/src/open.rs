@@ -100,7 +100,7 @@ fn open_named(
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
 ) -> Result<Engine> {
-    let families = Families::of(&named.state)?;
+    let families = Families::of(&named.state, setup.merge_operators)?;
     let runtime = setup.runtime;
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
     let account = Account::new(runtime.budget().clone(), named.options.dram);

@@ -1,6 +1,7 @@
 //! What is read through a handle of a store, and what the store says of itself.
 
 use thermocline_base::bounds::KeyBounds;
+use thermocline_base::merge::MergeOperator;
 use thermocline_base::{CfId, CfOptions, Result, SeqNo};
 use thermocline_catalog::Pins;
 use thermocline_observe::latency::Latencies;
@@ -63,8 +64,18 @@ impl Engine {
             |memtable| memtable.get_latest(cf, key, visible, verify),
             // What was ingested may be there and not visible yet (`ingest`).
             |tables| tables.get(cf, key, SeqNo(visible.load(Ordering::SeqCst))),
+            || self.folded_now(cf, key),
             |hit| found(pins, hit),
         )
+    }
+
+    /// The value of a key with operands, as of now. The reader is registered, so that none of them goes while they are
+    /// collected.
+    #[cold]
+    fn folded_now(&self, cf: CfId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let moment = Moment::now(&self.inner);
+        let view = moment.view(cf)?;
+        self.inner.reads.folded(&view, (cf, key), moment.seqno())
     }
 
     /// A cursor over `family` at what is visible now, not yet at any key.
@@ -125,8 +136,17 @@ impl Engine {
 
     /// What a family was made with: what is not set of how it is divided the database's options say.
     pub fn family_options(&self, family: Family) -> CfOptions {
-        let own = self.inner.common.families.own_options(family.id);
-        own.reverse(family.reverse)
+        self.inner.common.families.options_of(family)
+    }
+
+    /// The merge operator of a family: whoever writes an operand asks it whether it takes that
+    /// ([`check_operand`](thermocline_base::merge::check_operand)).
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] naming a family that has none, or was dropped.
+    pub fn merge_operator(&self, cf: CfId) -> Result<Arc<dyn MergeOperator>> {
+        self.inner.common.check_family(cf)?;
+        self.inner.common.families.checked_operator(cf)
     }
 
     /// Calls `found` with the metadata of family `cf` as it is now; `None` if none was ever set.

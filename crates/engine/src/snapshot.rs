@@ -110,6 +110,11 @@ impl Snapshot {
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
+            || {
+                self.inner_of(reading)
+                    .reads
+                    .folded(reading, (cf, key), seqno)
+            },
             found,
         )
     }
@@ -159,13 +164,15 @@ impl Snapshot {
 
 impl Reads {
     /// Asks the memtables of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
-    /// calls `found` with what the first that knows the key has, if that is a value.
+    /// calls `found` with what the first that knows the key has, if that is a value; or with what `folded` makes of it, if
+    /// it is an operand.
     pub fn find<T>(
         &self,
         view: &View,
         (cf, key): (CfId, &[u8]),
         lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
         below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
+        folded: impl FnOnce() -> Result<Option<Vec<u8>>>,
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
         self.common.counted.add(Count::Gets, 1);
@@ -184,6 +191,7 @@ impl Reads {
             let value = match record.kind {
                 Kind::Put => Some(found(Hit::Record(memtable, &record))),
                 Kind::PutBlob => Some(found(self.hit_in_blob(cf, &record)?)),
+                Kind::Merge => folded()?.map(|value| found(Hit::Made(value))),
                 _ => None,
             };
             // What was copied is believed only if its pages could be read.
@@ -216,7 +224,8 @@ impl Reads {
                 self.common.space.region().check_media()?;
                 found
             }
-            TableValue::Blob(value) => found(Hit::Blob(value)),
+            TableValue::Blob(value) => found(Hit::Made(value)),
+            TableValue::Operand => return Ok(folded()?.map(|value| found(Hit::Made(value)))),
         }))
     }
 
@@ -228,7 +237,7 @@ impl Reads {
         let blob = record
             .blob()
             .expect("a record of this kind has a reference");
-        Ok(Hit::Blob(
+        Ok(Hit::Made(
             self.common
                 .catalog
                 .table_files

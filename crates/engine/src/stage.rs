@@ -219,7 +219,9 @@ impl Stager {
         let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 1);
         let most = self.common.options.memtable.item_bytes_max;
         let stage = Stage::new(&self.common.space, chain, &self.common.account, most);
-        let bound = updates.iter().map(|(&cf, &n)| stage.reserve_bound(cf, n));
+        let merges = |cf| self.common.families.operator(cf).is_some();
+        let bound = updates.iter();
+        let bound = bound.map(|(&cf, &n)| stage.reserve_bound(cf, n, merges(cf)));
         let bound = bound.sum::<u64>() + stage.tombstones_bound(ranges, range_bytes);
         let promised = self.memtables.reserve_staged_dram(writer, bound, true)?;
         let staging = Staging {

@@ -164,7 +164,7 @@ impl Reads {
             Hit::Record(memtable, record) => (memtable, record),
             Hit::Block(value) => return Value::copy(value),
             Hit::Pm(value) => return self.value_in_table(pins, value),
-            Hit::Blob(value) => return Value(Held::Read(Arc::new(value))),
+            Hit::Made(value) => return Value(Held::Read(Arc::new(value))),
         };
         if !self.may_pin(pins, record.value.len()) {
             return Value::copy(record.value);

@@ -27,8 +27,11 @@ impl Engine {
     /// that differs from what the family was made with and stays; those of a write.
     pub fn family(&self, name: &str, options: &CfOptions) -> Result<Family> {
         if let Some(family) = self.find_family(name) {
-            options.check_fixed(&self.family_options(family), name)?;
-            return Ok(family);
+            let made = self.family_options(family);
+            options.check_fixed(&made, name)?;
+            if options.merge_operator.is_none() || made.merge_operator.is_some() {
+                return Ok(family);
+            }
         }
         let _settled = self.inner.common.background.settled_after();
         self.inner.family_changes.family(name, options)

@@ -1,5 +1,6 @@
 //! What a store is opened in, and with.
 
+use thermocline_base::merge::MergeOperator;
 use thermocline_env::Env;
 use thermocline_observe::event::EventListener;
 use thermocline_pm::{Shadow, SimPm};
@@ -42,6 +43,8 @@ pub struct Setup {
     pub runtime: Option<Runtime>,
     /// Who is told what happens.
     pub listener: Option<Arc<dyn EventListener>>,
+    /// The merge operators that its families may have, beside those that are built in.
+    pub merge_operators: Vec<Arc<dyn MergeOperator>>,
 }
 
 impl std::fmt::Debug for Setup {
@@ -49,6 +52,7 @@ impl std::fmt::Debug for Setup {
         f.debug_struct("Setup")
             .field("runtime", &self.runtime)
             .field("listener", &self.listener.is_some())
+            .field("merge_operators", &self.merge_operators)
             .finish()
     }
 }

@@ -4,6 +4,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
+use thermocline_base::merge::MergeOperator;
 use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::merge::{Merge, Source};
@@ -14,6 +15,7 @@ use thermocline_tables::Work;
 use thermocline_version::TableRef;
 
 use crate::counting::Counting;
+use crate::folding::Folding;
 use crate::outputs::Outputs;
 use crate::prefixes::Prefixes;
 use crate::sink::TableSink;
@@ -49,6 +51,8 @@ pub struct Recipe<'a> {
     pub prefixes: Option<Prefixes<'a>>,
     /// Counts what is read.
     pub counting: Option<Counting<'a>>,
+    /// The family's merge operator, if it has one.
+    pub operator: Option<Arc<dyn MergeOperator>>,
 }
 
 /// What a step has come to.
@@ -86,6 +90,9 @@ impl<'a> Job<'a> {
         recipe: Recipe<'a>,
         sink: &'a mut dyn TableSink,
     ) -> Result<Job<'a>> {
+        let folding = recipe
+            .operator
+            .map(|operator| Folding::new(operator, recipe.moments.clone(), recipe.below.clone()));
         let retain = Retain::new(recipe.moments, recipe.tombstones, recipe.below);
         let tombstones = retain.tombstones().to_vec();
         let mut merge = Merge::new(sources);
@@ -100,6 +107,7 @@ impl<'a> Job<'a> {
                 exists: recipe.exists,
                 prefixes: recipe.prefixes,
                 counting: recipe.counting,
+                folding,
             },
             settled: recipe.settled,
             passed: 0,
@@ -110,7 +118,8 @@ impl<'a> Job<'a> {
 
     /// Bytes of DRAM that it takes now.
     pub fn memory(&self) -> u64 {
-        self.keeping.writing.memory()
+        let folding = self.keeping.folding.as_ref().map_or(0, Folding::memory);
+        self.keeping.writing.memory() + folding
     }
 
     /// Goes on for some records. The caller lets go of the outputs in every case.
@@ -155,6 +164,7 @@ struct Keeping<'a> {
     exists: Exists<'a>,
     prefixes: Option<Prefixes<'a>>,
     counting: Option<Counting<'a>>,
+    folding: Option<Folding>,
 }
 
 impl Keeping<'_> {
@@ -174,6 +184,9 @@ impl Keeping<'_> {
             outputs.dropped += 1;
             return Ok(true);
         }
+        if self.folding.as_ref().is_some_and(|f| f.is_behind(key)) {
+            self.write_folded(outputs)?;
+        }
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.meet(key);
         }
@@ -187,20 +200,59 @@ impl Keeping<'_> {
             return Ok(false);
         }
         outputs.entries_read += 1;
-        if let Decision::KeepAfterDelete(delete) = decision {
-            let delete = KeyRef::new(key, delete);
-            let nothing = Value::Inline(b"");
-            self.writing.add(delete, Kind::Delete, nothing, outputs)?;
+        if let Decision::KeepAfterDelete(seqno) = decision {
             // It counted as one that was left out.
             outputs.dropped -= 1;
+            let nothing = Value::Inline(b"");
+            let kind = Kind::Delete;
+            match self.folding.as_mut().filter(|f| f.takes(key, kind)) {
+                Some(folding) => {
+                    let user_key = key;
+                    folding.take(
+                        Head {
+                            user_key,
+                            seqno,
+                            kind,
+                        },
+                        nothing,
+                    );
+                }
+                None => {
+                    let delete = KeyRef::new(key, seqno);
+                    self.writing.add(delete, kind, nothing, outputs)?;
+                }
+            }
+        }
+        let value = input.value()?;
+        if let Some(folding) = &mut self.folding
+            && folding.takes(key, head.kind)
+        {
+            folding.take(head, value);
+            return Ok(true);
         }
         let key = KeyRef::new(key, head.seqno);
-        self.writing.add(key, head.kind, input.value()?, outputs)?;
+        self.writing.add(key, head.kind, value, outputs)?;
         Ok(true)
+    }
+
+    /// Writes what is left of a key whose operands were collected.
+    fn write_folded(&mut self, outputs: &mut Outputs) -> Result<()> {
+        let Some(folding) = &mut self.folding else {
+            return Ok(());
+        };
+        let folded = folding.fold();
+        outputs.dropped += folded.gone;
+        for entry in &folded.entries {
+            let key = KeyRef::new(&folded.key, entry.seqno);
+            self.writing
+                .add(key, entry.kind, entry.value.as_value(), outputs)?;
+        }
+        Ok(())
     }
 
     /// All records were passed.
     fn end(&mut self, outputs: &mut Outputs) -> Result<()> {
+        self.write_folded(outputs)?;
         for tombstone in self.tombstones.by_ref() {
             self.writing.begin_tombstone(tombstone, outputs)?;
         }

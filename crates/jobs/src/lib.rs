@@ -6,6 +6,7 @@
 //! | what is read? | [`source`] |
 //! | where do entries go? | [`sink`] |
 //! | where does one table end and the next begin? | [`writing`] |
+//! | what do operands come to? | `folding` |
 //! | what has come of it? | [`outputs`] |
 //!
 //! A job does not know why it is done: no threshold is here. It is a machine of small steps ([`Job::step`]), and whoever
@@ -46,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod counting;
+mod folding;
 mod job;
 pub mod outputs;
 mod prefixes;

@@ -98,7 +98,7 @@ fn append(writer: &mut ChainWriter, memtable: &Memtable, row: Row<'_>, readers: 
         .unwrap()[0];
     let keep = || Registered(readers.iter().map(|&r| SeqNo(r)).collect());
     memtable
-        .insert(CfId(cf), key, at, SeqNo(seqno), keep)
+        .insert(CfId(cf), (entry.kind, key), at, SeqNo(seqno), keep)
         .unwrap();
     memtable.count_item(bytes, 1);
 }

@@ -3,7 +3,7 @@
 use thermocline_art::Entry;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicU64, Ordering};
-use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 
 use crate::home::Records;
 use crate::indexes::Index;
@@ -16,7 +16,7 @@ use crate::tombstones::Tombstones;
 pub enum Lookup<'a> {
     /// Nothing that the reader may see: ask older data.
     Absent,
-    /// A put or a delete: the answer.
+    /// A put or a delete: the answer. Or an operand: the newest of those that [`Memtable::stack`] has.
     Record(RecordRef<'a>),
     /// A range tombstone that is newer than any version here: the key has no value.
     Covered,
@@ -56,7 +56,7 @@ impl Memtable {
         };
         let guard = index.tree.pin();
         let found = match index.tree.get(&guard, key, self.records())? {
-            Some(entry) => self.resolve(entry, seqno, verify)?,
+            Some(entry) => self.resolve(index, entry, seqno, verify)?,
             None => Lookup::Absent,
         };
         Ok(match index.tombstones() {
@@ -91,7 +91,7 @@ impl Memtable {
             let found = {
                 let guard = index.tree.pin();
                 match index.tree.get(&guard, key, self.records())? {
-                    Some(entry) => self.resolve_latest(entry, visible, verify)?.0,
+                    Some(entry) => self.resolve_latest(index, entry, visible, verify)?.0,
                     None => Lookup::Absent,
                 }
             };
@@ -120,7 +120,7 @@ impl Memtable {
             let list = tombstones.list();
             let guard = index.tree.pin();
             let (found, seqno) = match index.tree.get(&guard, key, self.records())? {
-                Some(entry) => self.resolve_latest(entry, visible, verify)?,
+                Some(entry) => self.resolve_latest(index, entry, visible, verify)?,
                 None => (Lookup::Absent, SeqNo(visible.load(Ordering::Acquire))),
             };
             let newest = tombstones.newest_over(&list, key, seqno);
@@ -135,6 +135,7 @@ impl Memtable {
     #[inline]
     fn resolve_latest(
         &self,
+        index: &Index,
         entry: Entry<'_>,
         visible: &AtomicU64,
         verify: bool,
@@ -144,11 +145,17 @@ impl Memtable {
         // is older than the entry we could get what was kept for an iterator, long outdated.
         // Partner: the release store after the last index insert of a group.
         let seqno = SeqNo(visible.load(Ordering::Acquire));
-        Ok((self.resolve(entry, seqno, verify)?, seqno))
+        Ok((self.resolve(index, entry, seqno, verify)?, seqno))
     }
 
-    fn resolve(&self, entry: Entry<'_>, seqno: SeqNo, verify: bool) -> Result<Lookup<'_>> {
-        let Some(leaf) = entry.at(seqno) else {
+    fn resolve(
+        &self,
+        index: &Index,
+        entry: Entry<'_>,
+        seqno: SeqNo,
+        verify: bool,
+    ) -> Result<Lookup<'_>> {
+        let Some(leaf) = entry.at(index.stored(seqno)) else {
             return Ok(Lookup::Absent);
         };
         let record = self.records().read(Records::at(leaf), verify)?;
@@ -159,23 +166,67 @@ impl Memtable {
         })
     }
 
+    /// Appends to `operands`, newest first, what a registered reader at `seqno` sees of `key` here, up to the first
+    /// record that is no operand. Returns that one, or that a range tombstone is newer than it;
+    /// [`Lookup::Absent`] says that older data are to be asked.
+    ///
+    /// # Errors
+    /// As [`Memtable::get`].
+    pub fn stack<'a>(
+        &'a self,
+        cf: CfId,
+        key: &[u8],
+        seqno: SeqNo,
+        verify: bool,
+        operands: &mut Vec<RecordRef<'a>>,
+    ) -> Result<Lookup<'a>> {
+        let Some(index) = self.index(cf) else {
+            return Ok(Lookup::Absent);
+        };
+        let newest = index.tombstones();
+        let newest = newest.and_then(|set| set.newest_over(&set.list(), key, seqno));
+        let end = match newest {
+            Some(_) => Lookup::Covered,
+            None => Lookup::Absent,
+        };
+        let guard = index.tree.pin();
+        let Some(entry) = index.tree.get(&guard, key, self.records())? else {
+            return Ok(end);
+        };
+        for leaf in entry.stack(index.stored(seqno)) {
+            let record = self.records().read(Records::at(leaf), verify)?;
+            if record.seqno > seqno {
+                continue;
+            }
+            match Lookup::Record(record).under(newest) {
+                Lookup::Record(record) if record.kind == Kind::Merge => operands.push(record),
+                found => return Ok(found),
+            }
+        }
+        Ok(end)
+    }
+
     /// The oldest range tombstone over a key in this memtable that is newer than `seqno`.
     pub(crate) fn oldest_over(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Option<SeqNo> {
         self.index(cf)?.tombstones()?.oldest_over(key, seqno)
     }
 
-    /// The seqno of the oldest version of a key in this memtable.
-    pub(crate) fn oldest_version(&self, cf: CfId, key: &[u8]) -> Result<Option<SeqNo>> {
-        let Some(tree) = self.tree(cf) else {
+    /// The seqno of the oldest version of a key in this memtable that is no operand: which hides what is older.
+    pub(crate) fn oldest_base(&self, cf: CfId, key: &[u8]) -> Result<Option<SeqNo>> {
+        let Some(index) = self.index(cf) else {
             return Ok(None);
         };
-        let guard = tree.pin();
-        let Some(entry) = tree.get(&guard, key, self.records())? else {
+        let guard = index.tree.pin();
+        let Some(entry) = index.tree.get(&guard, key, self.records())? else {
             return Ok(None);
         };
-        match entry.list().and_then(<[_]>::last) {
-            Some(oldest) => Ok(Some(oldest.seqno)),
-            None => Ok(Some(self.leaf_record(entry.leaf())?.seqno)),
+        if entry.list().is_some() {
+            let bases = entry.versions().filter(|v| !v.leaf.is_operand());
+            return Ok(bases.last().map(|version| index.real(version)));
+        }
+        match entry.leaf().is_operand() {
+            true => Ok(None),
+            false => Ok(Some(self.leaf_record(entry.leaf())?.seqno)),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use thermocline_art::{NodeMemory, Slab, Tree};
+use thermocline_art::{NodeMemory, Slab, Tree, Version};
 use thermocline_base::budget::Account;
+use thermocline_base::sync::{AtomicBool, Ordering};
 use thermocline_base::{CfId, SeqNo};
 
 use crate::gaps::Gaps;
@@ -20,9 +21,37 @@ pub(crate) struct Index {
     pub tree: Tree,
     tombstones: OnceLock<Box<Tombstones>>,
     gaps: OnceLock<Arc<Gaps>>,
+    /// Whether it has had an operand. Relaxed: who must know asks a sealed memtable, which he got behind a lock.
+    operands: AtomicBool,
+    /// By how much the seqnos of an adopted chain lie above those in its lists of versions, which were made before.
+    shift: u64,
 }
 
 impl Index {
+    /// It has an operand.
+    #[inline]
+    pub fn note_operand(&self) {
+        if !self.operands.load(Ordering::Relaxed) {
+            self.operands.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it has had an operand.
+    pub fn has_operands(&self) -> bool {
+        self.operands.load(Ordering::Relaxed)
+    }
+
+    /// What lists of versions have in place of a seqno.
+    #[inline]
+    pub fn stored(&self, seqno: SeqNo) -> SeqNo {
+        SeqNo(seqno.0.saturating_sub(self.shift))
+    }
+
+    /// The seqno of a version in a list.
+    pub fn real(&self, version: &Version) -> SeqNo {
+        version.seqno.plus(self.shift)
+    }
+
     /// The range tombstones, if there has been one.
     #[inline]
     pub fn tombstones(&self) -> Option<&Tombstones> {
@@ -70,10 +99,14 @@ impl Indexes {
 
     /// The first seqno is `base`. Nobody else has them yet.
     pub fn adopt(&mut self, base: SeqNo) {
-        for index in self.pages.iter_mut().filter_map(OnceLock::get_mut) {
-            let indexes = index.iter_mut().filter_map(OnceLock::get_mut);
-            let tombstones = indexes.filter_map(|index| index.tombstones.get_mut());
-            tombstones.for_each(|tombstones| tombstones.adopt(base));
+        for page in self.pages.iter_mut().filter_map(OnceLock::get_mut) {
+            for index in page.iter_mut().filter_map(OnceLock::get_mut) {
+                // The first of a staged chain is 1.
+                index.shift = base.0.saturating_sub(1);
+                if let Some(tombstones) = index.tombstones.get_mut() {
+                    tombstones.adopt(base);
+                }
+            }
         }
     }
 
@@ -116,6 +149,8 @@ impl Indexes {
                 tree: Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>),
                 tombstones: OnceLock::new(),
                 gaps: OnceLock::new(),
+                operands: AtomicBool::new(false),
+                shift: 0,
             })
         })
     }

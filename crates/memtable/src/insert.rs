@@ -1,6 +1,7 @@
 //! Filling indexes from the write path.
 
 use thermocline_art::{Leaf, Moments, NewEntry};
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
@@ -27,7 +28,8 @@ impl Memtable {
         }
         self.refer(entry);
         let index = self.index_or_new(entry.cf);
-        self.insert_into(index, entry.key, at, seqno, moments)?;
+        let leaf = leaf_of(entry.kind, entry.key, at);
+        self.insert_into(index, (entry.key, leaf), seqno, moments)?;
         if let Some(gaps) = index.gaps()
             && entry.kind != Kind::Delete
         {
@@ -90,21 +92,40 @@ impl Memtable {
     pub fn insert<M: Moments>(
         &self,
         cf: CfId,
-        key: &[u8],
+        (kind, key): (Kind, &[u8]),
         at: PmOff,
         seqno: SeqNo,
         moments: impl FnOnce() -> M,
     ) -> Result<()> {
-        self.insert_into(self.index_or_new(cf), key, at, seqno, moments)
+        let leaf = leaf_of(kind, key, at);
+        self.insert_into(self.index_or_new(cf), (key, leaf), seqno, moments)
     }
 
-    /// Puts a record into the index of its family, unless that has a newer one of the key.
-    pub(crate) fn keep_newest(&self, cf: CfId, key: &[u8], at: PmOff, seqno: SeqNo) -> Result<()> {
-        let tree = self.tree_or_new(cf);
+    /// Puts a record into the index of its family, unless that has a newer one of the key that hides it. Of a key
+    /// without operands the newest record stays, and no other.
+    pub(crate) fn keep_newest(
+        &self,
+        cf: CfId,
+        (kind, key): (Kind, &[u8]),
+        at: PmOff,
+        seqno: SeqNo,
+    ) -> Result<()> {
+        let index = self.index_or_new(cf);
+        let tree = &index.tree;
         let guard = tree.pin();
-        let leaf = Leaf::of(key, at.0);
+        let leaf = leaf_of(kind, key, at);
+        if leaf.is_operand() {
+            index.note_operand();
+        }
         tree.update(&guard, key, self.records(), |present| match present {
             None => Ok(Some(NewEntry::from(leaf))),
+            Some(entry)
+                if leaf.is_operand() || entry.leaf().is_operand() || entry.list().is_some() =>
+            {
+                let present = || self.seqno_of(entry.leaf());
+                let nobody: &[SeqNo] = &[];
+                entry.with_version(seqno, leaf, present, nobody).map(Some)
+            }
             Some(entry) => {
                 let there = PmOff(entry.leaf().offset());
                 let newer = self.records().read(there, false)?.seqno > seqno;
@@ -117,28 +138,42 @@ impl Memtable {
     fn insert_into<M: Moments>(
         &self,
         index: &Index,
-        key: &[u8],
-        at: PmOff,
+        (key, leaf): (&[u8], Leaf),
         seqno: SeqNo,
         moments: impl FnOnce() -> M,
     ) -> Result<()> {
         let tree = &index.tree;
         let guard = tree.pin();
-        let leaf = Leaf::of(key, at.0);
+        if leaf.is_operand() {
+            index.note_operand();
+        }
         tree.update(&guard, key, self.records(), |present| {
             let Some(entry) = present else {
                 return Ok(Some(NewEntry::from(leaf)));
             };
             let moments = moments();
-            // Verified: its seqno decides which versions stay. A record that has rotted is no reason to
-            // refuse its successor, which is stored already: it counts as old as can be, so that
-            // whoever may need it finds it, and the error.
-            let present = || {
-                let record = self.records().read(PmOff(entry.leaf().offset()), true);
-                Ok(record.map_or(self.base(), |record| record.seqno))
-            };
+            let present = || self.seqno_of(entry.leaf());
             entry.with_version(seqno, leaf, present, &moments).map(Some)
         })?;
         Ok(())
+    }
+
+    /// The seqno of a leaf's record.
+    ///
+    /// Verified: it decides which versions stay. A record that has rotted is no reason to
+    /// refuse its successor, which is stored already: it counts as old as can be, so that
+    /// whoever may need it finds it, and the error.
+    fn seqno_of(&self, leaf: Leaf) -> Result<SeqNo> {
+        let record = self.records().read(PmOff(leaf.offset()), true);
+        Ok(record.map_or(self.base(), |record| record.seqno))
+    }
+}
+
+/// The leaf of a record.
+pub(crate) fn leaf_of(kind: Kind, key: &[u8], at: PmOff) -> Leaf {
+    let leaf = Leaf::of(key, at.0);
+    match kind {
+        Kind::Merge if !active(Bug::OperandHides) => leaf.as_operand(),
+        _ => leaf,
     }
 }

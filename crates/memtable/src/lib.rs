@@ -32,7 +32,8 @@
 //!    stored (and, unless that was deferred, durable); it becomes visible when the store's `visible` seqno reaches it. Record bytes never
 //!    change from then on.
 //! 5. **The newest version that a reader may see stays.** An insert keeps, of each key, the newest
-//!    version at or below `visible` and below every registered reader (`art::versions`).
+//!    version at or below `visible` and below every registered reader (`art::versions`), and where that is an operand,
+//!    what it is on.
 //! 6. **Range tombstones are in the order of records.** Each has its seqno, like a record of a key; of a key in
 //!    this memtable whichever is newer counts, and older memtables are hidden (`tombstones`).
 //! 7. **What is needed stays.** A memtable may go once nobody needs a version in it (`needed`), and
@@ -99,6 +100,7 @@ pub use replay::{Stretch, replay};
 pub use scan::{Direction, ScanEntry, Versions};
 pub use stage::{Stage, Staged};
 pub use table::Memtable;
+pub use thermocline_art::OPERANDS_A_BLOCK;
 pub use thermocline_base::blob_ref::{BLOB_REF_LEN, decode_blob_ref, encode_blob_ref};
 pub use tombstones::{Cover, Fragment};
 pub use trail::{Mark, Trail};

@@ -24,6 +24,12 @@
 //! # Range tombstones
 //! A merged index has none: memtables that have range tombstones are no inputs, and keep their own index.
 //!
+//! # Operands
+//! It has no operands either. To fold them it would have to write records, and it only moves pointers; to keep them all
+//! it would need memory for lists of any length, of which no step can say beforehand how much. So what is left out is
+//! decided by the next newer version, which is a base ([`thermocline_art::Entry::with_version`]). Newer memtables are not
+//! looked at, so it does not matter whether those have operands.
+//!
 //! # Not in place
 //! LogFree inserts the pointers of a memtable into one growing index, as readers look on. Here a merge makes
 //! a new index and drops the old. It costs moving a pointer several times: as often as what it is merged
@@ -81,14 +87,17 @@ pub struct Without<'a> {
 impl Merging {
     /// Begins to merge sealed memtables, newest first, with none missing between them. `zones` tells
     /// which each of them owns; the memory of the index counts in `account`. `None` if there are none, or one
-    /// has range tombstones.
+    /// has range tombstones or operands.
     pub fn new(
         inputs: Vec<Arc<Memtable>>,
         zones: impl Fn(u64) -> Vec<Zone>,
         account: &Arc<Account>,
     ) -> Option<Merging> {
         let region = inputs.first()?.region().clone();
-        if inputs.iter().any(|m| m.has_tombstones()) {
+        if inputs
+            .iter()
+            .any(|m| m.has_tombstones() || m.has_operands())
+        {
             return None;
         }
         let oldest_first = inputs.iter().rev();

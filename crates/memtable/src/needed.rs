@@ -12,10 +12,18 @@
 //! be answered with it at any of its keys, unless it is in the oldest memtable. Whether there is anything
 //! that it hides is not looked for.
 //!
+//! # Operands
+//! An operand ([`Kind::Merge`]) hides nothing: who is answered with it needs what is below, too. So `n` is the seqno of the
+//! next newer *base*, a version that is no operand: in this memtable or in the first newer one that has a base of the key.
+//! Operands between `s` and `n` do not matter, wherever they are. An operand is needed like other versions, and one without a
+//! newer base always: no operand in the oldest memtable is taken for nothing, as a tombstone is. A tombstone there
+//! hides nothing for operands above it either, which find nothing below and have no value to be merged into.
+//!
 //! # Once not needed, never needed again
 //! 1. Readers register at what is visible, which only rises: nobody comes into `s..n`.
-//! 2. If the memtable of `n` goes, that is because `n` is not needed either: there is an `m` that
-//!    is newer still and settled, and no reader in `n..m`, hence none in `s..m`.
+//! 2. If the memtable of `n` goes, that is because `n` is not needed either: there is a base `m` that
+//!    is newer still and settled, and no reader in `n..m`, hence none in `s..m`. (Or `n` is a tombstone in the oldest
+//!    memtable: then `s` is in that one, too, and goes with it. A reader of an operand above would have stopped at `n`.)
 //! 3. The oldest memtable stays the oldest, and a dropped family dropped.
 //!
 //! So a check may stop at the first key that is needed and go on there another time, and what two
@@ -37,6 +45,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 
 use crate::home::Records;
+use crate::indexes::Index;
 use crate::table::Memtable;
 use crate::tombstones::Cover;
 
@@ -180,13 +189,15 @@ impl<'a> NeededCheck<'a> {
                     let key = newest.key.to_vec();
                     let hides_nothing = around.is_oldest && newest.kind == Kind::Delete;
                     let needed = (readers.exists)(cf, &key)
-                        && (self.needs_past(entry)?
-                            || own_newest
-                                && !hides_nothing
-                                && match self.next_newer(cf, &key, newest.seqno)? {
-                                    None => true,
-                                    Some(next) => readers.need(newest.seqno, next),
-                                });
+                        && match index.has_operands() {
+                            true => self.needs_any((cf, &key), index, entry, hides_nothing)?,
+                            false => {
+                                self.needs_past(entry)?
+                                    || own_newest
+                                        && !hides_nothing
+                                        && self.needs(cf, &key, newest.seqno)?
+                            }
+                        };
                     left = left.saturating_sub(1);
                     if needed {
                         stopped = here(Bound::Included(key)).map(Checked::Needed);
@@ -242,6 +253,43 @@ impl<'a> NeededCheck<'a> {
         })
     }
 
+    /// Whether the newest version here is needed, which is at `seqno`.
+    fn needs(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<bool> {
+        let next = self.next_newer(cf, key, seqno)?;
+        Ok(next.is_none_or(|next| self.readers.need(seqno, next)))
+    }
+
+    /// Whether any version of a key is needed, in an index that has operands, which is no merged one. The newest is not,
+    /// if it `hides_nothing`.
+    fn needs_any(
+        &self,
+        (cf, key): (CfId, &[u8]),
+        index: &Index,
+        entry: Entry<'_>,
+        hides_nothing: bool,
+    ) -> Result<bool> {
+        if entry.list().is_none() {
+            let only = self.memtable.leaf_record(entry.leaf())?;
+            return Ok(!hides_nothing && self.needs(cf, key, only.seqno)?);
+        }
+        let mut above = None;
+        for (place, version) in entry.versions().enumerate() {
+            let seqno = index.real(version);
+            let needed = match above {
+                _ if place == 0 && hides_nothing => false,
+                Some(base) => self.readers.need(seqno, base),
+                None => self.needs(cf, key, seqno)?,
+            };
+            if needed {
+                return Ok(true);
+            }
+            if !version.leaf.is_operand() {
+                above = Some(seqno);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a version behind the newest of a list is needed.
     fn needs_past(&self, entry: Entry<'_>) -> Result<bool> {
         for pair in entry.list().unwrap_or_default().windows(2) {
@@ -252,15 +300,14 @@ impl<'a> NeededCheck<'a> {
         Ok(false)
     }
 
-    /// The next write over a key behind `seqno`, that of its newest version here: a range tombstone in
-    /// this memtable, or the oldest version or range tombstone in the first of these memtables, oldest
-    /// first, that has one.
+    /// The next base over a key behind `seqno`, above which there is none here but a range tombstone: that, or
+    /// the oldest base or range tombstone in the first of the newer memtables, oldest first, that has one.
     fn next_newer(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<SeqNo>> {
         if let Some(next) = self.memtable.oldest_over(cf, key, seqno) {
             return Ok(Some(next));
         }
         for memtable in self.around.newer {
-            let version = memtable.oldest_version(cf, key)?;
+            let version = memtable.oldest_base(cf, key)?;
             let over = memtable.oldest_over(cf, key, seqno);
             if let Some(next) = version.into_iter().chain(over).min() {
                 return Ok(Some(next));

@@ -222,10 +222,11 @@ impl Stretch<'_> {
                 }
             }
             let (cf, seqno) = (CfId(head.cf), SeqNo(seqno));
+            let record = (head.kind().unwrap_or(Kind::Put), key);
             match (indexed, moments) {
                 (false, _) => Ok(()),
-                (true, []) => memtable.keep_newest(cf, key, at, seqno),
-                (true, moments) => memtable.insert(cf, key, at, seqno, || moments),
+                (true, []) => memtable.keep_newest(cf, record, at, seqno),
+                (true, moments) => memtable.insert(cf, record, at, seqno, || moments),
             }
         })?;
         Ok(records)

@@ -42,9 +42,10 @@ impl Memtable {
         limit: usize,
         out: &mut Vec<ScanEntry>,
     ) -> Result<bool> {
-        let Some(tree) = self.tree(cf) else {
+        let Some(index) = self.index(cf) else {
             return Ok(false);
         };
+        let (tree, seqno) = (&index.tree, index.stored(seqno));
         let guard = tree.pin();
         let full = out.len() + limit;
         tree.scan(&guard, from, direction, self.records(), |entry| {
@@ -70,7 +71,8 @@ impl Memtable {
     }
 
     /// Appends the records of up to `limit` keys of family `cf` to `out`, in ascending order of keys from
-    /// the bound on, of each key all versions that its index keeps, newest first. Returns whether there
+    /// the bound on, of each key all versions that its index keeps, newest first; or, `as_of` a seqno, those that a
+    /// registered reader there needs: the newest, and if that is an operand, what it is on. Returns whether there
     /// may be more. Prefetched as by [`Memtable::scan`].
     ///
     /// # Errors
@@ -79,12 +81,15 @@ impl Memtable {
         &self,
         cf: CfId,
         from: Bound<&[u8]>,
+        as_of: Option<SeqNo>,
         limit: usize,
         out: &mut Vec<ScanEntry>,
     ) -> Result<bool> {
-        let Some(tree) = self.tree(cf) else {
+        let Some(index) = self.index(cf) else {
             return Ok(false);
         };
+        let tree = &index.tree;
+        let as_of = as_of.map(|seqno| index.stored(seqno));
         let guard = tree.pin();
         let mut left = limit;
         tree.scan(&guard, from, Direction::Forward, self.records(), |entry| {
@@ -93,9 +98,10 @@ impl Memtable {
                     at: PmOff(leaf.offset()),
                 });
             };
-            match entry.list() {
-                None => push(entry.leaf()),
-                Some(list) => list.iter().for_each(|version| push(version.leaf)),
+            match (as_of, entry.list()) {
+                (Some(seqno), _) => entry.stack(seqno).for_each(push),
+                (None, None) => push(entry.leaf()),
+                (None, Some(_)) => entry.versions().for_each(|version| push(version.leaf)),
             }
             left = left.saturating_sub(1);
             Ok(match left {
@@ -121,7 +127,7 @@ impl Memtable {
 }
 
 /// The records of one family, in the order of keys, of each key newest first: all versions that its index keeps, for whoever
-/// moves a sealed memtable elsewhere; or that which a registered reader sees, while writers go on. Each record is verified,
+/// moves a sealed memtable elsewhere; or what a registered reader needs, while writers go on. Each record is verified,
 /// whatever readers do: what is written anew gets a checksum that is right.
 pub struct Versions<'a> {
     memtable: &'a Memtable,
@@ -157,7 +163,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Only what a reader who is registered at `seqno` sees.
+    /// Only what a reader who is registered at `seqno` needs.
     pub fn as_of(self, seqno: SeqNo) -> Versions<'a> {
         let as_of = Some(seqno);
         Versions { as_of, ..self }
@@ -229,11 +235,9 @@ impl<'a> Versions<'a> {
 
     /// Fills the chunk. Returns whether there may be more.
     fn scan(&mut self, from: Bound<&[u8]>) -> Result<bool> {
-        let (memtable, cf, chunk) = (self.memtable, self.cf, &mut self.chunk);
-        match self.as_of {
-            None => memtable.scan_versions(cf, from, self.limit, chunk),
-            Some(seqno) => memtable.scan(cf, from, Direction::Forward, seqno, self.limit, chunk),
-        }
+        let (limit, chunk) = (self.limit, &mut self.chunk);
+        self.memtable
+            .scan_versions(self.cf, from, self.as_of, limit, chunk)
     }
 }
 

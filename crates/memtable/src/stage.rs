@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use thermocline_art::OPERANDS_A_BLOCK;
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
@@ -150,8 +151,9 @@ impl<'a> Stage<'a> {
                 }
                 _ => {
                     self.memtable.refer(entry);
+                    let record = (entry.kind, entry.key);
                     self.memtable
-                        .keep_newest(entry.cf, entry.key, at, SeqNo(number))?;
+                        .keep_newest(entry.cf, record, at, SeqNo(number))?;
                 }
             }
         }
@@ -187,10 +189,12 @@ impl<'a> Stage<'a> {
         &self.items
     }
 
-    /// Most DRAM in bytes that an index of `updates` records in family `cf` takes here.
-    pub fn reserve_bound(&self, cf: CfId, updates: u64) -> u64 {
-        // Of a key the newest record stays: there are no lists.
-        self.memtable.reserve_bound(cf, updates, None)
+    /// Most DRAM in bytes that an index of `updates` records in family `cf` takes here, which may be operands if
+    /// the family `has_operator`.
+    pub fn reserve_bound(&self, cf: CfId, updates: u64, has_operator: bool) -> u64 {
+        // Of a key without operands the newest record stays: there are no lists.
+        let readers = has_operator.then_some(OPERANDS_A_BLOCK);
+        self.memtable.reserve_bound(cf, updates, readers)
     }
 
     /// Most DRAM in bytes that `count` range tombstones, whose keys have `key_bytes` bytes together, take

@@ -135,6 +135,12 @@ impl Memtable {
         indexes.any(|(_, index)| index.tombstones().is_some())
     }
 
+    /// Whether it has had an operand.
+    pub fn has_operands(&self) -> bool {
+        let mut indexes = self.indexes.from(CfId(0));
+        indexes.any(|(_, index)| index.has_operands())
+    }
+
     /// Counts an item of `bytes` bytes with `records` records. One thread at a time may call this: no
     /// line is fetched for a locked instruction.
     pub fn count_item(&self, bytes: u64, records: u64) {
@@ -237,10 +243,6 @@ impl Memtable {
     /// The indexes that there are, by family, from `cf` on.
     pub(crate) fn indexes_from(&self, cf: CfId) -> impl Iterator<Item = (CfId, &Index)> {
         self.indexes.from(cf)
-    }
-
-    pub(crate) fn tree(&self, cf: CfId) -> Option<&Tree> {
-        Some(&self.index(cf)?.tree)
     }
 
     pub(crate) fn tree_or_new(&self, cf: CfId) -> &Tree {

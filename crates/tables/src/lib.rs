@@ -29,6 +29,7 @@ mod pm;
 mod runs;
 mod size;
 mod source;
+mod stack;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -55,6 +56,7 @@ pub use pm::{PmTables, Promise, Promised};
 use runs::Run;
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
+pub use stack::TableOperand;
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -174,6 +176,7 @@ impl Tables {
                     self.files.count_found(FoundIn::File);
                     Ok(Some(Some(TableValue::Blob(value))))
                 }
+                (Kind::Merge, _) => Ok(Some(Some(TableValue::Operand))),
                 _ => Ok(Some(None)),
             };
         }
@@ -200,6 +203,7 @@ impl Tables {
                 self.files.count_found(FoundIn::File);
                 Some(TableValue::Blob(value))
             }
+            (Kind::Merge, _) => Some(TableValue::Operand),
             _ => None,
         }))
     }
@@ -287,6 +291,8 @@ pub enum TableValue {
     Pm(thermocline_level0::Pinned),
     /// Read from a blob file.
     Blob(Vec<u8>),
+    /// None yet: the newest entry is an operand, and [`Tables::stack`] has all that there is.
+    Operand,
 }
 
 /// The blocks of a table, with a note on where they came from.

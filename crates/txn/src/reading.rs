@@ -1,15 +1,16 @@
 //! What a transaction sees, and what of that must not change: its moment, its writes, its footprint.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::ops::Deref;
 
-use thermocline_base::{CfId, Result};
+use thermocline_base::{CfId, Result, merge};
 use thermocline_engine::Family;
 
 use crate::footprint::Touched;
 use crate::life::Life;
 use crate::store::{Moment, Store};
 use crate::sync::{Arc, Ordering};
-use crate::writes::Writes;
+use crate::writes::{Own, Writes};
 
 /// The values that a store gives.
 pub type ValueOf<S> = <<S as Store>::Moment as Moment>::Value;
@@ -75,9 +76,29 @@ impl<S: Store> Reading<S> {
     /// The value of a key: its own, or the one at its moment.
     pub fn look(&self, cf: CfId, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         match self.writes.get(cf, key) {
-            Some(own) => Ok(own.map(S::Moment::value)),
+            Some(own) => self.seen(cf, key, own, || self.moment()?.get(cf, key)),
             None => self.moment()?.get(cf, key),
         }
+    }
+
+    /// What its own write makes of what its moment has.
+    pub fn seen<V: Deref<Target = [u8]>>(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        own: Own<'_>,
+        stored: impl FnOnce() -> Result<Option<V>>,
+    ) -> Result<Option<ValueOf<S>>> {
+        let merged = |existing: Option<&[u8]>, operand: &[u8]| {
+            let operator = self.store.merge_operator(cf)?;
+            merge::merge_one(&*operator, key, existing, operand)
+        };
+        let value = match own {
+            Own::Value(value) => return Ok(value.map(S::Moment::value)),
+            Own::Alone(operand) => merged(None, operand)?,
+            Own::Operand(operand) => merged(stored()?.as_deref(), operand)?,
+        };
+        Ok(Some(S::Moment::value(&value)))
     }
 
     /// A place among what its moment has.

@@ -166,7 +166,12 @@ impl<S: Store> Range<'_, S> {
                 (Some((own, _)), Some((stored, _))) => **own >= **stored,
             };
             let entry = match own.filter(|_| own_first) {
-                Some((key, value)) => (key.to_vec(), value.map(S::Moment::value)),
+                Some((key, own)) => {
+                    let same = stored.filter(|(stored, _)| **stored == *key);
+                    let value = || Ok(same.map(|(_, value)| value));
+                    let seen = self.reading.seen(self.whole.cf, key, own, value)?;
+                    (key.to_vec(), seen)
+                }
                 None => match stored {
                     Some((key, value)) => (key, Some(value)),
                     None => return Ok(None),

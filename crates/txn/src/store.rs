@@ -1,7 +1,9 @@
 //! What transactions need of a store, and how the engine gives it.
 
 use std::ops::{Bound, Deref};
+use std::sync::Arc;
 
+use thermocline_base::merge::MergeOperator;
 use thermocline_base::{CfId, Result, SeqNo, WriteBatch};
 use thermocline_engine::{
     Cursor, Direction, Engine, Family, Footprint, Value, Watch, WriteOptions,
@@ -32,6 +34,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The name of a family, for messages.
     fn family_name(&self, cf: CfId) -> String;
+
+    /// The merge operator of a family.
+    ///
+    /// # Errors
+    /// If it has none.
+    fn merge_operator(&self, cf: CfId) -> Result<Arc<dyn MergeOperator>>;
 
     /// Bytes of DRAM that all transactions together may have.
     fn memory_max(&self) -> u64;
@@ -119,6 +127,10 @@ impl Store for Engine {
 
     fn family_name(&self, cf: CfId) -> String {
         self.name_of_family(cf)
+    }
+
+    fn merge_operator(&self, cf: CfId) -> Result<Arc<dyn MergeOperator>> {
+        Engine::merge_operator(self, cf)
     }
 
     fn memory_max(&self) -> u64 {

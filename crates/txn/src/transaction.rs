@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Bound;
 
 use thermocline_base::batch::{check_key, check_value};
-use thermocline_base::{CfId, Error, Result};
+use thermocline_base::{CfId, Error, Result, merge};
 use thermocline_engine::{Family, Footprint, WriteOptions};
 
 use crate::footprint::{OneKey, Span};
@@ -20,7 +20,7 @@ use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
-use crate::writes::Savepoint;
+use crate::writes::{Own, Savepoint, Write, Writes};
 
 /// A transaction. Dropped, it is rolled back.
 #[derive(Debug)]
@@ -217,7 +217,9 @@ impl<S: Store> Transaction<S> {
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         self.ready()?;
         check_key(key)?;
-        if self.reading.writes.get(family.id, key).is_none() {
+        // What it merges itself is merged into what its snapshot has.
+        let own = self.reading.writes.get(family.id, key);
+        if matches!(own, None | Some(Own::Operand(_))) {
             self.before_read(family.id, key)?;
         }
         self.reading.look(family.id, key)
@@ -255,7 +257,22 @@ impl<S: Store> Transaction<S> {
     /// break a deadlock.
     pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<()> {
         check_value(value)?;
-        self.write(family, key, Some(value))
+        self.write(family, key, Write::Value(Some(value.to_vec())))
+    }
+
+    /// Merges an operand into the value of a key, which is not read.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; [`Error::InvalidArgument`] if the family has no merge operator, or that does not take the
+    /// operand, or cannot merge it into what the transaction wrote before.
+    pub fn merge(&mut self, family: Family, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.ready()?;
+        check_key(key)?;
+        let operator = self.shared.store.merge_operator(family.id)?;
+        merge::check_operand(&*operator, operand)?;
+        let merged = |writes: &Writes| writes.merged(family.id, key, operand, &*operator);
+        let write = merged(&self.reading.writes)?;
+        self.write(family, key, write)
     }
 
     /// Deletes a key.
@@ -263,16 +280,16 @@ impl<S: Store> Transaction<S> {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete(&mut self, family: Family, key: &[u8]) -> Result<()> {
-        self.write(family, key, None)
+        self.write(family, key, Write::Value(None))
     }
 
-    fn write(&mut self, family: Family, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    fn write(&mut self, family: Family, key: &[u8], write: Write) -> Result<()> {
         self.ready()?;
         check_key(key)?;
         self.before_write(family.id, key)?;
-        let bytes = key.len() + value.map_or(0, <[u8]>::len);
+        let bytes = key.len() + write.len();
         self.take_memory(WRITE_BYTES + bytes as u64)?;
-        self.reading.writes.set(family.id, key, value)
+        self.reading.writes.set(family.id, key, write)
     }
 
     /// Deletes the keys from `start` up to, and not with, `end`, or all from `start` on. One that locks locks each key

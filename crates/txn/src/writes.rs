@@ -1,21 +1,50 @@
 //! What a transaction has written and nobody else sees: over what its snapshot has, and back to a savepoint.
 //!
-//! Of each key the last write counts. A range that was deleted hides what the snapshot has there, and what the
+//! Of each key the last write counts; an operand is merged into the write before, and where there is none it is kept as an
+//! operand, which the snapshot's value, or nothing in a range that was deleted, is read through. A range that was deleted hides what the snapshot has there, and what the
 //! transaction had put there before; what it puts there later shows. So the ranges come first in the batch, and the order
 //! among keys does not matter.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use thermocline_base::{CfId, Error, Result, WriteBatch, limits};
+use thermocline_base::merge::MergeOperator;
+use thermocline_base::{CfId, Error, Result, WriteBatch, limits, merge};
 
 use crate::footprint::Span;
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
 
-/// What was written to a key: a value, or nothing.
-type Write = Option<Vec<u8>>;
+/// What was written to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// It has this value, or none.
+    Value(Option<Vec<u8>>),
+    /// This operand is merged into what it has: several that were folded.
+    Operand(Vec<u8>),
+}
+
+impl Write {
+    /// Bytes of what is written.
+    pub fn len(&self) -> usize {
+        match self {
+            Write::Value(value) => value.as_ref().map_or(0, Vec::len),
+            Write::Operand(operand) => operand.len(),
+        }
+    }
+}
+
+/// What of its own a transaction sees of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own<'a> {
+    /// This value, or none.
+    Value(Option<&'a [u8]>),
+    /// What the operand makes of the snapshot's value.
+    Operand(&'a [u8]),
+    /// What the operand makes of nothing.
+    Alone(&'a [u8]),
+}
 
 type Keys = BTreeMap<Vec<u8>, Write>;
 
@@ -57,13 +86,21 @@ impl Writes {
     }
 
     /// What of its own a transaction sees of a key: `None` if that is what the snapshot has.
-    pub fn get(&self, cf: CfId, key: &[u8]) -> Option<Option<&[u8]>> {
+    pub fn get(&self, cf: CfId, key: &[u8]) -> Option<Own<'_>> {
         if self.is_empty() {
             return None;
         }
         match self.families.get(&cf).and_then(|keys| keys.get(key)) {
-            Some(own) => Some(own.as_deref()),
-            None => self.covers(cf, key).then_some(None),
+            Some(own) => Some(self.seen(cf, key, own)),
+            None => self.covers(cf, key).then_some(Own::Value(None)),
+        }
+    }
+
+    fn seen<'a>(&self, cf: CfId, key: &[u8], write: &'a Write) -> Own<'a> {
+        match write {
+            Write::Value(value) => Own::Value(value.as_deref()),
+            Write::Operand(operand) if self.covers(cf, key) => Own::Alone(operand),
+            Write::Operand(operand) => Own::Operand(operand),
         }
     }
 
@@ -78,7 +115,7 @@ impl Writes {
         cf: CfId,
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
         ascending: bool,
-    ) -> Option<(&[u8], Option<&[u8]>)> {
+    ) -> Option<(&[u8], Own<'_>)> {
         if thermocline_base::bounds::is_empty((from, to)) {
             return None;
         }
@@ -87,7 +124,7 @@ impl Writes {
             true => own.next(),
             false => own.next_back(),
         }?;
-        Some((key, write.as_deref()))
+        Some((key, self.seen(cf, key, write)))
     }
 
     /// Whether so many bytes more fit a batch.
@@ -103,11 +140,28 @@ impl Writes {
     }
 
     /// Writes to a key.
-    pub fn set(&mut self, cf: CfId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.check(key.len() + value.map_or(0, <[u8]>::len))?;
-        let before = self.replace(cf, key.to_vec(), Some(value.map(<[u8]>::to_vec)));
+    pub fn set(&mut self, cf: CfId, key: &[u8], write: Write) -> Result<()> {
+        self.check(key.len() + write.len())?;
+        let before = self.replace(cf, key.to_vec(), Some(write));
         self.note(|| Undo::Key(cf, key.to_vec(), before));
         Ok(())
+    }
+
+    /// What is written if `operand` is merged into what was written before.
+    pub fn merged(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        operand: &[u8],
+        operator: &dyn MergeOperator,
+    ) -> Result<Write> {
+        let one = |before: Option<&[u8]>| merge::merge_one(operator, key, before, operand);
+        let before = self.families.get(&cf).and_then(|keys| keys.get(key));
+        Ok(match before {
+            None => Write::Operand(operand.to_vec()),
+            Some(Write::Value(value)) => Write::Value(Some(one(value.as_deref())?)),
+            Some(Write::Operand(before)) => Write::Operand(one(Some(before))?),
+        })
     }
 
     /// Deletes the keys of a range.
@@ -142,7 +196,7 @@ impl Writes {
 
     /// Gives a key this write, or none. Returns what it had.
     fn replace(&mut self, cf: CfId, key: Vec<u8>, write: Option<Write>) -> Option<Write> {
-        let size = |write: &Write| write.as_ref().map_or(0, Vec::len);
+        let size = Write::len;
         let key_len = key.len();
         let keys = self.families.entry(cf).or_default();
         let (added, before) = match write {
@@ -208,8 +262,9 @@ impl Writes {
         for (cf, keys) in &self.families {
             for (key, write) in keys {
                 match write {
-                    Some(value) => batch.put(*cf, key, value)?,
-                    None => batch.delete(*cf, key)?,
+                    Write::Value(Some(value)) => batch.put(*cf, key, value)?,
+                    Write::Value(None) => batch.delete(*cf, key)?,
+                    Write::Operand(operand) => batch.merge(*cf, key, operand)?,
                 }
             }
         }

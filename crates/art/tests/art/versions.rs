@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::records::{Random, Records};
-use thermocline_art::{NodeMemory, Slab, Tree};
+use thermocline_art::{NodeMemory, OPERANDS_A_BLOCK, Slab, Tree};
 use thermocline_base::{Error, SeqNo};
 
 /// Writes the version with this seqno, which is also its number.
@@ -186,4 +186,139 @@ fn a_guard_keeps_the_list_that_it_found() {
     tree.collect();
     assert_eq!(slab.usage().used_bytes, tree.memory().live_bytes);
     assert_eq!(tree.memory().live_bytes, 64);
+}
+
+/// Of a key, all that the tree has, newest first: seqno, and whether it is an operand.
+fn all_of(tree: &Tree, records: &Records) -> Vec<(u64, bool)> {
+    let guard = tree.pin();
+    let entry = tree.get(&guard, b"key", records).unwrap().unwrap();
+    let only = (records.of(entry.leaf()).1 as u64, entry.leaf().is_operand());
+    match entry.list() {
+        None => vec![only],
+        Some(_) => {
+            let all = entry.versions().map(|v| (v.seqno.0, v.leaf.is_operand()));
+            all.collect()
+        }
+    }
+}
+
+/// Operands and bases in any order, with any readers: every reader finds all that he needs, nothing that is in the tree
+/// was not written, and no block is lost.
+#[test]
+fn whoever_reads_an_operand_finds_what_it_is_on() {
+    let mut random = Random(3);
+    for round in 0..300 {
+        let records = Records::new(vec![b"key".to_vec()]);
+        let slab = Arc::new(Slab::new());
+        let tree = Tree::with_memory(slab.clone());
+        // All that was written: whether it is an operand. Readers register at what was written then, or earlier.
+        let mut written: BTreeMap<u64, bool> = BTreeMap::new();
+        let mut readers: Vec<SeqNo> = Vec::new();
+        // Some come later than newer ones, as groups that are overtaken do.
+        let mut order: Vec<u64> = (1..=200).collect();
+        for at in 0..order.len() {
+            if random.below(4) == 0 {
+                let other = (at + random.below(40)).min(order.len() - 1);
+                order.swap(at, other);
+            }
+        }
+        let bases = [2, 10, 200][round % 3];
+        for (at, &seqno) in order.iter().enumerate() {
+            let is_operand = random.below(bases) != 0;
+            // Nobody registers above what has been written without a gap.
+            let visible = (1..).take_while(|n| written.contains_key(n)).count() as u64;
+            match random.below(12) {
+                0 => readers.push(SeqNo(visible)),
+                1 if !readers.is_empty() => drop(readers.swap_remove(random.below(readers.len()))),
+                _ => {}
+            }
+            let mut moments = readers.clone();
+            // What is visible now, and what may be soon.
+            moments.extend((visible..=200).map(SeqNo));
+            moments.sort_unstable();
+            let guard = tree.pin();
+            let leaf = records.leaf(0, seqno as usize);
+            let leaf = if is_operand { leaf.as_operand() } else { leaf };
+            tree.update(&guard, b"key", &records, |present| {
+                let Some(present) = present else {
+                    return Ok(Some(leaf.into()));
+                };
+                let own = || Ok(SeqNo(records.of(present.leaf()).1 as u64));
+                let new = present.with_version(SeqNo(seqno), leaf, own, &moments[..])?;
+                Ok(Some(new))
+            })
+            .unwrap();
+            drop(guard);
+            written.insert(seqno, is_operand);
+            let has = all_of(&tree, &records);
+            assert!(has.windows(2).all(|pair| pair[0].0 > pair[1].0), "{has:?}");
+            assert!(
+                has.iter()
+                    .all(|(s, operand)| written.get(s) == Some(operand))
+            );
+            let visible = (1..).take_while(|n| written.contains_key(n)).count() as u64;
+            for reader in readers.iter().copied().chain([SeqNo(visible), SeqNo(200)]) {
+                let mut open = true;
+                let below = written.range(..=reader.0).rev();
+                let needed: Vec<u64> = below
+                    .take_while(|(_, operand)| std::mem::replace(&mut open, **operand))
+                    .map(|(seqno, _)| *seqno)
+                    .collect();
+                let guard = tree.pin();
+                let entry = tree.get(&guard, b"key", &records).unwrap().unwrap();
+                let found = entry.stack(reader).map(|leaf| records.of(leaf).1 as u64);
+                let found: Vec<u64> = found.filter(|seqno| *seqno <= reader.0).collect();
+                assert_eq!(found, needed, "at {reader} after {at} writes: {has:?}");
+                let newest = entry.at(reader).map(|leaf| records.of(leaf).1 as u64);
+                assert_eq!(newest.filter(|s| *s <= reader.0), needed.first().copied());
+            }
+            if random.below(8) == 0 {
+                tree.collect();
+                assert_eq!(tree.memory().live_bytes, slab.usage().used_bytes);
+            }
+        }
+        drop(tree);
+        assert_eq!(slab.usage().used_bytes, 0);
+    }
+}
+
+/// A key that is counted up for ever: each operand costs the same, and a base on top lets go of all of them.
+#[test]
+fn an_operand_copies_a_block_at_most() {
+    let records = Records::new(vec![b"key".to_vec()]);
+    let slab = Arc::new(Slab::new());
+    let tree = Tree::with_memory(slab.clone());
+    let write = |seqno: u64, is_operand: bool| {
+        let guard = tree.pin();
+        let leaf = records.leaf(0, seqno as usize);
+        let leaf = if is_operand { leaf.as_operand() } else { leaf };
+        let nobody: &[SeqNo] = &[];
+        tree.update(&guard, b"key", &records, |present| {
+            let Some(present) = present else {
+                return Ok(Some(leaf.into()));
+            };
+            let own = || Ok(SeqNo(records.of(present.leaf()).1 as u64));
+            let new = present.with_version(SeqNo(seqno), leaf, own, nobody)?;
+            assert!(
+                present
+                    .list()
+                    .is_none_or(|list| list.len() <= OPERANDS_A_BLOCK)
+            );
+            Ok(Some(new))
+        })
+        .unwrap();
+    };
+    const N: u64 = 20_000;
+    (1..=N).for_each(|seqno| write(seqno, true));
+    assert_eq!(all_of(&tree, &records).len() as u64, N);
+    tree.collect();
+    let memory = tree.memory();
+    assert!(
+        memory.lists >= N / 17 && memory.live_bytes < N * 24,
+        "{memory:?}"
+    );
+    write(N + 1, false);
+    assert_eq!(all_of(&tree, &records), [(N + 1, false)]);
+    tree.collect();
+    assert_eq!((tree.memory().lists, slab.usage().used_bytes), (0, 0));
 }

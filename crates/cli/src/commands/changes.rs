@@ -43,6 +43,7 @@ pub(crate) fn changes(args: &ChangesArgs, output: &mut Output) -> Outcome {
 fn parts<'c>(op: &'c ChangeOp<'_>) -> [Option<(&'static str, &'c [u8])>; 2] {
     match op {
         ChangeOp::Put { key, value } => [Some(("key", key)), Some(("value", value))],
+        ChangeOp::Merge { key, operand } => [Some(("key", key)), Some(("operand", operand))],
         ChangeOp::Delete { key } => [Some(("key", key)), None],
         ChangeOp::DeleteRange { from, to } => [Some(("from", *from)), to.map(|to| ("to", to))],
         ChangeOp::Metadata { value } => [Some(("value", value)), None],

@@ -49,6 +49,14 @@ pub enum ChangeOp<'g> {
         /// The value; a long one was read from its blob file.
         value: Cow<'g, [u8]>,
     },
+    /// An operand is merged into the value of the key, by the operator of its family. The feed shows each as it was
+    /// written, whatever it was folded into since.
+    Merge {
+        /// The key.
+        key: &'g [u8],
+        /// The operand.
+        operand: &'g [u8],
+    },
     /// The key has no value.
     Delete {
         /// The key.
@@ -73,6 +81,7 @@ impl ChangeOp<'_> {
     pub fn name(&self) -> &'static str {
         match self {
             ChangeOp::Put { .. } => "put",
+            ChangeOp::Merge { .. } => "merge",
             ChangeOp::Delete { .. } => "delete",
             ChangeOp::DeleteRange { .. } => "delete_range",
             ChangeOp::Metadata { .. } => "metadata",
@@ -156,6 +165,10 @@ impl<'g> Changes<'g> {
         let op = match (cf, record.kind) {
             (CfId::METADATA, _) => ChangeOp::Metadata { value },
             (_, Kind::Delete) => ChangeOp::Delete { key },
+            (_, Kind::Merge) => ChangeOp::Merge {
+                key,
+                operand: value,
+            },
             (_, Kind::RangeDelete) => {
                 let to = (!value.is_empty()).then_some(value);
                 ChangeOp::DeleteRange { from: key, to }

@@ -9,6 +9,7 @@ mod feed;
 mod full;
 mod latency;
 mod level0;
+mod merge;
 mod pinned;
 mod runtime;
 mod staged;

@@ -1,7 +1,7 @@
 //! Random sequences of everything that the API offers, against `BTreeMap`s.
 //!
 //! Each seed draws options and then steps: writes, deletes of ranges, reads, scans from both ends, moves of cursors
-//! that live through other steps, column families of both orders that come, go and come back, their
+//! that live through other steps, merges in families that have an operator, column families of both orders that come, go and come back, their
 //! metadata, flushes, compactions, change feeds, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
 //! carry a copy of the map from when they were made, and must show exactly that for as long as they
 //! live, were the family dropped meanwhile; handles of dropped families are refused.
@@ -15,6 +15,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use thermocline::limits::{KEY_LEN_MAX, VALUE_INLINE_MAX};
+use thermocline::merge::{Append, MergeOperator};
 use thermocline::options::{Codec, PartitionBy, Shape};
 use thermocline::{
     CfOptions, ChangeOp, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot,
@@ -161,6 +162,8 @@ struct Run {
     dir: PathBuf,
     options: Options,
     keys: Vec<Vec<u8>>,
+    /// Whether families have a merge operator: one that appends.
+    merges: bool,
     db: Option<Db>,
     /// By name; also in the order in which they were made.
     families: Vec<(String, Content)>,
@@ -196,6 +199,7 @@ impl Run {
             dir,
             options,
             keys,
+            merges: seed % 3 != 2,
             db: None,
             families: vec![("default".into(), Content::default())],
             cursors: Vec::new(),
@@ -205,7 +209,32 @@ impl Run {
             _home: home,
         };
         run.db = Some(Db::open(&run.dir, run.options.clone()).unwrap());
+        let own = run.own_options();
+        run.db().column_family("default", own).unwrap();
         run
+    }
+
+    /// Those of a new family.
+    fn own_options(&self) -> CfOptions {
+        match self.merges {
+            true => CfOptions::default().merge_operator(Append::new("").name()),
+            false => CfOptions::default(),
+        }
+    }
+
+    /// Merges one operand, or so many that a list of versions is a chain.
+    fn merge(&mut self, i: usize, family: &ColumnFamily, key: &[u8]) {
+        if !self.merges {
+            refused(family.merge(key, "v"), family.name());
+            return;
+        }
+        let many = *self.rng.pick(&[1, 1, 1, 2, 40]);
+        for _ in 0..many {
+            let mut operand = value(&mut self.rng);
+            operand.truncate(if many > 2 { 20 } else { 65_536 });
+            family.merge(key, &operand).unwrap();
+            self.families[i].1.merge(key, &operand);
+        }
     }
 
     fn db(&self) -> &Db {
@@ -221,7 +250,7 @@ impl Run {
         let family = self.db().find_column_family(&self.families[i].0);
         let family = family.expect("it was made");
         let reverse = self.families[i].1.reverse;
-        assert_eq!(family.options(), CfOptions::default().reverse(reverse));
+        assert_eq!(family.options(), self.own_options().reverse(reverse));
         (i, family)
     }
 
@@ -235,7 +264,8 @@ impl Run {
                 family.put(&key, &value).unwrap();
                 self.families[i].1.map().insert(key, value);
             }
-            30..40 => {
+            30..34 => self.merge(i, &family, &key),
+            34..40 => {
                 family.delete(&key).unwrap();
                 self.families[i].1.map().remove(&key);
             }
@@ -408,6 +438,11 @@ impl Run {
                     _ => batch.set_metadata_cf(&family, &blob),
                 };
                 after[i].metadata = Some(blob.into());
+            } else if self.merges && self.rng.one_in(3) {
+                let mut operand = value(&mut self.rng);
+                operand.truncate(30_000);
+                batch.merge_cf(&family, &key, &operand);
+                after[i].merge(&key, &operand);
             } else {
                 let mut value = value(&mut self.rng);
                 value.truncate(200_000);
@@ -435,8 +470,8 @@ impl Run {
         let name = *self.rng.pick(NAMES);
         let order = *self.rng.pick(&[None, Some(false), Some(true)]);
         let options = match order {
-            Some(reverse) => CfOptions::default().reverse(reverse),
-            None => CfOptions::default(),
+            Some(reverse) => self.own_options().reverse(reverse),
+            None => self.own_options(),
         };
         let made = self.db().column_family(name, options);
         let there = self.families.iter().find(|f| f.0 == name);

@@ -24,6 +24,12 @@ impl Content {
         Arc::make_mut(&mut self.map)
     }
 
+    /// Appends an operand to the value of a key.
+    pub fn merge(&mut self, key: &[u8], operand: &[u8]) {
+        let value = self.map().entry(key.to_vec()).or_default();
+        value.extend_from_slice(operand);
+    }
+
     /// Removes what lies between two bounds in the family's order; false if they are in the wrong order.
     pub fn delete_range(&mut self, (begin, end): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
         if self.is_upside_down(begin, end) {

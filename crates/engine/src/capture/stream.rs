@@ -95,6 +95,7 @@ fn stream(
             exists: &|cf, key| capture.exists(cf, key),
             prefixes: None,
             counting: None,
+            operator: inner.common.families.operator(cf),
         };
         let (inputs, mut pace) = (inputs.collect(), |_| inner.common.check_open());
         inner

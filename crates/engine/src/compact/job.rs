@@ -227,6 +227,7 @@ impl Compactor {
             exists: &|cf, key| common.families.exists(cf, key),
             prefixes: partitioner.prefixes_of(&job.version, job.cf),
             counting: Some(Counting::new(job.version.partitions(job.cf), None)),
+            operator: common.families.operator(job.cf),
         };
         let (mut spent, mut looked) = (0, 0);
         let mut pace = |written: u64| {

@@ -223,6 +223,9 @@ impl Walk {
         let found = matches!(kind, Kind::Put | Kind::PutBlob);
         self.key.clear();
         self.key.extend_from_slice(key);
+        if kind == Kind::Merge {
+            return self.take_folded();
+        }
         let mut blob = None;
         match value {
             Stored::Inline(value) if found => {
@@ -243,6 +246,17 @@ impl Walk {
                 blob,
             )?;
         }
+        Ok(found)
+    }
+
+    /// As [`Walk::take`], of the key that was copied, whose newest version is an operand.
+    #[cold]
+    fn take_folded(&mut self) -> Result<bool> {
+        let place = (self.family.id, &*self.key);
+        let reads = &self.at.inner().reads;
+        let value = reads.folded(&self.at.view, place, self.at.seqno())?;
+        let found = value.is_some();
+        self.value = value.unwrap_or_default();
         Ok(found)
     }
 

@@ -26,3 +26,10 @@ pub(crate) struct Credit {
     /// The same of groups in flight.
     pub(super) groups: u64,
 }
+
+impl Credit {
+    /// The next write reckons anew what it may take.
+    pub fn spend(&mut self) {
+        self.writes = 0;
+    }
+}

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_base::merge::{self, MergeOperator};
 use thermocline_base::options::PartitionBy;
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result};
 use thermocline_version::State;
 
-use crate::sync::{AtomicU64, Ordering, RwLock, read};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock, read};
 
 /// A column family as those who read it must know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,10 @@ impl Family {
 #[derive(Debug)]
 pub(crate) struct Families {
     pub(super) table: RwLock<Table>,
+    /// The merge operators that the store was opened with, beside those that are built in.
+    pub(super) given: Vec<Arc<dyn MergeOperator>>,
+    /// Whether a family has or had one. Raised under the writer's lock, where writers ask.
+    pub(super) any_operator: AtomicBool,
     /// How many were dropped since the store was opened: lets everybody skip the table until there
     /// is one. Raised under the table's lock and the writer's, so that a writer sees it exactly; a
     /// reader beside a drop may see either.
@@ -42,6 +47,8 @@ pub(crate) struct Families {
 
 #[derive(Debug)]
 pub(super) struct Table {
+    /// The merge operators of families that have one; of dropped ones, too, which may still be read.
+    pub(super) operators: BTreeMap<CfId, Arc<dyn MergeOperator>>,
     /// In the order in which they were made.
     pub(super) named: Vec<(String, Family)>,
     /// The options of those that are divided in their own way.
@@ -54,18 +61,41 @@ pub(super) struct Table {
 pub(super) fn note_own(all: &mut BTreeMap<CfId, CfOptions>, cf: CfId, options: &CfOptions) {
     let mut own = *options;
     own.reverse = None;
+    own.merge_operator = None;
     if own != CfOptions::default() {
         all.insert(cf, own);
     }
 }
 
+/// The merge operator that `family` has by its name.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] saying how to open the database.
+pub(super) fn operator_named(
+    name: &str,
+    family: &str,
+    given: &[Arc<dyn MergeOperator>],
+) -> Result<Arc<dyn MergeOperator>> {
+    let own = given.iter().find(|operator| operator.name() == name);
+    own.cloned().or_else(|| merge::built_in(name)).ok_or_else(|| {
+        Error::InvalidArgument(format!(
+            "column family '{family}' has the merge operator '{name}', which is not built in; open the database with \
+             it (DbBuilder::merge_operator)"
+        ))
+    })
+}
+
 impl Families {
-    /// Those that the manifest names.
-    pub fn of(state: &State) -> Result<Families> {
-        let mut own = BTreeMap::new();
+    /// Those that the manifest names. `given` are the merge operators that the store is opened with.
+    pub fn of(state: &State, given: Vec<Arc<dyn MergeOperator>>) -> Result<Families> {
+        let (mut own, mut operators) = (BTreeMap::new(), BTreeMap::new());
         let family = |(id, name): (&u16, &String)| {
             let options = CfOptions::from_stored(state.family_options(*id))?;
             note_own(&mut own, CfId(*id), &options);
+            if let Some(operator) = options.merge_operator {
+                let operator = operator_named(operator.as_str(), name, &given)?;
+                operators.insert(CfId(*id), operator);
+            }
             let family = Family {
                 id: CfId(*id),
                 reverse: options.reverse == Some(true),
@@ -73,9 +103,13 @@ impl Families {
             Ok((name.clone(), family))
         };
         let named: Result<_> = state.families().iter().map(family).collect();
+        let named = named?;
         Ok(Families {
+            any_operator: AtomicBool::new(!operators.is_empty()),
+            given,
             table: RwLock::new(Table {
-                named: named?,
+                operators,
+                named,
                 own,
                 dropped: BTreeMap::new(),
             }),
@@ -108,6 +142,15 @@ impl Families {
         let table = read(&self.table);
         let named = table.named.iter().find(|(_, family)| family.id == cf);
         named.map(|(name, _)| name.clone())
+    }
+
+    /// What a family was made with, and its merge operator.
+    pub fn options_of(&self, family: Family) -> CfOptions {
+        let own = self.own_options(family.id).reverse(family.reverse);
+        match self.operator(family.id) {
+            Some(operator) => own.merge_operator(operator.name()),
+            None => own,
+        }
     }
 
     /// What was set when the family was made of how it is divided.
@@ -165,6 +208,31 @@ impl Families {
             }
         }
         Ok(())
+    }
+
+    /// The merge operator of a family, if it has one.
+    pub fn operator(&self, cf: CfId) -> Option<Arc<dyn MergeOperator>> {
+        let any = self.any_operator.load(Ordering::Acquire);
+        any.then(|| read(&self.table).operators.get(&cf).cloned())
+            .flatten()
+    }
+
+    /// Whether any family has a merge operator.
+    pub fn any_operator(&self) -> bool {
+        self.any_operator.load(Ordering::Acquire)
+    }
+
+    /// The merge operator of a family.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the family if it has none.
+    pub fn checked_operator(&self, cf: CfId) -> Result<Arc<dyn MergeOperator>> {
+        self.operator(cf).ok_or_else(|| {
+            Error::InvalidArgument(format!(
+                "column family '{}' has no merge operator; have it with CfOptions::merge_operator first",
+                self.told_name(cf)
+            ))
+        })
     }
 
     /// The family of this name, if there is one.

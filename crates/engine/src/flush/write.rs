@@ -195,6 +195,7 @@ impl FlushWriter {
             exists: &|cf, key| self.common.families.exists(cf, key),
             prefixes: self.partitioner.prefixes_of(version, cf),
             counting: Some(Counting::new(version.partitions(cf), writes)),
+            operator: self.common.families.operator(cf),
         };
         let weighs = matches!(to_write, To::Nowhere(_));
         let sink: &mut dyn TableSink = match to_write {

@@ -13,8 +13,8 @@ pub(crate) enum Hit<'a> {
     Block(&'a Pinned),
     /// In a table in persistent memory.
     Pm(thermocline_level0::Pinned),
-    /// In a blob file, from which it was read.
-    Blob(Vec<u8>),
+    /// In memory of its own: read from a blob file, or made of operands.
+    Made(Vec<u8>),
 }
 
 impl Hit<'_> {
@@ -24,7 +24,7 @@ impl Hit<'_> {
             Hit::Record(_, record) => record.value,
             Hit::Block(value) => value,
             Hit::Pm(value) => value,
-            Hit::Blob(value) => value,
+            Hit::Made(value) => value,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use thermocline_base::merge::{Append, MergeOperator};
 use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_base::{CfId, CfOptions, Error, Result, Site, Steps, When, WriteBatch};
@@ -163,6 +164,11 @@ impl Life {
                 .engine()
                 .family(name, &CfOptions::default().reverse(true))
                 .map(drop),
+            Op::Merging(name) => {
+                let appends = Append::new("");
+                let options = CfOptions::default().merge_operator(appends.name());
+                self.engine().family(name, &options).map(drop)
+            }
             Op::Drop(name) => self.engine().drop_family(name),
         };
         let refused = matches!(done, Err(Error::OutOfSpace(_)));

@@ -70,6 +70,7 @@ pub fn all() -> Vec<Workload> {
         ("ranges", "logged-ranges", small),
         ("ranges-flying", "logged-ranges-flying", rare_write_back),
         ("ranges-staged", "logged-ranges-staged", small_items),
+        ("operands", "logged-operands", small),
         ("blobs", "logged-blobs", long_values),
     ];
     let other = |(name, own, set): &Other| {
@@ -152,6 +153,8 @@ const RANGES: Sampled = &[
 
 const BLOBS: Sampled = &[("logged-blobs", 13)];
 
+const OPERANDS: Sampled = &[("logged-operands", 151)];
+
 #[test]
 fn logged_writes_survive_every_crash() {
     explored(WRITES, 1_000, &[]);
@@ -178,8 +181,13 @@ fn logged_long_values_survive_every_crash() {
 }
 
 #[test]
+fn logged_merges_survive_every_crash() {
+    explored(OPERANDS, 200, &[]);
+}
+
+#[test]
 fn every_logged_workload_is_explored() {
-    let explored = [WRITES, MEMTABLES, GROUPS, RANGES, BLOBS].concat();
+    let explored = [WRITES, MEMTABLES, GROUPS, RANGES, BLOBS, OPERANDS].concat();
     let explored: BTreeSet<&str> = explored.iter().map(|(name, _)| *name).collect();
     assert_eq!(explored, all().iter().map(|w| w.name).collect());
 }

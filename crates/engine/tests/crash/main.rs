@@ -47,6 +47,7 @@ mod groups;
 mod life;
 mod logged;
 mod merges;
+mod operands;
 mod oracle;
 mod partitions;
 mod planted;

@@ -46,6 +46,12 @@ impl Change {
 #[derive(Debug, Clone)]
 pub enum Step {
     Change(Change),
+    /// An operand is appended.
+    Merge {
+        cf: u16,
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
     /// All keys from one up to another one, or without end.
     Clear {
         cf: u16,
@@ -62,6 +68,8 @@ pub enum Op {
     Family(String),
     /// A family whose keys descend.
     Descending(String),
+    /// A family whose operands are appended.
+    Merging(String),
     Drop(String),
 }
 
@@ -95,6 +103,7 @@ impl Op {
         for step in steps {
             match step {
                 Step::Change(change) => change.add_to(&mut batch),
+                Step::Merge { cf, key, operand } => batch.merge(CfId(*cf), key, operand).unwrap(),
                 Step::Clear { cf, from, to } => {
                     batch.delete_range(CfId(*cf), from, to.as_deref()).unwrap();
                 }
@@ -161,7 +170,7 @@ impl Model {
 
     pub fn apply(&mut self, op: &Op) {
         match op {
-            Op::Family(name) => self.make(name, false),
+            Op::Family(name) | Op::Merging(name) => self.make(name, false),
             Op::Descending(name) => self.make(name, true),
             Op::Drop(name) => {
                 let id = self.id(name);
@@ -174,6 +183,7 @@ impl Model {
                 for step in steps {
                     match step {
                         Step::Change(change) => self.change(change),
+                        Step::Merge { cf, key, operand } => self.merge((*cf, key.clone()), operand),
                         Step::Clear { cf, from, to } => self.data.retain(|(of, key), _| {
                             of != cf || key < from || to.as_ref().is_some_and(|to| key >= to)
                         }),
@@ -189,6 +199,12 @@ impl Model {
             Some(value) => self.data.insert(key, value.clone()),
             None => self.data.remove(&key),
         };
+    }
+
+    fn merge(&mut self, key: (u16, Vec<u8>), operand: &[u8]) {
+        let before = self.data.get(&key).map_or(&[][..], |value| value);
+        let value = [before, operand].concat();
+        self.data.insert(key, value.into());
     }
 
     pub fn with(&self, op: &Op) -> Model {

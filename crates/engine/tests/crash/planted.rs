@@ -238,6 +238,12 @@ fn dropping_a_memtable_whose_range_tombstone_is_needed_is_caught() {
 }
 
 #[test]
+fn an_operand_that_hides_what_is_below_is_caught() {
+    caught_in_work("operands", Bug::OperandHides);
+    caught_in_recovery("operands", Bug::OperandHides);
+}
+
+#[test]
 fn giving_a_descriptor_back_before_the_edit_is_caught() {
     // It does harm until the edit is durable.
     caught_by("overwrites", in_work(Bug::ReleaseBeforeEdit), |point| {

@@ -309,6 +309,14 @@ const RANGES: Part = Part {
     sites: MEMTABLES,
 };
 
+const OPERANDS: Part = Part {
+    workloads: &["operands", "operands-sinking", "operands-flying"],
+    seeds: 1,
+    one_in: 101,
+    bar: 1_200,
+    sites: MEMTABLES,
+};
+
 const BLOBS: Part = Part {
     workloads: &["blobs"],
     seeds: 1,
@@ -366,6 +374,7 @@ const PARTS: &[&Part] = &[
     &REWRITTEN,
     &PARTITIONS,
     &RANGES,
+    &OPERANDS,
     &BLOBS,
     &BLOB_LIVES,
     &BLOBS_FLYING,
@@ -580,6 +589,11 @@ fn what_is_rewritten_inside_persistent_memory_survives_every_crash() {
 #[test]
 fn range_deletes_survive_every_crash() {
     run(&RANGES);
+}
+
+#[test]
+fn merges_survive_every_crash() {
+    run(&OPERANDS);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::groups;
 use crate::life::{Life, options};
 use crate::logged;
 use crate::merges;
+use crate::operands;
 use crate::oracle::{Change, Op};
 use crate::partitions;
 use crate::pm_tables;
@@ -357,6 +358,27 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: groups::families,
         body: ranges::staged,
+    },
+    Workload {
+        name: "operands",
+        set: small_memtables,
+        from_creation: false,
+        before: operands::family,
+        body: operands::operands,
+    },
+    Workload {
+        name: "operands-sinking",
+        set: pm_tables::tiered,
+        from_creation: false,
+        before: operands::family,
+        body: operands::sinking,
+    },
+    Workload {
+        name: "operands-flying",
+        set: ranges::staged_and_buffered,
+        from_creation: false,
+        before: operands::family,
+        body: operands::flying,
     },
     Workload {
         name: "blobs",

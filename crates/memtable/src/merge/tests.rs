@@ -361,7 +361,7 @@ fn a_record_that_has_rotted_ends_the_merge() {
     let (one, owned) = memtable_and_zones(&space, 1, rows, &[]);
     let zones = Zones::from([(1, owned)]);
     let mut entries = Vec::new();
-    one.scan_versions(CfId(0), Bound::Unbounded, 10, &mut entries)
+    one.scan_versions(CfId(0), Bound::Unbounded, None, 10, &mut entries)
         .unwrap();
     let at = entries[1].at;
     fixture::rot(space.region(), at.plus(4), &[1, 0, 0, 0]);

@@ -188,7 +188,7 @@ fn a_record_that_cannot_be_read_is_an_error() {
     let new = memtable(&space, 2, &[(0, b"key", 9, true)], &[]);
     let readers = readers(10, NOBODY);
     for damaged in [&new, &old] {
-        let entry = damaged.tree(CfId(0)).unwrap();
+        let entry = &damaged.index(CfId(0)).unwrap().tree;
         let guard = entry.pin();
         let leaf = entry
             .get(&guard, b"key", damaged.records())

@@ -10,7 +10,9 @@ fn versions(memtable: &Memtable, cf: CfId, limit: usize) -> Vec<Version> {
         let mut chunk = Vec::new();
         let last = rows.last().map(|(key, ..)| key.clone());
         let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let more = memtable.scan_versions(cf, from, limit, &mut chunk).unwrap();
+        let more = memtable
+            .scan_versions(cf, from, None, limit, &mut chunk)
+            .unwrap();
         for entry in chunk {
             let record = memtable.record(entry.at, true).unwrap();
             let put = record.kind == thermocline_base::Kind::Put;

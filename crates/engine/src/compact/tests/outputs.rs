@@ -167,6 +167,7 @@ fn range_tombstones_are_cut_where_tables_are() {
             exists: &|_, _| true,
             prefixes: None,
             counting: None,
+            operator: None,
         };
         let inputs = inputs
             .into_iter()

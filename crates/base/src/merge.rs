@@ -1,0 +1,370 @@
+//! Merge operators: what becomes of a value and an operand.
+//!
+//! A family may have one. `merge(key, operand)` then writes the operand and reads nothing; whoever reads the key later
+//! folds the operands into the value. The engine folds operands whenever it moves them, so it must not matter in which
+//! groups they are folded.
+//!
+//! # The law
+//! For all values and operands, `merge(merge(e, a), b) = merge(e, merge(a, b))`, where `e` may be absent. So an operand is a
+//! value too: the one that the key has if it had none before. Operands of a key are folded in the order in which they were
+//! written, and each exactly once; they need not commute.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::shown::shown;
+
+/// Makes one value of a value and an operand. See [`Counter`] and [`Append`] for two that are built in.
+///
+/// # The law
+/// It must be associative: `merge(merge(e, a), b)` is `merge(e, merge(a, b))`, whether `e` is there or not. It must be a
+/// function: the same arguments give the same result, in every process that opens the database. It is called by whoever reads,
+/// and by threads that flush and compact; it must not use the database.
+///
+/// ```
+/// use thermocline_base::merge::MergeOperator;
+/// /// Keeps the larger of two byte strings.
+/// #[derive(Debug)]
+/// struct Largest;
+/// impl MergeOperator for Largest {
+///     fn name(&self) -> &str {
+///         "example.largest"
+///     }
+///     fn merge(&self, _: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Result<Vec<u8>, String> {
+///         Ok(existing.unwrap_or_default().max(operand).to_vec())
+///     }
+/// }
+/// assert_eq!(Largest.merge(b"k", Some(b"b"), b"a"), Ok(b"b".to_vec()));
+/// ```
+pub trait MergeOperator: fmt::Debug + Send + Sync {
+    /// Its name, of 1 to [`limits::MERGE_NAME_LEN_MAX`] bytes. A database remembers it for each family that has the
+    /// operator. An operator that does something else needs another name.
+    fn name(&self) -> &str;
+
+    /// The value of `key` behind `operand`, if it was `existing` before: a value, an operand or several folded ones; or
+    /// `None` if it had no value.
+    ///
+    /// # Errors
+    /// A text that says what does not fit. The read that needs the value fails with it, and the operands stay as they are.
+    /// A panic counts as an error.
+    fn merge(
+        &self,
+        key: &[u8],
+        existing: Option<&[u8]>,
+        operand: &[u8],
+    ) -> std::result::Result<Vec<u8>, String>;
+
+    /// Whether an operand is one that can be merged. It is asked before the operand is written.
+    ///
+    /// # Errors
+    /// A text that says what an operand should be. Nothing is written then.
+    fn check(&self, _operand: &[u8]) -> std::result::Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Adds numbers of 8 bytes, little-endian, and wraps around where they overflow. Two's complement adds signed and unsigned
+/// numbers alike, so it counts in `i64` and in `u64`; a negative operand subtracts. A key without a value counts as 0.
+///
+/// It wraps because addition that stops at the largest number is not associative once operands may be negative.
+///
+/// ```
+/// use thermocline_base::merge::{Counter, MergeOperator};
+/// let two = Counter.merge(b"k", Some(&5i64.to_le_bytes()), &(-3i64).to_le_bytes());
+/// assert_eq!(two, Ok(2i64.to_le_bytes().to_vec()));
+/// assert!(Counter.check(b"three").is_err());
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counter;
+
+impl Counter {
+    /// Its name.
+    pub const NAME: &'static str = "thermocline.counter";
+}
+
+fn number(bytes: &[u8]) -> std::result::Result<u64, String> {
+    let bytes: std::result::Result<[u8; 8], _> = bytes.try_into();
+    bytes.map(u64::from_le_bytes).map_err(|_| {
+        "a counter has values and operands of 8 bytes, and one of another length is there".into()
+    })
+}
+
+impl MergeOperator for Counter {
+    fn name(&self) -> &str {
+        Counter::NAME
+    }
+
+    fn merge(
+        &self,
+        _key: &[u8],
+        existing: Option<&[u8]>,
+        operand: &[u8],
+    ) -> std::result::Result<Vec<u8>, String> {
+        let before = existing.map_or(Ok(0), number)?;
+        let sum = before.wrapping_add(number(operand)?);
+        Ok(sum.to_le_bytes().to_vec())
+    }
+
+    fn check(&self, operand: &[u8]) -> std::result::Result<(), String> {
+        match operand.len() {
+            8 => Ok(()),
+            len => Err(format!("an operand has 8 bytes; this one has {len}")),
+        }
+    }
+}
+
+/// Puts operands one behind the other, with a delimiter between two, which may be empty.
+///
+/// ```
+/// use thermocline_base::merge::{Append, MergeOperator};
+/// let list = Append::new(",");
+/// assert_eq!(list.merge(b"k", Some(b"a,b"), b"c"), Ok(b"a,b,c".to_vec()));
+/// assert_eq!(list.merge(b"k", None, b"a"), Ok(b"a".to_vec()));
+/// assert_eq!(list.name(), "thermocline.append:2c");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Append {
+    delimiter: Vec<u8>,
+    name: String,
+}
+
+/// Of the names of [`Append`]; the delimiter follows in hexadecimal digits.
+const APPEND: &str = "thermocline.append:";
+
+impl Append {
+    /// With this delimiter, of up to 16 bytes; what is longer is cut.
+    pub fn new(delimiter: impl AsRef<[u8]>) -> Append {
+        let delimiter: Vec<u8> = delimiter.as_ref().iter().copied().take(16).collect();
+        let digits: String = delimiter.iter().map(|byte| format!("{byte:02x}")).collect();
+        Append {
+            name: format!("{APPEND}{digits}"),
+            delimiter,
+        }
+    }
+
+    /// The one of this name.
+    fn named(name: &str) -> Option<Append> {
+        let digits = name.strip_prefix(APPEND)?;
+        let pairs = (0..digits.len()).step_by(2);
+        let bytes = pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok());
+        let append = Append::new(bytes.collect::<Option<Vec<u8>>>()?);
+        (append.name == name).then_some(append)
+    }
+}
+
+impl MergeOperator for Append {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn merge(
+        &self,
+        _key: &[u8],
+        existing: Option<&[u8]>,
+        operand: &[u8],
+    ) -> std::result::Result<Vec<u8>, String> {
+        Ok(match existing {
+            None => operand.to_vec(),
+            Some(existing) => [existing, &self.delimiter, operand].concat(),
+        })
+    }
+}
+
+/// The operator of this name that is built in.
+pub fn built_in(name: &str) -> Option<Arc<dyn MergeOperator>> {
+    match name == Counter::NAME {
+        true => Some(Arc::new(Counter)),
+        false => Append::named(name).map(|append| Arc::new(append) as Arc<dyn MergeOperator>),
+    }
+}
+
+/// The name of a merge operator, as a family has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct MergeName {
+    len: u8,
+    bytes: [u8; limits::MERGE_NAME_LEN_MAX],
+}
+
+impl MergeName {
+    /// `None` if it is empty or longer than [`limits::MERGE_NAME_LEN_MAX`].
+    pub fn new(name: &str) -> Option<MergeName> {
+        let len = u8::try_from(name.len()).ok().filter(|len| *len > 0)?;
+        let mut bytes = [0; limits::MERGE_NAME_LEN_MAX];
+        bytes
+            .get_mut(..name.len())?
+            .copy_from_slice(name.as_bytes());
+        Some(MergeName { len, bytes })
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        // It was made of a string.
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for MergeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// What `operator` makes of a value and one operand.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming operator and key if the operator fails or panics, or the value is longer than
+/// [`limits::VALUE_LEN_MAX`].
+pub fn merge_one(
+    operator: &dyn MergeOperator,
+    key: &[u8],
+    existing: Option<&[u8]>,
+    operand: &[u8],
+) -> Result<Vec<u8>> {
+    let merged = catch_unwind(AssertUnwindSafe(|| operator.merge(key, existing, operand)));
+    let why = match merged {
+        Ok(Ok(value)) if value.len() <= limits::VALUE_LEN_MAX => return Ok(value),
+        Ok(Ok(value)) => format!(
+            "a value has at most {} bytes; this one would have {}",
+            limits::VALUE_LEN_MAX,
+            value.len()
+        ),
+        Ok(Err(why)) => why,
+        Err(_) => "it panicked".into(),
+    };
+    Err(Error::InvalidArgument(format!(
+        "merge operator '{}' cannot merge the operands of key '{}', which stay as they are: {why}",
+        operator.name(),
+        shown(key)
+    )))
+}
+
+/// What `operator` makes of a value and operands, the newest of which is given first.
+///
+/// # Errors
+/// As [`merge_one`].
+pub fn fold<O: AsRef<[u8]>>(
+    operator: &dyn MergeOperator,
+    key: &[u8],
+    base: Option<&[u8]>,
+    newest_first: &[O],
+) -> Result<Vec<u8>> {
+    let mut operands = newest_first.iter().rev();
+    let mut value = match (base, operands.next()) {
+        (base, Some(first)) => merge_one(operator, key, base, first.as_ref())?,
+        (Some(base), None) => base.to_vec(),
+        (None, None) => Vec::new(),
+    };
+    for operand in operands {
+        value = merge_one(operator, key, Some(&value), operand.as_ref())?;
+    }
+    Ok(value)
+}
+
+/// Checks an operand before it is written.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] past [`limits::MERGE_OPERAND_LEN_MAX`], or with what the operator says.
+pub fn check_operand(operator: &dyn MergeOperator, operand: &[u8]) -> Result<()> {
+    if operand.len() > limits::MERGE_OPERAND_LEN_MAX {
+        return Err(Error::InvalidArgument(format!(
+            "an operand of a merge has at most {} bytes; this one has {}",
+            limits::MERGE_OPERAND_LEN_MAX,
+            operand.len()
+        )));
+    }
+    operator.check(operand).map_err(|why| {
+        let name = operator.name();
+        Error::InvalidArgument(format!(
+            "merge operator '{name}' does not take this operand: {why}"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Panics;
+
+    impl MergeOperator for Panics {
+        fn name(&self) -> &str {
+            "panics"
+        }
+
+        fn merge(
+            &self,
+            _: &[u8],
+            _: Option<&[u8]>,
+            _: &[u8],
+        ) -> std::result::Result<Vec<u8>, String> {
+            panic!("a fault of the operator's")
+        }
+    }
+
+    #[test]
+    fn operands_fold_in_the_order_of_writing_in_whatever_groups() {
+        let append = Append::new("-");
+        let newest_first: [&[u8]; 3] = [b"d", b"c", b"b"];
+        let whole = fold(&append, b"k", Some(b"a"), &newest_first).unwrap();
+        assert_eq!(whole, b"a-b-c-d");
+        for cut in 0..newest_first.len() {
+            let (newer, older) = newest_first.split_at(cut);
+            let (rest, oldest) = older.split_at(older.len() - 1);
+            let older = fold(&append, b"k", Some(oldest[0]), rest).unwrap();
+            let mut rest: Vec<&[u8]> = newer.to_vec();
+            rest.push(&older);
+            assert_eq!(fold(&append, b"k", Some(b"a"), &rest).unwrap(), whole);
+        }
+        assert_eq!(fold(&append, b"k", None, &newest_first).unwrap(), b"b-c-d");
+    }
+
+    #[test]
+    fn what_an_operator_cannot_do_is_an_error_that_names_it_and_the_key() {
+        for (operator, existing, says) in [
+            (&Counter as &dyn MergeOperator, &b"five"[..], "8 bytes"),
+            (&Panics, b"", "it panicked"),
+        ] {
+            let one = 1u64.to_le_bytes();
+            let error = merge_one(operator, b"hits", Some(existing), &one).unwrap_err();
+            let text = error.to_string();
+            let named = text.contains(operator.name()) && text.contains("'hits'");
+            assert!(named && text.contains(says), "{text}");
+        }
+        let long = vec![0; limits::MERGE_OPERAND_LEN_MAX + 1];
+        for operand in [&long[..], b"1"] {
+            check_operand(&Counter, operand).unwrap_err();
+        }
+        check_operand(&Append::new(""), &long[1..]).unwrap();
+    }
+
+    #[test]
+    fn names_lead_to_what_is_built_in() {
+        for operator in [
+            &Counter as &dyn MergeOperator,
+            &Append::new(""),
+            &Append::new("\0|\u{ff}"),
+        ] {
+            let found = built_in(operator.name()).unwrap();
+            assert_eq!(found.name(), operator.name());
+            let name = MergeName::new(operator.name()).unwrap();
+            assert_eq!(name.as_str(), operator.name());
+        }
+        for unknown in [
+            "",
+            "counter",
+            "thermocline.append:2",
+            "thermocline.append:2C",
+        ] {
+            assert!(built_in(unknown).is_none(), "{unknown}");
+        }
+        let longest = "n".repeat(limits::MERGE_NAME_LEN_MAX);
+        assert_eq!(MergeName::new(&longest).unwrap().as_str(), longest);
+        assert_eq!(MergeName::new(&(longest + "n")), None);
+        assert_eq!(MergeName::new(""), None);
+    }
+}
