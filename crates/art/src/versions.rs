@@ -157,77 +157,73 @@ impl<'g> Entry<'g> {
         readers: &(impl Moments + ?Sized),
     ) -> Result<NewEntry<'g>> {
         assert_eq!(leaf.fingerprint(), self.link.word().fingerprint());
-        let new = Version { seqno, leaf };
-        let word = self.link.word();
-        let (only, copied);
-        let (old, tail) = match list(word) {
-            None => {
-                only = [Version {
-                    seqno: present()?,
-                    leaf: self.leaf(),
-                }];
-                (&only[..], None)
-            }
-            Some((list, tail))
-                if leaf.is_operand() && list.len() >= OPERANDS_A_BLOCK && list[0].seqno < seqno =>
-            {
-                // It hides nothing: all stays, and nothing is copied.
-                let last = list[list.len() - 1].seqno;
-                let oldest = tail.map_or(last, |tail| tail.oldest);
-                let tail = Tail {
-                    older: word,
-                    oldest,
-                };
-                return NewEntry::block(1, std::iter::once(new), Some(tail), self.memory);
-            }
-            Some((list, None)) => (list, None),
-            Some((list, Some(tail))) if list.last().is_some_and(|last| last.seqno <= seqno) => {
-                (list, Some(tail))
-            }
-            Some(_) => {
-                let mut rest = None;
-                let mut all = Vec::new();
-                for (list, tail) in Blocks::of(self.link) {
-                    all.extend_from_slice(list);
-                    rest = tail;
-                    if list.last().is_some_and(|last| last.seqno <= seqno) {
-                        break;
-                    }
-                }
-                copied = all;
-                (&copied[..], rest)
-            }
+        let (new, word) = (Version { seqno, leaf }, self.link.word());
+        let Some((first, tail)) = list(word) else {
+            let only = Version {
+                seqno: present()?,
+                leaf: self.leaf(),
+            };
+            return spliced((&[only], None), new, readers, self.memory);
         };
-        let newer = old.partition_point(|version| version.seqno > seqno);
-        let rest = &old[newer..];
-        let rest = match rest.first() {
-            Some(same) if same.seqno == seqno => &rest[1..],
-            _ => rest,
-        };
-        let all = || old[..newer].iter().chain([&new]).chain(rest).copied();
-        let kept = || {
-            let mut above = None;
-            all().filter(move |version| {
-                let needed = is_needed(version.seqno, above, readers);
-                if !version.leaf.is_operand() {
-                    above = Some(version.seqno);
-                }
-                needed || version.seqno == seqno
-            })
-        };
-        let oldest_base = || {
-            all()
-                .filter(|v| !v.leaf.is_operand())
-                .last()
-                .map(|v| v.seqno)
-        };
-        let tail = tail.filter(|tail| is_needed(tail.oldest, oldest_base(), readers));
-        let len = kept().count();
-        if len == 1 && tail.is_none() {
-            return Ok(NewEntry::from(leaf));
+        let last = first[first.len() - 1].seqno;
+        if leaf.is_operand() && first.len() >= OPERANDS_A_BLOCK && first[0].seqno < seqno {
+            // It hides nothing: all stays, and nothing is copied.
+            let oldest = tail.map_or(last, |tail| tail.oldest);
+            let tail = Tail {
+                older: word,
+                oldest,
+            };
+            return NewEntry::block(1, std::iter::once(new), Some(tail), self.memory);
         }
-        NewEntry::block(len, kept(), tail, self.memory)
+        if tail.is_none() || last <= seqno {
+            return spliced((first, tail), new, readers, self.memory);
+        }
+        let (mut all, mut rest) = (Vec::new(), None);
+        for (list, tail) in Blocks::of(self.link) {
+            all.extend_from_slice(list);
+            rest = tail;
+            if list.last().is_some_and(|last| last.seqno <= seqno) {
+                break;
+            }
+        }
+        spliced((&all, rest), new, readers, self.memory)
     }
+}
+
+/// `old` with a version more, trimmed, before `tail`, which stays as it is or goes.
+fn spliced<'m>(
+    (old, tail): (&[Version], Option<Tail>),
+    new: Version,
+    readers: &(impl Moments + ?Sized),
+    memory: &'m dyn NodeMemory,
+) -> Result<NewEntry<'m>> {
+    let seqno = new.seqno;
+    let newer = old.partition_point(|version| version.seqno > seqno);
+    let rest = &old[newer..];
+    let rest = match rest.first() {
+        Some(same) if same.seqno == seqno => &rest[1..],
+        _ => rest,
+    };
+    let all = || old[..newer].iter().chain([&new]).chain(rest).copied();
+    let kept = || {
+        let mut above = None;
+        all().filter(move |version| {
+            let needed = is_needed(version.seqno, above, readers);
+            if !version.leaf.is_operand() {
+                above = Some(version.seqno);
+            }
+            needed || version.seqno == seqno
+        })
+    };
+    let tail = tail.filter(|tail| {
+        let oldest_base = all().rfind(|version| !version.leaf.is_operand());
+        is_needed(tail.oldest, oldest_base.map(|base| base.seqno), readers)
+    });
+    let len = kept().count();
+    if len == 1 && tail.is_none() {
+        return Ok(NewEntry::from(new.leaf));
+    }
+    NewEntry::block(len, kept(), tail, memory)
 }
 
 /// Whether somebody may be answered with a version at `seqno`, or with one behind it, if the next base above is at `above`.

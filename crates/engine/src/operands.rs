@@ -35,63 +35,61 @@
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo, merge};
 use thermocline_catalog::View;
 use thermocline_memtable::{Lookup, RecordRef};
-use thermocline_tables::TableOperand;
+use thermocline_tables::{TableOperand, stack};
 
-use crate::store::Reads;
+use crate::store::Common;
 
-impl Reads {
-    /// The value that a registered reader at `seqno` sees of a key of family `cf` whose newest version is an operand.
-    ///
-    /// # Errors
-    /// Those of reading; [`Error::InvalidArgument`] if the family's operator fails on what there is.
-    pub fn folded(
-        &self,
-        view: &View,
-        (cf, key): (CfId, &[u8]),
-        seqno: SeqNo,
-    ) -> Result<Option<Vec<u8>>> {
-        let verify = self.common.options.read.verify_checksums;
-        let mut records: Vec<RecordRef<'_>> = Vec::new();
-        let mut end = Lookup::Absent;
-        for memtable in view.asked_for(cf, key) {
-            end = memtable.stack(cf, key, seqno, verify, &mut records)?;
-            if !matches!(end, Lookup::Absent) {
-                break;
-            }
+/// The value that a registered reader at `seqno` sees of a key of family `cf` whose newest version is an operand.
+///
+/// # Errors
+/// Those of reading; [`Error::InvalidArgument`] if the family's operator fails on what there is.
+pub(crate) fn folded(
+    common: &Common,
+    view: &View,
+    (cf, key): (CfId, &[u8]),
+    seqno: SeqNo,
+) -> Result<Option<Vec<u8>>> {
+    let verify = common.options.read.verify_checksums;
+    let mut records: Vec<RecordRef<'_>> = Vec::new();
+    let mut end = Lookup::Absent;
+    for memtable in view.asked_for(cf, key) {
+        end = memtable.stack(cf, key, seqno, verify, &mut records)?;
+        if !matches!(end, Lookup::Absent) {
+            break;
         }
-        let mut entries: Vec<TableOperand> = Vec::new();
-        let base = match end {
-            Lookup::Absent => view.tables.stack(cf, key, seqno, &mut entries)?,
-            Lookup::Record(record) => self.value_of(cf, &record)?,
-            Lookup::Covered => None,
-        };
-        // What could not be read looked like zeros.
-        self.common.space.region().check_media()?;
-        let seqnos = records.iter().map(|record| record.seqno);
-        let seqnos = seqnos.chain(entries.iter().map(|entry| entry.seqno));
-        check_order(&self.common.dir, seqnos)?;
-        if records.is_empty() && entries.is_empty() {
-            return Ok(base);
-        }
-        let operator = self.common.families.checked_operator(cf)?;
-        let newest_first = records.iter().map(|record| record.value);
-        let newest_first = newest_first.chain(entries.iter().map(AsRef::as_ref));
-        let newest_first: Vec<&[u8]> = newest_first.collect();
-        merge::fold(&*operator, key, base.as_deref(), &newest_first).map(Some)
     }
+    let mut entries: Vec<TableOperand> = Vec::new();
+    let base = match end {
+        Lookup::Absent => stack(&view.tables, cf, key, seqno, &mut entries)?,
+        Lookup::Record(record) => value_of(common, cf, &record)?,
+        Lookup::Covered => None,
+    };
+    // What could not be read looked like zeros.
+    common.space.region().check_media()?;
+    let seqnos = records.iter().map(|record| record.seqno);
+    let seqnos = seqnos.chain(entries.iter().map(|entry| entry.seqno));
+    check_order(&common.dir, seqnos)?;
+    if records.is_empty() && entries.is_empty() {
+        return Ok(base);
+    }
+    let operator = common.families.checked_operator(cf)?;
+    let newest_first = records.iter().map(|record| record.value);
+    let newest_first = newest_first.chain(entries.iter().map(AsRef::as_ref));
+    let newest_first: Vec<&[u8]> = newest_first.collect();
+    merge::fold(&*operator, key, base.as_deref(), &newest_first).map(Some)
+}
 
-    /// The value of a record, if it has one.
-    fn value_of(&self, cf: CfId, record: &RecordRef<'_>) -> Result<Option<Vec<u8>>> {
-        let blob = match (record.kind, record.blob()) {
-            (Kind::Put, _) => return Ok(Some(record.value.to_vec())),
-            (_, Some(blob)) => blob,
-            _ => return Ok(None),
-        };
-        // Before the reference is believed.
-        self.common.space.region().check_media()?;
-        let files = &self.common.catalog.table_files;
-        files.read_blob(cf, record.key, blob).map(Some)
-    }
+/// The value of a record, if it has one.
+fn value_of(common: &Common, cf: CfId, record: &RecordRef<'_>) -> Result<Option<Vec<u8>>> {
+    let blob = match (record.kind, record.blob()) {
+        (Kind::Put, _) => return Ok(Some(record.value.to_vec())),
+        (_, Some(blob)) => blob,
+        _ => return Ok(None),
+    };
+    // Before the reference is believed.
+    common.space.region().check_media()?;
+    let files = &common.catalog.table_files;
+    files.read_blob(cf, record.key, blob).map(Some)
 }
 
 /// Argument 3.

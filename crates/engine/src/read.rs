@@ -10,6 +10,7 @@ use thermocline_tables::RangeSize;
 use crate::cursor::Cursor;
 use crate::families::table::Family;
 use crate::map::FamilyMap;
+use crate::operands;
 use crate::partitions::PartitionSize;
 use crate::plan::Plan;
 use crate::report::{EngineMetrics, ReaderKind};
@@ -75,7 +76,7 @@ impl Engine {
     fn folded_now(&self, cf: CfId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let moment = Moment::now(&self.inner);
         let view = moment.view(cf)?;
-        self.inner.reads.folded(&view, (cf, key), moment.seqno())
+        operands::folded(&self.inner.common, &view, (cf, key), moment.seqno())
     }
 
     /// A cursor over `family` at what is visible now, not yet at any key.

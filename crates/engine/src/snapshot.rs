@@ -32,6 +32,7 @@ use crate::cursor::Cursor;
 use crate::families::table::Family;
 use crate::holds::Reading;
 use crate::holds::registry::HoldId;
+use crate::operands;
 use crate::report::ReaderKind;
 use crate::store::{Engine, Inner, Moment, Reads};
 use crate::sync::Arc;
@@ -110,11 +111,7 @@ impl Snapshot {
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
-            || {
-                self.inner_of(reading)
-                    .reads
-                    .folded(reading, (cf, key), seqno)
-            },
+            || operands::folded(&self.inner_of(reading).common, reading, (cf, key), seqno),
             found,
         )
     }

@@ -56,7 +56,7 @@ pub use pm::{PmTables, Promise, Promised};
 use runs::Run;
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
-pub use stack::TableOperand;
+pub use stack::{TableOperand, stack};
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -291,7 +291,7 @@ pub enum TableValue {
     Pm(thermocline_level0::Pinned),
     /// Read from a blob file.
     Blob(Vec<u8>),
-    /// None yet: the newest entry is an operand, and [`Tables::stack`] has all that there is.
+    /// None yet: the newest entry is an operand, and [`stack`] has all that there is.
     Operand,
 }
 

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::mpsc::{Sender, channel};
 
 use thermocline::limits::KEY_LEN_MAX;
+use thermocline::merge::{Append, MergeOperator};
 use thermocline::{CfOptions, ColumnFamily, Db, Durability, ErrorKind, Options, Result};
 use thermocline_testkit::Rng;
 
@@ -46,6 +47,8 @@ pub struct History {
     pub follower: Option<(String, Options, u64)>,
     /// How many names of files and copies were given out.
     names: usize,
+    /// Whether families have a merge operator, one that appends, and some of their writes are operands.
+    merges: bool,
     /// Whether writes may be refused for want of room on the disk.
     is_full: bool,
     /// What was done, for a failure to tell.
@@ -82,11 +85,22 @@ impl History {
             blocked: None,
             follower: None,
             names: 0,
+            merges: seed & 2 == 0,
             is_full: false,
             told: Vec::new(),
         };
         history.open();
+        let own = history.own_options();
+        history.db().column_family("default", own).unwrap();
         history
+    }
+
+    /// Those of a new family.
+    fn own_options(&self) -> CfOptions {
+        match self.merges {
+            true => CfOptions::default().merge_operator(Append::new("").name()),
+            false => CfOptions::default(),
+        }
     }
 
     pub fn open(&mut self) {
@@ -213,10 +227,19 @@ impl History {
         let (i, family) = self.family();
         let (key, value, durability) = (self.key(), self.value(), self.durability());
         self.tell(format!("put {i} {} {}", head(&key), value.len()));
-        let done = family.put_with(&key, &value, durability);
+        let merges = self.is_operand(&value);
+        let done = match merges {
+            true => family.merge_with(&key, &value, durability),
+            false => family.put_with(&key, &value, durability),
+        };
         let mut after = self.now.clone();
-        after[i].1.map().insert(key, value);
+        after[i].1.write(key, value, merges);
         self.wrote(after, durability, done);
+    }
+
+    /// Whether a value is merged, and not put. Nothing is drawn for it.
+    fn is_operand(&self, value: &[u8]) -> bool {
+        self.merges && value.first().is_some_and(|first| first % 3 == 0)
     }
 
     fn delete(&mut self) {
@@ -281,8 +304,12 @@ impl History {
                 }
                 _ => {
                     let value = self.value();
-                    batch.put_cf(&family, &key, &value);
-                    after[i].1.map().insert(key, value);
+                    let merges = self.is_operand(&value);
+                    match merges {
+                        true => batch.merge_cf(&family, &key, &value),
+                        false => batch.put_cf(&family, &key, &value),
+                    };
+                    after[i].1.write(key, value, merges);
                 }
             }
         }
@@ -329,9 +356,13 @@ impl History {
             }
             let fill = self.rng.next_u64().to_le_bytes();
             let value: Vec<u8> = fill.iter().copied().cycle().take(bytes).collect();
-            let done = family.put_with(&key, &value, Durability::Buffered);
+            let merges = self.is_operand(&value);
+            let done = match merges {
+                true => family.merge_with(&key, &value, Durability::Buffered),
+                false => family.put_with(&key, &value, Durability::Buffered),
+            };
             if self.fits(done) {
-                self.now[i].1.map().insert(key, value);
+                self.now[i].1.write(key, value, merges);
             }
         }
         self.sync();
@@ -416,7 +447,7 @@ impl History {
         }
         let reverse = self.rng.one_in(2);
         self.tell(format!("make {name}, reverse {reverse}"));
-        let options = CfOptions::default().reverse(reverse);
+        let options = self.own_options().reverse(reverse);
         let made = self.db().column_family(name, options);
         if !self.fits(made.map(drop)) {
             return;

@@ -447,7 +447,7 @@ impl Run {
                 let mut value = value(&mut self.rng);
                 value.truncate(200_000);
                 batch.put_cf(&family, &key, &value);
-                after[i].map().insert(key, value);
+                after[i].write(key, value, false);
             }
         }
         if self.rng.one_in(8) {

@@ -30,6 +30,14 @@ impl Content {
         value.extend_from_slice(operand);
     }
 
+    /// Sets the value of a key, or appends to it.
+    pub fn write(&mut self, key: Vec<u8>, value: Vec<u8>, merges: bool) {
+        match merges {
+            true => self.merge(&key, &value),
+            false => drop(self.map().insert(key, value)),
+        }
+    }
+
     /// Removes what lies between two bounds in the family's order; false if they are in the wrong order.
     pub fn delete_range(&mut self, (begin, end): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
         if self.is_upside_down(begin, end) {

@@ -16,6 +16,7 @@ use super::gaps::passed::Passed;
 use super::place::Place;
 use super::source::{First, Head, Reader, Source};
 use crate::families::table::Family;
+use crate::operands;
 use crate::store::Moment;
 use crate::sync::Arc;
 
@@ -253,8 +254,8 @@ impl Walk {
     #[cold]
     fn take_folded(&mut self) -> Result<bool> {
         let place = (self.family.id, &*self.key);
-        let reads = &self.at.inner().reads;
-        let value = reads.folded(&self.at.view, place, self.at.seqno())?;
+        let common = &self.at.inner().common;
+        let value = operands::folded(common, &self.at.view, place, self.at.seqno())?;
         let found = value.is_some();
         self.value = value.unwrap_or_default();
         Ok(found)

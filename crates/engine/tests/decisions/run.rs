@@ -180,6 +180,7 @@ impl Store {
         let setup = Setup {
             runtime: self.runtime.clone(),
             listener: Some(Arc::new(listener)),
+            ..Setup::default()
         };
         let opened = Engine::open_with(self.world.clone(), Path::new("/db"), options, setup);
         self.engine = Some(opened.unwrap());
