@@ -344,3 +344,54 @@ fn the_bytes_are_those_of_version_1() {
     text += &golden::annotate(&bytes, &names);
     golden::check("format/golden/v1.txt", include_str!("golden/v1.txt"), &text);
 }
+
+/// Forms that the writer does not make, one by one.
+#[test]
+fn what_has_another_form_is_refused() {
+    let column = |kind, is_nullable| Column {
+        name: "c".into(),
+        kind,
+        is_nullable,
+    };
+    let keys: [(Type, &[u8]); 12] = [
+        // A leading zero, of each sign; too long; no number of 63 bits.
+        (Type::U64, &[2, 0, 1]),
+        (Type::U64, &[1, 0]),
+        (Type::U64, &[9, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+        (Type::I64, &[0x11, 0]),
+        (Type::I64, &[0x0e, 0xff]),
+        (Type::I64, &[0x18, 0x80, 0, 0, 0, 0, 0, 0, 0]),
+        (Type::I64, &[0x06, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        (Type::Bool, &[1, 2]),
+        // NaN, and -0.
+        (Type::F64, &[0xff; 8]),
+        (Type::F64, &[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+        (Type::Bytes, &[0, 1, 0, 0]),
+        (Type::Text, &[0xc3, 0, 0]),
+    ];
+    for (kind, bytes) in keys {
+        assert_eq!(
+            decoded(&[column(kind, false)], bytes),
+            None,
+            "{kind} {bytes:?}"
+        );
+    }
+    assert_eq!(decoded(&[column(Type::U64, true)], &[2, 0]), None);
+    let rows: [(Type, &[u8]); 9] = [
+        (Type::U64, &[2, 1, 0, 7]),
+        (Type::U64, &[1, 1, 1]),
+        // Bits of columns that there are not.
+        (Type::U64, &[1, 1, 2, 7]),
+        (Type::U64, &[1, 1, 0x80, 7]),
+        (Type::Bool, &[1, 1, 0, 2]),
+        (Type::F64, &[1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80]),
+        (Type::F64, &[1, 1, 0, 1, 0, 0, 0, 0, 0, 0xf0, 0x7f]),
+        (Type::Text, &[1, 1, 0, 1, 0xc3]),
+        (Type::Text, &[1, 1, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+    ];
+    for (kind, bytes) in rows {
+        let columns = [column(kind, false)];
+        let read = row::decode(bytes, (&columns, &[false]), &mut [Field::Null]);
+        assert!(read.is_err(), "{kind} {bytes:?}");
+    }
+}
