@@ -60,6 +60,7 @@ impl Machine {
         let setup = Setup {
             runtime: Some(runtime.clone()),
             listener,
+            ..Setup::default()
         };
         Engine::open_with(world, Path::new("/db"), options, setup)
     }

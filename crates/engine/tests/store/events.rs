@@ -70,6 +70,7 @@ impl Machine {
         let setup = Setup {
             runtime: runtime.cloned(),
             listener: Some(Arc::new(listener)),
+            ..Setup::default()
         };
         Engine::open_with(world, Path::new("/db"), options, setup)
     }
