@@ -138,6 +138,7 @@ impl Place {
         let setup = Setup {
             runtime: Some(runtime.clone()),
             listener: Some(Arc::new(move |event: &Event| reached.take(event))),
+            ..Setup::default()
         };
         let dir = Path::new(DIR);
         let engine = Engine::open_with(world, dir, self.options.clone(), setup).unwrap();

@@ -44,7 +44,8 @@ fn left(readers: &[u64], below: bool, writes: &[(u64, Write)]) -> Vec<(u64, Writ
     }
     assert!(!folding.is_behind(KEY) && folding.is_behind(b"l"));
     let folded = folding.fold();
-    assert_eq!(folded.gone as usize + folded.entries.len(), writes.len());
+    let (gone, left) = (folded.gone, folded.entries.len() as u64);
+    assert_eq!(gone + left, writes.len() as u64);
     let told = |entry: &Entry| {
         let number = || u64::from_le_bytes(entry.as_ref().try_into().unwrap());
         let write = match entry.kind {
@@ -144,8 +145,8 @@ fn first_difference() -> Option<String> {
         below.map(|below| below + sum).or((sum > 0).then_some(sum))
     };
     // Each write of 4 is one of four kinds, or is not there; each of 5 moments is read at or not.
-    for kinds in 0..4u64.pow(4) {
-        let kind = |n: u64| kinds / 4u64.pow(n as u32) % 4;
+    for kinds in 0..1u64 << 8 {
+        let kind = |n: u64| kinds >> (2 * n) & 3;
         let writes = (0..4).rev().filter_map(|n| {
             let write = match kind(n) {
                 0 => return None,
