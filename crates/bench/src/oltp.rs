@@ -11,13 +11,11 @@
 //! | `tally` | what was done, by kind and by second |
 //! | `attempts` | a transaction, made until it goes through |
 //! | `report` | [`OltpReport`]: the answer |
-//! | `random` | draws that both workloads make |
 //!
 //! [`run_oltp`](crate::run_oltp) runs one.
 
 pub(crate) mod attempts;
 pub(crate) mod plan;
-pub(crate) mod random;
 pub(crate) mod report;
 pub(crate) mod tally;
 

@@ -69,8 +69,8 @@ impl Tables {
     /// The kind of the next transaction of a thread.
     fn draw(&self, rng: &mut Rng) -> usize {
         match self {
-            Tables::Tpcc(_) => Tpcc::draw(rng),
-            Tables::Orders(_) => Orders::draw(rng),
+            Tables::Tpcc(tpcc) => tpcc.draw(rng),
+            Tables::Orders(orders) => orders.draw(rng),
         }
     }
 
@@ -292,6 +292,32 @@ fn wait(time: Duration, end: Option<Instant>, watch: &Watch) -> bool {
     }
 }
 
+/// What was done of each kind, by name.
+fn kinds(tables: &Tables, tally: &Tally) -> BTreeMap<&'static str, KindReport> {
+    tables
+        .kinds()
+        .iter()
+        .zip(&tally.kinds)
+        .map(|(name, done)| {
+            let kind = KindReport {
+                committed: done.committed,
+                rolled_back: done.rolled_back,
+                latency_us: Latency::of(&done.latency_ns),
+                aborts: done.aborts,
+            };
+            (*name, kind)
+        })
+        .collect()
+}
+
+fn settings(plan: &OltpPlan) -> serde_json::Value {
+    let settings = match plan.workload {
+        OltpWorkload::Tpcc => serde_json::to_value(plan.tpcc),
+        OltpWorkload::Orders => serde_json::to_value(plan.orders),
+    };
+    settings.unwrap_or_default()
+}
+
 fn answer(
     plan: &OltpPlan,
     tables: &Tables,
@@ -307,47 +333,20 @@ fn answer(
     );
     let lines = since(|m| m.pm_lines_written_back);
     let invalid_reason = invalid_reason(lines, pm_bytes);
-    let kinds: BTreeMap<_, _> = tables
-        .kinds()
-        .iter()
-        .zip(&tally.kinds)
-        .map(|(name, done)| {
-            let kind = KindReport {
-                committed: done.committed,
-                rolled_back: done.rolled_back,
-                latency_us: Latency::of(&done.latency_ns),
-                aborts: done.aborts,
-            };
-            (*name, kind)
-        })
-        .collect();
-    let settings = match plan.workload {
-        OltpWorkload::Tpcc => serde_json::to_value(plan.tpcc),
-        OltpWorkload::Orders => serde_json::to_value(plan.orders),
-    };
+    let kinds = kinds(tables, tally);
+    let [durability, locking, isolation] = plan.words();
     let new_orders = kinds.get("new_order").map(|kind| kind.committed as f64);
     OltpReport {
         workload: plan.workload.name(),
         preset: after.preset.clone(),
-        durability: match plan.durability {
-            Durability::Immediate => "immediate",
-            Durability::Buffered => "buffered",
-        },
-        locking: if plan.optimistic {
-            "optimistic"
-        } else {
-            "pessimistic"
-        },
-        isolation: if plan.serializable {
-            "serializable"
-        } else {
-            "snapshot"
-        },
+        durability,
+        locking,
+        isolation,
         threads: plan.threads,
         seed: plan.seed,
         region_kind: after.region_kind,
         emulate: after.emulate.clone(),
-        settings: settings.unwrap_or_default(),
+        settings: settings(plan),
         loaded_rows: 0,
         load_seconds: 0.0,
         ops: tally.ops(),

@@ -84,8 +84,8 @@ impl Orders {
         let skew = self.settings.skew;
         Order {
             number,
-            customer: skewed(rng, customers, skew),
-            merchant: skewed(rng, merchants, skew),
+            customer: skewed(customers, skew, rng),
+            merchant: skewed(merchants, skew, rng),
             city: rng.below(50),
             items: rng.between(1, 5),
             cents: rng.between(500, 10_000),
@@ -147,7 +147,7 @@ impl Orders {
     }
 
     /// The kind of the next transaction.
-    pub fn draw(rng: &mut Rng) -> usize {
+    pub fn draw(&self, rng: &mut Rng) -> usize {
         match rng.below(100) {
             0..10 => PLACE,
             10..50 => ADVANCE,
@@ -160,7 +160,7 @@ impl Orders {
     /// An order of this age or less, recent ones more often.
     fn recent(&self, rng: &mut Rng, age: u64) -> u64 {
         let next = self.next.load(Ordering::Relaxed);
-        let age = skewed(rng, age.min(next).max(1), self.settings.skew);
+        let age = skewed(age.min(next).max(1), self.settings.skew, rng);
         next.saturating_sub(1 + age)
     }
 
@@ -232,7 +232,7 @@ impl Orders {
     clippy::cast_sign_loss,
     reason = "it is not negative, and below n"
 )]
-fn skewed(rng: &mut Rng, n: u64, theta: f64) -> u64 {
+fn skewed(n: u64, theta: f64, rng: &mut Rng) -> u64 {
     let drawn = n as f64 * rng.unit().powf(1.0 / (1.0 - theta));
     (drawn as u64).min(n - 1)
 }

@@ -19,6 +19,7 @@
 //! | module | what |
 //! |---|---|
 //! | `schema` | tables and columns |
+//! | `scale` | how large everything is |
 //! | `draw` | non-uniform draws, names, inputs |
 //! | `load` | the rows at the beginning |
 //! | `new_order`, `payment`, `delivery`, `queries` | the transactions |
@@ -31,6 +32,7 @@ mod load;
 mod new_order;
 mod payment;
 mod queries;
+mod scale;
 mod schema;
 
 use thermocline::records::Table;
@@ -45,21 +47,8 @@ use crate::rng::Rng;
 use crate::watch::Watch;
 
 use draw::Draws;
+use scale::{DISTRICTS, Scale};
 use schema::Tables;
-
-/// Districts of a warehouse.
-const DISTRICTS: u64 = 10;
-
-/// How large everything is.
-#[derive(Debug, Clone, Copy)]
-struct Scale {
-    warehouses: u64,
-    items: u64,
-    /// Of a district, and so many orders at first.
-    customers: u64,
-    /// Of these, those not delivered yet.
-    new_orders: u64,
-}
 
 /// The kinds of transactions, by number.
 const NEW_ORDER: usize = 0;
@@ -149,7 +138,7 @@ impl Tpcc {
     }
 
     /// The kind of the next transaction.
-    pub fn draw(rng: &mut Rng) -> usize {
+    pub fn draw(&self, rng: &mut Rng) -> usize {
         match rng.below(100) {
             0..45 => NEW_ORDER,
             45..88 => PAYMENT,
@@ -209,18 +198,18 @@ impl Tpcc {
                 let remote = input.lines.iter().filter(|line| line.supply != w).count();
                 tally.notes[REMOTE_LINES] += remote as u64;
                 client.transact(aborts, |txn| {
-                    new_order::new_order(&self.tables, txn, &input)
+                    new_order::new_order(txn, &self.tables, &input)
                 })
             }
             PAYMENT => {
                 let input = draws.payment(rng, w, d);
                 tally.notes[REMOTE_PAYMENTS] += u64::from(input.customer_at.0 != w);
-                client.transact(aborts, |txn| payment::payment(&self.tables, txn, &input))
+                client.transact(aborts, |txn| payment::payment(txn, &self.tables, &input))
             }
             ORDER_STATUS => {
                 let who = draws.customer(rng);
                 client.transact(aborts, |txn| {
-                    queries::order_status(&self.tables, txn, (w, d), &who)
+                    queries::order_status(txn, &self.tables, (w, d), &who)
                 })
             }
             DELIVERY => {
@@ -228,7 +217,7 @@ impl Tpcc {
                 for district in 1..=DISTRICTS {
                     let mut skipped = false;
                     let done = client.transact(aborts, |txn| {
-                        skipped = !delivery::deliver(&self.tables, txn, (w, district), delivery)?;
+                        skipped = !delivery::deliver(txn, &self.tables, (w, district), delivery)?;
                         Ok(Outcome::Commit)
                     })?;
                     if done.is_none() {
@@ -241,7 +230,7 @@ impl Tpcc {
             _ => {
                 let threshold = rng.between(10, 20).cast_signed();
                 client.transact(aborts, |txn| {
-                    queries::stock_level(&self.tables, txn, (w, d), threshold)
+                    queries::stock_level(txn, &self.tables, (w, d), threshold)
                 })
             }
         }
@@ -249,6 +238,6 @@ impl Tpcc {
 
     /// What must be true at the end.
     pub fn check(&self, moment: &Snapshot) -> Result<Vec<Check>> {
-        check::check(&self.tables, moment, self.scale.warehouses)
+        check::check(moment, &self.tables, self.scale.warehouses)
     }
 }

@@ -164,6 +164,24 @@ impl OltpPlan {
         options.isolation(isolation).durability(self.durability)
     }
 
+    /// Its durability, locking and isolation in words.
+    pub(crate) fn words(&self) -> [&'static str; 3] {
+        [
+            match self.durability {
+                Durability::Immediate => "immediate",
+                Durability::Buffered => "buffered",
+            },
+            match self.optimistic {
+                true => "optimistic",
+                false => "pessimistic",
+            },
+            match self.serializable {
+                true => "serializable",
+                false => "snapshot",
+            },
+        ]
+    }
+
     /// Checks every value.
     ///
     /// # Errors

@@ -215,6 +215,13 @@ impl OltpReport {
                 format!("{count} times, {:.1} ms in all", self.stall_ms),
             );
         }
+        rows
+    }
+
+    /// What is to be believed of it.
+    fn verdict_rows(&self) -> Vec<(String, String)> {
+        let mut rows: Vec<(String, String)> = Vec::new();
+        let mut row = |name: &str, text| rows.push((name.to_string(), text));
         for check in &self.checks {
             let answer = match &check.first {
                 None => format!("yes, of {}", grouped(check.checked)),
@@ -277,7 +284,7 @@ impl std::fmt::Display for OltpReport {
             self.isolation,
             self.region_kind
         );
-        for (name, value) in self.rows() {
+        for (name, value) in [self.rows(), self.verdict_rows()].concat() {
             writeln!(text, "  {name:<21} {value}")?;
         }
         f.write_str(text.trim_end())

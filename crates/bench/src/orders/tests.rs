@@ -40,7 +40,7 @@ fn orders_live_and_what_is_broken_is_found() {
                 let mut tally = Tally::new(Orders::KINDS.len(), Orders::NOTES.len()).unwrap();
                 let mut rng = Rng::of_part(3, thread);
                 for _ in 0..400 {
-                    let kind = Orders::draw(&mut rng);
+                    let kind = orders.draw(&mut rng);
                     let done = orders.transact(&client, kind, &mut rng, &mut tally);
                     assert!(done.unwrap().is_some());
                 }
@@ -78,7 +78,7 @@ fn orders_live_and_what_is_broken_is_found() {
 fn recent_ones_are_drawn_more_often() {
     let mut rng = Rng::of_part(1, 1);
     let mut low = |theta| {
-        let drawn = (0..10_000).map(|_| skewed(&mut rng, 1000, theta));
+        let drawn = (0..10_000).map(|_| skewed(1000, theta, &mut rng));
         drawn.filter(|n| *n < 100).count()
     };
     let (even, skewed) = (low(0.0), low(0.8));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use thermocline::records::{Row, Table, fields};
 use thermocline::{Result, Snapshot};
 
-use super::DISTRICTS;
+use super::scale::DISTRICTS;
 use super::schema::column::*;
 use super::schema::{Tables, number, units};
 use crate::oltp::report::Check;
@@ -50,7 +50,7 @@ fn counted(
 }
 
 /// All four, of every warehouse and district.
-pub(super) fn check(tables: &Tables, moment: &Snapshot, warehouses: u64) -> Result<Vec<Check>> {
+pub(super) fn check(moment: &Snapshot, tables: &Tables, warehouses: u64) -> Result<Vec<Check>> {
     let mut paid = Check::new("1. a warehouse has got what its districts have");
     let mut next = Check::new("2. a district's next order follows its last one");
     let mut gaps = Check::new("3. new orders have no gaps");

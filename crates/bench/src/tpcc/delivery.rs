@@ -8,8 +8,8 @@ use super::schema::{Tables, money, number, units};
 
 /// Delivers the oldest new order. Returns whether there was one.
 pub(super) fn deliver(
-    tables: &Tables,
     txn: &mut Transaction,
+    tables: &Tables,
     (w, d): (u64, u64),
     (carrier, date): (u64, u64),
 ) -> Result<bool> {

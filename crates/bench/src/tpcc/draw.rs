@@ -1,7 +1,6 @@
 //! Non-uniform draws, last names, and the inputs of transactions.
 
-use super::DISTRICTS;
-use super::Scale;
+use super::scale::{DISTRICTS, Scale};
 use crate::rng::Rng;
 
 /// The syllables of last names (clause 4.3.2.3).

@@ -6,8 +6,8 @@ use thermocline::records::{Field, Row, Table, fields};
 use thermocline::{Db, Durability, Result, Transaction, TxnOptions};
 
 use super::draw::name_at_first;
+use super::scale::{DISTRICTS, Scale};
 use super::schema::{Tables, money, rate};
-use super::{DISTRICTS, Scale};
 use crate::rng::Rng;
 use crate::watch::Watch;
 

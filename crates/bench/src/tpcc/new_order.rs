@@ -14,8 +14,8 @@ use crate::oltp::attempts::Outcome;
 
 /// Orders what the input says, or rolls back at an item that there is not.
 pub(super) fn new_order(
-    tables: &Tables,
     txn: &mut Transaction,
+    tables: &Tables,
     input: &NewOrder,
 ) -> Result<Outcome> {
     let (w, d) = (input.w, input.d);
@@ -25,7 +25,7 @@ pub(super) fn new_order(
         row[D_NEXT_O_ID] = (order + 1).into();
     })?;
     debug_assert!(found, "every district is loaded");
-    let Some(infos) = take_stock(tables, txn, input)? else {
+    let Some(infos) = take_stock(txn, tables, input)? else {
         return Ok(Outcome::RollBack);
     };
     let prices = tables
@@ -78,8 +78,8 @@ pub(super) fn new_order(
 /// Takes what is ordered out of stock. Returns the information of the district for each line; `None` if there is no such
 /// item.
 fn take_stock(
-    tables: &Tables,
     txn: &mut Transaction,
+    tables: &Tables,
     input: &NewOrder,
 ) -> Result<Option<Vec<Field>>> {
     let mut lines: Vec<(usize, &Line)> = input.lines.iter().enumerate().collect();

@@ -14,7 +14,7 @@ use crate::oltp::attempts::Outcome;
 const DATA_MAX: usize = 500;
 
 /// Pays what the input says.
-pub(super) fn payment(tables: &Tables, txn: &mut Transaction, input: &Payment) -> Result<Outcome> {
+pub(super) fn payment(txn: &mut Transaction, tables: &Tables, input: &Payment) -> Result<Outcome> {
     let (w, d) = (input.w, input.d);
     let mut names = [String::new(), String::new()];
     tables.warehouse.update(txn, &fields![w], |row| {

@@ -16,8 +16,8 @@ const LAST_ORDERS: u64 = 20;
 
 /// The last order of a customer, with its lines.
 pub(super) fn order_status(
-    tables: &Tables,
     txn: &mut Transaction,
+    tables: &Tables,
     (w, d): (u64, u64),
     who: &Who,
 ) -> Result<Outcome> {
@@ -41,8 +41,8 @@ pub(super) fn order_status(
 
 /// How many of the items of the district's last orders are low in stock.
 pub(super) fn stock_level(
-    tables: &Tables,
     txn: &mut Transaction,
+    tables: &Tables,
     (w, d): (u64, u64),
     threshold: i64,
 ) -> Result<Outcome> {

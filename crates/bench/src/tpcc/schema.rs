@@ -3,6 +3,8 @@
 use thermocline::records::{Decimal, Field, Row, Schema, Table, Type};
 use thermocline::{Db, Result};
 
+use super::scale::DISTRICTS;
+
 /// The nine tables.
 #[derive(Debug)]
 pub(super) struct Tables {
@@ -180,7 +182,7 @@ fn stock() -> Schema {
         .column("w_id", Type::U64)
         .column("i_id", Type::U64)
         .column("quantity", Type::I64);
-    (1..=super::DISTRICTS)
+    (1..=DISTRICTS)
         .fold(begin, |schema, d| {
             schema.column(&format!("dist_{d:02}"), Type::Text)
         })
