@@ -35,7 +35,7 @@
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo, merge};
 use thermocline_catalog::View;
 use thermocline_memtable::{Lookup, RecordRef};
-use thermocline_tables::{TableOperand, stack};
+use thermocline_tables::TableOperand;
 
 use crate::store::Common;
 
@@ -60,7 +60,7 @@ pub(crate) fn folded(
     }
     let mut entries: Vec<TableOperand> = Vec::new();
     let base = match end {
-        Lookup::Absent => stack(&view.tables, cf, key, seqno, &mut entries)?,
+        Lookup::Absent => view.tables.stack(cf, key, seqno, &mut entries)?,
         Lookup::Record(record) => value_of(common, cf, &record)?,
         Lookup::Covered => None,
     };

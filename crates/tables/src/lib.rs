@@ -25,11 +25,11 @@ mod levels;
 mod name;
 mod open;
 mod opening;
+mod operand;
 mod pm;
 mod runs;
 mod size;
 mod source;
-mod stack;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -40,8 +40,8 @@ use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
 use thermocline_sst::{
-    Block, BlockHandle, BlockSource, CachedSource, FoundValue, Pinned, SyncCursor, Table,
-    TablePart, get,
+    Block, BlockHandle, BlockSource, CachedSource, FoundValue, KeyRef, Move, Pinned, SyncCursor,
+    Table, TablePart, Value, get,
 };
 use thermocline_version::{Level, TableRef, Version};
 
@@ -52,11 +52,11 @@ pub use files::{FoundIn, Lent, SharedCache, TableFiles, Work, dram_of};
 pub use levels::LevelState;
 pub use name::file_name;
 use open::{Handle, OpenTable};
+pub use operand::TableOperand;
 pub use pm::{PmTables, Promise, Promised};
 use runs::Run;
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
-pub use stack::{TableOperand, stack};
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -208,6 +208,76 @@ impl Tables {
         }))
     }
 
+    /// Appends to `operands`, newest first, those of `key` at or below `seqno`, down to the first entry or range
+    /// tombstone that is none. Returns the value there, if it is one.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn stack(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        seqno: SeqNo,
+        operands: &mut Vec<TableOperand>,
+    ) -> Result<Option<Vec<u8>>> {
+        let runs = self.runs(cf);
+        for run in runs.iter() {
+            let Some(table) = runs::may_have(run, key) else {
+                continue;
+            };
+            let place = (cf, KeyRef::new(key, seqno));
+            let end = match self.pm_part(cf, table) {
+                Some(part) => {
+                    let cursor = AnyCursor::<Noted<'_>>::pm(part.clone(), self.files.verify);
+                    self.stack_in(&AnyPart::Pm(part), cursor, place, operands)?
+                }
+                None => {
+                    let (part, open) = self.open(table)?;
+                    let source = Noted::new(&open.source);
+                    let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
+                    self.stack_in(&AnyPart::File(part), cursor, place, operands)?
+                }
+            };
+            if let Some(base) = end {
+                return Ok(base);
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Tables::stack`], in one table. `None`: older tables are to be asked.
+    fn stack_in<S: BlockSource>(
+        &self,
+        part: &AnyPart,
+        mut cursor: AnyCursor<S>,
+        (cf, key): (CfId, KeyRef<'_>),
+        operands: &mut Vec<TableOperand>,
+    ) -> Result<Option<Option<Vec<u8>>>> {
+        let covered = part.covering(key.user_key, key.seqno).map(|t| t.seqno);
+        let mut there = cursor.go(Move::Seek(key))?;
+        while there && cursor.key().user_key == key.user_key {
+            let seqno = cursor.key().seqno;
+            if covered.is_some_and(|covered| covered > seqno) {
+                break;
+            }
+            let base = match (cursor.kind(), cursor.value()?) {
+                (Kind::Put, Value::Inline(value)) => Some(value.to_vec()),
+                (Kind::Put, Value::Blob(blob)) => {
+                    Some(self.files.read_blob(cf, key.user_key, blob)?)
+                }
+                (Kind::Merge, Value::Inline(operand)) => {
+                    let bytes = operand.to_vec();
+                    operands.push(TableOperand { seqno, bytes });
+                    there = cursor.go(Move::Next)?;
+                    continue;
+                }
+                _ => None,
+            };
+            return Ok(Some(base));
+        }
+        Ok(covered.map(|_| None))
+    }
+
     /// A cursor of family `cf` goes to `key`: if two runs of files may have it, the newer one's table is asked beside
     /// the other.
     pub fn charge_seek(&self, cf: CfId, key: &[u8]) {
@@ -291,7 +361,7 @@ pub enum TableValue {
     Pm(thermocline_level0::Pinned),
     /// Read from a blob file.
     Blob(Vec<u8>),
-    /// None yet: the newest entry is an operand, and [`stack`] has all that there is.
+    /// None yet: the newest entry is an operand, and [`Tables::stack`] has all that there is.
     Operand,
 }
 

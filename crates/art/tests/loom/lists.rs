@@ -10,7 +10,7 @@ use crate::leaf::Leaf;
 use crate::sync::thread;
 
 /// Version `n` of the one key has seqno `n` and leads to record `n`.
-const KEYS: &[&[u8]] = &[b"k", b"k", b"k", b"k"];
+const KEYS: &[&[u8]] = &[b"k", b"k", b"k", b"k", b"k"];
 
 /// Writes version `n` and keeps what a reader at seqno 0 sees.
 fn write(indexed: &Indexed, n: u64) {
@@ -92,4 +92,53 @@ fn no_version_is_lost_between_two_writers() {
         indexed.tree.collect();
         assert_eq!(indexed.tree.memory().lists, 1);
     });
+}
+
+/// Version `n` is an operand, or a base that hides all before; nobody reads in the past.
+fn stack_up(indexed: &Indexed, n: u64, is_operand: bool) {
+    let leaf = Leaf::of(KEYS[0], 8 * n);
+    let leaf = if is_operand { leaf.as_operand() } else { leaf };
+    let guard = indexed.tree.pin();
+    let written = indexed
+        .tree
+        .update(&guard, KEYS[0], &Keys(KEYS), |present| {
+            let present = present.expect("it has one at the beginning");
+            let only = present.leaf().offset() / 8;
+            let nobody: &[SeqNo] = &[];
+            let new = present.with_version(SeqNo(n), leaf, || Ok(SeqNo(only)), nobody)?;
+            Ok(Some(new))
+        });
+    written.unwrap();
+}
+
+/// Seen to fail when `retire` gives back a block that the new list shares.
+#[test]
+fn a_reader_sees_operands_and_what_they_are_on() {
+    check(
+        "a chain of blocks that grows and goes beside a reader",
+        3,
+        || {
+            let indexed = Indexed::new(KEYS, 1);
+            stack_up(&indexed, 1, true);
+            stack_up(&indexed, 2, true);
+            let writer = {
+                let indexed = indexed.clone();
+                thread::spawn(move || {
+                    stack_up(&indexed, 3, true);
+                    stack_up(&indexed, 4, false);
+                    indexed.tree.collect();
+                })
+            };
+            let guard = indexed.tree.pin();
+            let entry = indexed.tree.get(&guard, KEYS[0], &Keys(KEYS));
+            let entry = entry.unwrap().unwrap();
+            let seen: Vec<usize> = entry.stack(SeqNo::MAX).map(number).collect();
+            let whole = [&[2, 1, 0][..], &[3, 2, 1, 0], &[4]].contains(&&*seen);
+            assert!(whole, "{seen:?}");
+            drop(guard);
+            writer.join().unwrap();
+            indexed.tree.collect();
+            assert_eq!(indexed.tree.memory().lists, 0);
+        },
+    );
 }
