@@ -225,17 +225,17 @@ impl Tables {
             let Some(table) = runs::may_have(run, key) else {
                 continue;
             };
-            let place = (cf, KeyRef::new(key, seqno));
+            let sought = (cf, KeyRef::new(key, seqno));
             let end = match self.pm_part(cf, table) {
                 Some(part) => {
                     let cursor = AnyCursor::<Noted<'_>>::pm(part.clone(), self.files.verify);
-                    self.stack_in(&AnyPart::Pm(part), cursor, place, operands)?
+                    self.stack_in(&AnyPart::Pm(part), cursor, sought, operands)?
                 }
                 None => {
                     let (part, open) = self.open(table)?;
-                    let source = Noted::new(&open.source);
-                    let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
-                    self.stack_in(&AnyPart::File(part), cursor, place, operands)?
+                    let blocks = Noted::new(&open.source);
+                    let cursor = AnyCursor::file(SyncCursor::new(part.clone(), blocks));
+                    self.stack_in(&AnyPart::File(part), cursor, sought, operands)?
                 }
             };
             if let Some(base) = end {

@@ -153,7 +153,7 @@ const RANGES: Sampled = &[
 
 const BLOBS: Sampled = &[("logged-blobs", 13)];
 
-const OPERANDS: Sampled = &[("logged-operands", 151)];
+const OPERANDS: Sampled = &[("logged-operands", 61)];
 
 #[test]
 fn logged_writes_survive_every_crash() {
