@@ -42,10 +42,11 @@
 //! transactions and plain writes together. (Transactions at snapshot isolation beside them keep their own promise only.)
 //!
 //! ## Snapshot isolation
-//! The footprint has every key and range that was written, and every key that was read for update or for share. All reads are at `s`.
-//! By the lemma, of two transactions that overlap and have written the same key, one has its place between the snapshot
-//! and the place of the other, which is refused: **the first to commit wins**. What was only read may have changed:
-//! write skew is possible, and nothing else of what Adya's model forbids. `get_for_update` prevents it key by key.
+//! The footprint has every key and range that was written, and every key that was read for update or for share. All
+//! reads are at `s`. By the lemma, of two transactions that overlap and have written the same key, one has its place
+//! between the snapshot and the place of the other, which is refused: **the first to commit wins**. What was only read
+//! may have changed: write skew is possible, and nothing else of what Adya's model forbids. `get_for_update` and
+//! `get_for_share` prevent it key by key.
 //!
 //! ## Plain writes
 //! They take no lock, wait for none, and are slowed down by nothing but the note of their keys. Exactly this holds: a
@@ -61,13 +62,13 @@
 //! It is taken by the first read; where that locks its key, after the lock was got: so whoever waits for a lock and then
 //! reads sees what the holder before it wrote, and increments of a counter queue instead of failing. Later, when a lock
 //! was got of a key that has changed since `s`, the snapshot moves to the present, `s'`, if all that was read so far is
-//! locked and is in the footprint (reads for update; all reads of a serializable transaction but by iterators), and the
+//! locked and is in the footprint (reads for update or for share; all reads of a serializable transaction but by iterators), and the
 //! footprint has not changed since `s`. Then every read so far has the same result at `s'`: as if the transaction had
 //! begun later. Else it is refused the key.
 //!
 //! # Locks
-//! Keys are locked shared (reads for share, and all reads of a serializable transaction) or exclusively (writes, reads for update), ranges
-//! shared (iterators of a serializable transaction, and `delete_range`). They are held until the commit has been
+//! Keys are locked shared (reads for share, and all reads of a serializable transaction) or exclusively (writes, reads for
+//! update), ranges shared (iterators of a serializable transaction, and `delete_range`). They are held until the commit has been
 //! acknowledged, and kept when a savepoint is rolled back to. `locks::table` says why no wake-up is lost and nobody
 //! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the
 //! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does.
