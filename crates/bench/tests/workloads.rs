@@ -370,7 +370,7 @@ fn the_json_has_every_field_of_the_contract() {
                 .map(|object| object.keys().cloned().collect())
                 .unwrap_or_default()
         };
-        let latencies = ["avg", "p50", "p90", "p99", "p999", "max"];
+        let latencies = ["avg", "p50", "p90", "p95", "p99", "p999", "max"];
         let kinds: Vec<&str> = workload
             .operations()
             .into_iter()
