@@ -135,9 +135,9 @@ pub struct Append {
 const APPEND: &str = "thermocline.append:";
 
 impl Append {
-    /// With this delimiter, of up to 16 bytes; what is longer is cut.
+    /// With this delimiter, of up to 22 bytes: no family takes the name of one that is longer.
     pub fn new(delimiter: impl AsRef<[u8]>) -> Append {
-        let delimiter: Vec<u8> = delimiter.as_ref().iter().copied().take(16).collect();
+        let delimiter: Vec<u8> = delimiter.as_ref().to_vec();
         let digits: String = delimiter.iter().map(|byte| format!("{byte:02x}")).collect();
         Append {
             name: format!("{APPEND}{digits}"),
@@ -361,6 +361,11 @@ mod tests {
             "thermocline.append:2C",
         ] {
             assert!(built_in(unknown).is_none(), "{unknown}");
+        }
+        for (len, fits) in [(22, true), (23, false)] {
+            let append = Append::new("-".repeat(len));
+            assert_eq!(MergeName::new(append.name()).is_some(), fits);
+            assert_eq!(append.merge(b"k", Some(b""), b"").unwrap().len(), len);
         }
         let longest = "n".repeat(limits::MERGE_NAME_LEN_MAX);
         assert_eq!(MergeName::new(&longest).unwrap().as_str(), longest);

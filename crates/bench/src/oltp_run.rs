@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Barrier;
 
-use thermocline::options::Emulation;
-use thermocline::{Db, Durability, Error, Metrics, Options, Result};
+use thermocline::{Db, Durability, Metrics, Options, Result};
 
 use crate::clock::{Duration, Instant, now};
 use crate::oltp::attempts::{Client, Outcome};
@@ -15,8 +14,7 @@ use crate::oltp::tally::Tally;
 use crate::orders::Orders;
 use crate::report::{Drained, Latency, invalid_reason};
 use crate::rng::Rng;
-use crate::run::{amplification, hits_between, level0_bytes};
-use crate::scratch::Scratch;
+use crate::run::{amplification, hits_between, in_folder, level0_bytes, open};
 use crate::threads::Share;
 use crate::tpcc::Tpcc;
 use crate::usage::{Usage, usage};
@@ -111,38 +109,13 @@ impl Tables {
 /// plan does not say to use it; every error of the store.
 pub fn run_oltp(plan: &OltpPlan, watch: &Watch) -> Result<OltpReport> {
     plan.validate()?;
-    match &plan.db {
-        Some(path) => run_in(path, plan, watch),
-        None => {
-            let mut scratch = Scratch::new("thermocline-bench")?;
-            let mut plan = plan.clone();
-            plan.options.pm_path = scratch.region(plan.options.pm_path.as_deref())?;
-            plan.options.wal_path = scratch.logs(plan.options.wal_path.as_deref())?;
-            let report = run_in(scratch.path(), &plan, watch)?;
-            scratch.remove()?;
-            Ok(report)
-        }
-    }
+    in_folder(plan.db.as_deref(), &plan.options, |path, options| {
+        run_in(path, options, plan, watch)
+    })
 }
 
-fn run_in(path: &Path, plan: &OltpPlan, watch: &Watch) -> Result<OltpReport> {
-    let there = Db::stored_options(path)?.is_some();
-    if there && !plan.use_existing {
-        return Err(Error::InvalidArgument(format!(
-            "{} already holds a database; add --use-existing to use it, or name a new folder",
-            path.display()
-        )));
-    }
-    let options = Options {
-        create_if_missing: !plan.use_existing,
-        read_only: false,
-        emulate: match plan.emulate {
-            Emulation::None => plan.options.emulate,
-            profile => profile,
-        },
-        ..plan.options.clone()
-    };
-    let db = Db::open(path, options)?;
+fn run_in(path: &Path, options: Options, plan: &OltpPlan, watch: &Watch) -> Result<OltpReport> {
+    let db = open(path, options, plan.emulate, plan.use_existing)?;
     let tables = Tables::open(&db, plan)?;
     let begun = now();
     let mut loaded = 0;

@@ -25,38 +25,58 @@ use crate::{Distribution, Workload};
 /// plan does not say to use it; every error of the store.
 pub fn run(plan: &Plan, watch: &Watch) -> Result<Report> {
     plan.validate()?;
-    match &plan.db {
-        Some(path) => run_in(path, plan, watch),
-        None => {
-            let mut scratch = Scratch::new("thermocline-bench")?;
-            let mut plan = plan.clone();
-            plan.options.pm_path = scratch.region(plan.options.pm_path.as_deref())?;
-            plan.options.wal_path = scratch.logs(plan.options.wal_path.as_deref())?;
-            let report = run_in(scratch.path(), &plan, watch)?;
-            scratch.remove()?;
-            Ok(report)
-        }
-    }
+    in_folder(plan.db.as_deref(), &plan.options, |path, options| {
+        run_in(path, options, plan, watch)
+    })
 }
 
-fn run_in(path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
+/// Does `work` in the folder `db`, or in one of its own that is gone afterwards, with options that say where its region and its
+/// logs lie.
+pub(crate) fn in_folder<R>(
+    db: Option<&Path>,
+    options: &Options,
+    work: impl FnOnce(&Path, Options) -> Result<R>,
+) -> Result<R> {
+    let mut options = options.clone();
+    let Some(path) = db else {
+        let mut scratch = Scratch::new("thermocline-bench")?;
+        options.pm_path = scratch.region(options.pm_path.as_deref())?;
+        options.wal_path = scratch.logs(options.wal_path.as_deref())?;
+        let done = work(scratch.path(), options)?;
+        scratch.remove()?;
+        return Ok(done);
+    };
+    work(path, options)
+}
+
+/// Opens the database of a run: a new one, or, if the run says so, one that is there.
+pub(crate) fn open(
+    path: &Path,
+    options: Options,
+    emulate: Emulation,
+    use_existing: bool,
+) -> Result<Db> {
     let there = Db::stored_options(path)?.is_some();
-    if there && !plan.use_existing {
+    if there && !use_existing {
         return Err(Error::InvalidArgument(format!(
             "{} already holds a database; add --use-existing to use it, or name a new folder",
             path.display()
         )));
     }
     let options = Options {
-        create_if_missing: !plan.use_existing,
+        create_if_missing: !use_existing,
         read_only: false,
-        emulate: match plan.emulate {
-            Emulation::None => plan.options.emulate,
+        emulate: match emulate {
+            Emulation::None => options.emulate,
             profile => profile,
         },
-        ..plan.options.clone()
+        ..options
     };
-    let db = Db::open(path, options)?;
+    Db::open(path, options)
+}
+
+fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<Report> {
+    let db = open(path, options, plan.emulate, plan.use_existing)?;
     if plan.workload.loads_first() && !plan.use_existing {
         load(&db, plan, watch)?;
     }
