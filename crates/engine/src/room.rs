@@ -198,9 +198,12 @@ impl Admission {
     }
 
     /// Whether readers have let go of something.
-    fn wait_for_readers(&self, made: u64) -> Result<bool> {
+    pub fn wait_for_readers(&self, made: u64) -> Result<bool> {
         for _ in 0..READERS_MS {
-            if self.held_bytes().0 == 0 || !self.common.world.background {
+            // Not whether somebody reads it: who did when it was last tried may have left since.
+            let retired = !lock(&self.common.reclaim).is_nothing_retired()
+                || self.common.pm_tables_use().retired > 0;
+            if !retired || !self.common.world.background {
                 break;
             }
             self.reclaimer.reclaim()?;

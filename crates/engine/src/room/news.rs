@@ -33,7 +33,7 @@ impl Room {
         self.lacking.load(Ordering::Relaxed)
     }
 
-    pub(super) fn made(&self) -> u64 {
+    pub fn made(&self) -> u64 {
         self.made.load(Ordering::SeqCst)
     }
 }

@@ -270,6 +270,34 @@ fn who_finds_no_room_hears_of_readers_of_what_is_kept() {
     (0..8000).for_each(|key| write(key).unwrap());
 }
 
+/// The reader of what is kept has kept a writer from its room, and leaves before that asks who reads.
+#[test]
+fn who_finds_no_room_takes_what_a_reader_of_what_is_kept_has_left() {
+    let steps = Steps::new();
+    let world = World {
+        env: Env::simulated(SimFs::new(steps.clone()), 7),
+        sim: Some(SimPm::new(PM, steps)),
+        shadow: None,
+        background: true,
+    };
+    let mut options = options();
+    options.feed.retain_bytes = 8 * PM;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    seal(&engine, 1);
+    engine.flush().unwrap();
+    engine.reclaim().unwrap();
+    let kept = || engine.metrics().feed.kept_memtables;
+    let found_room = || {
+        let made = engine.inner.common.room.made();
+        engine.inner.admission.wait_for_readers(made).unwrap()
+    };
+    assert!(kept() > 0);
+    while kept() > 0 {
+        assert!(found_room());
+    }
+    assert!(!found_room(), "nothing is left");
+}
+
 /// What is kept of long values that are flushed, when feeds may keep `retained` bytes or as much as `percent` of `pm`.
 fn kept_blobs(retained: u64, percent: u64) -> (FeedUse, u64) {
     let mut options = options();
