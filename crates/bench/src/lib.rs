@@ -12,7 +12,7 @@
 //! 3. It reads the store's counters, runs the threads between two barriers, and reads the counters
 //!    again. Every number in the report is a difference of the two, except those about memory.
 //!
-//! Workloads of transactions on tables, `tpcc` and `orders`, are in [`oltp`]; their plans and reports are their own.
+//! Workloads of transactions, `tpcc`, `orders` and `randomtransaction`, are in [`oltp`]; their plans and reports are their own.
 //!
 //! # Keys, values, order
 //! A key is its index as 8 bytes, most significant first, padded with `0` to the key size. Random
@@ -41,6 +41,7 @@ mod report;
 mod rng;
 mod run;
 pub mod scratch;
+mod sums;
 mod threads;
 mod tpcc;
 #[expect(

@@ -1,4 +1,4 @@
-//! Workloads of transactions on tables of records: TPC-C, and the life of orders.
+//! Workloads of transactions: TPC-C and the life of orders, on tables of records; and sums that stay equal, on keys.
 //!
 //! A run opens a store as [`crate::run`] does, makes and fills the tables, unless it is told to use what is there, and
 //! runs transactions of several *kinds* on all threads for a time. A transaction that is refused since others were
@@ -19,5 +19,5 @@ pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod tally;
 
-pub use plan::{DURATION, OltpPlan, OltpWorkload, OrdersSettings, TpccSettings};
+pub use plan::{DURATION, OltpPlan, OltpWorkload, OrdersSettings, SumsSettings, TpccSettings};
 pub use report::{Aborts, Check, KindReport, OltpReport};

@@ -15,15 +15,17 @@ use crate::orders::Orders;
 use crate::report::{Drained, Latency, invalid_reason};
 use crate::rng::Rng;
 use crate::run::{amplification, hits_between, in_folder, level0_bytes, open};
+use crate::sums::Sums;
 use crate::threads::Share;
 use crate::tpcc::Tpcc;
 use crate::usage::{Usage, usage};
 use crate::watch::Watch;
 
-/// The tables of a run.
+/// The tables of a run, or its sets of keys.
 enum Tables {
     Tpcc(Tpcc),
     Orders(Orders),
+    Sums(Sums),
 }
 
 impl Tables {
@@ -31,6 +33,7 @@ impl Tables {
         Ok(match plan.workload {
             OltpWorkload::Tpcc => Tables::Tpcc(Tpcc::open(db, plan)?),
             OltpWorkload::Orders => Tables::Orders(Orders::open(db, plan)?),
+            OltpWorkload::RandomTransaction => Tables::Sums(Sums::new(plan)),
         })
     }
 
@@ -39,6 +42,7 @@ impl Tables {
         match self {
             Tables::Tpcc(tpcc) => tpcc.load(db, plan, watch),
             Tables::Orders(orders) => orders.load(db, plan, watch),
+            Tables::Sums(_) => Ok(0),
         }
     }
 
@@ -47,6 +51,7 @@ impl Tables {
         match self {
             Tables::Tpcc(tpcc) => tpcc.resume(db),
             Tables::Orders(orders) => orders.resume(db),
+            Tables::Sums(_) => Ok(()),
         }
     }
 
@@ -54,6 +59,7 @@ impl Tables {
         match self {
             Tables::Tpcc(_) => Tpcc::KINDS,
             Tables::Orders(_) => Orders::KINDS,
+            Tables::Sums(_) => Sums::KINDS,
         }
     }
 
@@ -61,6 +67,7 @@ impl Tables {
         match self {
             Tables::Tpcc(_) => Tpcc::NOTES,
             Tables::Orders(_) => Orders::NOTES,
+            Tables::Sums(_) => &[],
         }
     }
 
@@ -69,6 +76,7 @@ impl Tables {
         match self {
             Tables::Tpcc(tpcc) => tpcc.draw(rng),
             Tables::Orders(orders) => orders.draw(rng),
+            Tables::Sums(_) => 0,
         }
     }
 
@@ -83,6 +91,7 @@ impl Tables {
         match self {
             Tables::Tpcc(tpcc) => tpcc.transact(client, kind, (thread, rng), tally),
             Tables::Orders(orders) => orders.transact(client, kind, rng, tally),
+            Tables::Sums(sums) => sums.transact(client, rng, tally),
         }
     }
 
@@ -90,7 +99,7 @@ impl Tables {
     fn waits(&self, kind: usize, rng: &mut Rng) -> (Duration, Duration) {
         match self {
             Tables::Tpcc(tpcc) => tpcc.waits(kind, rng),
-            Tables::Orders(_) => (Duration::ZERO, Duration::ZERO),
+            Tables::Orders(_) | Tables::Sums(_) => (Duration::ZERO, Duration::ZERO),
         }
     }
 
@@ -98,6 +107,7 @@ impl Tables {
         match self {
             Tables::Tpcc(tpcc) => tpcc.check(&db.snapshot()),
             Tables::Orders(orders) => orders.check(&db.snapshot()),
+            Tables::Sums(sums) => sums.check(&db.snapshot()),
         }
     }
 }
@@ -287,6 +297,7 @@ fn settings(plan: &OltpPlan) -> serde_json::Value {
     let settings = match plan.workload {
         OltpWorkload::Tpcc => serde_json::to_value(plan.tpcc),
         OltpWorkload::Orders => serde_json::to_value(plan.orders),
+        OltpWorkload::RandomTransaction => serde_json::to_value(plan.sums),
     };
     settings.unwrap_or_default()
 }

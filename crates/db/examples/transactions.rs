@@ -1,5 +1,5 @@
-//! What transactions cost, and what they cost plain writes beside them: nanoseconds an operation on one thread, and
-//! transactions a second of several threads.
+//! What transactions cost, and what they cost plain writes beside them: nanoseconds an operation on one thread,
+//! transactions of so many puts beside plain batches of as many, and transactions a second of several threads.
 //! `cargo run --release -p thermocline --example transactions -- 300000`
 #![expect(
     clippy::disallowed_methods,
@@ -69,6 +69,7 @@ fn main() -> Result<()> {
             })?;
         }
     }
+    beside_batches(&db, count)?;
     let begun = Instant::now();
     let each = count / 3;
     std::thread::scope(|scope| {
@@ -93,6 +94,52 @@ fn main() -> Result<()> {
     let rate = (each * THREADS as u64) as f64 / begun.elapsed().as_secs_f64();
     println!("{THREADS} threads: {rate:.0} transactions a second");
     db.close()
+}
+
+/// Durable transactions of so many puts, which nobody is in the way of, and plain batches of as many, in turn.
+fn beside_batches(db: &Db, count: u64) -> Result<()> {
+    const ROUNDS: usize = 5;
+    for puts in [1, 4, 16] {
+        let each = (count / puts / ROUNDS as u64).max(1);
+        let mut ratios: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+        let mut plain_ns = Vec::new();
+        for round in 0..ROUNDS as u64 {
+            let keys = |n: u64| (0..puts).map(move |i| key((round * each + n) * puts + i));
+            let nanos = |operate: &mut dyn FnMut(u64) -> Result<()>| -> Result<f64> {
+                let begun = Instant::now();
+                (0..each).try_for_each(operate)?;
+                Ok(begun.elapsed().as_secs_f64() * 1e9 / each as f64)
+            };
+            let plain = nanos(&mut |n| {
+                let mut batch = db.batch();
+                keys(n).for_each(|key| {
+                    batch.put(key, [7; 100]);
+                });
+                batch.commit(Durability::Immediate)
+            })?;
+            plain_ns.push(plain);
+            let kinds = [TxnOptions::pessimistic(), TxnOptions::optimistic()];
+            for (ratios, options) in ratios.iter_mut().zip(kinds) {
+                let nanos = nanos(&mut |n| {
+                    let mut txn = db.transaction(options)?;
+                    keys(n).try_for_each(|key| txn.put(key, [7; 100]))?;
+                    txn.commit()
+                })?;
+                ratios.push(nanos / plain);
+            }
+        }
+        let [pessimistic, optimistic] = ratios.map(median);
+        println!(
+            "{puts:2} puts, durable: a batch {:.0} ns; pessimistic {pessimistic:.2} of that, optimistic {optimistic:.2}",
+            median(plain_ns)
+        );
+    }
+    Ok(())
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 fn options_name(options: TxnOptions) -> &'static str {

@@ -10,6 +10,9 @@ use thermocline::{Durability, Error, Isolation, Options, Result, TxnOptions};
 const WAREHOUSES_MAX: u64 = 100_000;
 const ORDERS_MAX: u64 = 1 << 40;
 
+/// Most sets of `randomtransaction`.
+const SETS_MAX: u64 = 10_000;
+
 /// Most threads of a run.
 const THREADS_MAX: usize = 1024;
 
@@ -26,6 +29,8 @@ pub enum OltpWorkload {
     Tpcc,
     /// Orders that are placed, move through their states, and are looked up, less and less.
     Orders,
+    /// db_bench's: a number is added to one key of each set.
+    RandomTransaction,
 }
 
 impl OltpWorkload {
@@ -34,12 +39,17 @@ impl OltpWorkload {
         match self {
             OltpWorkload::Tpcc => "tpcc",
             OltpWorkload::Orders => "orders",
+            OltpWorkload::RandomTransaction => "randomtransaction",
         }
     }
 
     /// The workload with this name, if it is one of these.
     pub fn parse(name: &str) -> Option<OltpWorkload> {
-        let all = [OltpWorkload::Tpcc, OltpWorkload::Orders];
+        let all = [
+            OltpWorkload::Tpcc,
+            OltpWorkload::Orders,
+            OltpWorkload::RandomTransaction,
+        ];
         all.into_iter().find(|workload| workload.name() == name)
     }
 }
@@ -72,6 +82,15 @@ pub struct OrdersSettings {
     pub skew: f64,
     /// Bytes of the text that each row has.
     pub row_bytes: usize,
+}
+
+/// What `randomtransaction` is run with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SumsSettings {
+    /// Keys of each set.
+    pub keys: u64,
+    /// Sets: a transaction changes one key of each.
+    pub sets: u64,
 }
 
 /// One run, described.
@@ -108,6 +127,8 @@ pub struct OltpPlan {
     pub tpcc: TpccSettings,
     /// Of the workload of orders.
     pub orders: OrdersSettings,
+    /// Of `randomtransaction`.
+    pub sums: SumsSettings,
 }
 
 impl OltpPlan {
@@ -139,6 +160,10 @@ impl OltpPlan {
                 cold_percent: 1.0,
                 skew: 0.8,
                 row_bytes: 100,
+            },
+            sums: SumsSettings {
+                keys: 100_000,
+                sets: 2,
             },
         }
     }
@@ -211,6 +236,10 @@ impl OltpPlan {
                 within("shrink", self.tpcc.shrink, 1, SHRINK_MAX)
             }
             OltpWorkload::Orders => self.orders.validate(),
+            OltpWorkload::RandomTransaction => {
+                within("num", self.sums.keys, 1, u64::MAX >> 1)?;
+                within("sets", self.sums.sets, 1, SETS_MAX)
+            }
         }
     }
 }

@@ -47,11 +47,13 @@ and those of YCSB:
   ycsb-d                    95 % reads, most of the latest keys, 5 % inserts
   ycsb-e                    95 % scans of 1 to --scan-length entries, 5 % inserts; zipfian
   ycsb-f                    50 % reads, 50 % read-modify-writes; zipfian
-and of transactions on tables, for --duration seconds, 30 unless given, or --transactions:
+and of transactions, for --duration seconds, 30 unless given, or --transactions:
   tpcc                      TPC-C on --warehouses: 45 % new orders, 43 % payments, 4 % each order
                             status, delivery, stock level; checks consistency conditions 1 to 4
   orders                    orders in 10 tables with 3 indexes each are placed, change for a while,
                             and are looked up less and less
+  randomtransaction         db_bench's: adds a number to one key of each of --sets sets of --num keys;
+                            checks that all sets have the same sum
 
 All db_bench and YCSB workloads but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
 --use-existing. Writes go through the same write-backs and fences as in earnest. With --batch the

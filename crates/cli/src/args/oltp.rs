@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-/// Options of `bench tpcc` and `bench orders`.
+/// Options of `bench tpcc`, `bench orders` and `bench randomtransaction`.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of tpcc and orders")]
+#[command(next_help_heading = "Options of tpcc, orders and randomtransaction")]
 pub(crate) struct OltpArgs {
     /// tpcc: warehouses, each of about 100 MB; 1 unless given
     #[arg(long, value_name = "W")]
@@ -33,6 +33,9 @@ pub(crate) struct OltpArgs {
     /// orders: bytes of the text in each row; 100 unless given
     #[arg(long, value_name = "BYTES")]
     pub row_bytes: Option<usize>,
+    /// randomtransaction: sets of --num keys, of each of which a transaction changes one; 2 unless given
+    #[arg(long, value_name = "N")]
+    pub sets: Option<u64>,
     /// End after so many transactions instead of a time
     #[arg(long, value_name = "N")]
     pub transactions: Option<u64>,
@@ -45,9 +48,10 @@ pub(crate) struct OltpArgs {
 }
 
 impl OltpArgs {
-    /// The options that were given, by name, with the workload that they are of; none for both.
+    /// The options that were given, by name, with the workload that they are of; none for all.
     pub(crate) fn given(&self) -> Vec<(&'static str, Option<&'static str>)> {
         let (tpcc, orders) = (Some("tpcc"), Some("orders"));
+        let sums = Some("randomtransaction");
         let all = [
             (self.warehouses.is_some(), "--warehouses", tpcc),
             (self.think, "--think", tpcc),
@@ -58,6 +62,7 @@ impl OltpArgs {
             (self.cold_percent.is_some(), "--cold-percent", orders),
             (self.skew.is_some(), "--skew", orders),
             (self.row_bytes.is_some(), "--row-bytes", orders),
+            (self.sets.is_some(), "--sets", sums),
             (self.transactions.is_some(), "--transactions", None),
             (self.optimistic, "--optimistic", None),
             (self.serializable, "--serializable", None),

@@ -26,7 +26,7 @@ pub(crate) fn bench(args: Box<BenchArgs>, output: &mut Output) -> Outcome {
     if let Some((option, of)) = args.oltp.given().first() {
         return Err(Failure::usage(Error::InvalidArgument(format!(
             "{option} is an option of {}, not of {}; leave it out",
-            of.unwrap_or("tpcc and orders"),
+            of.unwrap_or("tpcc, orders and randomtransaction"),
             args.workload
         ))));
     }

@@ -1,4 +1,4 @@
-//! `bench tpcc` and `bench orders`: transactions on tables.
+//! `bench tpcc`, `bench orders` and `bench randomtransaction`: transactions.
 
 use thermocline::options::Emulation;
 use thermocline_bench::oltp::{OltpPlan, OltpWorkload};
@@ -23,9 +23,10 @@ pub(crate) fn bench(workload: OltpWorkload, args: BenchArgs, output: &mut Output
 }
 
 /// Options of the other workloads that were given.
-fn foreign(args: &BenchArgs) -> Option<&'static str> {
+fn foreign(workload: OltpWorkload, args: &BenchArgs) -> Option<&'static str> {
+    let counts_keys = workload == OltpWorkload::RandomTransaction;
     let given = [
-        (args.num != 100_000, "--num"),
+        (args.num != 100_000 && !counts_keys, "--num"),
         (args.reads.is_some(), "--reads"),
         (args.key_size != 16, "--key-size"),
         (args.value_size != 100, "--value-size"),
@@ -42,9 +43,9 @@ fn foreign(args: &BenchArgs) -> Option<&'static str> {
 fn plan(workload: OltpWorkload, args: BenchArgs) -> Outcome<OltpPlan> {
     let usage = |what: String| Failure::usage(thermocline::Error::InvalidArgument(what));
     let name = workload.name();
-    if let Some(option) = foreign(&args) {
+    if let Some(option) = foreign(workload, &args) {
         return Err(usage(format!(
-            "{option} is not an option of {name}, whose rows are what they are; leave it out"
+            "{option} is not an option of {name}, which makes its own keys and values; leave it out"
         )));
     }
     let given = args.oltp.given();
@@ -78,5 +79,7 @@ fn plan(workload: OltpWorkload, args: BenchArgs) -> Outcome<OltpPlan> {
     orders.cold_percent = own.cold_percent.unwrap_or(orders.cold_percent);
     orders.skew = own.skew.unwrap_or(orders.skew);
     orders.row_bytes = own.row_bytes.unwrap_or(orders.row_bytes);
+    plan.sums.keys = args.num;
+    plan.sums.sets = own.sets.unwrap_or(plan.sums.sets);
     Ok(plan)
 }

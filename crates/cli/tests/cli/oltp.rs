@@ -1,4 +1,4 @@
-//! `bench tpcc` and `bench orders`, from outside.
+//! `bench tpcc`, `bench orders` and `bench randomtransaction`, from outside.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ fn report(store: &Store, arguments: &[&str]) -> Value {
 }
 
 /// What every such report says: all was done that was counted, and everything is true that must be.
-fn check(report: &Value, kinds: &[&str]) {
+fn check(report: &Value, kinds: &[&str], asked: usize) {
     let count = |value: &Value| value.as_u64().unwrap();
     let mut ops = 0;
     for name in kinds {
@@ -30,7 +30,7 @@ fn check(report: &Value, kinds: &[&str]) {
     let seconds = report["ops_by_second"].as_array().unwrap();
     assert_eq!(seconds.iter().map(count).sum::<u64>(), ops);
     let checks = report["checks"].as_array().unwrap();
-    assert_eq!(checks.len(), 4);
+    assert_eq!(checks.len(), asked);
     for check in checks {
         assert!(
             count(&check["checked"]) > 0 && count(&check["faults"]) == 0,
@@ -69,7 +69,7 @@ fn tpcc_keeps_its_conditions() {
         "stock_level",
     ];
     let first = report(&store, &[&begin[..], &["--transactions", "3000"]].concat());
-    check(&first, &kinds);
+    check(&first, &kinds, 4);
     assert!(first["kinds"]["new_order"]["rolled_back"].as_u64().unwrap() > 0);
     assert!(
         first["counts"]["order_lines_from_remote_warehouses"]
@@ -86,7 +86,7 @@ fn tpcc_keeps_its_conditions() {
         "1000",
     ];
     let second = report(&store, &[&begin[..], &more].concat());
-    check(&second, &kinds);
+    check(&second, &kinds, 4);
     assert_eq!(second["loaded_rows"], 0);
     let other = [
         "bench",
@@ -131,10 +131,10 @@ fn orders_keep_their_conditions() {
     ];
     let kinds = ["place", "advance", "by_customer", "by_merchant", "detail"];
     let first = report(&store, &[&begin[..], &more].concat());
-    check(&first, &kinds);
+    check(&first, &kinds, 4);
     assert!(first["counts"]["lookups_of_cold_orders"].as_u64().unwrap() > 0);
     let second = report(&store, &[&begin[..], &more, &["--use-existing"]].concat());
-    check(&second, &kinds);
+    check(&second, &kinds, 4);
     let text = store.run(&["bench", "orders", "--orders", "100", "--transactions", "50"]);
     assert_eq!(text.code, 0, "{}", text.err);
     for word in ["by-customer", "p95", "found in", "in each second"] {
@@ -144,9 +144,34 @@ fn orders_keep_their_conditions() {
 }
 
 #[test]
+fn sums_stay_equal() {
+    let store = Store::new();
+    // So few keys that threads meet.
+    let begin = ["randomtransaction", "--num", "20", "--sets", "3"];
+    let more = ["--threads", "2", "--transactions", "2000", "--db", "DB"];
+    let first = report(&store, &[&begin[..], &more].concat());
+    check(&first, &["add"], 1);
+    assert_eq!(first["settings"]["sets"], 3);
+    assert_eq!(first["checks"][0]["checked"], 3);
+    let again = ["--use-existing", "--optimistic"];
+    let second = report(&store, &[&begin[..], &more, &again].concat());
+    check(&second, &["add"], 1);
+    // A sum that is wrong is told, and the run fails.
+    let (key, value) = ("00000001000000000000000000000000", "00000000000f4240");
+    let put = store.run(&["put", "DB", "--hex", key, value]);
+    assert_eq!(put.code, 0, "{}", put.err);
+    let run = store.run(&[&["bench"], &begin[..], &more, &["--use-existing"]].concat());
+    assert!(
+        run.code == 1 && run.is_one_sentence_naming("the same sum"),
+        "{}",
+        run.err
+    );
+}
+
+#[test]
 fn wrong_arguments_are_named() {
     let store = Store::new();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 15] = [
         (&["tpcc", "--warehouses", "0"], "warehouses"),
         (&["tpcc", "--shrink", "1000"], "shrink"),
         (&["tpcc", "--skew", "0.5"], "--skew is an option of orders"),
@@ -158,6 +183,9 @@ fn wrong_arguments_are_named() {
             "--warehouses is an option of tpcc",
         ),
         (&["orders", "--skew", "1"], "skew"),
+        (&["orders", "--sets", "2"], "--sets is an option of random"),
+        (&["randomtransaction", "--sets", "0"], "sets"),
+        (&["randomtransaction", "--value-size", "7"], "--value-size"),
         (&["orders", "--cold-percent", "101"], "cold-percent"),
         (&["orders", "--hot-orders", "20000"], "warm-orders"),
         (&["orders", "--use-existing"], "--db"),
