@@ -91,16 +91,19 @@ impl Touched {
     /// Adds a key; `false` if it was there.
     pub fn add(&mut self, cf: CfId, key: &[u8]) -> bool {
         let keys = self.keys.entry(cf).or_default();
-        if keys.contains(key) {
+        if !self.hashes.insert(key_hash(cf, key)) && keys.contains(key) {
             return false;
         }
-        keys.insert(key.to_vec());
-        self.hashes.insert(key_hash(cf, key));
-        true
+        keys.insert(key.to_vec())
     }
 
     /// Whether the key is there.
     pub fn has(&self, cf: CfId, key: &[u8]) -> bool {
+        // Of a new key this is all.
+        self.hashes.contains(&key_hash(cf, key)) && self.has_key(cf, key)
+    }
+
+    fn has_key(&self, cf: CfId, key: &[u8]) -> bool {
         self.keys.get(&cf).is_some_and(|keys| keys.contains(key))
     }
 
@@ -122,7 +125,7 @@ impl Footprint for Touched {
             return true;
         }
         let Some(end) = change.range else {
-            return self.hashes.contains(&change.hash) && self.has(change.cf, change.key);
+            return self.hashes.contains(&change.hash) && self.has_key(change.cf, change.key);
         };
         let from = Bound::Included(change.key);
         let to = end.map_or(Bound::Unbounded, Bound::Excluded);

@@ -13,8 +13,9 @@ use crate::locks::table::Refused;
 const NAMED_MAX: usize = 4;
 
 /// The bytes under which a key is locked.
-pub(crate) fn lock_key(cf: CfId, key: &[u8]) -> Vec<u8> {
-    [&cf.0.to_be_bytes(), key].concat()
+pub(crate) fn lock_key<B: FromIterator<u8>>(cf: CfId, key: &[u8]) -> B {
+    let family = cf.0.to_be_bytes().into_iter();
+    family.chain(key.iter().copied()).collect()
 }
 
 /// The family and the key that are locked under these bytes.

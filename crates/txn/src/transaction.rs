@@ -96,7 +96,7 @@ impl<S: Store> Transaction<S> {
     }
 
     fn lock(&self, cf: CfId, key: &[u8], mode: Mode) -> Result<()> {
-        let bytes: LockKey = lock_key(cf, key).into();
+        let bytes: LockKey = lock_key(cf, key);
         if mode == Mode::Shared && self.held.borrow().covers(&bytes, None) {
             return Ok(());
         }
@@ -123,8 +123,8 @@ impl<S: Store> Transaction<S> {
 
     /// Locks a range against changes.
     fn lock_range(&self, span: &Span) -> Result<()> {
-        let start = lock_key(span.cf, &span.start);
-        let end = match &span.end {
+        let start: Vec<u8> = lock_key(span.cf, &span.start);
+        let end: Vec<u8> = match &span.end {
             Some(end) => lock_key(span.cf, end),
             None => lock_key(CfId(span.cf.0.saturating_add(1)), &[]),
         };

@@ -93,14 +93,24 @@ impl LockTable {
         self.arrivals.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Whose ranges keep a request.
-    fn keepers(&self, key: &[u8], request: &Request, now_ns: u64) -> Vec<Arc<Life>> {
-        match request.mode {
+    /// Whose ranges keep `who` from a key, that arrived so.
+    fn keepers(
+        &self,
+        key: &[u8],
+        mode: Mode,
+        (who, arrival): (TxnId, u64),
+        now_ns: u64,
+    ) -> Vec<Arc<Life>> {
+        match mode {
             Mode::Shared => Vec::new(),
-            Mode::Exclusive => self
-                .ranges
-                .keepers(key, request.who.id, request.arrival, now_ns),
+            Mode::Exclusive => self.ranges.keepers(key, who, arrival, now_ns),
         }
+    }
+
+    /// Whose ranges keep a request.
+    fn keepers_of(&self, key: &[u8], request: &Request, now_ns: u64) -> Vec<Arc<Life>> {
+        let who = (request.who.id, request.arrival);
+        self.keepers(key, request.mode, who, now_ns)
     }
 
     /// Grants all that can be granted of a key, and tells the graph for whom the others wait.
@@ -109,7 +119,7 @@ impl LockTable {
             return;
         }
         entry.evict(now_ns);
-        let kept = |request: &Request| !self.keepers(key, request, now_ns).is_empty();
+        let kept = |request: &Request| !self.keepers_of(key, request, now_ns).is_empty();
         entry.grant(now_ns, kept, |who| self.graph.done(who));
         for (request, for_whom) in entry.waits() {
             let all = self.with_keepers(key, request, for_whom, now_ns);
@@ -131,7 +141,7 @@ impl LockTable {
         mut for_whom: Vec<TxnId>,
         now_ns: u64,
     ) -> Vec<TxnId> {
-        let keepers = self.keepers(key, request, now_ns);
+        let keepers = self.keepers_of(key, request, now_ns);
         for_whom.extend(keepers.iter().map(|keeper| keeper.id));
         for_whom
     }
@@ -167,20 +177,22 @@ impl LockTable {
             return Ok(Taken::Before);
         }
         let taken = before.map_or(Taken::Anew, |_| Taken::Before);
-        let request = Request {
-            who: Arc::clone(who),
-            mode,
-            arrival,
-            wake: Arc::default(),
-        };
         if !entry.is_waited_for()
             && entry.in_the_way(who.id, mode).next().is_none()
-            && self.keepers(key, &request, now_ns).is_empty()
+            && self
+                .keepers(key, mode, (who.id, arrival), now_ns)
+                .is_empty()
         {
             entry.hold(who, mode, now_ns);
             return Ok(taken);
         }
-        let wake = Arc::clone(&request.wake);
+        let wake: Arc<Wake> = Arc::default();
+        let request = Request {
+            who: Arc::clone(who),
+            mode,
+            arrival,
+            wake: Arc::clone(&wake),
+        };
         entry.enqueue(request, self.ranges.first_of(key, who.id));
         self.settle(key, entry, now_ns);
         if wake.look() == Verdict::Granted {
@@ -271,7 +283,7 @@ impl LockTable {
             others = self.waits_for(key, entry, who.id, now_ns);
             entry.withdraw(who.id);
         }
-        self.settled(stripe, key, now_ns);
+        self.settled(stripe, key, || now_ns);
         Refused::TimedOut {
             key: Arc::clone(key),
             holders,
@@ -279,10 +291,12 @@ impl LockTable {
         }
     }
 
-    /// Settles a key of which somebody has let go.
-    fn settled(&self, stripe: &mut Stripe, key: &[u8], now_ns: u64) {
+    /// Settles a key of which somebody has let go. Who waits for it is asked at this time.
+    fn settled(&self, stripe: &mut Stripe, key: &[u8], now_ns: impl FnOnce() -> u64) {
         if let Some(entry) = stripe.get_mut(key) {
-            self.settle(key, entry, now_ns);
+            if entry.is_waited_for() {
+                self.settle(key, entry, now_ns());
+            }
             if entry.is_unused() {
                 stripe.remove(key);
             }
@@ -295,7 +309,7 @@ impl LockTable {
         if let Some(entry) = stripe.get_mut(key) {
             entry.release(who);
         }
-        self.settled(&mut stripe, key, (self.clock)());
+        self.settled(&mut stripe, key, &self.clock);
     }
 
     /// Locks the keys from `start` up to, and not with, `end` against changes. Returns the range's number. `taken` is
