@@ -79,10 +79,14 @@ impl Footprint for Span {
     }
 }
 
-/// Keys and ranges of a transaction.
+/// Hashes of keys.
+pub(crate) type Hashes = HashSet<u64, BuildHasherDefault<Same>>;
+
+/// Keys and ranges that a transaction has read or deleted so that they must not change. What it writes by key is not among
+/// them: that is in its writes.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    hashes: HashSet<u64, BuildHasherDefault<Same>>,
+    hashes: Hashes,
     keys: BTreeMap<CfId, BTreeSet<Vec<u8>>>,
     spans: Vec<Span>,
 }

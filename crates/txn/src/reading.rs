@@ -1,12 +1,12 @@
 //! What a transaction sees, and what of that must not change: its moment, its writes, its footprint.
 
 use std::cell::{Cell, Ref, RefCell};
-use std::ops::Deref;
+use std::ops::{Bound, Deref};
 
 use thermocline_base::{CfId, Result, merge};
-use thermocline_engine::Family;
+use thermocline_engine::{Changed, Family, Footprint, key_hash};
 
-use crate::footprint::Touched;
+use crate::footprint::{Hashes, Touched};
 use crate::life::Life;
 use crate::store::{Moment, Store};
 use crate::sync::{Arc, Ordering};
@@ -15,6 +15,34 @@ use crate::writes::{Own, Writes};
 /// The values that a store gives.
 pub type ValueOf<S> = <<S as Store>::Moment as Moment>::Value;
 
+/// The footprint of a transaction.
+pub(crate) struct Whole<'a> {
+    touched: Ref<'a, Touched>,
+    writes: &'a Writes,
+    /// Of the keys that it writes.
+    hashes: Hashes,
+}
+
+impl Footprint for Whole<'_> {
+    fn meets(&self, change: &Changed<'_>) -> bool {
+        let Changed { cf, key, .. } = *change;
+        let writes = match change.range {
+            None => self.hashes.contains(&change.hash) && self.writes.has(cf, key),
+            Some(end) => {
+                let to = end.map_or(Bound::Unbounded, Bound::Excluded);
+                let within = (Bound::Included(key), to);
+                self.writes.next(cf, within, true).is_some()
+            }
+        };
+        writes || self.touched.meets(change)
+    }
+
+    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
+        let touched = self.touched.hashes()?;
+        Some(Box::new(touched.chain(self.hashes.iter().copied())))
+    }
+}
+
 /// What a transaction sees.
 #[derive(Debug)]
 pub(crate) struct Reading<S: Store> {
@@ -22,7 +50,7 @@ pub(crate) struct Reading<S: Store> {
     life: Arc<Life>,
     /// What it reads at, once it has read.
     moment: RefCell<Option<S::Moment>>,
-    /// What must not change between its moment and its commit.
+    /// What must not change between its moment and its commit, beside the keys that it writes ([`Reading::footprint`]).
     pub touched: RefCell<Touched>,
     pub writes: Writes,
     /// Whether it has read something that may change meanwhile: then its moment cannot move.
@@ -71,6 +99,16 @@ impl<S: Store> Reading<S> {
 
     pub fn is_fixed(&self) -> bool {
         self.is_fixed.get()
+    }
+
+    /// What must not change between its moment and its commit: what it has read so, and the keys that it writes.
+    pub fn footprint(&self) -> Whole<'_> {
+        let keys = self.writes.keys();
+        Whole {
+            touched: self.touched.borrow(),
+            writes: &self.writes,
+            hashes: keys.map(|(cf, key)| key_hash(cf, key)).collect(),
+        }
     }
 
     /// The value of a key: its own, or the one at its moment.

@@ -164,7 +164,7 @@ impl<S: Store> Transaction<S> {
         }
         let now = self.shared.store.moment()?;
         if let Some(before) = &*self.reading.moment_if_any() {
-            before.check(&*self.reading.touched.borrow())?;
+            before.check(&self.reading.footprint())?;
         }
         // By a write that is not visible yet.
         now.check(locked)?;
@@ -206,7 +206,7 @@ impl<S: Store> Transaction<S> {
             self.lock(cf, key, Mode::Exclusive)?;
             self.settle_moment(&OneKey(cf, key))?;
         }
-        self.touch(cf, key)
+        Ok(())
     }
 
     /// The value of a key: its own, or the one at its snapshot.
@@ -233,6 +233,7 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key)?;
         self.before_write(family.id, key)?;
+        self.touch(family.id, key)?;
         self.reading.look(family.id, key)
     }
 
@@ -410,7 +411,7 @@ impl<S: Store> Transaction<S> {
         match &*self.reading.moment_if_any() {
             // It has read nothing: wherever its writes come to lie, it began right before.
             None => self.shared.store.write(&batch, options),
-            Some(moment) => moment.write(&batch, options, &*self.reading.touched.borrow()),
+            Some(moment) => moment.write(&batch, options, &self.reading.footprint()),
         }
     }
 

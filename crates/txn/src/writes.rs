@@ -104,6 +104,19 @@ impl Writes {
         }
     }
 
+    /// The keys that it writes.
+    pub fn keys(&self) -> impl Iterator<Item = (CfId, &[u8])> {
+        let families = self.families.iter();
+        families.flat_map(|(cf, keys)| keys.keys().map(|key| (*cf, &**key)))
+    }
+
+    /// Whether it writes a key by itself, not only with a range.
+    pub fn has(&self, cf: CfId, key: &[u8]) -> bool {
+        self.families
+            .get(&cf)
+            .is_some_and(|keys| keys.contains_key(key))
+    }
+
     /// Whether a range that has the key was deleted.
     pub fn covers(&self, cf: CfId, key: &[u8]) -> bool {
         self.ranges.iter().any(|range| range.has(cf, key))
