@@ -3,7 +3,7 @@
 #
 #   compare/rocksdb.sh [--dir DIR] [--file-dir DIR] [--rounds N] [--num N] [--preset NAME] [WHAT…]
 #
-# WHAT: fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file (default: these) ssd. Needs db_bench (Debian:
+# WHAT: fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file (default: these) transactions ssd. Needs db_bench (Debian:
 # rocksdb-tools) and a release build (cargo build --release). DIR is where both put everything for all but
 # `file` and `ssd` (default /dev/shm, so that RocksDB's log lies on the same memory as our region; an fsync
 # costs nothing there, and our write-backs and fences are done all the same). `file` uses --file-dir, a folder
@@ -14,6 +14,10 @@
 # of a tenth of the data. Each loads every key once in random order, durably, one by one, until no background
 # work is left; then point reads (1 and 16 threads) and scans of 50 entries, all of keys that are there. With
 # --preset leveled our side, too, has no persistent memory and a log in DIR.
+#
+# `transactions`: db_bench's randomtransaction on both, durable: a number is added to one key of each of two sets, read for
+# update. RocksDB's is its TransactionDB, ours is pessimistic; with one thread, and with two. Debian's db_bench has assertions
+# on, says so, and prepares some of its transactions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +29,7 @@ while [ $# -gt 0 ]; do
     --rounds) rounds=$2; shift 2 ;;
     --num) num=$2 num_given=1; shift 2 ;;
     --preset) preset=$2; shift 2 ;;
-    -h|--help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "compare/rocksdb.sh: there is no option '$1'; see --help" >&2; exit 2 ;;
     *) what+=("$1"); shift ;;
   esac
@@ -50,6 +54,12 @@ thermocline() { # WORKLOAD VALUE_SIZE THREADS NUM DIR [FLAGS]
   local workload=$1 value=$2 threads=$3 n=$4 at; at=$(mktemp -d "$5/ours.XXXXXX"); shift 5
   "$ours" bench "$workload" --db "$at/db" --num "$n" --threads "$threads" --value-size "$value" \
     --pm 8GiB --dram 4GiB --json --quiet "$@" | sed -n 's/.*"ops_per_sec": *\([0-9]*\).*/\1/p' | head -1
+  rm -rf "$at"
+}
+transactions_ours() { # THREADS NUM
+  local at; at=$(mktemp -d "$dir/ours.XXXXXX")
+  "$ours" bench randomtransaction --db "$at/db" --num $(($2 / $1)) --transactions "$2" --threads "$1" \
+    --pm 8GiB --dram 4GiB --json --quiet | sed -n 's/.*"ops_per_sec": *\([0-9]*\).*/\1/p' | head -1
   rm -rf "$at"
 }
 median() { printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"; }
@@ -127,6 +137,11 @@ for one in "${what[@]}"; do
     overwrite) pair overwrite thermocline overwrite 100 1 "$num" "$dir" -- rocks fillrandom,overwrite 100 1 "$num" "$dir" ;;
     ycsb-a) pair ycsb-a thermocline ycsb-a 1024 1 $((num / 4)) "$dir" -- rocks fillrandom,readrandomwriterandom 1024 1 $((num / 4)) "$dir" --readwritepercent=50 ;;
     file) pair file thermocline fillrandom 1024 4 20000 "$file_dir" -- rocks fillrandom 1024 4 20000 "$file_dir" ;;
+    transactions)
+      for threads in 1 2; do
+        pair "transactions, $threads" transactions_ours "$threads" $((num / 20)) -- \
+          rocks randomtransaction 100 "$threads" $((num / 20)) "$dir" --transaction_db=1 --transaction_sets=2
+      done ;;
     ssd) ssd ;;
     *) echo "compare/rocksdb.sh: there is no comparison '$one'; see --help" >&2; exit 2 ;;
   esac
