@@ -17,7 +17,7 @@
 #
 # `transactions`: db_bench's randomtransaction on both, durable: a number is added to one key of each of two sets, read for
 # update. RocksDB's is its TransactionDB, ours is pessimistic; with one thread, and with two. Debian's db_bench has assertions
-# on, says so, and prepares some of its transactions.
+# on, as it says itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
