@@ -98,13 +98,18 @@ fn main() -> Result<()> {
 
 /// Durable transactions of so many puts, which nobody is in the way of, and plain batches of as many, in turn.
 fn beside_batches(db: &Db, count: u64) -> Result<()> {
-    const ROUNDS: usize = 5;
+    const ROUNDS: u64 = 5;
+    const KINDS: u64 = 3;
     for puts in [1, 4, 16] {
-        let each = (count / puts / ROUNDS as u64).max(1);
+        let each = (count / puts / ROUNDS / KINDS).max(1);
         let mut ratios: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
         let mut plain_ns = Vec::new();
-        for round in 0..ROUNDS as u64 {
-            let keys = |n: u64| (0..puts).map(move |i| key((round * each + n) * puts + i));
+        for round in 0..ROUNDS {
+            // Each has keys of its own that nobody has written lately.
+            let keys = |kind: u64, n: u64| {
+                let first = ((round * KINDS + kind) * each + n) * puts;
+                (first..first + puts).map(key)
+            };
             let nanos = |operate: &mut dyn FnMut(u64) -> Result<()>| -> Result<f64> {
                 let begun = Instant::now();
                 (0..each).try_for_each(operate)?;
@@ -112,17 +117,20 @@ fn beside_batches(db: &Db, count: u64) -> Result<()> {
             };
             let plain = nanos(&mut |n| {
                 let mut batch = db.batch();
-                keys(n).for_each(|key| {
+                keys(0, n).for_each(|key| {
                     batch.put(key, [7; 100]);
                 });
                 batch.commit(Durability::Immediate)
             })?;
             plain_ns.push(plain);
-            let kinds = [TxnOptions::pessimistic(), TxnOptions::optimistic()];
-            for (ratios, options) in ratios.iter_mut().zip(kinds) {
+            let kinds = [
+                (1, TxnOptions::pessimistic()),
+                (2, TxnOptions::optimistic()),
+            ];
+            for (ratios, (kind, options)) in ratios.iter_mut().zip(kinds) {
                 let nanos = nanos(&mut |n| {
                     let mut txn = db.transaction(options)?;
-                    keys(n).try_for_each(|key| txn.put(key, [7; 100]))?;
+                    keys(kind, n).try_for_each(|key| txn.put(key, [7; 100]))?;
                     txn.commit()
                 })?;
                 ratios.push(nanos / plain);
