@@ -208,6 +208,8 @@ impl Ingester {
         // Again: both may have changed meanwhile.
         self.common.check_writable()?;
         self.common.check_family(cf)?;
+        let (prepared, families) = (&self.common.prepared, &self.common.families);
+        prepared.check_family(families, cf)?;
         self.memtables.record_chain(writer)?;
         let mut next = self.memtables.lock_next();
         self.find_descriptor(writer, next.is_none())?;

@@ -19,6 +19,7 @@ use thermocline_version::{LOCK_NAME, Manifest};
 use crate::create::{create, refuse_or_prepare};
 use crate::families::table::Families;
 use crate::layout::{self, REGION_NAME};
+use crate::prepared;
 use crate::store::{Engine, Handle};
 use crate::sync::Arc;
 use crate::world::{Setup, World};
@@ -115,6 +116,8 @@ fn open_named(
         listener: setup.listener,
     };
     let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
+    // Before anybody writes.
+    prepared::load(&inner)?;
     // Which of it are deletes nobody knows.
     inner
         .pressure

@@ -31,6 +31,7 @@ use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::next_memtable::prepared::Prepared;
 use crate::partitions::rates::counters::PartitionRates;
+use crate::prepared::registry::Registry;
 use crate::pressure::gauge::Gauge;
 use crate::relics::list::Relics;
 use crate::report::Recovery;
@@ -74,6 +75,8 @@ pub(crate) struct Common {
     pub commits: Commits,
     /// Shared with groups of changes, which outlive the store.
     pub families: Arc<Families>,
+    /// Transactions that are prepared, and what nobody else may change meanwhile.
+    pub prepared: Registry,
     /// What memtables own; held for moments.
     pub reclaim: Mutex<Reclaim>,
     /// Held by whoever does something that there is one of at a time, or that closing waits for.

@@ -32,6 +32,7 @@ use crate::families::table::Families;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::partitions::rates::counters::PartitionRates;
+use crate::prepared::registry::Registry;
 use crate::pressure::gauge::Gauge;
 use crate::report::Recovery;
 use crate::room::news::Room;
@@ -190,6 +191,7 @@ impl Parts<'_> {
             compactions: Compactions::new(&options, clock.clone(), &current),
             room: Room::default(),
             families: Arc::new(self.families),
+            prepared: Registry::default(),
             commits: self.commits,
             elders: recovered.elders,
             reclaim: Mutex::new(self.reclaim),
