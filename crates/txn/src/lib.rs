@@ -113,6 +113,7 @@ mod life;
 mod locks;
 mod memory;
 mod options;
+mod prepared;
 mod reading;
 mod refusal;
 mod report;
@@ -125,6 +126,7 @@ mod transactions;
 mod writes;
 
 pub use options::{Isolation, LOCK_TIMEOUT, Locking, TxnOptions};
+pub use prepared::Prepared;
 pub use reading::ValueOf;
 pub use report::{
     LockedKey, REPORTED_LOCKS_MAX, REPORTED_MAX, TransactionState, TransactionsReport,
