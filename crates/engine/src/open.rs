@@ -19,7 +19,6 @@ use thermocline_version::{LOCK_NAME, Manifest};
 use crate::create::{create, refuse_or_prepare};
 use crate::families::table::Families;
 use crate::layout::{self, REGION_NAME};
-use crate::prepared;
 use crate::store::{Engine, Handle};
 use crate::sync::Arc;
 use crate::world::{Setup, World};
@@ -117,7 +116,7 @@ fn open_named(
     };
     let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
     // Before anybody writes.
-    prepared::load(&inner)?;
+    inner.preparer.load()?;
     // Which of it are deletes nobody knows.
     inner
         .pressure

@@ -28,7 +28,7 @@
 //!    met its writes, which are noted at c as those of any batch (`commit::recent`).
 //!
 //! # An open
-//! Before anybody writes, [`load`] reads the claims of all, as of what is visible, and registers them. A commit that was
+//! Before anybody writes, [`Preparer::load`] reads the claims of all, as of what is visible, and registers them. A commit that was
 //! `Buffered` and is lost in a crash leaves the transaction prepared; whatever was written behind it is lost with it. A
 //! store that is opened for reading registers nothing, and reads them when it is asked.
 //!
@@ -53,7 +53,7 @@ use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo, WriteBatch, limits};
 use thermocline_commit::recent::Footprint;
-use thermocline_commit::{CommitEnv, Durability, WriteOptions};
+use thermocline_commit::{Durability, WriteOptions};
 use thermocline_version::Change;
 
 use crate::cursor::Cursor;
@@ -61,7 +61,7 @@ use crate::families::table::Family;
 use crate::prepared::claims::Claims;
 use crate::prepared::format::{Header, PART_BYTES, TAG};
 use crate::prepared::registry::{Entry, Step};
-use crate::store::{Common, Inner};
+use crate::store::{Inner, Moment, Preparer};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::watch::guard::Guarded;
 
@@ -97,126 +97,6 @@ const OWN: Family = Family {
     id: CfId::METADATA,
     reverse: false,
 };
-
-/// Prepares a transaction that makes the changes of `batch`, unless something of a footprint has changed since a moment.
-/// See [`Engine::prepare`](crate::Engine::prepare).
-pub(crate) fn prepare(
-    name: &[u8],
-    (batch, claims): (&WriteBatch, Claims),
-    (since, footprint): (SeqNo, Option<&dyn Footprint>),
-    inner: &Inner,
-) -> Result<()> {
-    let common = &*inner.common;
-    common.check_writable()?;
-    check_name(name)?;
-    if batch.iter().any(|entry| entry.cf == CfId::METADATA) {
-        return Err(Error::InvalidArgument(
-            "a transaction that is prepared sets no metadata of column families; write that beside it".into(),
-        ));
-    }
-    let bytes = format::encode(name, &claims, batch);
-    let parts = bytes.chunks(PART_BYTES).zip(0u32..);
-    let mut puts = WriteBatch::new();
-    let mut resolving = batch.clone();
-    for (part, n) in parts {
-        let key = format::part_key(name, n);
-        let fits = puts.put(CfId::METADATA, &key, part);
-        fits.and_then(|()| resolving.delete(CfId::METADATA, &key))
-            .map_err(|error| too_large(name, &error))?;
-    }
-    drop(resolving);
-    let entry = Arc::new(Entry {
-        name: name.into(),
-        claims,
-        changes: batch.len() as u64,
-        bytes: bytes.len() as u64,
-        parts: u32::try_from(puts.len()).expect("a batch has fewer"),
-        since_ns: common.now_ns(),
-        last: AtomicU64::new(0),
-    });
-    // Most refusals, before anything is written for it.
-    common.prepared.check_new(&common.families, &entry)?;
-    tell_manifest(common)?;
-    let guard = Guarded::step((since, footprint), Step::Prepare(&entry));
-    inner.write_guarded(puts.iter(), Durability::Immediate.into(), &guard)
-}
-
-fn check_name(name: &[u8]) -> Result<()> {
-    let most = limits::PREPARED_NAME_LEN_MAX;
-    match (1..=most).contains(&name.len()) {
-        true => Ok(()),
-        false => Err(Error::InvalidArgument(format!(
-            "the name of a prepared transaction has 1 to {most} bytes; this one has {}",
-            name.len()
-        ))),
-    }
-}
-
-fn too_large(name: &[u8], error: &Error) -> Error {
-    Error::InvalidArgument(format!(
-        "transaction '{}' is too large to be prepared: its changes and the keys that it relies on, or its changes and what \
-         forgets that it was prepared, exceed a batch ({error})",
-        name.escape_ascii()
-    ))
-}
-
-/// From now on the manifest says that there may be prepared transactions.
-fn tell_manifest(common: &Common) -> Result<()> {
-    let mut edits = common.catalog.edits();
-    match edits.state().may_have_prepared() {
-        true => Ok(()),
-        false => edits.append(&Change::PreparedTransactions.into()),
-    }
-}
-
-/// Commits a prepared transaction, or rolls it back. See [`Engine::resolve`](crate::Engine::resolve).
-pub(crate) fn resolve(
-    name: &[u8],
-    resolution: Resolution,
-    mode: WriteOptions,
-    inner: &Inner,
-) -> Result<()> {
-    let common = &*inner.common;
-    common.check_writable()?;
-    let entry = common.prepared.find(name)?;
-    // It may have been granted a moment ago, by another thread.
-    let last = entry.last.load(Ordering::Relaxed);
-    if !common.commits.ring.wait_visible(last) {
-        CommitEnv::check(inner)?;
-    }
-    let mut batch = match resolution {
-        Resolution::Commit => read_batch(&entry, inner)?,
-        Resolution::RollBack => WriteBatch::new(),
-    };
-    for part in 0..entry.parts {
-        batch.delete(CfId::METADATA, &format::part_key(name, part))?;
-    }
-    let guard = Guarded::step((SeqNo::ZERO, None), Step::Resolve(&entry));
-    inner.write_guarded(batch.iter(), mode, &guard)
-}
-
-/// The changes of a prepared transaction.
-fn read_batch(entry: &Arc<Entry>, inner: &Inner) -> Result<WriteBatch> {
-    let name = &*entry.name;
-    let mut bytes = Vec::new();
-    let mut cursor = own_cursor(inner)?;
-    for part in 0..entry.parts {
-        let key = format::part_key(name, part);
-        if !cursor.seek(&key)? || cursor.key() != key {
-            // Somebody else may have resolved it meanwhile.
-            inner.common.prepared.find(name)?;
-            return Err(format::damaged(name, bytes.len(), "part", part));
-        }
-        bytes.extend_from_slice(cursor.value());
-    }
-    let header = format::decode_header(name, &bytes)?;
-    format::decode_batch(name, &header, &bytes)
-}
-
-fn own_cursor(inner: &Inner) -> Result<Cursor> {
-    let me = inner.me.upgrade().ok_or(Error::Closed)?;
-    Ok(Cursor::new(crate::store::Moment::now(&me), OWN))
-}
 
 /// One that is being read.
 struct Reading {
@@ -271,83 +151,205 @@ impl Reading {
     }
 }
 
-/// Reads all that are prepared, as of now. Of each it keeps the claims, and not the changes.
-fn read_all(inner: &Inner) -> Result<Vec<Arc<Entry>>> {
-    if !inner.common.catalog.edits().state().may_have_prepared() {
-        return Ok(Vec::new());
+impl Preparer {
+    /// Prepares a transaction that makes the changes of `batch`, unless something of a footprint has changed since a
+    /// moment. See [`Engine::prepare`](crate::Engine::prepare).
+    pub fn prepare(
+        &self,
+        name: &[u8],
+        (batch, claims): (&WriteBatch, Claims),
+        (since, footprint): (SeqNo, Option<&dyn Footprint>),
+    ) -> Result<()> {
+        let common = &*self.common;
+        common.check_writable()?;
+        check_name(name)?;
+        if batch.iter().any(|entry| entry.cf == CfId::METADATA) {
+            return Err(Error::InvalidArgument(
+                "a transaction that is prepared sets no metadata of column families; write that beside it".into(),
+            ));
+        }
+        let bytes = format::encode(name, &claims, batch);
+        let puts = puts_of(name, &bytes, batch)?;
+        let entry = Arc::new(Entry {
+            name: name.into(),
+            claims,
+            changes: batch.len() as u64,
+            bytes: bytes.len() as u64,
+            parts: u32::try_from(puts.len()).expect("a batch has fewer"),
+            since_ns: common.now_ns(),
+            last: AtomicU64::new(0),
+        });
+        drop(bytes);
+        // Most refusals, before anything is written for it.
+        common.prepared.check_new(&common.families, &entry)?;
+        self.tell_manifest()?;
+        let guard = Guarded::step((since, footprint), Step::Prepare(&entry));
+        let durably = Durability::Immediate.into();
+        self.inner()?.write_guarded(puts.iter(), durably, &guard)
     }
-    let now_ns = inner.common.now_ns();
-    let mut cursor = own_cursor(inner)?;
-    let mut all = Vec::new();
-    let mut reading: Option<Reading> = None;
-    let mut found = cursor.seek(&[TAG])?;
-    while found && cursor.key().first() == Some(&TAG) {
-        // The metadata of families whose ids begin with that byte lies between.
-        if let Some((name, part)) = format::of_key(cursor.key()) {
-            let of_this = reading.take_if(|reading| reading.name == name);
-            let next = match of_this {
-                Some(mut on) => {
-                    on.go_on(part, cursor.value())?;
-                    on
-                }
-                None => Reading::begin(name, part, cursor.value())?,
-            };
-            if let Some(before) = reading.replace(next) {
-                all.push(before.end(now_ns)?);
+
+    /// From now on the manifest says that there may be prepared transactions.
+    fn tell_manifest(&self) -> Result<()> {
+        let mut edits = self.common.catalog.edits();
+        match edits.state().may_have_prepared() {
+            true => Ok(()),
+            false => edits.append(&Change::PreparedTransactions.into()),
+        }
+    }
+
+    /// Commits a prepared transaction, or rolls it back. See [`Engine::resolve`](crate::Engine::resolve).
+    pub fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
+        let common = &*self.common;
+        common.check_writable()?;
+        let entry = common.prepared.find(name)?;
+        // It may have been granted a moment ago, by another thread.
+        let last = entry.last.load(Ordering::Relaxed);
+        if !common.commits.ring.wait_visible(last) {
+            common.check_open()?;
+        }
+        let mut batch = match resolution {
+            Resolution::Commit => self.read_batch(&entry)?,
+            Resolution::RollBack => WriteBatch::new(),
+        };
+        for part in 0..entry.parts {
+            batch.delete(CfId::METADATA, &format::part_key(name, part))?;
+        }
+        let guard = Guarded::step((SeqNo::ZERO, None), Step::Resolve(&entry));
+        self.inner()?.write_guarded(batch.iter(), mode, &guard)
+    }
+
+    /// The changes of a prepared transaction.
+    fn read_batch(&self, entry: &Entry) -> Result<WriteBatch> {
+        let name = &*entry.name;
+        let mut bytes = Vec::new();
+        let mut cursor = self.own_cursor()?;
+        for part in 0..entry.parts {
+            let key = format::part_key(name, part);
+            if !cursor.seek(&key)? || cursor.key() != key {
+                // Somebody else may have resolved it meanwhile.
+                self.common.prepared.find(name)?;
+                return Err(format::damaged(name, bytes.len(), "part", part));
             }
+            bytes.extend_from_slice(cursor.value());
         }
-        found = cursor.next()?;
+        let header = format::decode_header(name, &bytes)?;
+        format::decode_batch(name, &header, &bytes)
     }
-    if let Some(last) = reading {
-        all.push(last.end(now_ns)?);
-    }
-    Ok(all)
-}
 
-/// Registers all that an open has found. Nobody writes yet.
-pub(crate) fn load(inner: &Inner) -> Result<()> {
-    if inner.common.options.read_only {
-        return Ok(());
+    fn inner(&self) -> Result<Arc<Inner>> {
+        self.me.upgrade().ok_or(Error::Closed)
     }
-    for entry in read_all(inner)? {
-        inner.common.prepared.insert(&entry);
-    }
-    Ok(())
-}
 
-/// Those that are prepared now, by name.
-fn entries(inner: &Inner) -> Result<Vec<Arc<Entry>>> {
-    if inner.common.closed.load(Ordering::Acquire) {
-        return Err(Error::Closed);
+    fn own_cursor(&self) -> Result<Cursor> {
+        Ok(Cursor::new(Moment::now(&self.inner()?), OWN))
     }
-    match inner.common.options.read_only {
-        true => read_all(inner),
-        false => Ok(inner.common.prepared.all()),
-    }
-}
 
-/// See [`Engine::prepared`](crate::Engine::prepared).
-pub(crate) fn states(inner: &Inner) -> Result<Vec<PreparedState>> {
-    let (common, now_ns) = (&inner.common, inner.common.now_ns());
-    let state = |entry: Arc<Entry>| {
-        let families = entry.claims.families().into_iter();
-        PreparedState {
-            name: entry.name.to_vec(),
-            families: families.map(|cf| common.families.told_name(cf)).collect(),
-            changes: entry.changes,
-            claims: entry.claims.len() as u64,
-            bytes: entry.bytes,
-            held_for: Duration::from_nanos(now_ns.saturating_sub(entry.since_ns)),
+    /// Reads all that are prepared, as of now. Of each it keeps the claims, and not the changes.
+    fn read_all(&self) -> Result<Vec<Arc<Entry>>> {
+        if !self.common.catalog.edits().state().may_have_prepared() {
+            return Ok(Vec::new());
         }
-    };
-    Ok(entries(inner)?.into_iter().map(state).collect())
+        let now_ns = self.common.now_ns();
+        let mut cursor = self.own_cursor()?;
+        let mut all = Vec::new();
+        let mut reading: Option<Reading> = None;
+        let mut found = cursor.seek(&[TAG])?;
+        while found && cursor.key().first() == Some(&TAG) {
+            // The metadata of families whose ids begin with that byte lies between.
+            if let Some((name, part)) = format::of_key(cursor.key()) {
+                let of_this = reading.take_if(|reading| reading.name == name);
+                let next = match of_this {
+                    Some(mut on) => {
+                        on.go_on(part, cursor.value())?;
+                        on
+                    }
+                    None => Reading::begin(name, part, cursor.value())?,
+                };
+                if let Some(before) = reading.replace(next) {
+                    all.push(before.end(now_ns)?);
+                }
+            }
+            found = cursor.next()?;
+        }
+        if let Some(last) = reading {
+            all.push(last.end(now_ns)?);
+        }
+        Ok(all)
+    }
+
+    /// Registers all that an open has found. Nobody writes yet.
+    pub fn load(&self) -> Result<()> {
+        if self.common.options.read_only {
+            return Ok(());
+        }
+        for entry in self.read_all()? {
+            self.common.prepared.insert(&entry);
+        }
+        Ok(())
+    }
+
+    /// See [`Engine::prepared`](crate::Engine::prepared).
+    pub fn states(&self) -> Result<Vec<PreparedState>> {
+        let common = &*self.common;
+        if common.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let all = match common.options.read_only {
+            true => self.read_all()?,
+            false => common.prepared.all(),
+        };
+        let now_ns = common.now_ns();
+        let state = |entry: Arc<Entry>| {
+            let families = entry.claims.families().into_iter();
+            PreparedState {
+                name: entry.name.to_vec(),
+                families: families.map(|cf| common.families.told_name(cf)).collect(),
+                changes: entry.changes,
+                claims: entry.claims.len() as u64,
+                bytes: entry.bytes,
+                held_for: Duration::from_nanos(now_ns.saturating_sub(entry.since_ns)),
+            }
+        };
+        Ok(all.into_iter().map(state).collect())
+    }
+
+    /// See [`Engine::prepared_claims`](crate::Engine::prepared_claims).
+    pub fn claims_of_all(&self) -> Vec<(Vec<u8>, Claims)> {
+        let all = self.common.prepared.all().into_iter();
+        all.map(|entry| (entry.name.to_vec(), entry.claims.clone()))
+            .collect()
+    }
 }
 
-/// See [`Engine::prepared_claims`](crate::Engine::prepared_claims).
-pub(crate) fn claims_of_all(inner: &Inner) -> Vec<(Vec<u8>, Claims)> {
-    let all = inner.common.prepared.all().into_iter();
-    all.map(|entry| (entry.name.to_vec(), entry.claims.clone()))
-        .collect()
+fn check_name(name: &[u8]) -> Result<()> {
+    let most = limits::PREPARED_NAME_LEN_MAX;
+    match (1..=most).contains(&name.len()) {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument(format!(
+            "the name of a prepared transaction has 1 to {most} bytes; this one has {}",
+            name.len()
+        ))),
+    }
+}
+
+/// The batch that prepares a transaction with these bytes. What commits it must fit a batch, too.
+fn puts_of(name: &[u8], bytes: &[u8], batch: &WriteBatch) -> Result<WriteBatch> {
+    let (mut puts, mut committing) = (WriteBatch::new(), batch.clone());
+    for (part, n) in bytes.chunks(PART_BYTES).zip(0u32..) {
+        let key = format::part_key(name, n);
+        let fits = puts.put(CfId::METADATA, &key, part);
+        fits.and_then(|()| committing.delete(CfId::METADATA, &key))
+            .map_err(|error| too_large(name, &error))?;
+    }
+    Ok(puts)
+}
+
+fn too_large(name: &[u8], error: &Error) -> Error {
+    Error::InvalidArgument(format!(
+        "transaction '{}' is too large to be prepared: its changes and the keys that it relies on, or its changes and what \
+         forgets that it was prepared, exceed a batch ({error})",
+        name.escape_ascii()
+    ))
 }
 
 #[cfg(test)]

@@ -304,6 +304,13 @@ pub(crate) struct Stager {
     pub admission: Arc<Admission>,
 }
 
+/// Transactions are prepared and resolved.
+pub(crate) struct Preparer {
+    pub common: Arc<Common>,
+    /// Whose way in their batches take.
+    pub me: Weak<Inner>,
+}
+
 /// Families come and go.
 pub(crate) struct FamilyChanges {
     pub common: Arc<Common>,
@@ -358,6 +365,7 @@ pub(crate) struct Inner {
     pub flusher: Arc<Flusher>,
     pub admission: Arc<Admission>,
     pub stager: Arc<Stager>,
+    pub preparer: Arc<Preparer>,
     pub family_changes: Arc<FamilyChanges>,
     pub ingester: Arc<Ingester>,
     pub reporter: Arc<Reporter>,

@@ -39,7 +39,7 @@ use crate::room::news::Room;
 use crate::store::{
     Above, Admission, Common, Compactor, Evacuator, FamilyChanges, Feeds, FlushDue, FlushWriter,
     Flusher, Ingester, Inner, Level0Costs, Making, Memtables, Merger, Partitioner, Picker,
-    Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Turns, Upkeep,
+    Preparer, Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Turns, Upkeep,
 };
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 use crate::wal::logs::Wal;
@@ -266,6 +266,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let admission = room!(Admission:
         common, pressure, flush_due, memtables, reads, sweeper, reclaimer, evacuator, flusher);
     let stager = room!(Stager: common, pressure, flush_due, memtables, sweeper, upkeep, admission);
+    let preparer = room!(Preparer: common; me: me.clone());
     let family_changes = room!(FamilyChanges: common, memtables, reads, flusher);
     let ingester = room!(Ingester:
         common, pressure, memtables, sweeper, making, reclaimer, upkeep, flusher);
@@ -289,6 +290,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         flusher,
         admission,
         stager,
+        preparer,
         family_changes,
         ingester,
         reporter,

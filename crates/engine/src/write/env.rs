@@ -297,10 +297,8 @@ impl Inner {
         if let Some(guard) = guard {
             guard.check(&self.common)?;
         }
-        let (common, step) = (&self.common, step_of(guard));
-        common
-            .prepared
-            .check(&common.families, entries.clone(), step)?;
+        let (prepared, step) = (&self.common.prepared, step_of(guard));
+        prepared.check(&self.common.families, entries.clone(), step)?;
         if tombstones > 0 {
             // Of the memtable that it goes into: room may have been made by a seal.
             writer.active.promise_tombstones(tombstones)?;
@@ -308,7 +306,7 @@ impl Inner {
         let group = self
             .memtables
             .grant(&mut writer, records, bytes, tombstones);
-        self.common.prepared.granted(step, group.last);
+        prepared.granted(step, group.last);
         if writer.watched {
             writer.watched = self.common.note_recent(group.first, entries);
         }

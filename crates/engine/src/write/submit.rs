@@ -10,7 +10,7 @@ use thermocline_memtable::item_bytes;
 
 use crate::blobs::{Hold, Separated};
 use crate::prepared::claims::Claims;
-use crate::prepared::{self, PreparedState, Resolution};
+use crate::prepared::{PreparedState, Resolution};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering};
 use crate::watch::Watch;
@@ -209,7 +209,7 @@ impl Engine {
             None => (SeqNo::ZERO, None),
             Some((watch, footprint)) => (watch.snapshot().seqno(), Some(footprint)),
         };
-        prepared::prepare(name, (batch, claims), since, &self.inner)
+        self.inner.preparer.prepare(name, (batch, claims), since)
     }
 
     /// Commits a prepared transaction, as one, or rolls it back. Nobody is asked any more.
@@ -223,7 +223,7 @@ impl Engine {
         resolution: Resolution,
         mode: impl Into<WriteOptions>,
     ) -> Result<()> {
-        prepared::resolve(name, resolution, mode.into(), &self.inner)
+        self.inner.preparer.resolve(name, resolution, mode.into())
     }
 
     /// The transactions that are prepared, by name.
@@ -231,12 +231,12 @@ impl Engine {
     /// # Errors
     /// [`Error::Closed`]. Of a store that was opened for reading those of reading.
     pub fn prepared(&self) -> Result<Vec<PreparedState>> {
-        prepared::states(&self.inner)
+        self.inner.preparer.states()
     }
 
     /// What the prepared transactions claim, by name. Of a store that was opened for reading: nothing.
     pub fn prepared_claims(&self) -> Vec<(Vec<u8>, Claims)> {
-        prepared::claims_of_all(&self.inner)
+        self.inner.preparer.claims_of_all()
     }
 }
 
