@@ -231,6 +231,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
+    /// [`crate::Error::Conflict`] while a prepared transaction writes to it or relies on what is there;
     /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default
     /// one; those of a write.
     pub fn drop_column_family(&self, name: &str) -> Result<()> {

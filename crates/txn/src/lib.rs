@@ -53,6 +53,7 @@
 //! They take no lock, wait for none, and are slowed down by nothing but the note of their keys. Exactly this holds: a
 //! plain write to a key of a footprint, granted between `s` and `c`, refuses the transaction; it is never overwritten
 //! unseen, and never seen by half. The lock of a pessimistic transaction does *not* keep plain writes out; they win.
+//! Only one that is prepared keeps them out.
 //! Not covered is what is no write: dropping a family. Who has written to it is refused; who has only read it is not.
 //!
 //! ## A write that has read nothing

@@ -346,6 +346,43 @@ fn large_ones_with_long_values_are_committed_as_they_were_prepared() {
 }
 
 #[test]
+fn a_commit_that_finds_no_room_leaves_it_prepared_and_a_rollback_finds_some() {
+    let home = crate::home();
+    let mut options = Options {
+        pm: 4 << 20,
+        ..Options::default()
+    };
+    options.flush.automatic = false;
+    let db = Db::open(home.path().join("db"), options.clone()).unwrap();
+    for name in ["one", "two"] {
+        let mut txn = db.transaction(TxnOptions::pessimistic()).unwrap();
+        txn.put(name, [1; 400_000]).unwrap();
+        drop(txn.prepare(name).unwrap());
+    }
+    let mut n = 0u32;
+    let full = loop {
+        n += 1;
+        if let Err(error) = db.put(n.to_be_bytes(), [2; 30_000]) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::OutOfSpace, "{full}");
+    let error = db.commit_prepared("one").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert_eq!(db.prepared().unwrap().len(), 2);
+    assert_eq!(db.put("one", "2").unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(db.get("one").unwrap(), None);
+    db.roll_back_prepared("two").unwrap();
+    db.close().unwrap();
+    options.flush.automatic = true;
+    options.pm = 16 << 20;
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    db.commit_prepared("one").unwrap();
+    assert_eq!(db.get("one").unwrap().as_deref(), Some(&[1; 400_000][..]));
+    assert_eq!(db.get("two").unwrap(), None);
+}
+
+#[test]
 fn wrong_use_is_an_error_that_says_so() {
     let home = crate::home();
     let db = open(&home);
