@@ -51,6 +51,7 @@ pub(crate) mod registry;
 
 use std::time::Duration;
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, Result, SeqNo, WriteBatch, limits};
 use thermocline_commit::recent::Footprint;
 use thermocline_commit::{Durability, WriteOptions};
@@ -184,7 +185,11 @@ impl Preparer {
         common.prepared.check_new(&common.families, &entry)?;
         self.tell_manifest()?;
         let guard = Guarded::step((since, footprint), Step::Prepare(&entry));
-        let durably = Durability::Immediate.into();
+        let durably = match active(Bug::PreparedWhenVisible) {
+            true => Durability::Buffered,
+            false => Durability::Immediate,
+        };
+        let durably = durably.into();
         self.inner()?.write_guarded(puts.iter(), durably, &guard)
     }
 
@@ -211,7 +216,8 @@ impl Preparer {
             Resolution::Commit => self.read_batch(&entry)?,
             Resolution::RollBack => WriteBatch::new(),
         };
-        for part in 0..entry.parts {
+        let first = u32::from(active(Bug::ResolvedStaysPrepared));
+        for part in first..entry.parts {
             batch.delete(CfId::METADATA, &format::part_key(name, part))?;
         }
         let guard = Guarded::step((SeqNo::ZERO, None), Step::Resolve(&entry));
@@ -279,7 +285,7 @@ impl Preparer {
 
     /// Registers all that an open has found. Nobody writes yet.
     pub fn load(&self) -> Result<()> {
-        if self.common.options.read_only {
+        if self.common.options.read_only || active(Bug::OpenForgetsPrepared) {
             return Ok(());
         }
         for entry in self.read_all()? {

@@ -157,7 +157,7 @@ const BLOBS: Sampled = &[("logged-blobs", 13)];
 
 const OPERANDS: Sampled = &[("logged-operands", 61)];
 
-const PREPARED: Sampled = &[("logged-prepared", 17), ("logged-prepared-lives", 3)];
+const PREPARED: Sampled = &[("logged-prepared", 17), ("logged-prepared-lives", 9)];
 
 #[test]
 fn logged_writes_survive_every_crash() {
