@@ -26,6 +26,9 @@ pub const METADATA_LEN_MAX: usize = 64 << 10;
 /// Longest name of a column family, in bytes.
 pub const CF_NAME_LEN_MAX: usize = 255;
 
+/// Longest name of a prepared transaction, in bytes.
+pub const PREPARED_NAME_LEN_MAX: usize = 64;
+
 /// Longest operand of a merge, in bytes. A value that operands make may have [`VALUE_LEN_MAX`].
 pub const MERGE_OPERAND_LEN_MAX: usize = 64 << 10;
 

@@ -71,6 +71,12 @@ bugs! {
     ReplayForgetsDrops,
     /// Replay takes metadata for records of a family that does not exist.
     ReplayForgetsMetadata,
+    /// An open does not look for prepared transactions: nobody is kept from what they claim.
+    OpenForgetsPrepared,
+    /// A transaction is acknowledged as prepared when it is visible.
+    PreparedWhenVisible,
+    /// What commits a prepared transaction, or rolls it back, does not forget that it was prepared.
+    ResolvedStaysPrepared,
     /// The descriptor of a dead memtable is given back before the manifest forgets the memtable.
     ReleaseBeforeEdit,
     /// A flushed memtable is dropped while an older one is named, and nothing says that this one was flushed.

@@ -35,8 +35,8 @@ pub struct CfId(pub u16);
 impl CfId {
     /// The family that every database has.
     pub const DEFAULT: CfId = CfId(0);
-    /// Not one of the user's families: holds the metadata of each of them, under its id in two
-    /// big-endian bytes.
+    /// Not one of the user's families but the engine's own: holds the metadata of each of them, under its id in two
+    /// big-endian bytes, and prepared transactions, under longer keys.
     pub const METADATA: CfId = CfId(u16::MAX);
 
     /// The key of this family's metadata in [`CfId::METADATA`].

@@ -6,6 +6,7 @@ mod entries;
 mod families;
 mod oltp;
 mod plan;
+mod prepared;
 mod store;
 mod tour;
 mod upkeep;
@@ -15,6 +16,7 @@ pub(crate) use copies::{BackupsArgs, DbDirArgs, ExportArgs, IngestArgs, RestoreA
 pub(crate) use entries::{ChangesArgs, Format, KeyArgs, LoadArgs, PutArgs, RangeArgs, ScanArgs};
 pub(crate) use families::{CreateFamilyArgs, FamilyArgs};
 pub(crate) use plan::{PlanArgs, SpreadArg};
+pub(crate) use prepared::PreparedArgs;
 pub(crate) use store::{DbArgs, StoreArgs};
 pub(crate) use tour::{TourArgs, TourWriterArgs};
 pub(crate) use upkeep::{CompactArgs, ExplainArgs, PrefixArgs};
@@ -82,6 +84,8 @@ Examples:
 The name is free afterwards. The default column family stays. Its space is given
 back by and by; `compact` does that at once.")]
     DropFamily(FamilyArgs),
+    /// List the transactions that are prepared, commit some, or roll some back
+    Prepared(PreparedArgs),
     /// Show what lies where: tiers, memtables, bytes, region, options
     #[command(after_help = "\
 Examples:

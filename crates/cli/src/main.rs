@@ -45,6 +45,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Families(args) => commands::families::families(&args, output),
         Command::CreateFamily(args) => commands::families::create(&args, output),
         Command::DropFamily(args) => commands::families::drop(&args, output),
+        Command::Prepared(args) => commands::prepared(&args, output),
         Command::Stat(args) => commands::stat(&args, output),
         Command::Verify(args) => commands::verify(&args, output),
         Command::Plan(args) => commands::plan(&args, output),

@@ -60,6 +60,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
+    /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on what is there;
     /// [`crate::Error::InvalidArgument`] if two tables overlap in keys, naming both;
     /// [`crate::Error::Corruption`] naming the table that is damaged; [`crate::Error::Unsupported`] for
     /// one that has merge operands or values in blob files; those of a write and of the file system. Nothing was

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use thermocline_base::{Error, Result};
-use thermocline_engine::{Engine, Family, Runtime, World};
+use thermocline_engine::{Engine, Family, Operation, Resolution, Runtime, World};
 use thermocline_txn::Transactions;
 
 use crate::{
-    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, Plan, Snapshot,
-    Transaction, TransactionsReport, TxnOptions, Value, VerifyReport,
+    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, Plan, PreparedState,
+    Snapshot, Transaction, TransactionsReport, TxnOptions, Value, VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -160,6 +160,40 @@ impl Db {
         self.transactions.report()
     }
 
+    /// The transactions that are prepared, by name, those of earlier openings and of what the database is a copy of
+    /// included. See [`Prepared`](crate::Prepared).
+    ///
+    /// # Errors
+    /// [`Error::Closed`]. Of a database that was opened for reading only, those of reading.
+    pub fn prepared(&self) -> Result<Vec<PreparedState>> {
+        self.transactions.prepared()
+    }
+
+    /// Commits the prepared transaction `name`, durably: see [`Prepared::commit`](crate::Prepared::commit).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if none of this name is prepared, or not any more; otherwise as
+    /// [`Prepared::commit`](crate::Prepared::commit).
+    pub fn commit_prepared(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        self.resolve(name.as_ref(), Resolution::Commit)
+    }
+
+    /// Rolls the prepared transaction `name` back, durably: nothing of it is left.
+    ///
+    /// # Errors
+    /// As [`Db::commit_prepared`].
+    pub fn roll_back_prepared(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        self.resolve(name.as_ref(), Resolution::RollBack)
+    }
+
+    fn resolve(&self, name: &[u8], resolution: Resolution) -> Result<()> {
+        let durably = WriteOptions::default();
+        let times = self.engine.latencies();
+        times.time(Operation::Batch, || {
+            self.transactions.resolve(name, resolution, durably)
+        })
+    }
+
     /// The column family `name`, made durably with these options if there is none. The database
     /// remembers them: for a family that is there, options that are not set are as it was made.
     ///
@@ -197,6 +231,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
+    /// [`crate::Error::Conflict`] while a prepared transaction writes to it or relies on what is there;
     /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default
     /// one; those of a write.
     pub fn drop_column_family(&self, name: &str) -> Result<()> {

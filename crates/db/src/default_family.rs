@@ -15,6 +15,7 @@ impl Db {
     /// # Errors
     /// [`crate::Error::InvalidArgument`] past a limit, [`crate::Error::OutOfSpace`] when the
     /// region or the DRAM budget is used up (nothing was written then);
+    /// [`crate::Error::Conflict`] while a prepared transaction writes the key or relies on it ([`Prepared`](crate::Prepared));
     /// [`crate::Error::Poisoned`] after a failed persist.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())

@@ -36,6 +36,7 @@ mod default_family;
 mod family;
 mod keys;
 mod metrics;
+mod prepared;
 mod range;
 pub mod records;
 mod report;
@@ -54,6 +55,7 @@ pub use metrics::{
     BlobMetrics, CacheMetrics, Hits, LatencyMetrics, LevelMetrics, MemtableMetrics, Metrics,
     RecoveryMetrics, StallMetrics,
 };
+pub use prepared::Prepared;
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
@@ -68,9 +70,9 @@ pub use thermocline_engine::{
     CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm, CostThresholds,
     CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported, FamilyMap, FamilyPlan,
     FeedUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate, PartitionUse,
-    PartitionsPlan, Plan, PressureCause, RangeSize, ReaderKind, ReaderState, RewritePlan, Runtime,
-    RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause, TableState, UnitCosts, Value,
-    WriteOptions,
+    PartitionsPlan, Plan, PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState,
+    RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause, TableState,
+    UnitCosts, Value, WriteOptions,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

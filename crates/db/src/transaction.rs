@@ -7,7 +7,7 @@ use thermocline_engine::{Engine, Family, Operation};
 
 use crate::range::{Bounds, byte_range};
 use crate::scan::{owned, prefix_bounds};
-use crate::{ColumnFamily, Savepoint, Value, WriteOptions};
+use crate::{ColumnFamily, Prepared, Savepoint, Value, WriteOptions};
 
 /// Reads and writes that happen as one, and as if others had happened before or behind them, as far as its
 /// [`Isolation`](crate::Isolation) says. Made by [`Db::transaction`](crate::Db::transaction). Nobody sees its writes before it is committed;
@@ -428,6 +428,25 @@ impl Transaction {
         let options = options.into();
         let times = self.engine.latencies();
         times.time(Operation::Batch, || self.inner.commit_with(options))
+    }
+
+    /// Does the first half of a two-phase commit: it survives crashes from now on, durably, and can be committed or rolled
+    /// back later, by its name, too. See [`Prepared`]. Names have 1 to
+    /// [`PREPARED_NAME_LEN_MAX`](crate::limits::PREPARED_NAME_LEN_MAX) bytes, and are free again when the transaction is
+    /// resolved. One that has written nothing can be prepared, too: what it relies on does not change then.
+    ///
+    /// An optimistic transaction takes locks now, and may wait for them. Whatever the answer is, this value has ended: after
+    /// an error the transaction is rolled back.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]. [`crate::Error::Conflict`] if another prepared transaction writes what this one writes or
+    /// relies on, or relies on what it writes; [`crate::Error::Busy`] if somebody else has a lock of it;
+    /// [`crate::Error::InvalidArgument`] for a name that is taken, empty or too long, and for one whose writes, with the keys
+    /// that it relies on, exceed a batch; [`crate::Error::OutOfSpace`] naming the limit where transactions have all the DRAM
+    /// that they may have.
+    pub fn prepare(self, name: impl AsRef<[u8]>) -> Result<Prepared> {
+        let prepared = self.inner.prepare(name.as_ref())?;
+        Ok(Prepared::new(prepared, self.engine))
     }
 
     /// Ends it; nothing of it is left. Dropping it does the same.

@@ -5,7 +5,7 @@
 //! its own. After each operation that returned the child reports its number. So of each stream the
 //! database must hold exactly the effects of the reported operations, in order, and possibly those
 //! of one more, which was in flight: nothing acknowledged is lost, no batch is there by half (all
-//! its keys carry the same number), and there is no gap. Some batches are transactions.
+//! its keys carry the same number), and there is no gap. Some batches are transactions, and some of those are prepared first.
 //!
 //! The child is this test binary itself, told by an environment variable to run [`child`].
 #![expect(
@@ -91,7 +91,12 @@ fn write(db: &Db, families: &[ColumnFamily; 2], op: &Op) -> thermocline::Result<
                 None => txn.delete_cf(family, key)?,
             }
         }
-        return txn.commit();
+        // Of the long ones the kill may leave one between the two halves.
+        if op.len() < 8 {
+            return txn.commit();
+        }
+        let stream = op[0].1.split(|&byte| byte == b'/').next().unwrap();
+        return txn.prepare(stream)?.commit();
     }
     let mut batch = db.batch();
     for (family, key, value) in op {
@@ -286,6 +291,8 @@ struct Parent {
     /// The last number of each stream whose effects are in the model.
     last: Vec<u64>,
     in_flight_kept: u64,
+    /// Transactions that were prepared when a child was killed.
+    between: u64,
     recovered_after_crash: u64,
 }
 
@@ -320,6 +327,7 @@ impl Parent {
             models: vec![Model::default(); streams],
             last: vec![0; streams],
             in_flight_kept: 0,
+            between: 0,
             recovered_after_crash: 0,
         }
     }
@@ -399,6 +407,17 @@ impl Parent {
 
     fn compare(&mut self, options: &Options) -> Db {
         let db = Db::open(&self.dir, options.clone()).unwrap();
+        // What is between the two halves of its commit was in flight: it may be there or not, and is known by its stream.
+        for prepared in db.prepared().unwrap() {
+            let stream: usize = str::from_utf8(&prepared.name).unwrap().parse().unwrap();
+            assert!(stream < self.models.len(), "{prepared:?}");
+            match (options.read_only, self.rng.one_in(2)) {
+                (true, _) => {}
+                (_, true) => db.commit_prepared(&prepared.name).unwrap(),
+                (_, false) => db.roll_back_prepared(&prepared.name).unwrap(),
+            }
+            self.between += 1;
+        }
         let found = ["default", "other"].map(|name| match db.find_column_family(name) {
             None => BTreeMap::new(),
             Some(family) => {
@@ -483,7 +502,7 @@ fn kill_stores(
     kills: usize,
     parent: impl Fn(u64, &Path) -> Parent,
 ) {
-    let (mut kept, mut recovered) = (0, 0);
+    let (mut kept, mut recovered, mut between) = (0, 0, 0);
     for seed in seeds(usual) {
         let _replay = Replay("-p thermocline --test kill", seed);
         let Some(home) = home(demand) else {
@@ -510,8 +529,12 @@ fn kill_stores(
         parent.check();
         kept += parent.in_flight_kept;
         recovered += parent.recovered_after_crash;
+        between += parent.between;
     }
-    println!("{demand:?}: {recovered} opens after a crash, {kept} writes in flight were kept");
+    println!(
+        "{demand:?}: {recovered} opens after a crash, {kept} writes in flight were kept, {between} transactions were \
+         found prepared"
+    );
     assert!(recovered > 0 || std::env::var("THERMOCLINE_SEED").is_ok());
 }
 

@@ -41,6 +41,7 @@ use thermocline_catalog::View;
 use thermocline_memtable::Memtable;
 use thermocline_version::{Hold, Place, State, TableRef, Version};
 
+use crate::prepared::format::is_key;
 use crate::report::ReaderKind;
 use crate::snapshot::Snapshot;
 use crate::store::{Inner, Moment};
@@ -133,6 +134,9 @@ impl Capture {
 
     /// Whether the record of `key` in `cf` belongs to a family that exists.
     fn exists(&self, cf: CfId, key: &[u8]) -> bool {
+        if cf == CfId::METADATA && is_key(key) {
+            return true;
+        }
         let owner = match cf {
             CfId::METADATA => CfId::of_metadata_key(key),
             cf => Some(cf),

@@ -190,6 +190,8 @@ impl FamilyChanges {
                 "column family '{name}' is the default one, which cannot be dropped"
             )));
         }
+        let prepared = &self.common.prepared;
+        prepared.check_family(&self.common.families, id)?;
         // Invariant 3.
         if !active(Bug::DropBeforeDurable) {
             self.common.commits.drain(&*self.memtables)?;

@@ -102,6 +102,9 @@ impl Ingester {
     /// See [`Store::install`](thermocline_copies::Store::install).
     pub fn install_new(&self, cf: CfId, write: Write<'_>) -> Result<Installed> {
         let _ingesting = lock(&self.common.turns.ingesting);
+        // Asked again when they are installed: before that it spares writing them in vain.
+        let families = &self.common.families;
+        self.common.prepared.check_family(families, cf)?;
         let seqno = self.seqno_ahead()?;
         let mut outputs = Outputs::default();
         let installed = self.write_and_install(cf, seqno, write, &mut outputs);
@@ -208,6 +211,8 @@ impl Ingester {
         // Again: both may have changed meanwhile.
         self.common.check_writable()?;
         self.common.check_family(cf)?;
+        let (prepared, families) = (&self.common.prepared, &self.common.families);
+        prepared.check_family(families, cf)?;
         self.memtables.record_chain(writer)?;
         let mut next = self.memtables.lock_next();
         self.find_descriptor(writer, next.is_none())?;

@@ -159,6 +159,7 @@ mod operands;
 mod partitions;
 mod plan;
 mod pm_tables;
+mod prepared;
 mod pressure;
 mod read;
 mod reclaim;
@@ -188,6 +189,8 @@ pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};
 pub use partitions::{PartitionSize, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
+pub use prepared::claims::{Claims, RangeClaim};
+pub use prepared::{PreparedState, Resolution};
 pub use report::{
     BlobState, CacheState, CompactionUse, CostUse, DeliveryUse, DramUse, EngineMetrics, FeedUse,
     HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind, ReaderState,

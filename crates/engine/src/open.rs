@@ -115,6 +115,8 @@ fn open_named(
         listener: setup.listener,
     };
     let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
+    // Before anybody writes.
+    inner.preparer.load()?;
     // Which of it are deletes nobody knows.
     inner
         .pressure

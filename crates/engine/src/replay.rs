@@ -10,6 +10,8 @@ use thermocline_halloc::Space;
 use thermocline_pm::PmOff;
 use thermocline_version::State;
 
+use crate::prepared::format::is_key;
+
 /// The families by their ids.
 #[derive(Debug)]
 pub(crate) struct Known {
@@ -34,6 +36,9 @@ impl Known {
     pub fn admits(&self, space: &Space, at: PmOff, cf: CfId, key: &[u8]) -> Result<bool> {
         let mut owner = Some(cf);
         if cf == CfId::METADATA {
+            if is_key(key) {
+                return Ok(true);
+            }
             owner = CfId::of_metadata_key(key);
         }
         let exists = owner.and_then(|cf| self.exists.get(usize::from(cf.0)));

@@ -76,7 +76,7 @@ use crate::next_memtable::prepared::Prepared;
 use crate::start::opened;
 use crate::store::Stager;
 use crate::sync::{Arc, Ordering, lock, read};
-use crate::watch::guard::Guarded;
+use crate::watch::guard::{Guarded, step_of};
 use crate::write::submit::kinds::deletes_any;
 use crate::write::writer::Writer;
 
@@ -315,6 +315,8 @@ impl Stager {
             if let Some(guard) = guard {
                 guard.check(&self.common)?;
             }
+            let prepared = &self.common.prepared;
+            prepared.check(&self.common.families, entries.clone(), step_of(guard))?;
             // Until the edit has named what comes behind (`next_memtable`, invariant 2).
             let next = lock(&self.memtables.next);
             self.find_descriptors(&mut writer, next.as_ref())?;
@@ -336,6 +338,7 @@ impl Stager {
             unreachable!("it is taken once");
         };
         let last = adoption.last;
+        self.common.prepared.granted(step_of(guard), last);
         if writer.watched {
             writer.watched = self.common.note_recent(adoption.first, entries);
         }

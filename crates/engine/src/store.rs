@@ -31,6 +31,7 @@ use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::next_memtable::prepared::Prepared;
 use crate::partitions::rates::counters::PartitionRates;
+use crate::prepared::registry::Registry;
 use crate::pressure::gauge::Gauge;
 use crate::relics::list::Relics;
 use crate::report::Recovery;
@@ -74,6 +75,8 @@ pub(crate) struct Common {
     pub commits: Commits,
     /// Shared with groups of changes, which outlive the store.
     pub families: Arc<Families>,
+    /// Transactions that are prepared, and what nobody else may change meanwhile.
+    pub prepared: Registry,
     /// What memtables own; held for moments.
     pub reclaim: Mutex<Reclaim>,
     /// Held by whoever does something that there is one of at a time, or that closing waits for.
@@ -301,6 +304,13 @@ pub(crate) struct Stager {
     pub admission: Arc<Admission>,
 }
 
+/// Transactions are prepared and resolved.
+pub(crate) struct Preparer {
+    pub common: Arc<Common>,
+    /// Whose way in their batches take.
+    pub me: Weak<Inner>,
+}
+
 /// Families come and go.
 pub(crate) struct FamilyChanges {
     pub common: Arc<Common>,
@@ -355,6 +365,7 @@ pub(crate) struct Inner {
     pub flusher: Arc<Flusher>,
     pub admission: Arc<Admission>,
     pub stager: Arc<Stager>,
+    pub preparer: Arc<Preparer>,
     pub family_changes: Arc<FamilyChanges>,
     pub ingester: Arc<Ingester>,
     pub reporter: Arc<Reporter>,

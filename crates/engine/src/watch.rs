@@ -6,6 +6,8 @@
 //! between the answer and the batch, of whoever and in whatever way: plain writes, batches, staged batches and ingested
 //! tables are all granted under that lock.
 //!
+//! What a prepared transaction relies on nobody changes at all (`prepared`): that is asked in the same hold of the lock.
+//!
 //! The question is asked twice. Before the lock, it goes through all changes since the moment; under it only through
 //! those that came meanwhile.
 
@@ -13,8 +15,7 @@ pub(crate) mod guard;
 
 use thermocline_base::{Result, SeqNo};
 use thermocline_commit::recent::Footprint;
-use thermocline_commit::{CommitEnv, Entries, WriteOptions};
-use thermocline_memtable::item_bytes;
+use thermocline_commit::{Entries, WriteOptions};
 
 use crate::snapshot::Snapshot;
 use guard::Guarded;
@@ -59,56 +60,12 @@ impl Watch {
         footprint: &dyn Footprint,
     ) -> Result<()> {
         let inner = &**self.snapshot.inner();
-        let _settled = inner.common.background.settled_after();
         inner.common.check_writable()?;
         if entries.len() == 0 {
             return Ok(());
         }
         let guard = Guarded::new(self.snapshot.seqno(), footprint);
-        // Most of the work, and no place is taken for what must not be.
-        guard.check(&inner.common)?;
-        let bytes = item_bytes(entries.clone());
-        let separated = inner
-            .stager
-            .separate(entries.clone(), bytes, mode.no_slowdown)?;
-        let Some(separated) = separated else {
-            return self.write_one(entries, (bytes, mode), &guard);
-        };
-        let written = {
-            let (entries, bytes) = separated.entries(entries);
-            self.write_one(entries.into_iter(), (bytes, mode), &guard)
-        };
-        drop(separated);
-        if written.is_err() {
-            inner.sweeper.discard_blobs();
-        }
-        written
-    }
-
-    /// Writes a group of its own, without long values.
-    fn write_one<'a>(
-        &self,
-        entries: impl Entries<'a>,
-        (bytes, mode): (u64, WriteOptions),
-        guard: &Guarded<'_>,
-    ) -> Result<()> {
-        let inner = &**self.snapshot.inner();
-        let commits = &inner.common.commits;
-        inner.admit(entries.clone(), bytes, mode.no_slowdown)?;
-        let (last, due) = if inner.stager.is_oversized(entries.len(), bytes) {
-            let staged = inner
-                .stager
-                .write_guarded(entries, (bytes, mode), (None, Some(guard)))?;
-            (staged, true)
-        } else {
-            let reserved = inner.reserve_guarded(entries.clone(), (bytes, mode), Some(guard))?;
-            let last = reserved.group.last;
-            commits.carry(inner, reserved.group, entries, mode.durability)?;
-            (last, reserved.due)
-        };
-        let acknowledged = commits.acknowledge(inner, last, mode.durability);
-        inner.wrote(due);
-        acknowledged
+        inner.write_guarded(entries, mode, &guard)
     }
 }
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
 
 use thermocline_base::CfId;
-use thermocline_engine::{Changed, Footprint, key_hash};
+use thermocline_engine::{Changed, Claims, Footprint, RangeClaim, key_hash};
 
 /// Hashes that are their own hashes.
 #[derive(Debug, Default)]
@@ -109,6 +109,22 @@ impl Touched {
 
     fn has_key(&self, cf: CfId, key: &[u8]) -> bool {
         self.keys.get(&cf).is_some_and(|keys| keys.contains(key))
+    }
+
+    /// Adds all of it to what nobody else may change.
+    pub fn add_to(&self, claims: &mut Claims) {
+        for (cf, keys) in &self.keys {
+            keys.iter().for_each(|key| claims.read(*cf, key));
+        }
+        for span in &self.spans {
+            let (cf, end) = (span.cf, span.end.as_deref());
+            let is_this =
+                |r: &RangeClaim| (r.cf, &*r.start, r.end.as_deref()) == (cf, &*span.start, end);
+            // One that is deleted is there already.
+            if !claims.ranges().iter().any(is_this) {
+                claims.read_range(cf, &span.start, end);
+            }
+        }
     }
 
     /// Adds a range. Returns by which number it can be changed.

@@ -12,6 +12,7 @@
 //! | `transaction`, `transactions`, `shared` | one transaction from beginning to end; all of a store; what they share |
 //! | `reading`, `footprint`, `writes`, `scan` | what it sees; what must not change; its own writes and savepoints; iterators over both |
 //! | `locks`, `held`, `life` | keys and ranges that are locked, queues, deadlocks; which one has; whether it may go on |
+//! | `prepared` | between the two halves of a commit |
 //! | `memory`, `report`, `refusal` | limits; who holds what; errors in words |
 //! | `store` | what is needed of a store: [`Store`], which the engine implements |
 //!
@@ -52,11 +53,20 @@
 //! They take no lock, wait for none, and are slowed down by nothing but the note of their keys. Exactly this holds: a
 //! plain write to a key of a footprint, granted between `s` and `c`, refuses the transaction; it is never overwritten
 //! unseen, and never seen by half. The lock of a pessimistic transaction does *not* keep plain writes out; they win.
+//! Only one that is prepared keeps them out.
 //! Not covered is what is no write: dropping a family. Who has written to it is refused; who has only read it is not.
 //!
 //! ## A write that has read nothing
 //! A transaction without a snapshot has nothing to ask: it happened right before its commit, and overwrites whatever is
 //! there, as a batch does.
+//!
+//! ## Prepared
+//! A transaction can be *prepared* first: durably, under a name, at a place p, where the same question is asked as at a commit.
+//! From then on nobody changes its footprint, be it by a plain write (`engine::prepared`): so the answer holds until it is
+//! committed, at c, and the lemma with it. It keeps its locks; an optimistic one takes them when it is prepared. They are
+//! not what keeps others out, but what lets those wait who lock. After an opening they are taken again, keys that were
+//! read for update as if they had been read for share. It waits for nothing any more, so it is in no circle, and its
+//! expiration is over.
 //!
 //! # A snapshot may move
 //! It is taken by the first read; where that locks its key, after the lock was got: so whoever waits for a lock and then
@@ -80,17 +90,19 @@
 //! # Invariants
 //! 1. A transaction's writes are in one batch, written once, or nowhere: `commit` takes it by value.
 //! 2. The footprint is asked about from the snapshot that the reads were made at.
-//! 3. Whatever ends a transaction, its locks, its snapshot and its memory are given back: all of it hangs on one value.
+//! 3. Whatever ends a transaction, its locks, its snapshot and its memory are given back: all of it hangs on one value;
+//!    of one that is prepared on an entry that goes when it is resolved.
 //! 4. A transaction waits for one lock at a time, and under no lock of the store.
 //!
 //! # Crash argument
-//! Nothing of a transaction is at rest before its batch, and the batch is an ordinary one: one item of a chain, or, where
+//! Nothing of a transaction is at rest before it is prepared or its batch is written, and the batch is an ordinary one: one item of a chain, or, where
 //! it is large, a staged chain that one edit names. So after a crash it is there whole, in all families, or not at all
-//! (`commit`, `engine::stage`), and was acknowledged as its durability says. Locks and snapshots end with the process.
+//! (`commit`, `engine::stage`), and was acknowledged as its durability says. Locks and snapshots end with the process,
+//! but for the locks of what is prepared, which is records (`engine::prepared`).
 //!
 //! # Lock order
-//! A stripe of the table of locks; behind it, each by itself, the ranges, the graph; behind the graph a verdict. The list
-//! of open transactions stands alone. All of them are leaves to the engine's locks: none of those is taken under them,
+//! A stripe of the table of locks; behind it, each by itself, the ranges, the graph; behind the graph a verdict. The lists
+//! of open and of prepared transactions stand alone. All of them are leaves to the engine's locks: none of those is taken under them,
 //! and they under none of those.
 //!
 //! # Limits
@@ -113,6 +125,7 @@ mod life;
 mod locks;
 mod memory;
 mod options;
+mod prepared;
 mod reading;
 mod refusal;
 mod report;
@@ -125,6 +138,7 @@ mod transactions;
 mod writes;
 
 pub use options::{Isolation, LOCK_TIMEOUT, Locking, TxnOptions};
+pub use prepared::Prepared;
 pub use reading::ValueOf;
 pub use report::{
     LockedKey, REPORTED_LOCKS_MAX, REPORTED_MAX, TransactionState, TransactionsReport,

@@ -1,5 +1,7 @@
 //! What all who meet a transaction know of it: who it is, whether it still stands, and what it has.
 
+use std::sync::OnceLock;
+
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A transaction's number. A larger one began later.
@@ -29,6 +31,8 @@ pub(crate) struct Life {
     pub locks: AtomicU64,
     /// Its snapshot's seqno and one, 0 where it has none. Relaxed, for reports.
     pub snapshot: AtomicU64,
+    /// Under which it is prepared, once it is: for messages.
+    pub name: OnceLock<Box<[u8]>>,
 }
 
 /// Why a transaction may not go on.
@@ -47,6 +51,7 @@ impl Life {
             state: AtomicU32::new(OPEN),
             locks: AtomicU64::new(0),
             snapshot: AtomicU64::new(0),
+            name: OnceLock::new(),
         }
     }
 

@@ -18,6 +18,15 @@ pub(crate) fn lock_key<B: FromIterator<u8>>(cf: CfId, key: &[u8]) -> B {
     family.chain(key.iter().copied()).collect()
 }
 
+/// The bytes between which a range is locked.
+pub(crate) fn lock_range(cf: CfId, start: &[u8], end: Option<&[u8]>) -> (Vec<u8>, Vec<u8>) {
+    let end = match end {
+        Some(end) => lock_key(cf, end),
+        None => lock_key(CfId(cf.0.saturating_add(1)), &[]),
+    };
+    (lock_key(cf, start), end)
+}
+
 /// The family and the key that are locked under these bytes.
 pub(crate) fn unlock_key(bytes: &[u8]) -> (CfId, &[u8]) {
     match bytes.split_first_chunk::<2>() {
@@ -52,7 +61,11 @@ fn holder(holder: &Holder, now_ns: u64) -> String {
         Mode::Shared => "shared",
         Mode::Exclusive => "exclusively",
     };
-    format!("transaction {} ({how}, for {held:?})", holder.who.id)
+    let who = match holder.who.name.get() {
+        Some(name) => format!("prepared transaction '{}'", shown(name)),
+        None => format!("transaction {}", holder.who.id),
+    };
+    format!("{who} ({how}, for {held:?})")
 }
 
 /// Why a lock was not got. `name` tells the name of a family.

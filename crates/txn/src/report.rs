@@ -16,7 +16,9 @@ pub const REPORTED_LOCKS_MAX: usize = 8;
 pub struct TransactionsReport {
     /// How many are open.
     pub open: usize,
-    /// How many of those wait for a lock.
+    /// How many are prepared, beside those.
+    pub prepared: usize,
+    /// How many of those that are open wait for a lock.
     pub waiting: usize,
     /// Keys that are locked, or waited for.
     pub locked_keys: usize,

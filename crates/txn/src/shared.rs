@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_base::shown::shown;
 use thermocline_base::{Error, Result};
+use thermocline_engine::{Claims, RangeClaim, Resolution, WriteOptions};
 
+use crate::held::Held;
 use crate::life::{Life, TxnId};
-use crate::locks::table::LockTable;
-use crate::memory::{Memory, TRANSACTION_BYTES};
+use crate::locks::entry::Mode;
+use crate::locks::table::{LockKey, LockTable, Taken};
+use crate::memory::{LOCK_BYTES, Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
 use crate::options::TxnOptions;
+use crate::refusal::{lock_key, lock_range};
 use crate::store::Store;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
@@ -17,12 +22,60 @@ pub const OPEN_MAX: usize = 65_536;
 /// Parts of the table of locks: more than cores, so that two transactions seldom meet in one.
 const STRIPES: usize = 64;
 
+/// How what a prepared transaction claims is locked.
+pub(crate) fn mode_of(writes: bool) -> Mode {
+    match writes {
+        true => Mode::Exclusive,
+        false => Mode::Shared,
+    }
+}
+
+/// A transaction that is prepared, or about to be.
+struct Kept {
+    life: Arc<Life>,
+    held: Held,
+}
+
+/// DRAM for a prepared transaction: its locks, and the store's list of what it claims.
+fn kept_bytes(claims: &Claims) -> u64 {
+    let keys = claims.keys().map(|(_, key, _)| 3 * key.len());
+    let ends = |range: &RangeClaim| range.end.as_ref().map_or(0, |end| end.len());
+    let ranges = claims.ranges().iter();
+    let ranges = ranges.map(|range| 3 * (range.start.len() + ends(range)));
+    let bytes = keys.chain(ranges).sum::<usize>() as u64;
+    TRANSACTION_BYTES + (LOCK_BYTES + 2 * TOUCHED_BYTES) * claims.len() as u64 + bytes
+}
+
+/// Locks all of it, in a table where nobody has what it writes.
+fn lock_again(locks: &LockTable, life: &Arc<Life>, claims: &Claims) -> Held {
+    let mut held = Held::default();
+    for (cf, key, writes) in claims.keys() {
+        let key: LockKey = lock_key(cf, key);
+        // Not got, it is not held: what is promised does not depend on locks.
+        if let Ok(Taken::Anew) = locks.acquire(life, &key, mode_of(writes), 0) {
+            held.add(life, key);
+        }
+    }
+    for range in claims.ranges() {
+        let (start, end) = lock_range(range.cf, &range.start, range.end.as_deref());
+        let mut keys = Vec::new();
+        let taken = locks.acquire_range(life, (&start, &end), 0, |key| keys.push(key));
+        keys.into_iter().for_each(|key| held.add(life, key));
+        if let Ok(arrival) = taken {
+            held.add_range(life, arrival, (start, end));
+        }
+    }
+    held
+}
+
 /// What the transactions of a store share.
 pub(crate) struct Shared<S: Store> {
     pub store: Arc<S>,
     pub locks: LockTable,
     pub memory: Memory,
     open: Mutex<BTreeMap<TxnId, (Arc<Life>, TxnOptions)>>,
+    /// By name: those that are prepared, and those that are about to be.
+    prepared: Mutex<BTreeMap<Box<[u8]>, Kept>>,
     next: AtomicU64,
 }
 
@@ -44,6 +97,7 @@ impl<S: Store> Shared<S> {
             locks: LockTable::new(STRIPES, move || clock.now_ns()),
             memory: Memory::new(store.memory_max()),
             open: Mutex::default(),
+            prepared: Mutex::default(),
             next: AtomicU64::new(1),
             store,
         }
@@ -75,6 +129,74 @@ impl<S: Store> Shared<S> {
         let life = Arc::new(Life::new(id, now_ns, expires_ns));
         open.insert(id, (Arc::clone(&life), *options));
         Ok(life)
+    }
+
+    /// A transaction is about to be prepared, with these locks.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is one of this name; [`Error::OutOfSpace`] with the limit. Its locks are free
+    /// then.
+    pub fn keep(
+        &self,
+        name: &[u8],
+        life: &Arc<Life>,
+        (mut held, claims): (Held, &Claims),
+    ) -> Result<()> {
+        held.bytes = kept_bytes(claims);
+        let mut prepared = lock(&self.prepared);
+        let taken = match prepared.contains_key(name) {
+            true => Err(Error::InvalidArgument(format!(
+                "transaction '{}' is prepared already, or about to be; give this one another name, or commit that or roll \
+                 it back first (Db::prepared lists those that there are)",
+                shown(name)
+            ))),
+            false => self.memory.take(held.bytes),
+        };
+        if let Err(error) = taken {
+            drop(prepared);
+            held.release(life, &self.locks);
+            return Err(error);
+        }
+        let _ = life.name.set(name.into());
+        let life = Arc::clone(life);
+        prepared.insert(name.into(), Kept { life, held });
+        Ok(())
+    }
+
+    /// A prepared transaction has ended: its locks are free.
+    pub fn let_go(&self, name: &[u8]) {
+        let kept = lock(&self.prepared).remove(name);
+        if let Some(mut kept) = kept {
+            kept.held.release(&kept.life, &self.locks);
+            self.memory.give_back(kept.held.bytes);
+        }
+    }
+
+    /// What an open has found prepared has its locks again. Nobody else has any.
+    pub fn restore(&self) {
+        for (name, claims) in self.store.prepared_claims() {
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            let life = Arc::new(Life::new(id, self.store.now_ns(), u64::MAX));
+            // Nobody takes its locks.
+            let _ = life.settle();
+            let _ = life.name.set(name.clone().into());
+            let mut held = lock_again(&self.locks, &life, &claims);
+            held.bytes = kept_bytes(&claims);
+            self.memory.take_anyway(held.bytes);
+            lock(&self.prepared).insert(name.into(), Kept { life, held });
+        }
+    }
+
+    /// Ends a prepared transaction.
+    pub fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
+        self.store.resolve(name, resolution, mode)?;
+        self.let_go(name);
+        Ok(())
+    }
+
+    /// How many are prepared.
+    pub fn prepared(&self) -> usize {
+        lock(&self.prepared).len()
     }
 
     /// A transaction has ended.

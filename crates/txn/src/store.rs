@@ -6,7 +6,8 @@ use std::sync::Arc;
 use thermocline_base::merge::MergeOperator;
 use thermocline_base::{CfId, Result, SeqNo, WriteBatch};
 use thermocline_engine::{
-    Cursor, Direction, Engine, Family, Footprint, Value, Watch, WriteOptions,
+    Claims, Cursor, Direction, Engine, Family, Footprint, PreparedState, Resolution, Value, Watch,
+    WriteOptions,
 };
 
 /// Of the DRAM that a store may have, the part that its transactions may have.
@@ -28,6 +29,32 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Those of a write: nothing was written.
     fn write(&self, batch: &WriteBatch, mode: WriteOptions) -> Result<()>;
+
+    /// Prepares a transaction under a name, unless something of a footprint has changed since a moment.
+    ///
+    /// # Errors
+    /// See [`Engine::prepare`]: nothing was written.
+    fn prepare(
+        &self,
+        name: &[u8],
+        what: (&WriteBatch, Claims),
+        since: Option<(&Self::Moment, &dyn Footprint)>,
+    ) -> Result<()>;
+
+    /// Commits a prepared transaction, or rolls it back.
+    ///
+    /// # Errors
+    /// See [`Engine::resolve`].
+    fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()>;
+
+    /// The transactions that are prepared.
+    ///
+    /// # Errors
+    /// See [`Engine::prepared`].
+    fn prepared(&self) -> Result<Vec<PreparedState>>;
+
+    /// The names of all that are prepared, and what they claim.
+    fn prepared_claims(&self) -> Vec<(Vec<u8>, Claims)>;
 
     /// Nanoseconds by the store's clock.
     fn now_ns(&self) -> u64;
@@ -119,6 +146,27 @@ impl Store for Engine {
 
     fn write(&self, batch: &WriteBatch, mode: WriteOptions) -> Result<()> {
         Engine::write(self, batch.iter(), mode)
+    }
+
+    fn prepare(
+        &self,
+        name: &[u8],
+        what: (&WriteBatch, Claims),
+        since: Option<(&Watch, &dyn Footprint)>,
+    ) -> Result<()> {
+        Engine::prepare(self, name, what, since)
+    }
+
+    fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
+        Engine::resolve(self, name, resolution, mode)
+    }
+
+    fn prepared(&self) -> Result<Vec<PreparedState>> {
+        Engine::prepared(self)
+    }
+
+    fn prepared_claims(&self) -> Vec<(Vec<u8>, Claims)> {
+        Engine::prepared_claims(self)
     }
 
     fn now_ns(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{CfId, Error, Result, merge};
-use thermocline_engine::{Family, Footprint, WriteOptions};
+use thermocline_engine::{Claims, Family, Footprint, WriteOptions};
 
 use crate::footprint::{OneKey, Span};
 use crate::held::Held;
@@ -14,10 +14,11 @@ use crate::locks::entry::Mode;
 use crate::locks::table::{LockKey, Refused, Taken};
 use crate::memory::{LOCK_BYTES, TOUCHED_BYTES, WRITE_BYTES};
 use crate::options::{Isolation, Locking, TxnOptions};
+use crate::prepared::Prepared;
 use crate::reading::{Reading, ValueOf};
-use crate::refusal::{ended, lock_key, refused};
+use crate::refusal::{ended, lock_key, lock_range, refused};
 use crate::scan::Scan;
-use crate::shared::Shared;
+use crate::shared::{Shared, mode_of};
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
 use crate::writes::{Own, Savepoint, Write, Writes};
@@ -123,11 +124,7 @@ impl<S: Store> Transaction<S> {
 
     /// Locks a range against changes.
     fn lock_range(&self, span: &Span) -> Result<()> {
-        let start: Vec<u8> = lock_key(span.cf, &span.start);
-        let end: Vec<u8> = match &span.end {
-            Some(end) => lock_key(span.cf, end),
-            None => lock_key(CfId(span.cf.0.saturating_add(1)), &[]),
-        };
+        let (start, end) = lock_range(span.cf, &span.start, span.end.as_deref());
         if self.held.borrow().covers(&start, Some(&end)) {
             return Ok(());
         }
@@ -413,6 +410,50 @@ impl<S: Store> Transaction<S> {
             None => self.shared.store.write(&batch, options),
             Some(moment) => moment.write(&batch, options, &self.reading.footprint()),
         }
+    }
+
+    /// Prepares it under a name: see [`Prepared`]. Whatever the answer, this value has ended; after an error the
+    /// transaction is rolled back.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]; [`Error::Conflict`] if it writes or relies on what another prepared transaction claims,
+    /// too; [`Error::Busy`] if it locks nothing as it goes, and somebody has what it locks now; [`Error::InvalidArgument`] for
+    /// a name that is taken, empty or too long; [`Error::OutOfSpace`] if transactions have all the DRAM that they may have.
+    pub fn prepare(self, name: &[u8]) -> Result<Prepared<S>> {
+        self.ready()?;
+        let batch = self.reading.writes.batch()?;
+        let mut claims = Claims::of(&batch);
+        self.reading.touched.borrow().add_to(&mut claims);
+        self.lock_claims(&claims)?;
+        let settled = self.life.settle();
+        settled.map_err(|why| ended(self.life.id, why))?;
+        let held = self.held.take();
+        self.shared.memory.give_back(held.bytes);
+        self.shared.keep(name, &self.life, (held, &claims))?;
+        let moment = self.reading.moment_if_any();
+        let footprint = self.reading.footprint();
+        let since = moment.as_ref().map(|m| (m, &footprint as &dyn Footprint));
+        let prepared = self.shared.store.prepare(name, (&batch, claims), since);
+        if let Err(error) = prepared {
+            self.shared.let_go(name);
+            return Err(error);
+        }
+        Ok(Prepared::new(Arc::clone(&self.shared), name))
+    }
+
+    /// Locks what it has not locked yet: for as long as it is prepared others wait for it.
+    fn lock_claims(&self, claims: &Claims) -> Result<()> {
+        for (cf, key, writes) in claims.keys() {
+            self.lock(cf, key, mode_of(writes))?;
+        }
+        for range in claims.ranges() {
+            self.lock_range(&Span {
+                cf: range.cf,
+                start: range.start.to_vec(),
+                end: range.end.as_ref().map(|end| end.to_vec()),
+            })?;
+        }
+        Ok(())
     }
 
     /// Ends it without a trace.

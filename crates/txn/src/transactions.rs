@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thermocline_base::Result;
+use thermocline_engine::{PreparedState, Resolution, WriteOptions};
 
 use crate::life::{Life, TxnId};
 use crate::options::TxnOptions;
@@ -27,9 +28,28 @@ impl<S: Store> Clone for Transactions<S> {
 }
 
 impl<S: Store> Transactions<S> {
-    /// Those of a store that was just opened: none.
+    /// Those of a store that was just opened: only those that are prepared, which have their locks again.
     pub fn new(store: S) -> Transactions<S> {
-        Transactions(Arc::new(Shared::new(store)))
+        let shared = Shared::new(store);
+        shared.restore();
+        Transactions(Arc::new(shared))
+    }
+
+    /// The transactions that are prepared, by name.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Closed`]; of a store that was opened for reading those of reading.
+    pub fn prepared(&self) -> Result<Vec<PreparedState>> {
+        self.0.store.prepared()
+    }
+
+    /// Commits a prepared transaction, or rolls it back, and frees its locks.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] if none of this name is prepared. Those of a write: it is prepared as
+    /// before; but after [`thermocline_base::Error::Poisoned`] the outcome is unknown.
+    pub fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
+        self.0.resolve(name, resolution, mode)
     }
 
     /// A transaction begins. It has no snapshot until it reads.
@@ -77,6 +97,7 @@ impl<S: Store> Transactions<S> {
         let (locked_keys, locked_ranges, waiting) = shared.locks.counts();
         TransactionsReport {
             open: count,
+            prepared: shared.prepared(),
             waiting,
             locked_keys,
             locked_ranges,

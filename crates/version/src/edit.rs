@@ -172,6 +172,9 @@ pub enum Change {
     /// records would take one for the torn end of its chain, and cut what comes behind; so it comes before
     /// the first, stays for ever, and must be known.
     LongValues,
+    /// From here on there may be prepared transactions, whose footprints nobody else may change. Who does not know them
+    /// would write there; so it comes before the first, stays for ever, in copies too, and must be known.
+    PreparedTransactions,
     /// A blob file is not needed any more: no table refers to it.
     BlobFileRemoved {
         /// Its id.

@@ -8,6 +8,7 @@ use thermocline::{Db, MemtableMetrics, Metrics};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
+use crate::commands::prepared::{as_json, line};
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
@@ -16,10 +17,12 @@ use crate::store::Access;
 pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
     let (metrics, families, plan) = (db.metrics(), db.column_families(), db.plan());
-    let shown = shown(&db, &families);
+    let (shown, prepared) = (shown(&db, &families), db.prepared()?);
     db.close()?;
     if output.json {
-        return output.document(&json::as_json(&metrics, &families, &plan));
+        let mut document = json::as_json(&metrics, &families, &plan);
+        document["prepared"] = prepared.iter().map(|one| as_json(one, false)).collect();
+        return output.document(&document);
     }
     output.line(&args.db.display().to_string())?;
     for (name, text) in text::rows(&metrics, &shown, text::partitions(&plan)) {
@@ -27,6 +30,13 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
     }
     for line in lists(&metrics) {
         output.line(&line)?;
+    }
+    if !prepared.is_empty() {
+        output.line("")?;
+        output.line("Prepared transactions (end them with `prepared`)")?;
+        for one in &prepared {
+            output.line(&format!("  {}", line(one, false)))?;
+        }
     }
     output.line("")?;
     output.line("Options (change them with --set)")?;

@@ -5,5 +5,6 @@ mod copies;
 mod load;
 mod oltp;
 mod plan;
+mod prepared;
 mod support;
 mod tour;

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use thermocline::{
-    ChangeOp, Db, Durability, ErrorKind, Isolation, Options, Result, Transaction, TxnOptions,
+    ChangeOp, Db, Durability, Error, ErrorKind, Isolation, Options, Result, Transaction, TxnOptions,
 };
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::history::Clock;
@@ -153,7 +153,10 @@ impl Thread<'_> {
         let ended = worked.and_then(|()| {
             // Where its snapshot is by now: one that locks may have moved it.
             did.seqno = Some(txn.take_snapshot()?);
-            txn.commit()
+            match self.rng.one_in(5) {
+                true => self.commit_in_two(txn),
+                false => txn.commit(),
+            }
         });
         if let Err(error) = &ended {
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
@@ -162,6 +165,24 @@ impl Thread<'_> {
         did.committed = ended.is_ok();
         self.tell(id, &did);
         self.did.push(did);
+    }
+
+    /// Prepares it and commits it, or rolls it back, which is told as being refused. Once it is prepared nobody refuses it.
+    fn commit_in_two(&mut self, txn: Transaction) -> Result<()> {
+        let prepared = txn.prepare(format!("{}/{}", self.index, self.did.len()))?;
+        if self.rng.one_in(2) {
+            thread::yield_now();
+        }
+        if self.rng.one_in(4) {
+            prepared.rollback().unwrap();
+            return Err(Error::Conflict("rolled back".into()));
+        }
+        let durability = match self.rng.one_in(4) {
+            true => Durability::Immediate,
+            false => Durability::Buffered,
+        };
+        prepared.commit_with(durability).unwrap();
+        Ok(())
     }
 
     /// Tells the first oracle.
@@ -268,13 +289,14 @@ impl Thread<'_> {
         list.push(element);
         self.client.append(id, key, element);
         let (name, value) = (name(key), encode(list));
-        match self.rng.one_in(2) {
-            true => self
-                .shared
-                .db
-                .put_with(name, value, Durability::Buffered)
-                .unwrap(),
-            false => self.shared.db.put(name, value).unwrap(),
+        let durability = match self.rng.one_in(2) {
+            true => Durability::Buffered,
+            false => Durability::Immediate,
+        };
+        // Refused only for as long as somebody who has read it is prepared.
+        while let Err(error) = self.shared.db.put_with(&name, &value, durability) {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            thread::yield_now();
         }
         let ended = Outcome::Acknowledged(self.shared.clock.step());
         self.client.end(id, ended);

@@ -32,13 +32,14 @@ use crate::families::table::Families;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::partitions::rates::counters::PartitionRates;
+use crate::prepared::registry::Registry;
 use crate::pressure::gauge::Gauge;
 use crate::report::Recovery;
 use crate::room::news::Room;
 use crate::store::{
     Above, Admission, Common, Compactor, Evacuator, FamilyChanges, Feeds, FlushDue, FlushWriter,
     Flusher, Ingester, Inner, Level0Costs, Making, Memtables, Merger, Partitioner, Picker,
-    Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Turns, Upkeep,
+    Preparer, Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Turns, Upkeep,
 };
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 use crate::wal::logs::Wal;
@@ -190,6 +191,7 @@ impl Parts<'_> {
             compactions: Compactions::new(&options, clock.clone(), &current),
             room: Room::default(),
             families: Arc::new(self.families),
+            prepared: Registry::default(),
             commits: self.commits,
             elders: recovered.elders,
             reclaim: Mutex::new(self.reclaim),
@@ -264,6 +266,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let admission = room!(Admission:
         common, pressure, flush_due, memtables, reads, sweeper, reclaimer, evacuator, flusher);
     let stager = room!(Stager: common, pressure, flush_due, memtables, sweeper, upkeep, admission);
+    let preparer = room!(Preparer: common; me: me.clone());
     let family_changes = room!(FamilyChanges: common, memtables, reads, flusher);
     let ingester = room!(Ingester:
         common, pressure, memtables, sweeper, making, reclaimer, upkeep, flusher);
@@ -287,6 +290,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         flusher,
         admission,
         stager,
+        preparer,
         family_changes,
         ingester,
         reporter,

@@ -21,7 +21,7 @@ use thermocline_runtime::{Task, is_calling};
 use crate::busy::busy;
 use crate::store::Inner;
 use crate::sync::{Arc, lock_short, try_lock};
-use crate::watch::guard::Guarded;
+use crate::watch::guard::{Guarded, step_of};
 use crate::write::submit::kinds::{deletes_any, only_deletes};
 
 /// Where a group goes.
@@ -178,6 +178,62 @@ impl CommitEnv for Inner {
 }
 
 impl Inner {
+    /// Applies `entries` as one, in a group of their own, unless the guard finds that it must not be.
+    ///
+    /// # Errors
+    /// Those of the guard, and those of a write ([`crate::Engine::write`]): nothing was written.
+    pub fn write_guarded<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        mode: WriteOptions,
+        guard: &Guarded<'_>,
+    ) -> Result<()> {
+        let _settled = self.common.background.settled_after();
+        // Most of the work, and no place is taken for what must not be.
+        guard.check(&self.common)?;
+        let bytes = item_bytes(entries.clone());
+        let separated = self
+            .stager
+            .separate(entries.clone(), bytes, mode.no_slowdown)?;
+        let Some(separated) = separated else {
+            return self.write_group(entries, (bytes, mode), guard);
+        };
+        let written = {
+            let (entries, bytes) = separated.entries(entries);
+            self.write_group(entries.into_iter(), (bytes, mode), guard)
+        };
+        drop(separated);
+        if written.is_err() {
+            self.sweeper.discard_blobs();
+        }
+        written
+    }
+
+    /// Writes a group of its own, without long values.
+    fn write_group<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        (bytes, mode): (u64, WriteOptions),
+        guard: &Guarded<'_>,
+    ) -> Result<()> {
+        let commits = &self.common.commits;
+        self.admit(entries.clone(), bytes, mode.no_slowdown)?;
+        let (last, due) = if self.stager.is_oversized(entries.len(), bytes) {
+            let staged = self
+                .stager
+                .write_guarded(entries, (bytes, mode), (None, Some(guard)))?;
+            (staged, true)
+        } else {
+            let reserved = self.reserve_guarded(entries.clone(), (bytes, mode), Some(guard))?;
+            let last = reserved.group.last;
+            commits.carry(self, reserved.group, entries, mode.durability)?;
+            (last, reserved.due)
+        };
+        let acknowledged = commits.acknowledge(self, last, mode.durability);
+        self.wrote(due);
+        acknowledged
+    }
+
     /// As [`CommitEnv::reserve`], unless the guard finds under the writer's lock that it must not be.
     pub fn reserve_guarded<'a>(
         &self,
@@ -241,6 +297,8 @@ impl Inner {
         if let Some(guard) = guard {
             guard.check(&self.common)?;
         }
+        let (prepared, step) = (&self.common.prepared, step_of(guard));
+        prepared.check(&self.common.families, entries.clone(), step)?;
         if tombstones > 0 {
             // Of the memtable that it goes into: room may have been made by a seal.
             writer.active.promise_tombstones(tombstones)?;
@@ -248,6 +306,7 @@ impl Inner {
         let group = self
             .memtables
             .grant(&mut writer, records, bytes, tombstones);
+        prepared.granted(step, group.last);
         if writer.watched {
             writer.watched = self.common.note_recent(group.first, entries);
         }

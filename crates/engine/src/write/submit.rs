@@ -4,12 +4,16 @@
 pub(crate) mod kinds;
 
 use thermocline_base::{BatchEntry, Error, Result, SeqNo, WriteBatch};
+use thermocline_commit::recent::Footprint;
 use thermocline_commit::{Callback, CommitEnv, Durability, Entries, Group, Told, WriteOptions};
 use thermocline_memtable::item_bytes;
 
 use crate::blobs::{Hold, Separated};
+use crate::prepared::claims::Claims;
+use crate::prepared::{PreparedState, Resolution};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering};
+use crate::watch::Watch;
 use crate::write::env::Place;
 
 impl Engine {
@@ -182,6 +186,57 @@ impl Engine {
         let synced = inner.common.commits.sync_up_to(inner, visible);
         inner.common.commits.tell(inner);
         synced
+    }
+}
+
+/// Transactions that are prepared (`prepared`).
+impl Engine {
+    /// Prepares a transaction under a name: the changes of `batch` can be committed or rolled back later, after a crash,
+    /// too, and until then nobody else changes what it claims. Durable on return. It is refused if something of a footprint
+    /// has changed since a moment, where there is one; `claims` has what the batch writes, and all of the footprint.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] naming the key that was changed, or another transaction that is prepared and claims what this
+    /// one does; [`Error::InvalidArgument`] for a name that is taken, empty or too long, a family that was dropped, and what
+    /// exceeds a batch; those of a write: nothing was written.
+    pub fn prepare(
+        &self,
+        name: &[u8],
+        (batch, claims): (&WriteBatch, Claims),
+        since: Option<(&Watch, &dyn Footprint)>,
+    ) -> Result<()> {
+        let since = match since {
+            None => (SeqNo::ZERO, None),
+            Some((watch, footprint)) => (watch.snapshot().seqno(), Some(footprint)),
+        };
+        self.inner.preparer.prepare(name, (batch, claims), since)
+    }
+
+    /// Commits a prepared transaction, as one, or rolls it back. Nobody is asked any more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if none of this name is prepared. Those of a write: it is prepared as before; but after
+    /// [`Error::Poisoned`] the outcome is unknown until the next open.
+    pub fn resolve(
+        &self,
+        name: &[u8],
+        resolution: Resolution,
+        mode: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        self.inner.preparer.resolve(name, resolution, mode.into())
+    }
+
+    /// The transactions that are prepared, by name.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]. Of a store that was opened for reading those of reading.
+    pub fn prepared(&self) -> Result<Vec<PreparedState>> {
+        self.inner.preparer.states()
+    }
+
+    /// What the prepared transactions claim, by name. Of a store that was opened for reading: nothing.
+    pub fn prepared_claims(&self) -> Vec<(Vec<u8>, Claims)> {
+        self.inner.preparer.claims_of_all()
     }
 }
 

@@ -328,7 +328,14 @@ pub fn caught<T>(work: impl FnOnce() -> Verdict<T>) -> Verdict<T> {
 pub fn write_on(life: &Life, seen: u64) -> Verdict<()> {
     let model = life.tracker.lock().unwrap().expect().allowed[0].clone();
     let (first, last) = (model.data.keys().next(), model.data.keys().next_back());
-    let mut ops = vec![Op::put(0, b"written on", *b"a new value")];
+    // What is prepared can be resolved, and is in the way of the rest until it is.
+    let prepared = model.prepared.keys().cloned();
+    let resolved = prepared.enumerate().map(|(n, name)| match n % 2 {
+        0 => Op::Commit(name),
+        _ => Op::RollBack(name),
+    });
+    let mut ops: Vec<Op> = resolved.collect();
+    ops.push(Op::put(0, b"written on", *b"a new value"));
     ops.extend(first.map(|(cf, key)| Op::put(*cf, key, [9; 200])));
     ops.extend(last.map(|(cf, key)| Op::delete(*cf, key)));
     let families = model.families.iter().map(|family| family.id).cycle();

@@ -9,13 +9,14 @@ use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_base::{CfId, CfOptions, Error, Result, Site, Steps, When, WriteBatch};
 use thermocline_engine::{
-    Changed, Cursor, Durability, Engine, Footprint, InFlight, Report, World, verify,
+    Changed, Claims, Cursor, Durability, Engine, Footprint, InFlight, Report, Resolution, World,
+    verify,
 };
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 
-use crate::oracle::{Expect, Family, Model, Op, Tracker};
+use crate::oracle::{Expect, Family, Model, Op, Prepared, Step, Tracker};
 
 /// Most bytes of the simulated region.
 pub const PM: u64 = 1 << 20;
@@ -170,6 +171,17 @@ impl Life {
                 self.engine().family(name, &options).map(drop)
             }
             Op::Drop(name) => self.engine().drop_family(name),
+            Op::Prepare(name, steps) => self.prepare(name, steps),
+            Op::Commit(name) => {
+                let resolution = Resolution::Commit;
+                self.engine()
+                    .resolve(name.as_bytes(), resolution, durability)
+            }
+            Op::RollBack(name) => {
+                let resolution = Resolution::RollBack;
+                self.engine()
+                    .resolve(name.as_bytes(), resolution, durability)
+            }
         };
         let refused = matches!(done, Err(Error::OutOfSpace(_)));
         if done.is_ok() || refused {
@@ -186,6 +198,19 @@ impl Life {
     fn write_watched(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
         let watch = self.engine().watch()?;
         watch.write(batch.iter(), durability.into(), &Nothing)
+    }
+
+    /// Prepares as a transaction does: now and then one that has read.
+    fn prepare(&self, name: &str, steps: &[Step]) -> Result<()> {
+        let batch = Op::batch_of(steps);
+        let claims = Claims::of(&batch);
+        let watch = match steps.len() % 2 {
+            0 => Some(self.engine().watch()?),
+            _ => None,
+        };
+        let since = watch.as_ref().map(|w| (w, &Nothing as &dyn Footprint));
+        self.engine()
+            .prepare(name.as_bytes(), (&batch, claims), since)
     }
 
     /// Lets a write be granted, and no more.
@@ -278,9 +303,14 @@ impl Life {
                 return Err(format!("get and scan disagree about {key:?}"));
             }
         }
+        let prepared = engine.prepared_claims().into_iter().map(|(name, claims)| {
+            let (name, steps) = (String::from_utf8_lossy(&name).into_owned(), vec![]);
+            (name, Prepared { steps, claims })
+        });
         Ok(Model {
             families,
             data,
+            prepared: prepared.collect(),
             next,
         })
     }

@@ -72,6 +72,8 @@ pub fn all() -> Vec<Workload> {
         ("ranges-staged", "logged-ranges-staged", small_items),
         ("operands", "logged-operands", small),
         ("blobs", "logged-blobs", long_values),
+        ("prepared", "logged-prepared", small_items),
+        ("prepared-lives", "logged-prepared-lives", small_items),
     ];
     let other = |(name, own, set): &Other| {
         let workload = ALL.iter().find(|workload| workload.name == *name);
@@ -155,6 +157,8 @@ const BLOBS: Sampled = &[("logged-blobs", 13)];
 
 const OPERANDS: Sampled = &[("logged-operands", 61)];
 
+const PREPARED: Sampled = &[("logged-prepared", 17), ("logged-prepared-lives", 9)];
+
 #[test]
 fn logged_writes_survive_every_crash() {
     explored(WRITES, 1_000, &[]);
@@ -186,8 +190,13 @@ fn logged_merges_survive_every_crash() {
 }
 
 #[test]
+fn logged_transactions_that_are_prepared_survive_every_crash() {
+    explored(PREPARED, 300, &[]);
+}
+
+#[test]
 fn every_logged_workload_is_explored() {
-    let explored = [WRITES, MEMTABLES, GROUPS, RANGES, BLOBS, OPERANDS].concat();
+    let explored = [WRITES, MEMTABLES, GROUPS, RANGES, BLOBS, OPERANDS, PREPARED].concat();
     let explored: BTreeSet<&str> = explored.iter().map(|(name, _)| *name).collect();
     assert_eq!(explored, all().iter().map(|w| w.name).collect());
 }

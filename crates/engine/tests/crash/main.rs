@@ -20,6 +20,7 @@
 //! | `flush` | those in which memtables become tables |
 //! | `compaction` | those in which tables sink from level to level |
 //! | `partitions` | one in which partitions are made and removed |
+//! | `prepared` | those in which transactions are prepared and resolved |
 //! | `feed` | one with a follower, and what change feeds give after a crash |
 //! | `blobs` | those in which values lie in blob files |
 //! | `logged` | any of them, with records in DRAM and a log |
@@ -52,6 +53,7 @@ mod oracle;
 mod partitions;
 mod planted;
 mod pm_tables;
+mod prepared;
 mod ranges;
 mod raw;
 mod reclaim;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thermocline_base::{CfId, WriteBatch};
-use thermocline_engine::{Durability, Engine};
+use thermocline_engine::{Claims, Durability, Engine};
 
 /// One change of one key.
 #[derive(Debug, Clone)]
@@ -71,6 +71,10 @@ pub enum Op {
     /// A family whose operands are appended.
     Merging(String),
     Drop(String),
+    /// A transaction is prepared under a name.
+    Prepare(String, Vec<Step>),
+    Commit(String),
+    RollBack(String),
 }
 
 impl Op {
@@ -121,18 +125,35 @@ pub struct Family {
     pub reverse: bool,
 }
 
+/// A transaction that is prepared.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// What it will do. A store does not show it.
+    pub steps: Vec<Step>,
+    pub claims: Claims,
+}
+
+impl PartialEq for Prepared {
+    fn eq(&self, other: &Prepared) -> bool {
+        self.claims == other.claims
+    }
+}
+
 /// The contents of a store.
 #[derive(Debug, Clone)]
 pub struct Model {
     pub families: Vec<Family>,
     pub data: BTreeMap<(u16, Vec<u8>), Arc<[u8]>>,
+    pub prepared: BTreeMap<String, Prepared>,
     /// No family ever had this id. A store does not show it.
     pub next: u16,
 }
 
 impl PartialEq for Model {
     fn eq(&self, other: &Model) -> bool {
-        self.families == other.families && self.data == other.data
+        self.families == other.families
+            && self.data == other.data
+            && self.prepared == other.prepared
     }
 }
 
@@ -145,6 +166,7 @@ impl Default for Model {
                 reverse: false,
             }],
             data: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             next: 1,
         }
     }
@@ -179,17 +201,27 @@ impl Model {
                     .retain(|(cf, key), _| Some(Change::owner(*cf, key)) != id);
             }
             Op::Write(changes) => changes.iter().for_each(|change| self.change(change)),
-            Op::Steps(steps) => {
-                for step in steps {
-                    match step {
-                        Step::Change(change) => self.change(change),
-                        Step::Merge { cf, key, operand } => self.merge((*cf, key.clone()), operand),
-                        Step::Clear { cf, from, to } => self.data.retain(|(of, key), _| {
-                            of != cf || key < from || to.as_ref().is_some_and(|to| key >= to)
-                        }),
-                    }
-                }
+            Op::Steps(steps) => steps.iter().for_each(|step| self.step(step)),
+            Op::Prepare(name, steps) => {
+                let (steps, claims) = (steps.clone(), Claims::of(&Op::batch_of(steps)));
+                self.prepared
+                    .insert(name.clone(), Prepared { steps, claims });
             }
+            Op::Commit(name) => {
+                let prepared = self.prepared.remove(name).expect("it is prepared");
+                prepared.steps.iter().for_each(|step| self.step(step));
+            }
+            Op::RollBack(name) => drop(self.prepared.remove(name)),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Change(change) => self.change(change),
+            Step::Merge { cf, key, operand } => self.merge((*cf, key.clone()), operand),
+            Step::Clear { cf, from, to } => self.data.retain(|(of, key), _| {
+                of != cf || key < from || to.as_ref().is_some_and(|to| key >= to)
+            }),
         }
     }
 
@@ -217,6 +249,9 @@ impl Model {
     pub fn difference(&self, found: &Model) -> String {
         if self.families != found.families {
             return format!("families {:?}, found {:?}", self.families, found.families);
+        }
+        if self.prepared != found.prepared {
+            return format!("prepared {:?}, found {:?}", self.prepared, found.prepared);
         }
         let keys = self.data.keys().chain(found.data.keys());
         for key in keys {

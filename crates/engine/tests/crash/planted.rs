@@ -65,6 +65,21 @@ fn a_feed_ahead_of_what_is_durable_is_caught() {
 }
 
 #[test]
+fn an_open_that_forgets_what_is_prepared_is_caught() {
+    caught_in_recovery("prepared", Bug::OpenForgetsPrepared);
+}
+
+#[test]
+fn a_transaction_that_is_prepared_and_not_durable_is_caught() {
+    caught_in_work("prepared-lives", Bug::PreparedWhenVisible);
+}
+
+#[test]
+fn a_resolution_that_leaves_it_prepared_is_caught() {
+    caught_in_work("prepared", Bug::ResolvedStaysPrepared);
+}
+
+#[test]
 fn a_skipped_flush_is_caught() {
     caught_in_work("points", Bug::SkipFlush);
 }

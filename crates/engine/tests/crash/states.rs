@@ -317,6 +317,22 @@ const OPERANDS: Part = Part {
     sites: MEMTABLES,
 };
 
+const PREPARED: Part = Part {
+    workloads: &["prepared"],
+    seeds: 1,
+    one_in: 9,
+    bar: 3_000,
+    sites: MEMTABLES,
+};
+
+const PREPARED_LIVES: Part = Part {
+    workloads: &["prepared-lives"],
+    seeds: 1,
+    one_in: 9,
+    bar: 2_500,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const BLOBS: Part = Part {
     workloads: &["blobs"],
     seeds: 1,
@@ -375,6 +391,8 @@ const PARTS: &[&Part] = &[
     &PARTITIONS,
     &RANGES,
     &OPERANDS,
+    &PREPARED,
+    &PREPARED_LIVES,
     &BLOBS,
     &BLOB_LIVES,
     &BLOBS_FLYING,
@@ -594,6 +612,16 @@ fn range_deletes_survive_every_crash() {
 #[test]
 fn merges_survive_every_crash() {
     run(&OPERANDS);
+}
+
+#[test]
+fn prepared_transactions_survive_every_crash() {
+    run(&PREPARED);
+}
+
+#[test]
+fn prepared_transactions_over_lives_and_flushes_survive_every_crash() {
+    run(&PREPARED_LIVES);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::operands;
 use crate::oracle::{Change, Op};
 use crate::partitions;
 use crate::pm_tables;
+use crate::prepared;
 use crate::ranges;
 use crate::reclaim;
 use crate::rewrite;
@@ -379,6 +380,20 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: operands::family,
         body: operands::flying,
+    },
+    Workload {
+        name: "prepared",
+        set: prepared::small_items,
+        from_creation: false,
+        before: groups::families,
+        body: prepared::prepared,
+    },
+    Workload {
+        name: "prepared-lives",
+        set: prepared::small_memtables,
+        from_creation: false,
+        before: groups::families,
+        body: prepared::prepared_lives,
     },
     Workload {
         name: "blobs",

@@ -38,6 +38,8 @@ pub(super) mod tag {
     pub const PARTITION_REMOVED: u8 = 0x96;
     pub const LONG_VALUES: u8 = 0x98;
     pub const EVACUATED: u8 = 0x99;
+    // 0x9a is that of a pointer (`super::pointer`).
+    pub const PREPARED_TRANSACTIONS: u8 = 0x9b;
     /// May be passed over.
     pub const PARTITION_RATES: u8 = 0x01;
 }
@@ -84,6 +86,7 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             tag::NEXT_IDS_WITH_FILES
         }
         Change::LongValues => tag::LONG_VALUES,
+        Change::PreparedTransactions => tag::PREPARED_TRANSACTIONS,
         Change::PartitionRates(rates) => {
             encode_rates(rates, bytes);
             tag::PARTITION_RATES
@@ -386,6 +389,7 @@ fn decode_store(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unread
             },
         }),
         tag::LONG_VALUES => Change::LongValues,
+        tag::PREPARED_TRANSACTIONS => Change::PreparedTransactions,
         tag::PARTITION_RATES => Change::PartitionRates(decode_rates(body)?),
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,

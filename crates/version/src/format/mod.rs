@@ -56,6 +56,7 @@
 //!  0x96 PartitionRemoved    as 0x91
 //!  0x98 LongValues          nothing; before the first blob file that a write makes
 //!  0x99 Evacuated           8 above, 8 up to (seqnos), 2 column family; the rest: user key
+//!  0x9b PreparedTransactions nothing; before the first transaction that is prepared
 //!
 //!  pointer: as a change, alone in its record, which is the last one
 //!  0x9a ContinuedIn         8 file number, above this file's: the manifest that goes on

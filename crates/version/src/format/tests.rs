@@ -112,6 +112,7 @@ fn all_changes() -> Vec<Change> {
             file: FileId(u64::MAX),
         },
         Change::LongValues,
+        Change::PreparedTransactions,
         Change::PartitionRates([].into()),
         Change::PartitionRates(
             [1, 2]

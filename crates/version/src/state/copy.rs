@@ -52,6 +52,8 @@ impl State {
             },
             version,
             rates: self.rates.clone(),
+            // They are in its tables.
+            prepared: self.prepared,
             ..State::default()
         })
     }

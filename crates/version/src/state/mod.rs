@@ -51,6 +51,8 @@ pub struct State {
     flushed: Flushed,
     /// Whether records may refer to blob files.
     long_values: bool,
+    /// Whether there may be prepared transactions.
+    prepared: bool,
     /// See [`State::rates`].
     rates: Arc<[StoredRate]>,
     version: Arc<Version>,
@@ -87,6 +89,11 @@ impl State {
     /// Whether records in persistent memory, or in logs, may refer to blob files: [`Change::LongValues`].
     pub fn has_long_values(&self) -> bool {
         self.long_values
+    }
+
+    /// Whether there may be prepared transactions: [`Change::PreparedTransactions`].
+    pub fn may_have_prepared(&self) -> bool {
+        self.prepared
     }
 
     /// The effective options that were stored last.
@@ -177,6 +184,7 @@ impl State {
             Change::Options(options) => self.options.clone_from(options),
             Change::NextIds(next) => ids::raise(&mut self.next, *next)?,
             Change::LongValues => self.long_values = true,
+            Change::PreparedTransactions => self.prepared = true,
             Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
             Change::PartitionRates(rates) => self.set_rates(rates),
             Change::ColumnFamilyCreated { .. }

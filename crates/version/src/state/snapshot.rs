@@ -105,6 +105,9 @@ impl State {
         if self.long_values {
             changes.push(Change::LongValues);
         }
+        if self.prepared {
+            changes.push(Change::PreparedTransactions);
+        }
         let inherited = self.inherited.iter();
         changes.extend(inherited.map(|&(below, db_id)| Change::FilesInherited { below, db_id }));
         changes

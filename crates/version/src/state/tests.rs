@@ -570,6 +570,22 @@ fn that_values_may_be_long_is_never_forgotten_but_by_copies() {
     assert_eq!(bytes, [0x98, 0, 0, 0, 0]);
 }
 
+#[test]
+fn that_transactions_may_be_prepared_is_never_forgotten() {
+    let mut state = after(&[created()]);
+    assert!(!state.may_have_prepared());
+    state.apply(&Change::PreparedTransactions.into()).unwrap();
+    let mut again = State::default();
+    let snapshot = state.snapshot();
+    snapshot.for_each(|edit| again.apply(&edit).unwrap());
+    assert!(again.may_have_prepared() && again == state);
+    let copy = state.copied(state.version().clone(), vec![], [9; 16], [8; 16]);
+    assert!(copy.unwrap().may_have_prepared());
+    let mut bytes = Vec::new();
+    format::encode_change(&Change::PreparedTransactions, &mut bytes);
+    assert_eq!(bytes, [0x9b, 0, 0, 0, 0]);
+}
+
 /// The bytes, which are never to change.
 #[test]
 fn golden_of_inherited_files() {

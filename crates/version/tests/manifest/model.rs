@@ -153,6 +153,7 @@ impl Model {
             | Change::FlushedUpTo { .. }
             | Change::Evacuated { .. }
             | Change::LongValues
+            | Change::PreparedTransactions
             | Change::PartitionRates(_) => unreachable!("not drawn"),
             Change::PmTableAdded { table } => {
                 let alive = |c: &ModelChain| self.alive(c.memtable) && c.id == table.meta.owner;

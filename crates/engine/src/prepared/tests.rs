@@ -1,0 +1,191 @@
+//! What claims keep out, piece by piece. Crashes are explored by `tests/crash`, all ways into a store by the facade's tests.
+
+use thermocline_base::{CfId, Error, ErrorKind, SeqNo, WriteBatch};
+use thermocline_version::State;
+
+use crate::families::table::Families;
+use crate::prepared::claims::Claims;
+use crate::prepared::registry::{Entry, Registry, Step};
+use crate::sync::{Arc, AtomicU64};
+
+const CF: CfId = CfId(3);
+
+/// A change, or something that is relied on.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Write(&'static str),
+    Delete(&'static str, Option<&'static str>),
+    Read(&'static str),
+    ReadRange(&'static str, Option<&'static str>),
+}
+use Part::{Delete, Read, ReadRange, Write};
+
+fn batch_of(parts: &[Part]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for part in parts {
+        match *part {
+            Write(key) => batch.put(CF, key.as_bytes(), b"v").unwrap(),
+            Delete(from, to) => {
+                let to = to.map(str::as_bytes);
+                batch.delete_range(CF, from.as_bytes(), to).unwrap();
+            }
+            Read(_) | ReadRange(..) => {}
+        }
+    }
+    batch
+}
+
+fn entry(name: &str, parts: &[Part]) -> Arc<Entry> {
+    let mut claims = Claims::of(&batch_of(parts));
+    for part in parts {
+        match *part {
+            Read(key) => claims.read(CF, key.as_bytes()),
+            ReadRange(from, to) => {
+                claims.read_range(CF, from.as_bytes(), to.map(str::as_bytes));
+            }
+            Write(_) | Delete(..) => {}
+        }
+    }
+    Arc::new(Entry {
+        name: name.as_bytes().into(),
+        claims,
+        changes: 1,
+        bytes: 1,
+        parts: 1,
+        since_ns: 0,
+        last: AtomicU64::new(0),
+    })
+}
+
+fn families() -> Families {
+    Families::of(&State::default(), vec![]).unwrap()
+}
+
+/// Parts of which each pair is tried.
+const PARTS: &[Part] = &[
+    Write("b"),
+    Write("d"),
+    Delete("b", Some("d")),
+    Delete("d", None),
+    Delete("a", Some("b")),
+    Read("b"),
+    Read("c"),
+    ReadRange("a", Some("c")),
+    ReadRange("c", None),
+    ReadRange("b", Some("b")),
+];
+
+/// Keys that tell ranges apart.
+const KEYS: &[&str] = &["a", "ab", "b", "bb", "c", "cc", "d", "dd"];
+
+fn has(part: Part, key: &str) -> bool {
+    match part {
+        Write(own) | Read(own) => own == key,
+        Delete(from, to) | ReadRange(from, to) => from <= key && to.is_none_or(|to| key < to),
+    }
+}
+
+fn writes(part: Part) -> bool {
+    matches!(part, Write(_) | Delete(..))
+}
+
+/// By looking at each key.
+fn meet(one: Part, two: Part) -> bool {
+    KEYS.iter().any(|key| has(one, key) && has(two, key))
+}
+
+fn refuses(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("'one'"), "{error}");
+    assert!(error.to_string().contains("roll_back_prepared"), "{error}");
+}
+
+#[test]
+fn each_change_and_each_claim_meets_just_the_claims_that_it_must() {
+    let families = families();
+    let (mut kept_out, mut let_in) = (0, 0);
+    for &held in PARTS {
+        let registry = Registry::default();
+        let one = entry("one", &[held]);
+        registry.check_new(&families, &one).unwrap();
+        registry.granted(Step::Prepare(&one), SeqNo(7));
+        for &part in PARTS {
+            // Whoever writes, without being prepared, and who only reads is asked nothing.
+            let batch = batch_of(&[part]);
+            let checked = registry.check(&families, batch.iter(), Step::Keep);
+            assert_eq!(checked.is_err(), writes(part) && meet(held, part));
+            // Who wants to be prepared beside it.
+            let two = entry("two", &[part]);
+            let claimed = registry.check_new(&families, &two);
+            let unlike = writes(held) || writes(part);
+            assert_eq!(
+                claimed.is_err(),
+                unlike && meet(held, part),
+                "{held:?} {part:?}"
+            );
+            match claimed {
+                Ok(()) => let_in += 1,
+                Err(error) => {
+                    refuses(&error);
+                    kept_out += 1;
+                }
+            }
+            // In another family everything goes.
+            let mut elsewhere = WriteBatch::new();
+            elsewhere.delete_range(CfId(4), b"", None).unwrap();
+            registry
+                .check(&families, elsewhere.iter(), Step::Keep)
+                .unwrap();
+        }
+        assert_eq!(
+            registry.check_family(&families, CF).is_err(),
+            !matches!(held, ReadRange("b", Some("b")))
+        );
+        registry.check_family(&families, CfId(4)).unwrap();
+        registry.granted(Step::Resolve(&one), SeqNo(8));
+        let all = batch_of(&[Delete("", None)]);
+        registry.check(&families, all.iter(), Step::Keep).unwrap();
+        assert!(registry.all().is_empty());
+    }
+    assert!(kept_out > 20 && let_in > 20, "{kept_out} {let_in}");
+}
+
+#[test]
+fn of_several_readers_of_a_key_each_keeps_writers_out_until_it_goes() {
+    let (families, registry) = (families(), Registry::default());
+    let (one, two) = (entry("one", &[Read("b")]), entry("two", &[Read("b")]));
+    for reader in [&one, &two] {
+        registry
+            .check(&families, [].into_iter(), Step::Prepare(reader))
+            .unwrap();
+        registry.granted(Step::Prepare(reader), SeqNo(1));
+    }
+    let write = batch_of(&[Write("b")]);
+    let refused = || registry.check(&families, write.iter(), Step::Keep);
+    assert!(refused().is_err());
+    registry.granted(Step::Resolve(&two), SeqNo(2));
+    refuses(&refused().unwrap_err());
+    registry.granted(Step::Resolve(&one), SeqNo(3));
+    refused().unwrap();
+}
+
+#[test]
+fn a_name_is_of_one_transaction_at_a_time_and_each_is_resolved_once() {
+    let (families, registry) = (families(), Registry::default());
+    let (first, again) = (entry("one", &[Write("b")]), entry("one", &[Write("z")]));
+    let check = |step: Step<'_>| registry.check(&families, [].into_iter(), step);
+    assert!(check(Step::Resolve(&first)).is_err());
+    registry.granted(Step::Prepare(&first), SeqNo(1));
+    let error = check(Step::Prepare(&again)).unwrap_err();
+    assert!(error.to_string().contains("prepared already"), "{error}");
+    // Another one of its name is not this one.
+    let error = check(Step::Resolve(&again)).unwrap_err();
+    assert!(
+        error.to_string().contains("no prepared transaction"),
+        "{error}"
+    );
+    check(Step::Resolve(&first)).unwrap();
+    registry.granted(Step::Resolve(&first), SeqNo(2));
+    assert!(check(Step::Resolve(&first)).is_err());
+    check(Step::Prepare(&again)).unwrap();
+}
