@@ -216,6 +216,12 @@ impl Readers {
         all
     }
 
+    /// The last moment at which somebody is registered, but for whoever is about to be.
+    pub fn last(&self) -> Option<SeqNo> {
+        let last = self.by_seqno().last_key_value().map(|(seqno, _)| *seqno);
+        last.map(SeqNo)
+    }
+
     /// Whether nobody is registered, but for whoever is about to be.
     pub fn is_empty(&self) -> bool {
         // SeqCst, as where they are lowered: who leaves then looks whether the store is closed.

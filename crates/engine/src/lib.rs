@@ -190,8 +190,8 @@ pub use partitions::{PartitionSize, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use report::{
     BlobState, CacheState, CompactionUse, CostUse, DeliveryUse, DramUse, EngineMetrics, FeedUse,
-    HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind, ReaderState,
-    Recovery, SsdBytes,
+    FilterUse, HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind,
+    ReaderState, Recovery, SsdBytes,
 };
 pub use snapshot::Snapshot;
 pub use store::Engine;

@@ -8,6 +8,8 @@ use thermocline_level0::PmTable;
 use thermocline_policy::cost::Counts;
 use thermocline_version::{Change, PartitionId, Place, PmTableInfo, TableRef};
 
+use crate::filtering::Filtered;
+
 /// A table that is durable, with the references to it.
 #[derive(Debug)]
 pub struct MadeInPm {
@@ -52,6 +54,8 @@ pub struct Outputs {
     pub entries_read: u64,
     /// Of those, entries that were not written.
     pub dropped: u64,
+    /// What the family's filter has done.
+    pub filtered: Filtered,
     /// What was read, by partition.
     pub counted: Vec<(CfId, Vec<(PartitionId, Counts)>)>,
     /// The prefixes at which partitions are to begin, by family.
