@@ -4,7 +4,7 @@
 //! that anybody was registered for when the job began. What it removes becomes a delete of the same seqno, so that it hides what it
 //! hid before; as other deletes it goes where nothing lies below (`retain`, 4). What it changes keeps its seqno, too.
 //!
-//! So entries differ from what they were only for who reads at the seqno of one of them or behind: [`Filtered::oldest`].
+//! So entries differ from what they were only for who reads at the seqno of one of them or behind: [`Filtered::oldest`](crate::outputs::Filtered::oldest).
 //! Whether anybody does, the caller must know when the outputs take the inputs' place (`engine::compact::filters`).
 
 use std::sync::Arc;
@@ -30,19 +30,6 @@ pub struct Filter<'a> {
     pub level: usize,
     /// How values in blob files are read.
     pub read: ReadBlob<'a>,
-}
-
-/// What a filter has done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Filtered {
-    /// The least seqno of an entry that it has removed or changed.
-    pub oldest: Option<SeqNo>,
-    /// Values that it has removed.
-    pub removed: u64,
-    /// Values that it has changed.
-    pub changed: u64,
-    /// Whether it has failed, and the job with it.
-    pub failed: bool,
 }
 
 impl Filter<'_> {

@@ -179,24 +179,11 @@ impl Keeping<'_> {
     /// is still to be written.
     fn pass(&mut self, input: &Input<'_>, head: Head<'_>, outputs: &mut Outputs) -> Result<bool> {
         let key = head.user_key;
-        let mut decision = match (self.exists)(self.cf, key) {
-            true => self.retain.decide(head),
-            false => Decision::Drop,
+        let (decision, verdict) = self.decide(input, head, outputs)?;
+        let kind = match verdict {
+            Verdict::Remove => Kind::Delete,
+            _ => head.kind,
         };
-        if decision != Decision::Drop && self.folding.as_ref().is_some_and(|f| f.is_behind(key)) {
-            self.write_folded(outputs)?;
-        }
-        let mut kind = head.kind;
-        let verdict = match decision {
-            Decision::Drop => Verdict::Keep,
-            _ => self.ask_filter(input, head, outputs)?,
-        };
-        if verdict == Verdict::Remove {
-            (kind, decision) = (Kind::Delete, self.retain.remove(decision));
-            if active(Bug::FilterUncovers) {
-                decision = Decision::Drop;
-            }
-        }
         if let Some(counting) = &mut self.counting {
             counting.meet(key, head.seqno, decision != Decision::Drop);
         }
@@ -255,6 +242,33 @@ impl Keeping<'_> {
         let key = KeyRef::new(key, head.seqno);
         self.writing.add(key, kind, value, outputs)?;
         Ok(true)
+    }
+
+    /// What becomes of a record, and what the filter says of it. If it stays, the key before has ended.
+    fn decide(
+        &mut self,
+        input: &Input<'_>,
+        head: Head<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(Decision, Verdict)> {
+        let key = head.user_key;
+        let decision = match (self.exists)(self.cf, key) {
+            true => self.retain.decide(head),
+            false => Decision::Drop,
+        };
+        if decision == Decision::Drop {
+            return Ok((decision, Verdict::Keep));
+        }
+        if self.folding.as_ref().is_some_and(|f| f.is_behind(key)) {
+            self.write_folded(outputs)?;
+        }
+        let verdict = self.ask_filter(input, head, outputs)?;
+        let decision = match verdict {
+            Verdict::Remove if active(Bug::FilterUncovers) => Decision::Drop,
+            Verdict::Remove => self.retain.remove(decision),
+            _ => decision,
+        };
+        Ok((decision, verdict))
     }
 
     /// What the filter says about an entry that stays, if it is a value on which no operand is that is collected.

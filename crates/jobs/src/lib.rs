@@ -58,7 +58,7 @@ pub mod source;
 pub mod writing;
 
 pub use counting::Counting;
-pub use filtering::{Filter, Filtered, ReadBlob};
+pub use filtering::{Filter, ReadBlob};
 pub use job::{Exists, Job, Recipe, Step, below, run};
-pub use outputs::Outputs;
+pub use outputs::{Filtered, Outputs};
 pub use prefixes::Prefixes;

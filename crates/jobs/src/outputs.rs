@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId};
+use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_level0::PmTable;
 use thermocline_policy::cost::Counts;
 use thermocline_version::{Change, PartitionId, Place, PmTableInfo, TableRef};
-
-use crate::filtering::Filtered;
 
 /// A table that is durable, with the references to it.
 #[derive(Debug)]
@@ -35,6 +33,19 @@ impl MadeInPm {
             });
         [table].into_iter().chain(references)
     }
+}
+
+/// What a filter has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Filtered {
+    /// The least seqno of an entry that it has removed or changed.
+    pub oldest: Option<SeqNo>,
+    /// Values that it has removed.
+    pub removed: u64,
+    /// Values that it has changed.
+    pub changed: u64,
+    /// Whether it has failed, and the job with it.
+    pub failed: bool,
 }
 
 /// What a job has made so far.
