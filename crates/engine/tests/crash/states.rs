@@ -317,6 +317,14 @@ const OPERANDS: Part = Part {
     sites: MEMTABLES,
 };
 
+const FILTERS: Part = Part {
+    workloads: &["filters"],
+    seeds: 1,
+    one_in: 401,
+    bar: 800,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const BLOBS: Part = Part {
     workloads: &["blobs"],
     seeds: 1,
@@ -375,6 +383,7 @@ const PARTS: &[&Part] = &[
     &PARTITIONS,
     &RANGES,
     &OPERANDS,
+    &FILTERS,
     &BLOBS,
     &BLOB_LIVES,
     &BLOBS_FLYING,
@@ -594,6 +603,11 @@ fn range_deletes_survive_every_crash() {
 #[test]
 fn merges_survive_every_crash() {
     run(&OPERANDS);
+}
+
+#[test]
+fn filtered_values_survive_every_crash() {
+    run(&FILTERS);
 }
 
 #[test]
