@@ -26,8 +26,9 @@
 //!    flushed no memtable comes back into a view (`flush`). A crash before the edit leaves the inputs.
 //!
 //! # Who waits
-//! Who registers while an edit with filtered values is appended waits for that edit, a sync of the manifest. Under `hold_up` nothing
-//! is asked for that such a one may hold: both locks, the writer's and the manifest's, are taken before.
+//! Who registers while an edit with filtered values is appended waits for that edit, a sync of the manifest; so do writers. Under
+//! `hold_up` nothing is asked for that such a one may hold: both locks, the writer's and the manifest's, are taken before, and
+//! what is taken behind them nobody holds who registers.
 //!
 //! # Where somebody always reads
 //! A job leaves alone what somebody sees who is registered when it begins: a long snapshot costs nothing but what it sees.

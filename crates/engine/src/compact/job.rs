@@ -243,11 +243,13 @@ impl Compactor {
         }
         let (edit, met) = (job.edit(outputs), &outputs.prefixes);
         let partitioner = &self.partitioner;
-        let made = partitioner.append_with_prefixes(&mut manifest, edit.changes, met)?;
+        let made = partitioner.append_with_prefixes(&mut manifest, edit.changes, met);
         drop(manifest);
+        // Whatever became of the edits, nobody registers before what there is shows.
         self.common.catalog.show_tables();
         drop(held_up);
         drop(writer);
+        let made = made?;
         partitioner.tell_of_prefixes(made);
         partitioner.counted_by_merge(&outputs.counted);
         Ok(Some(true))
