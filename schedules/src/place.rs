@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shuttle::rand::{Rng, thread_rng};
+use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfOptions, Steps};
 use thermocline_engine::{Engine, Event, Family, Runtime, RuntimeOptions, Setup, World};
@@ -35,8 +36,30 @@ pub struct Place {
     pub ranges: bool,
     /// How often a batch has long values, in percent.
     pub long_percent: u32,
+    /// Whether compactions filter: they add a space to values that end with none.
+    pub filters: bool,
     /// What is counted.
     pub reached: Arc<Reached>,
+}
+
+/// Adds a space to values that end with none, which changes nothing of what they say.
+#[derive(Debug)]
+struct Marks;
+
+impl CompactionFilter for Marks {
+    fn name(&self) -> &str {
+        "schedules.marks"
+    }
+
+    fn filter(&self, entry: &Entry<'_>) -> Result<Verdict, String> {
+        // Readers come best while a job runs.
+        shuttle::thread::yield_now();
+        let value = entry.value()?;
+        Ok(match value.ends_with(b" ") {
+            true => Verdict::Keep,
+            false => Verdict::Change([&value[..], b" "].concat()),
+        })
+    }
 }
 
 /// A store that is open in its world.
@@ -46,6 +69,8 @@ pub struct Open {
     pub engine: Engine,
     /// Two families, of which the keys of one descend.
     pub families: [Family; 2],
+    /// Whether compactions filter.
+    pub filters: bool,
     env: Env,
     runtime: Runtime,
 }
@@ -101,6 +126,7 @@ impl Place {
             background: rng.gen_bool(0.5),
             ranges: rng.gen_bool(0.5),
             long_percent: 20,
+            filters: rng.gen_bool(0.5),
             reached: reached.clone(),
         };
         // Range deletes beside readers, in memtables that stay in persistent memory.
@@ -135,8 +161,17 @@ impl Place {
         };
         let runtime = Runtime::with_clock(options, env.clock.clone()).unwrap();
         let reached = self.reached.clone();
+        let filtered = if self.filters {
+            &["default", "descends"][..]
+        } else {
+            &[]
+        };
+        let marks = |family: &&str| -> (String, Arc<dyn CompactionFilter>) {
+            (family.to_string(), Arc::new(Marks))
+        };
         let setup = Setup {
             runtime: Some(runtime.clone()),
+            compaction_filters: filtered.iter().map(marks).collect(),
             listener: Some(Arc::new(move |event: &Event| reached.take(event))),
             ..Setup::default()
         };
@@ -150,6 +185,7 @@ impl Place {
         Open {
             engine,
             families,
+            filters: self.filters,
             env,
             runtime,
         }
@@ -217,6 +253,7 @@ impl Place {
             background: self.background,
             ranges: self.ranges,
             long_percent: self.long_percent,
+            filters: self.filters,
             reached: self.reached.clone(),
         }
     }

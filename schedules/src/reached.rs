@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use thermocline_engine::Event;
+use thermocline_engine::{Event, FilterUse};
 
 /// Counts over all executions of a run. They are the machine's own atomics: no step of an execution.
 #[derive(Debug, Default)]
@@ -29,12 +29,22 @@ pub struct Reached {
     pub kept_or_cut: AtomicU64,
     /// Snapshots that were looked at again later.
     pub looked_again: AtomicU64,
+    /// Values that a compaction filter has changed.
+    pub filtered: AtomicU64,
+    /// Compactions that were done again without it, since somebody read.
+    pub undone: AtomicU64,
 }
 
 impl Reached {
     /// Counts one more.
     pub fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes what the filters of a store have done.
+    pub fn take_filters(&self, did: FilterUse) {
+        self.filtered.fetch_add(did.changed, Ordering::Relaxed);
+        self.undone.fetch_add(did.undone, Ordering::Relaxed);
     }
 
     /// Takes an event of a store.
@@ -56,7 +66,7 @@ impl Reached {
     }
 
     /// All counts, with their names.
-    pub fn all(&self) -> [(&'static str, u64); 11] {
+    pub fn all(&self) -> [(&'static str, u64); 13] {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("executions", get(&self.executions)),
@@ -70,6 +80,8 @@ impl Reached {
             ("crashes", get(&self.crashes)),
             ("crashes that left records", get(&self.kept_or_cut)),
             ("snapshots looked at again", get(&self.looked_again)),
+            ("values filtered", get(&self.filtered)),
+            ("compactions without a filter", get(&self.undone)),
         ]
     }
 }

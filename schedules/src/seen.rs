@@ -187,6 +187,23 @@ impl Seen {
     }
 }
 
+/// What a snapshot shows of both families, byte for byte.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn bytes_of(snapshot: &Snapshot, families: [Family; 2]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    for family in families {
+        let mut cursor = snapshot.cursor(family).unwrap();
+        let mut valid = cursor.seek_to_first().unwrap();
+        while valid {
+            all.push((cursor.key().to_vec(), cursor.value().to_vec()));
+            valid = cursor.next().unwrap();
+        }
+    }
+    all
+}
+
 /// Looks at a writer's third key now, outside of any snapshot.
 ///
 /// # Panics

@@ -1,5 +1,6 @@
 //! One execution.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use shuttle::rand::{Rng, thread_rng};
@@ -10,7 +11,7 @@ use thermocline_engine::{Durability, Snapshot};
 use crate::oracle::{Bounds, Oracle, WRITERS, Writes};
 use crate::place::{Instant, LONG, Open, Place, Taken};
 use crate::reached::Reached;
-use crate::seen::{Form, Seen, batch, check_third, own_now};
+use crate::seen::{Form, Seen, batch, bytes_of, check_third, own_now};
 
 /// Writes of a writer, at most.
 const WRITES: u64 = 4;
@@ -152,7 +153,7 @@ impl Store {
     }
 
     fn read(&self) {
-        let mut held: Option<(Snapshot, Seen)> = None;
+        let mut held: Option<(Snapshot, Seen, Vec<_>)> = None;
         for _ in 0..LOOKS {
             // Only between the steps of a `get` can a whole batch come and be missed in part.
             for _ in 0..GETS {
@@ -166,14 +167,17 @@ impl Store {
             }
             let (snapshot, seen) = self.look("a reader");
             self.oracle.saw(snapshot.seqno().0, &seen);
-            if let Some((older, before)) = &held {
+            let bytes = bytes_of(&snapshot, self.open.families);
+            if let Some((older, before, bytes)) = &held {
                 assert!(older.seqno() <= snapshot.seqno(), "time goes back");
                 let again = self.look_at(older, "a reader who looks again");
                 assert_eq!(&again, before, "a snapshot has changed");
+                let again = bytes_of(older, self.open.families);
+                assert!(again == *bytes, "a snapshot has changed its bytes");
                 Reached::count(&self.reached.looked_again);
             }
             if thread_rng().gen_bool(0.7) {
-                held = Some((snapshot, seen));
+                held = Some((snapshot, seen, bytes));
             }
         }
     }
@@ -181,7 +185,11 @@ impl Store {
     fn do_chores(&self) {
         let engine = &self.open.engine;
         for _ in 0..CHORES {
-            match thread_rng().gen_range(0..7u8) {
+            let chore = match self.open.filters && thread_rng().gen_bool(0.5) {
+                true => 5,
+                false => thread_rng().gen_range(0..8u8),
+            };
+            match chore {
                 0 => engine.work_ahead().unwrap(),
                 1 => engine.cover_idle().unwrap(),
                 2 => {
@@ -192,6 +200,13 @@ impl Store {
                     engine.compact_once().unwrap();
                 }
                 5 => {
+                    let family = self.open.families[usize::from(thread_rng().gen_bool(0.5))];
+                    let all = (Bound::Unbounded, Bound::Unbounded);
+                    if let Err(error) = engine.compact(family.id, all) {
+                        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+                    }
+                }
+                6 => {
                     // What is in flight is not flushed.
                     if let Err(error) = engine.flush() {
                         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
@@ -236,6 +251,7 @@ impl Store {
             oracle,
             reached,
         } = self;
+        reached.take_filters(open.engine.metrics().compaction.filters);
         open.engine.close().unwrap();
         drop(open);
         assert_eq!(oracle.owed(), 0, "callbacks that nobody has made");

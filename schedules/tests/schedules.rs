@@ -56,6 +56,11 @@ fn versions_that_are_purged_under_a_reader_are_missed() {
 }
 
 #[test]
+fn a_filter_under_a_reader_is_noticed() {
+    finds(Bug::FilterForgetsReaders);
+}
+
+#[test]
 fn an_acknowledgement_out_of_order_is_noticed() {
     finds(Bug::AckOutOfOrder);
 }

@@ -15,6 +15,7 @@ mod codec;
 pub mod counter;
 pub mod error;
 mod file;
+pub mod filter;
 pub mod limits;
 mod line;
 pub mod merge;

@@ -95,6 +95,10 @@ bugs! {
     MergeForgetsReaders,
     /// Operands are folded across the moments of registered readers.
     FoldForgetsReaders,
+    /// A compaction is installed though a registered reader sees what its filter has removed or changed.
+    FilterForgetsReaders,
+    /// A value that a compaction filter removes leaves no delete, whatever lies below.
+    FilterUncovers,
     /// An operand is taken for a base: it hides what is below it in its memtable.
     OperandHides,
     /// A merge of indexes leaves out deletes, as if nothing lay below.

@@ -21,6 +21,18 @@
 //!
 //! The high-water mark of the slots is raised before a slot is written; who misses the one has missed
 //! the other, as if he had looked earlier.
+//!
+//! # Changes that no reader may notice
+//! Whoever replaces what readers may see by something else (a compaction with a filter) must know that nobody is registered
+//! who could see the difference, until views show the new. He *holds up* registrations ([`Readers::hold_up`]): he takes the
+//! gate, raises a flag, looks who is registered, shows the new, lowers the flag. A reader takes its slot, and then looks
+//! at the flag. If it is raised, it leaves its slot, waits at the gate and begins anew. Slots and flag are sequentially
+//! consistent. Let a reader stay registered.
+//! - If its slot was taken before the other looked, he has found it.
+//! - Otherwise its look at the flag came after the flag was raised, and found it lowered. So what it reads from then on is
+//!   the new, and it has read nothing before.
+//!
+//! The same holds in the registry, where the count of readers is changed under its lock before the flag is looked at.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,7 +41,7 @@ use thermocline_base::SeqNo;
 use thermocline_base::planted::{Bug, active};
 
 use crate::ring::Ring;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
 /// Readers that register without a lock.
 pub const SLOTS: usize = 128;
@@ -58,6 +70,10 @@ pub struct Readers {
     moments: AtomicUsize,
     /// Readers in slots.
     in_slots: AtomicUsize,
+    /// Whether nobody may register now.
+    held_up: AtomicBool,
+    /// Held while that is so.
+    gate: Mutex<()>,
 }
 
 /// A reader's registration: where it stands.
@@ -78,6 +94,8 @@ impl Default for Readers {
             registry: Mutex::default(),
             moments: AtomicUsize::new(0),
             in_slots: AtomicUsize::new(0),
+            held_up: AtomicBool::new(false),
+            gate: Mutex::default(),
         }
     }
 }
@@ -87,8 +105,30 @@ impl Readers {
         &self.slots[i / LINE].0[i % LINE]
     }
 
-    /// Registers a reader at what is visible now. `home` tells threads apart.
+    /// Registers a reader at what is visible now. `home` tells threads apart. Waits while registrations are held up.
     pub fn register(&self, visible: &AtomicU64, home: usize) -> Registration {
+        loop {
+            let registration = self.register_now(visible, home);
+            if !self.held_up.load(Ordering::SeqCst) {
+                return registration;
+            }
+            self.leave(&registration);
+            drop(lock(&self.gate));
+        }
+    }
+
+    /// Lets nobody register until what is returned is dropped. Whoever waits for that may hold any lock that the caller does
+    /// not hold, so the caller takes all that it needs before.
+    pub fn hold_up(&self) -> HeldUp<'_> {
+        let gate = lock(&self.gate);
+        self.held_up.store(true, Ordering::SeqCst);
+        HeldUp {
+            readers: self,
+            _gate: gate,
+        }
+    }
+
+    fn register_now(&self, visible: &AtomicU64, home: usize) -> Registration {
         let mut seqno = visible.load(Ordering::SeqCst);
         let Some(i) = self.claim(seqno, home) else {
             return self.enter(|| visible.load(Ordering::SeqCst));
@@ -176,6 +216,12 @@ impl Readers {
         all
     }
 
+    /// The last moment at which somebody is registered, but for whoever is about to be.
+    pub fn last(&self) -> Option<SeqNo> {
+        let last = self.by_seqno().last_key_value().map(|(seqno, _)| *seqno);
+        last.map(SeqNo)
+    }
+
     /// Whether nobody is registered, but for whoever is about to be.
     pub fn is_empty(&self) -> bool {
         // SeqCst, as where they are lowered: who leaves then looks whether the store is closed.
@@ -186,6 +232,31 @@ impl Readers {
     /// At how many different moments they read, at most: so many versions of a key are kept for them.
     pub fn moments(&self) -> usize {
         self.in_slots.load(Ordering::Relaxed) + self.moments.load(Ordering::Relaxed)
+    }
+}
+
+/// Nobody registers as long as this is there.
+pub struct HeldUp<'a> {
+    readers: &'a Readers,
+    _gate: MutexGuard<'a, ()>,
+}
+
+impl HeldUp<'_> {
+    /// Whether somebody is registered at `seqno` or behind it.
+    pub fn reads_any_from(&self, seqno: SeqNo) -> bool {
+        let readers = self.readers;
+        let in_slot = |i| readers.slot(i).load(Ordering::SeqCst) > seqno.0;
+        if (0..readers.used.load(Ordering::SeqCst)).any(in_slot) {
+            return true;
+        }
+        let registry = lock(&readers.registry);
+        registry.range(seqno.0..).next().is_some()
+    }
+}
+
+impl Drop for HeldUp<'_> {
+    fn drop(&mut self) {
+        self.readers.held_up.store(false, Ordering::SeqCst);
     }
 }
 

@@ -34,7 +34,9 @@
 //!    `s`?". The newest write of a key is never hidden; 4 and 5 do not apply to writes above
 //!    [`Moments::written_since`]. So the answer stays right for `s` at or above it, if it lies at
 //!    or below all such `s`.
-//! 7. **Nothing grows.** Each entry stays or goes; memory is one key and the inputs' range
+//! 7. **Removed.** Whoever knows that nobody may see an entry at its own seqno or behind (`jobs::filtering`) may put a delete of the
+//!    same seqno in its place: it hides what the entry hid, so 1 to 3 stay true, and 4 to 6 apply to it.
+//! 8. **Nothing grows.** Each entry stays or goes; memory is one key and the inputs' range
 //!    tombstones.
 //!
 //! # Rejected
@@ -158,6 +160,18 @@ impl<B: Below> Retain<B> {
             Some(delete) => Decision::KeepAfterDelete(delete),
             None => Decision::Keep,
         }
+    }
+
+    /// The entry that [`Retain::decide`] has just answered with `decision`, which lets it stay, becomes a delete (7). What becomes of
+    /// that.
+    pub fn remove(&mut self, decision: Decision) -> Decision {
+        let needless = self.last <= self.moments.written_since() && !self.is_older_below();
+        if decision == Decision::Drop || !needless {
+            return decision;
+        }
+        // One that waited above says nothing that this one does not say.
+        self.waits = Some(self.last);
+        Decision::Drop
     }
 
     /// Moves on to an entry; returns whether it is another one than the last.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thermocline_base::Result;
+use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::MergeOperator;
 use thermocline_engine::{Engine, EventListener, Runtime, Setup, World};
 
@@ -97,6 +98,57 @@ impl DbBuilder {
     /// ```
     pub fn merge_operator(mut self, operator: impl MergeOperator + 'static) -> DbBuilder {
         self.setup.merge_operators.push(Arc::new(operator));
+        self
+    }
+
+    /// The compaction filter of the column family of this name, which may be made later, too. It is of this opening and not kept
+    /// with the database: whoever opens it without the filter filters nothing. [`CompactionFilter`] says what holds, and
+    /// [`Metrics::compaction`](crate::Metrics::compaction) what filters have done.
+    ///
+    /// ```
+    /// use thermocline::filter::{CompactionFilter, Entry, Verdict};
+    /// use thermocline::{CfOptions, Db};
+    /// /// Removes what is marked as gone, and takes the mark "new " off the rest.
+    /// #[derive(Debug)]
+    /// struct Marks;
+    /// impl CompactionFilter for Marks {
+    ///     fn name(&self) -> &str {
+    ///         "example.marks"
+    ///     }
+    ///     fn filter(&self, entry: &Entry<'_>) -> Result<Verdict, String> {
+    ///         let value = entry.value()?;
+    ///         Ok(match value.strip_prefix(b"new ") {
+    ///             Some(rest) => Verdict::Change(rest.to_vec()),
+    ///             None if value.starts_with(b"gone") => Verdict::Remove,
+    ///             None => Verdict::Keep,
+    ///         })
+    ///     }
+    /// }
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let db = Db::builder(&path).compaction_filter("visits", Marks).open()?;
+    /// let visits = db.column_family("visits", CfOptions::default())?;
+    /// visits.put("ann", "new 7")?;
+    /// visits.put("bob", "gone")?;
+    /// let snapshot = db.snapshot();
+    /// visits.compact::<&str>(..)?;
+    /// assert!(visits.get("bob")?.is_some()); // The snapshot sees it, so it stays.
+    /// drop(snapshot);
+    /// visits.compact::<&str>(..)?;
+    /// assert!(visits.get("bob")?.is_none());
+    /// assert_eq!(visits.get("ann")?.as_deref(), Some(&b"7"[..]));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn compaction_filter(
+        mut self,
+        family: &str,
+        filter: impl CompactionFilter + 'static,
+    ) -> DbBuilder {
+        let filter = (
+            family.to_string(),
+            Arc::new(filter) as Arc<dyn CompactionFilter>,
+        );
+        self.setup.compaction_filters.push(filter);
         self
     }
 

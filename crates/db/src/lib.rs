@@ -59,6 +59,10 @@ pub use prepared::Prepared;
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
+/// Compaction filters: what compactions leave out, or write otherwise, because the user says so.
+pub mod filter {
+    pub use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
+}
 /// Merge operators: what [`Db::merge`] does with a value and an operand.
 pub mod merge {
     pub use thermocline_base::merge::{Append, Counter, MergeOperator};
@@ -69,10 +73,10 @@ pub use thermocline_engine::{
     BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
     CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm, CostThresholds,
     CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported, FamilyMap, FamilyPlan,
-    FeedUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate, PartitionUse,
-    PartitionsPlan, Plan, PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState,
-    RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause, TableState,
-    UnitCosts, Value, WriteOptions,
+    FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate,
+    PartitionUse, PartitionsPlan, Plan, PreparedState, PressureCause, RangeSize, ReaderKind,
+    ReaderState, RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause,
+    TableState, UnitCosts, Value, WriteOptions,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

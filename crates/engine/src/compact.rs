@@ -7,6 +7,7 @@
 //! | how should the levels be? | [`shape`] |
 //! | which job is next? | [`due`] |
 //! | how is one job run and installed? | [`job`] |
+//! | what of a family with a compaction filter? | [`filters`] |
 //! | how is a range compacted on demand? | [`manual`] |
 //! | how is level 0 merged inside persistent memory? | [`internal`] |
 //! | when is it, and what leaves? | [`costs`] |
@@ -26,7 +27,8 @@
 //!    under the manifest's lock, the family and every input must still be where they were; if they are
 //!    not, the outputs are thrown away.
 //! 3. *Readers see no change.* The edit changes which tables there are, not what anybody reads. So the
-//!    view may follow later: until then readers read the inputs, whose files a view keeps.
+//!    view may follow later: until then readers read the inputs, whose files a view keeps. Where a filter has changed
+//!    something, nobody is registered who could tell, and the view follows before anybody registers ([`filters`]).
 //! 4. *Nothing stays behind.* A job that fails lets go of its outputs, which nobody names, and of what it
 //!    held. A failed append freezes the set of versions (`version_set`), and poisons.
 //!
@@ -46,6 +48,7 @@ mod beside;
 mod costs;
 mod due;
 mod ends;
+mod filters;
 pub(crate) mod internal;
 pub(crate) mod job;
 mod manual;

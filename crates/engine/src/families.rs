@@ -92,7 +92,7 @@ impl FamilyChanges {
         options: &CfOptions,
         family: &str,
     ) -> Result<Option<Arc<dyn MergeOperator>>> {
-        let given = &self.common.families.given;
+        let given = &self.common.families.given.operators;
         let named = options.merge_operator.as_ref();
         named
             .map(|name| operator_named(name.as_str(), family, given))

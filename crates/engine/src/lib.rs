@@ -193,8 +193,8 @@ pub use prepared::claims::{Claims, RangeClaim};
 pub use prepared::{PreparedState, Resolution};
 pub use report::{
     BlobState, CacheState, CompactionUse, CostUse, DeliveryUse, DramUse, EngineMetrics, FeedUse,
-    HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind, ReaderState,
-    Recovery, SsdBytes,
+    FilterUse, HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind,
+    ReaderState, Recovery, SsdBytes,
 };
 pub use snapshot::Snapshot;
 pub use store::Engine;

@@ -268,6 +268,7 @@ impl Reporter {
         let (level0_runs, pending_bytes) = self.common.compactions.behind();
         CompactionUse {
             costs: compactions.costs.usage(),
+            filters: compactions.filter_use(),
             running: compactions.running(),
             level0_runs,
             pending_bytes,

@@ -17,7 +17,7 @@ use thermocline_runtime::Runtime;
 use thermocline_version::{LOCK_NAME, Manifest};
 
 use crate::create::{create, refuse_or_prepare};
-use crate::families::table::Families;
+use crate::families::table::{Families, Given};
 use crate::layout::{self, REGION_NAME};
 use crate::store::{Engine, Handle};
 use crate::sync::Arc;
@@ -100,7 +100,11 @@ fn open_named(
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
 ) -> Result<Engine> {
-    let families = Families::of(&named.state, setup.merge_operators)?;
+    let given = Given {
+        operators: setup.merge_operators,
+        filters: setup.compaction_filters.into_iter().collect(),
+    };
+    let families = Families::of(&named.state, given)?;
     let runtime = setup.runtime;
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
     let account = Account::new(runtime.budget().clone(), named.options.dram);

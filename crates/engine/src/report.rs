@@ -5,7 +5,7 @@ pub(crate) mod partitions;
 pub(crate) mod readers;
 pub(crate) mod state;
 
-pub use levels::{CompactionUse, CostUse, LevelUse};
+pub use levels::{CompactionUse, CostUse, FilterUse, LevelUse};
 pub use partitions::PartitionUse;
 pub use readers::{ReaderKind, ReaderState};
 pub use state::{

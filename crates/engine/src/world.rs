@@ -1,5 +1,6 @@
 //! What a store is opened in, and with.
 
+use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::MergeOperator;
 use thermocline_env::Env;
 use thermocline_observe::event::EventListener;
@@ -45,6 +46,9 @@ pub struct Setup {
     pub listener: Option<Arc<dyn EventListener>>,
     /// The merge operators that its families may have, beside those that are built in.
     pub merge_operators: Vec<Arc<dyn MergeOperator>>,
+    /// Compaction filters, and the names of the families that have them, of those that are made later, too. Of two for one
+    /// family the latter counts.
+    pub compaction_filters: Vec<(String, Arc<dyn CompactionFilter>)>,
 }
 
 impl std::fmt::Debug for Setup {
@@ -53,6 +57,7 @@ impl std::fmt::Debug for Setup {
             .field("runtime", &self.runtime)
             .field("listener", &self.listener.is_some())
             .field("merge_operators", &self.merge_operators)
+            .field("compaction_filters", &self.compaction_filters)
             .finish()
     }
 }

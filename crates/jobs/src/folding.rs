@@ -165,6 +165,13 @@ impl Folding {
         }
     }
 
+    /// Whether what is left of a key, a delete, says nothing (`retain`, 4).
+    pub fn is_needless(&mut self, left: &Folded) -> bool {
+        let since = self.moments.written_since();
+        let known = left.entries.iter().all(|entry| entry.seqno <= since);
+        known && !self.below.may_have(&left.key)
+    }
+
     /// Whether nobody reads behind `older` and before `newer`.
     fn are_together(&self, newer: &Entry, older: &Entry) -> bool {
         self.moments.at_or_after(older.seqno) >= newer.seqno || active(Bug::FoldForgetsReaders)

@@ -4,7 +4,9 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
+use thermocline_base::filter::Verdict;
 use thermocline_base::merge::MergeOperator;
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::merge::{Merge, Source};
@@ -15,7 +17,8 @@ use thermocline_tables::Work;
 use thermocline_version::TableRef;
 
 use crate::counting::Counting;
-use crate::folding::Folding;
+use crate::filtering::Filter;
+use crate::folding::{Folding, Kept};
 use crate::outputs::Outputs;
 use crate::prefixes::Prefixes;
 use crate::sink::TableSink;
@@ -53,6 +56,8 @@ pub struct Recipe<'a> {
     pub counting: Option<Counting<'a>>,
     /// The family's merge operator, if it has one.
     pub operator: Option<Arc<dyn MergeOperator>>,
+    /// The family's compaction filter, where it is to be asked.
+    pub filter: Option<Filter<'a>>,
 }
 
 /// What a step has come to.
@@ -108,6 +113,7 @@ impl<'a> Job<'a> {
                 prefixes: recipe.prefixes,
                 counting: recipe.counting,
                 folding,
+                filter: recipe.filter,
             },
             settled: recipe.settled,
             passed: 0,
@@ -165,6 +171,7 @@ struct Keeping<'a> {
     prefixes: Option<Prefixes<'a>>,
     counting: Option<Counting<'a>>,
     folding: Option<Folding>,
+    filter: Option<Filter<'a>>,
 }
 
 impl Keeping<'_> {
@@ -172,9 +179,10 @@ impl Keeping<'_> {
     /// is still to be written.
     fn pass(&mut self, input: &Input<'_>, head: Head<'_>, outputs: &mut Outputs) -> Result<bool> {
         let key = head.user_key;
-        let decision = match (self.exists)(self.cf, key) {
-            true => self.retain.decide(head),
-            false => Decision::Drop,
+        let (decision, verdict) = self.decide(input, head, outputs)?;
+        let kind = match verdict {
+            Verdict::Remove => Kind::Delete,
+            _ => head.kind,
         };
         if let Some(counting) = &mut self.counting {
             counting.meet(key, head.seqno, decision != Decision::Drop);
@@ -183,9 +191,6 @@ impl Keeping<'_> {
             outputs.entries_read += 1;
             outputs.dropped += 1;
             return Ok(true);
-        }
-        if self.folding.as_ref().is_some_and(|f| f.is_behind(key)) {
-            self.write_folded(outputs)?;
         }
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.meet(key);
@@ -223,16 +228,64 @@ impl Keeping<'_> {
                 }
             }
         }
-        let value = input.value()?;
+        let value = match &verdict {
+            Verdict::Keep => input.value()?,
+            Verdict::Remove => Value::Inline(b""),
+            Verdict::Change(value) => Value::Inline(value),
+        };
         if let Some(folding) = &mut self.folding
-            && folding.takes(key, head.kind)
+            && folding.takes(key, kind)
         {
             folding.take(head, value);
             return Ok(true);
         }
         let key = KeyRef::new(key, head.seqno);
-        self.writing.add(key, head.kind, value, outputs)?;
+        self.writing.add(key, kind, value, outputs)?;
         Ok(true)
+    }
+
+    /// What becomes of a record, and what the filter says of it. If it stays, the key before has ended.
+    fn decide(
+        &mut self,
+        input: &Input<'_>,
+        head: Head<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(Decision, Verdict)> {
+        let key = head.user_key;
+        let decision = match (self.exists)(self.cf, key) {
+            true => self.retain.decide(head),
+            false => Decision::Drop,
+        };
+        if decision == Decision::Drop {
+            return Ok((decision, Verdict::Keep));
+        }
+        if self.folding.as_ref().is_some_and(|f| f.is_behind(key)) {
+            self.write_folded(outputs)?;
+        }
+        let verdict = self.ask_filter(input, head, outputs)?;
+        let decision = match verdict {
+            Verdict::Remove if active(Bug::FilterUncovers) => Decision::Drop,
+            Verdict::Remove => self.retain.remove(decision),
+            _ => decision,
+        };
+        Ok((decision, verdict))
+    }
+
+    /// What the filter says about an entry that stays, if it is a value on which no operand is that is collected.
+    fn ask_filter(
+        &self,
+        input: &Input<'_>,
+        head: Head<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<Verdict> {
+        let Some(filter) = &self.filter else {
+            return Ok(Verdict::Keep);
+        };
+        let (key, kind) = (head.user_key, head.kind);
+        if kind != Kind::Put || self.folding.as_ref().is_some_and(|f| f.takes(key, kind)) {
+            return Ok(Verdict::Keep);
+        }
+        filter.ask(key, head.seqno, input.value()?, outputs)
     }
 
     /// Writes what is left of a key whose operands were collected.
@@ -240,8 +293,23 @@ impl Keeping<'_> {
         let Some(folding) = &mut self.folding else {
             return Ok(());
         };
-        let folded = folding.fold();
+        let mut folded = folding.fold();
         outputs.dropped += folded.gone;
+        if let (Some(filter), Some(newest)) = (&self.filter, folded.entries.first_mut())
+            && newest.kind == Kind::Put
+        {
+            match filter.ask(&folded.key, newest.seqno, newest.value.as_value(), outputs)? {
+                Verdict::Keep => {}
+                Verdict::Change(value) => newest.value = Kept::Inline(value),
+                Verdict::Remove => {
+                    (newest.kind, newest.value) = (Kind::Delete, Kept::Inline(Vec::new()));
+                    if folded.entries.len() == 1 && folding.is_needless(&folded) {
+                        folded.entries.clear();
+                        outputs.dropped += 1;
+                    }
+                }
+            }
+        }
         for entry in &folded.entries {
             let key = KeyRef::new(&folded.key, entry.seqno);
             self.writing

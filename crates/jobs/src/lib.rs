@@ -7,6 +7,7 @@
 //! | where do entries go? | [`sink`] |
 //! | where does one table end and the next begin? | [`writing`] |
 //! | what do operands come to? | `folding` |
+//! | what does the family's filter remove or change? | `filtering` |
 //! | what has come of it? | [`outputs`] |
 //!
 //! A job does not know why it is done: no threshold is here. It is a machine of small steps ([`Job::step`]), and whoever
@@ -47,6 +48,7 @@
 #![forbid(unsafe_code)]
 
 mod counting;
+mod filtering;
 mod folding;
 mod job;
 pub mod outputs;
@@ -56,6 +58,7 @@ pub mod source;
 pub mod writing;
 
 pub use counting::Counting;
+pub use filtering::{Filter, ReadBlob};
 pub use job::{Exists, Job, Recipe, Step, below, run};
-pub use outputs::Outputs;
+pub use outputs::{Filtered, Outputs};
 pub use prefixes::Prefixes;

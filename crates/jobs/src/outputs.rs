@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId};
+use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_level0::PmTable;
 use thermocline_policy::cost::Counts;
@@ -35,6 +35,19 @@ impl MadeInPm {
     }
 }
 
+/// What a filter has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Filtered {
+    /// The least seqno of an entry that it has removed or changed.
+    pub oldest: Option<SeqNo>,
+    /// Values that it has removed.
+    pub removed: u64,
+    /// Values that it has changed.
+    pub changed: u64,
+    /// Whether it has failed, and the job with it.
+    pub failed: bool,
+}
+
 /// What a job has made so far.
 #[derive(Debug, Default)]
 pub struct Outputs {
@@ -52,6 +65,8 @@ pub struct Outputs {
     pub entries_read: u64,
     /// Of those, entries that were not written.
     pub dropped: u64,
+    /// What the family's filter has done.
+    pub filtered: Filtered,
     /// What was read, by partition.
     pub counted: Vec<(CfId, Vec<(PartitionId, Counts)>)>,
     /// The prefixes at which partitions are to begin, by family.

@@ -76,6 +76,7 @@ impl Geometry {
             dynamic: self.dynamic,
             job_bytes_max: self.job_bytes_max(),
             grandparent_bytes_max: self.grandparent_bytes_max(),
+            is_filtered: false,
         }
     }
 

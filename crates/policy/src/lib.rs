@@ -38,6 +38,7 @@
 //! | which equations weigh that? | [`cost`] |
 //! | how large should levels, tables and jobs be? | [`geometry`] |
 //! | which reads pay for a compaction? | [`reads`] |
+//! | which jobs ask a compaction filter? | [`filters`] |
 //! | which partitions are split or merged? | [`partitions`] |
 //! | how much are writers to be held back? | [`pressure`] |
 //! | what of the disk is kept, and how far may the region grow? | [`room`] |
@@ -48,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cost;
+pub mod filters;
 pub mod flush;
 pub mod geometry;
 pub mod indexes;

@@ -27,7 +27,7 @@
 //!
 //! A move is **trivial** if the table can be put one level down unread: nothing there overlaps, it
 //! would not overlap more grandparents than allowed, it has no tombstones that the last level
-//! would drop, and it lies in a file: what lies in persistent memory is written anew.
+//! would drop, no filter is to see it because a range is compacted by hand, and it lies in a file: what lies in persistent memory is written anew.
 //!
 //! # Level 0 in persistent memory
 //! Tables of level 0 may lie there, among others in files, in one order of age. They are cheaper to ask and

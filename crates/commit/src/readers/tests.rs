@@ -33,3 +33,23 @@ fn whoever_is_registered_is_asked_for_and_whoever_left_is_not() {
     assert_eq!(readers.moments(), 0);
     assert!(!wanted(&readers, past, 1) && !wanted(&readers, past, 2 * SLOTS as u64));
 }
+
+#[test]
+fn whoever_holds_registrations_up_is_told_who_reads_from_a_seqno_on() {
+    let readers = Readers::default();
+    let mut all = Vec::new();
+    while !all
+        .iter()
+        .any(|r: &crate::readers::Registration| r.slot.is_none())
+    {
+        all.push(readers.register(&AtomicU64::new(7), all.len()));
+    }
+    let reads = |seqno| readers.hold_up().reads_any_from(SeqNo(seqno));
+    assert!(reads(0) && reads(7) && !reads(8));
+    // Those in slots leave; then the one in the registry.
+    let (slots, registry): (Vec<_>, Vec<_>) = all.into_iter().partition(|r| r.slot.is_some());
+    slots.iter().for_each(|reader| readers.leave(reader));
+    assert!(reads(7) && !reads(8));
+    registry.iter().for_each(|reader| readers.leave(reader));
+    assert!(!reads(0));
+}

@@ -2,7 +2,8 @@
 //!
 //! Seen to fail on: no second look at `visible` after a slot was taken; groups in flight, or what is
 //! visible, not asked; slots beyond `used`; a moment taken before `entered` is raised; the registry not
-//! asked. Not caught: a slot left without a release, since what is read here has a lock of its own.
+//! asked; of registrations that are held up, the flag not looked at, or looked at before the slot is taken, and the new shown
+//! before who is registered is known. Not caught: a slot left without a release, since what is read here has a lock of its own.
 
 use thermocline_art::Moments as _;
 use thermocline_base::SeqNo;
@@ -10,7 +11,7 @@ use thermocline_base::SeqNo;
 use crate::check_sc;
 use crate::readers::{Moments, Readers, Registration};
 use crate::ring::Ring;
-use crate::sync::{Arc, Mutex, lock, thread};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, thread};
 
 /// An index of one key, which every write changes: version `n` has seqno `n`, and is what a reader at
 /// seqno `n` must find.
@@ -154,5 +155,30 @@ fn a_slot_serves_one_reader_after_another() {
         readers
             .into_iter()
             .for_each(|reader| reader.join().unwrap());
+    });
+}
+
+/// What a reader finds is replaced if nobody has found it; whoever is registered finds the same twice.
+#[test]
+fn a_change_that_no_reader_notices() {
+    check_sc("readers, one beside a change", 3, || {
+        let store = Store::new();
+        let shown = Arc::new(AtomicU64::new(0));
+        let reader = {
+            let shown = Arc::clone(&shown);
+            spawn(&store, move |store| {
+                let reader = store.register();
+                let [one, other] = [(); 2].map(|()| shown.load(Ordering::SeqCst));
+                assert_eq!(one, other, "what a reader finds has changed");
+                store.readers.leave(&reader);
+            })
+        };
+        let held_up = store.readers.hold_up();
+        let is_read = held_up.reads_any_from(SeqNo(1));
+        shown.store(u64::from(!is_read), Ordering::SeqCst);
+        drop(held_up);
+        reader.join().unwrap();
+        let held_up = store.readers.hold_up();
+        assert!(!held_up.reads_any_from(SeqNo(0)));
     });
 }

@@ -1,10 +1,10 @@
 //! Every small history, and many large ones, against an oracle that reads every key at every moment
 //! before and after.
 
-use thermocline_base::{Kind, RangeTombstone, SeqNo};
+use thermocline_base::{KeyRange, Kind, RangeTombstone, SeqNo};
 use thermocline_testkit::{Replay, Rng, seeds};
 
-use super::{Below, Decision, Moments, Retain};
+use super::{Below, Decision, Moments, RangesBelow, Retain};
 use crate::Head;
 
 /// Keys are single letters from 'a' on.
@@ -425,4 +425,32 @@ fn versions_out_of_order_are_refused() {
 #[should_panic(expected = "follows k")]
 fn keys_out_of_order_are_refused() {
     decide_all(&[("k", 3), ("j", 2)]);
+}
+
+#[test]
+fn what_is_removed_hides_what_it_hid_and_goes_where_nothing_is_below() {
+    for (below, snapshots, expected) in [
+        // Nothing older is left: the delete says nothing.
+        (&[][..], vec![], [Decision::Drop, Decision::Drop]),
+        // Something lies below, and must not return.
+        (b"k", vec![], [Decision::Keep, Decision::Drop]),
+        // A reader sees the older one, which must not return for others.
+        (
+            &[],
+            vec![SeqNo(5)],
+            [Decision::Drop, Decision::KeepAfterDelete(SeqNo(9))],
+        ),
+    ] {
+        let below = RangesBelow::new(below.chunks(1).map(|key| KeyRange::inclusive(key, key)));
+        let mut retain = Retain::new(Moments::new(snapshots, SeqNo(100)), vec![], below);
+        let head = |seqno| Head {
+            user_key: b"k",
+            seqno: SeqNo(seqno),
+            kind: Kind::Put,
+        };
+        let newest = retain.decide(head(9));
+        assert_eq!(newest, Decision::Keep);
+        let got = [retain.remove(newest), retain.decide(head(4))];
+        assert_eq!(got, expected);
+    }
 }

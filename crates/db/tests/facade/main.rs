@@ -6,6 +6,7 @@
 mod commits;
 mod endurance;
 mod feed;
+mod filters;
 mod full;
 mod latency;
 mod level0;

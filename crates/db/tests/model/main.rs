@@ -2,13 +2,14 @@
 //!
 //! Each seed draws options and then steps: writes, deletes of ranges, reads, scans from both ends, moves of cursors
 //! that live through other steps, merges in families that have an operator, column families of both orders that come, go and come back, their
-//! metadata, flushes, compactions, change feeds, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
+//! metadata, flushes, compactions, some with filters, change feeds, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
 //! carry a copy of the map from when they were made, and must show exactly that for as long as they
 //! live, were the family dropped meanwhile; handles of dropped families are refused.
 //!
 //! Keys come from a small pool of hostile ones (empty, prefixes of each other, runs of 0x00 and
 //! 0xff, 65,535 bytes), so that the same keys meet again and again.
 
+mod filtering;
 mod reading;
 
 use std::ops::Bound;
@@ -22,6 +23,7 @@ use thermocline::{
 };
 use thermocline_testkit::{Replay, Rng, seeds};
 
+use crate::filtering::Switch;
 use crate::reading::{Content, Going, Held, Then, head};
 
 const STEPS: usize = 400;
@@ -164,6 +166,7 @@ struct Run {
     keys: Vec<Vec<u8>>,
     /// Whether families have a merge operator: one that appends.
     merges: bool,
+    filters: Switch,
     db: Option<Db>,
     /// By name; also in the order in which they were made.
     families: Vec<(String, Content)>,
@@ -200,6 +203,7 @@ impl Run {
             options,
             keys,
             merges: seed % 3 != 2,
+            filters: Switch::default(),
             db: None,
             families: vec![("default".into(), Content::default())],
             cursors: Vec::new(),
@@ -208,7 +212,7 @@ impl Run {
             gone: Vec::new(),
             _home: home,
         };
-        run.db = Some(Db::open(&run.dir, run.options.clone()).unwrap());
+        run.db = Some(run.open(run.options.clone()));
         let own = run.own_options();
         run.db().column_family("default", own).unwrap();
         run
@@ -235,6 +239,16 @@ impl Run {
             family.merge(key, &operand).unwrap();
             self.families[i].1.merge(key, &operand);
         }
+    }
+
+    /// Opens the database, with filters where nothing is merged: of a value that is made of parts they may see one.
+    fn open(&self, options: Options) -> Db {
+        let builder = Db::builder(&self.dir).options(options);
+        let builder = match self.merges {
+            true => builder,
+            false => self.filters.given(builder),
+        };
+        builder.open().unwrap()
     }
 
     fn db(&self) -> &Db {
@@ -316,6 +330,7 @@ impl Run {
     fn move_down(&mut self, i: usize, family: &ColumnFamily) {
         match self.rng.below(5) {
             0 => self.db().flush().unwrap(),
+            1 if !self.merges => self.compact_filtered(family),
             1 => family.compact::<&[u8]>(..).unwrap(),
             2 => {
                 // What is to be merged may find no room.
@@ -653,7 +668,7 @@ impl Run {
         self.leave();
         // Where records lie was decided when the database was made.
         self.options = self.redrawn();
-        self.db = Some(Db::open(&self.dir, self.options.clone()).unwrap());
+        self.db = Some(self.open(self.options.clone()));
         self.compare();
     }
 
@@ -672,7 +687,7 @@ impl Run {
             read_only: true,
             ..self.redrawn()
         };
-        self.db = Some(Db::open(&self.dir, options).unwrap());
+        self.db = Some(self.open(options));
         self.compare();
         let error = self.db().put("k", "v").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -686,7 +701,7 @@ impl Run {
             Db::verify(&self.dir, self.options.clone()).unwrap().faults,
             []
         );
-        self.db = Some(Db::open(&self.dir, self.options.clone()).unwrap());
+        self.db = Some(self.open(self.options.clone()));
     }
 
     fn compare(&mut self) {

@@ -96,6 +96,7 @@ fn stream(
             prefixes: None,
             counting: None,
             operator: inner.common.families.operator(cf),
+            filter: None,
         };
         let (inputs, mut pace) = (inputs.collect(), |_| inner.common.check_open());
         inner

@@ -8,8 +8,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Result, SeqNo};
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
-use thermocline_jobs::{Counting, Outputs, Recipe};
-use thermocline_policy::pick::Reason;
+use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
@@ -97,7 +96,7 @@ impl Compactor {
         let ends = Ends::new(&self.common, job.id);
         let begun = job.begun(self.common.now_ns());
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
-        let by_hand = job.by_hand || begun.reason == Reason::Manual;
+        let by_hand = job.is_by_hand();
         let guarded = self.pressure.is_relieving() && !by_hand;
         let room = match guarded {
             true => self.pressure.room_for_jobs().unwrap_or(u64::MAX),
@@ -106,11 +105,10 @@ impl Compactor {
         self.common.events.emit(begun.event());
         let mut outputs = Outputs::default();
         let read = Cell::new(0);
-        let merged = match begun.moved {
-            true => Ok(()),
-            false => self.merge(&job, &read, &mut outputs, guarded),
+        let installed = match begun.moved {
+            true => self.install(&job, &outputs),
+            false => self.merge_and_install(&job, &read, &mut outputs, guarded),
         };
-        let installed = merged.and_then(|()| self.install(&job, &outputs));
         self.making.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
         if matches!(done, Ok(Some(_))) {
@@ -188,13 +186,82 @@ impl Compactor {
         }
     }
 
-    /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much.
-    fn merge(
+    /// Writes the outputs and installs them, with what the family's filter says of them if it may be; returns whether the inputs
+    /// were still there.
+    fn merge_and_install(
         &self,
         job: &Job,
         read: &Cell<u64>,
         outputs: &mut Outputs,
         guarded: bool,
+    ) -> Result<bool> {
+        let (filters, by_hand) = (&self.common.compactions.filters, job.is_by_hand());
+        let filter = self.common.families.filter(job.cf);
+        let filter = filter.filter(|_| filters.take_turn(job.cf, by_hand));
+        if let Some(filter) = filter {
+            let files = &self.common.catalog.table_files;
+            let asked = Filter {
+                filter,
+                seen: self.common.commits.readers.last(),
+                level: job.picked.to,
+                read: &|key, blob| files.read_blob(job.cf, key, blob),
+            };
+            let merged = self.merge(job, (read, &mut *outputs), guarded, Some(asked));
+            if outputs.filtered.failed {
+                filters.failed(job.cf, false);
+            }
+            if let Some(installed) = merged.and_then(|()| self.install_filtered(job, outputs))? {
+                filters.succeeded(job.cf, &outputs.filtered);
+                return Ok(installed);
+            }
+            filters.failed(job.cf, true);
+            // What was written goes, and nothing was named.
+            self.making.release(outputs);
+            *outputs = Outputs::default();
+            self.sweeper.unlink_obsolete();
+            self.sweeper.release_pm_tables();
+        }
+        self.merge(job, (read, &mut *outputs), guarded, None)?;
+        self.install(job, outputs)
+    }
+
+    /// As [`Compactor::install`]; `None` if somebody reads what was filtered, and nothing was installed (`filters`).
+    fn install_filtered(&self, job: &Job, outputs: &Outputs) -> Result<Option<bool>> {
+        let Some(oldest) = outputs.filtered.oldest else {
+            return self.install(job, outputs).map(Some);
+        };
+        // In this order: see `filters`, "Who waits".
+        let writer = lock(&self.memtables.writer);
+        let mut manifest = self.common.catalog.edits();
+        self.common.check_writable()?;
+        if !job.is_valid(manifest.state()) {
+            return Ok(Some(false));
+        }
+        let held_up = self.common.commits.readers.hold_up();
+        if held_up.reads_any_from(oldest) && !active(Bug::FilterForgetsReaders) {
+            return Ok(None);
+        }
+        let (edit, met) = (job.edit(outputs), &outputs.prefixes);
+        let partitioner = &self.partitioner;
+        let made = partitioner.append_with_prefixes(&mut manifest, edit.changes, met);
+        drop(manifest);
+        // Whatever became of the edits, nobody registers before what there is shows.
+        self.common.catalog.show_tables();
+        drop(held_up);
+        drop(writer);
+        let made = made?;
+        partitioner.tell_of_prefixes(made);
+        partitioner.counted_by_merge(&outputs.counted);
+        Ok(Some(true))
+    }
+
+    /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much.
+    pub(super) fn merge(
+        &self,
+        job: &Job,
+        (read, outputs): (&Cell<u64>, &mut Outputs),
+        guarded: bool,
+        filter: Option<Filter<'_>>,
     ) -> Result<()> {
         let (common, partitioner) = (&*self.common, &*self.partitioner);
         let compactions = &common.compactions;
@@ -228,6 +295,7 @@ impl Compactor {
             prefixes: partitioner.prefixes_of(&job.version, job.cf),
             counting: Some(Counting::new(job.version.partitions(job.cf), None)),
             operator: common.families.operator(job.cf),
+            filter,
         };
         let (mut spent, mut looked) = (0, 0);
         let mut pace = |written: u64| {
@@ -260,7 +328,7 @@ impl Compactor {
     }
 
     /// One edit, and the view that comes with it; returns whether the inputs were still there.
-    fn install(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
+    pub(super) fn install(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
         let made = {
             let mut manifest = self.common.catalog.edits();
             // Again, since the store may be closing.

@@ -64,7 +64,8 @@ impl Compactor {
             let mut jobs = lock(&compactions.jobs);
             let version = self.common.catalog.version();
             let levels = Levels::of(&version, cf, Some((before, visible)));
-            let options = compactions.shape.pick_options(&levels);
+            let mut options = compactions.shape.pick_options(&levels);
+            options.is_filtered = self.common.families.filter(cf).is_some();
             let running = jobs.held(cf);
             match pick_range(&levels.state(&running), &options, range, before) {
                 Manual::Job(picked) => {

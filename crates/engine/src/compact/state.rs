@@ -9,11 +9,12 @@ use thermocline_policy::pick::{Cursors, Held};
 use thermocline_version::Version;
 
 use super::costs::known::Costs;
+use super::filters::Filters;
 use super::internal::known::Internal;
 use super::pace::Pace;
 use super::shape::Shape;
 use crate::partitions::waiting::{Adjusting, Waiting};
-use crate::report::{levels, partitions};
+use crate::report::{FilterUse, levels, partitions};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
 
 /// The compactions of a store.
@@ -35,6 +36,7 @@ pub(crate) struct Compactions {
     pub(super) internal: Internal,
     pub costs: Costs,
     pub partition_usage: partitions::Usage,
+    pub(super) filters: Filters,
     /// The last job failed. Relaxed: it guards nothing.
     pub(super) failed: AtomicBool,
 }
@@ -90,6 +92,11 @@ impl Compactions {
         ran
     }
 
+    /// What compaction filters have done.
+    pub fn filter_use(&self) -> FilterUse {
+        self.filters.usage()
+    }
+
     /// Whether some job runs.
     pub fn is_any_running(&self) -> bool {
         !lock(&self.jobs).running.is_empty()
@@ -130,6 +137,7 @@ impl Compactions {
             usage: levels::Usage::default(),
             internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
+            filters: Filters::default(),
             failed: AtomicBool::new(false),
         };
         compactions.note(version);

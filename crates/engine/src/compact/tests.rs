@@ -2,6 +2,7 @@
 //! are kept, the manifest's state checks at every edit of a debug build.
 
 mod faults;
+mod filters;
 mod jobs;
 mod outputs;
 mod ranges;

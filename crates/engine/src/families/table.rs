@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::{self, MergeOperator};
 use thermocline_base::options::PartitionBy;
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result};
@@ -35,14 +36,22 @@ impl Family {
 #[derive(Debug)]
 pub(crate) struct Families {
     pub(super) table: RwLock<Table>,
-    /// The merge operators that the store was opened with, beside those that are built in.
-    pub(super) given: Vec<Arc<dyn MergeOperator>>,
+    pub(super) given: Given,
     /// Whether a family has or had one. Raised under the writer's lock, where writers ask.
     pub(super) any_operator: AtomicBool,
     /// How many were dropped since the store was opened: lets everybody skip the table until there
     /// is one. Raised under the table's lock and the writer's, so that a writer sees it exactly; a
     /// reader beside a drop may see either.
     pub(super) drops: AtomicU64,
+}
+
+/// What the store was opened with.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// Merge operators, beside those that are built in.
+    pub operators: Vec<Arc<dyn MergeOperator>>,
+    /// Compaction filters, by the name of the family.
+    pub filters: BTreeMap<String, Arc<dyn CompactionFilter>>,
 }
 
 #[derive(Debug)]
@@ -86,14 +95,14 @@ pub(super) fn operator_named(
 }
 
 impl Families {
-    /// Those that the manifest names. `given` are the merge operators that the store is opened with.
-    pub fn of(state: &State, given: Vec<Arc<dyn MergeOperator>>) -> Result<Families> {
+    /// Those that the manifest names.
+    pub fn of(state: &State, given: Given) -> Result<Families> {
         let (mut own, mut operators) = (BTreeMap::new(), BTreeMap::new());
         let family = |(id, name): (&u16, &String)| {
             let options = CfOptions::from_stored(state.family_options(*id))?;
             note_own(&mut own, CfId(*id), &options);
             if let Some(operator) = options.merge_operator {
-                let operator = operator_named(operator.as_str(), name, &given)?;
+                let operator = operator_named(operator.as_str(), name, &given.operators)?;
                 operators.insert(CfId(*id), operator);
             }
             let family = Family {
@@ -215,6 +224,15 @@ impl Families {
         let any = self.any_operator.load(Ordering::Acquire);
         any.then(|| read(&self.table).operators.get(&cf).cloned())
             .flatten()
+    }
+
+    /// The compaction filter of a family, if it has one.
+    pub fn filter(&self, cf: CfId) -> Option<Arc<dyn CompactionFilter>> {
+        let filters = &self.given.filters;
+        match filters.is_empty() {
+            true => None,
+            false => filters.get(&self.name_of(cf)?).cloned(),
+        }
     }
 
     /// Whether any family has a merge operator.

@@ -196,6 +196,7 @@ impl FlushWriter {
             prefixes: self.partitioner.prefixes_of(version, cf),
             counting: Some(Counting::new(version.partitions(cf), writes)),
             operator: self.common.families.operator(cf),
+            filter: None,
         };
         let weighs = matches!(to_write, To::Nowhere(_));
         let sink: &mut dyn TableSink = match to_write {

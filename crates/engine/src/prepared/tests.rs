@@ -3,7 +3,7 @@
 use thermocline_base::{CfId, Error, ErrorKind, SeqNo, WriteBatch};
 use thermocline_version::State;
 
-use crate::families::table::Families;
+use crate::families::table::{Families, Given};
 use crate::prepared::claims::Claims;
 use crate::prepared::registry::{Entry, Registry, Step};
 use crate::sync::{Arc, AtomicU64};
@@ -58,7 +58,7 @@ fn entry(name: &str, parts: &[Part]) -> Arc<Entry> {
 }
 
 fn families() -> Families {
-    Families::of(&State::default(), vec![]).unwrap()
+    Families::of(&State::default(), Given::default()).unwrap()
 }
 
 /// Parts of which each pair is tried.

@@ -48,6 +48,19 @@ pub struct CostUse {
     pub last: Vec<String>,
 }
 
+/// What compaction filters have done since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FilterUse {
+    /// Values that they removed.
+    pub removed: u64,
+    /// Values that they changed.
+    pub changed: u64,
+    /// Compactions that were done again without a filter, because somebody read what it would have changed.
+    pub undone: u64,
+    /// Compactions that failed because a filter did.
+    pub failed: u64,
+}
+
 /// What compactions do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CompactionUse {
@@ -59,6 +72,8 @@ pub struct CompactionUse {
     pub internal: LevelUse,
     /// Those that have given up, for lack of room.
     pub internal_given_up: u64,
+    /// What compaction filters did.
+    pub filters: FilterUse,
     /// What was decided about level 0 in persistent memory by its costs.
     pub costs: CostUse,
     /// Jobs that run.

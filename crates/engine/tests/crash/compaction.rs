@@ -79,6 +79,48 @@ pub fn sinking(life: &mut Life, random: &SeededRandom) {
     assert!(jobs > 2 && moved > 0 && levels[2].jobs > 0, "{levels:?}");
 }
 
+/// A filter removes one key after the other, by jobs that end above older versions of it, and in the last level; beside a
+/// snapshot that sees an older version.
+pub fn filters(life: &mut Life, random: &SeededRandom) {
+    life.open_filtered();
+    let mut removed = 0;
+    let mut held = None;
+    for round in 0..6 {
+        let gone = [b'g', round % 2];
+        for _ in 0..2 {
+            write(life, random, round);
+            run(life, &Op::put(0, &gone, value(random, 150)));
+            sink(life);
+        }
+        if round == 1 {
+            held = Some((life.engine().snapshot(), life.expected()));
+        }
+        // Newer than what the snapshot sees.
+        run(life, &Op::put(0, &gone, value(random, 150)));
+        let by_hand = round % 3 == 2;
+        let was_removed = life.filter(&gone, |engine| match by_hand {
+            true => engine
+                .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+                .unwrap(),
+            false => {
+                engine.flush().unwrap();
+                while engine.compact_once().unwrap() {}
+            }
+        });
+        removed += usize::from(was_removed);
+        assert!(was_removed || !by_hand);
+        if round == 4 {
+            let (snapshot, model) = held.take().expect("one is held");
+            for ((_, key), value) in &model.data {
+                let found = snapshot.value(CfId::DEFAULT, key).unwrap();
+                assert_eq!(found.as_deref(), Some(&**value));
+            }
+        }
+        sink(life);
+    }
+    assert!(removed > 2, "{removed}");
+}
+
 /// Over lives that close, with a family that is dropped when its tables lie in several levels.
 pub fn sinking_lives(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::Family("red".into()));

@@ -1,16 +1,17 @@
 //! One life of a store: from opening until it is closed or its world ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 use thermocline_base::merge::{Append, MergeOperator};
 use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_base::{CfId, CfOptions, Error, Result, Site, Steps, When, WriteBatch};
 use thermocline_engine::{
-    Changed, Claims, Cursor, Durability, Engine, Footprint, InFlight, Report, Resolution, World,
-    verify,
+    Changed, Claims, Cursor, Durability, Engine, Footprint, InFlight, Report, Resolution, Setup,
+    World, verify,
 };
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
@@ -70,6 +71,28 @@ pub struct Life {
     pub engine: Option<Engine>,
     options: Options,
     env: Env,
+    /// Keys of the default family that compactions remove; they filter nothing where there are none.
+    filtered: Option<Arc<Filtered>>,
+}
+
+/// Keys that a filter removes now.
+#[derive(Debug, Default)]
+struct Filtered(Mutex<BTreeSet<Vec<u8>>>);
+
+#[derive(Debug)]
+struct Filter(Arc<Filtered>);
+
+impl CompactionFilter for Filter {
+    fn name(&self) -> &str {
+        "tests.keys"
+    }
+
+    fn filter(&self, entry: &Entry<'_>) -> std::result::Result<Verdict, String> {
+        Ok(match self.0.0.lock().unwrap().contains(entry.key()) {
+            true => Verdict::Remove,
+            false => Verdict::Keep,
+        })
+    }
 }
 
 impl Life {
@@ -89,6 +112,7 @@ impl Life {
             tracker: Arc::new(Mutex::new(Tracker::new(expect))),
             engine: None,
             options: options.clone(),
+            filtered: None,
         }
     }
 
@@ -125,7 +149,14 @@ impl Life {
     }
 
     pub fn open(&mut self) -> Result<()> {
-        let engine = Engine::open(self.world(), dir(), self.options.clone())?;
+        let filter = |filtered: &Arc<Filtered>| -> (String, Arc<dyn CompactionFilter>) {
+            ("default".into(), Arc::new(Filter(filtered.clone())))
+        };
+        let setup = Setup {
+            compaction_filters: self.filtered.iter().map(filter).collect(),
+            ..Setup::default()
+        };
+        let engine = Engine::open_with(self.world(), dir(), self.options.clone(), setup)?;
         self.tracker.lock().unwrap().opened(&engine);
         self.engine = Some(engine);
         Ok(())
@@ -192,6 +223,28 @@ impl Life {
             return Ok(!refused);
         }
         done.map(|()| true)
+    }
+
+    /// Opens the store again, with a compaction filter in this life, and not in the next one.
+    pub fn open_filtered(&mut self) {
+        self.close().unwrap();
+        self.filtered = Some(Arc::default());
+        self.open().unwrap();
+    }
+
+    /// Runs compactions that remove `key` of the default family if they meet it; whether they did. That happens as a whole, as
+    /// a delete would.
+    pub fn filter(&self, key: &[u8], compact: impl FnOnce(&Engine)) -> bool {
+        self.tracker.lock().unwrap().begin(&Op::delete(0, key));
+        let filtered = self.filtered.as_ref().expect("there is a filter");
+        filtered.0.lock().unwrap().insert(key.to_vec());
+        compact(self.engine());
+        filtered.0.lock().unwrap().clear();
+        let found = self.engine().get(CfId::DEFAULT, key, |_| ()).unwrap();
+        let done = found.is_none().then_some(Durability::Immediate);
+        self.tracker.lock().unwrap().end(done);
+        self.pm.steps().point(ACKNOWLEDGED, When::After);
+        done.is_some()
     }
 
     /// Writes as a transaction does: watching a moment, and asking under the writer's lock.

@@ -259,6 +259,11 @@ fn an_operand_that_hides_what_is_below_is_caught() {
 }
 
 #[test]
+fn a_filter_that_uncovers_what_is_older_is_caught() {
+    caught_in_work("filters", Bug::FilterUncovers);
+}
+
+#[test]
 fn giving_a_descriptor_back_before_the_edit_is_caught() {
     // It does harm until the edit is durable.
     caught_by("overwrites", in_work(Bug::ReleaseBeforeEdit), |point| {

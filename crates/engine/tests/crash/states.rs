@@ -333,6 +333,14 @@ const PREPARED_LIVES: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const FILTERS: Part = Part {
+    workloads: &["filters"],
+    seeds: 1,
+    one_in: 401,
+    bar: 800,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const BLOBS: Part = Part {
     workloads: &["blobs"],
     seeds: 1,
@@ -393,6 +401,7 @@ const PARTS: &[&Part] = &[
     &OPERANDS,
     &PREPARED,
     &PREPARED_LIVES,
+    &FILTERS,
     &BLOBS,
     &BLOB_LIVES,
     &BLOBS_FLYING,
@@ -622,6 +631,11 @@ fn prepared_transactions_survive_every_crash() {
 #[test]
 fn prepared_transactions_over_lives_and_flushes_survive_every_crash() {
     run(&PREPARED_LIVES);
+}
+
+#[test]
+fn filtered_values_survive_every_crash() {
+    run(&FILTERS);
 }
 
 #[test]

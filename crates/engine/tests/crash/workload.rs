@@ -361,6 +361,13 @@ pub const ALL: &[Workload] = &[
         body: ranges::staged,
     },
     Workload {
+        name: "filters",
+        set: compaction::small_levels,
+        from_creation: false,
+        before: nothing_before,
+        body: compaction::filters,
+    },
+    Workload {
         name: "operands",
         set: small_memtables,
         from_creation: false,

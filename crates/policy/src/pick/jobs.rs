@@ -115,8 +115,10 @@ fn is_trivial(
             let mut newer = inputs[..n].iter();
             newer.all(|b| !upper[*a].range.overlaps(&upper[*b].range))
         });
-    let drops = (to == options.last_level || reason == Reason::Manual)
-        && inputs.iter().any(|n| upper[*n].has_tombstones);
+    let by_hand = reason == Reason::Manual;
+    let drops = (to == options.last_level || by_hand)
+        && inputs.iter().any(|n| upper[*n].has_tombstones)
+        || by_hand && options.is_filtered;
     let light = |n: &usize| is_light(state, options, to, &upper[*n].range);
     apart && !drops && inputs.iter().all(|n| !upper[*n].in_pm) && inputs.iter().all(light)
 }
@@ -293,8 +295,8 @@ pub enum Manual {
 
 /// The next job for `range`, downwards until one level has all of it.
 ///
-/// If tables are left there which have tombstones, though nothing lies below them, they are
-/// rewritten in place, provided that their files have numbers below `rewrite_before`. The caller
+/// If tables are left there which have tombstones, or any where the family has a compaction filter, though nothing lies below
+/// them, they are rewritten in place, provided that their files have numbers below `rewrite_before`. The caller
 /// gives the next number as of when it begins, so that each table is rewritten once, whether its
 /// tombstones could be dropped or not.
 ///
@@ -350,7 +352,8 @@ fn rewrite(
         // A table may reach out of the range and have something below it there; that is another
         // range's matter.
         let below = overlapped(state.level(level + 1), &tables[n].range);
-        if tables[n].has_tombstones && tables[n].file < before && below.is_empty() {
+        let gains = tables[n].has_tombstones || options.is_filtered;
+        if gains && tables[n].file < before && below.is_empty() {
             is_left = true;
             if let Some(job) = job(state, options, (level, level), vec![n], Reason::Manual) {
                 return Manual::Job(Box::new(job));

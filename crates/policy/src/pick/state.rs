@@ -53,6 +53,8 @@ pub struct PickOptions {
     pub job_bytes_max: u64,
     /// Bytes of grandparents that a trivially moved table may overlap.
     pub grandparent_bytes_max: u64,
+    /// Whether the family has a compaction filter: who wants a range compacted wants each table of it written anew.
+    pub is_filtered: bool,
 }
 
 impl Default for PickOptions {
@@ -70,6 +72,7 @@ impl Default for PickOptions {
             dynamic: true,
             job_bytes_max: JOB_BYTES,
             grandparent_bytes_max: GRANDPARENT_BYTES,
+            is_filtered: false,
         }
     }
 }

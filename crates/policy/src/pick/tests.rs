@@ -22,6 +22,7 @@ fn options(rng: &mut Rng) -> PickOptions {
         dynamic: rng.one_in(2),
         job_bytes_max: 10 + rng.below(2000) as u64,
         grandparent_bytes_max: rng.below(600) as u64,
+        is_filtered: rng.one_in(4),
     }
 }
 
@@ -348,6 +349,7 @@ const SMALL: PickOptions = PickOptions {
     dynamic: true,
     job_bytes_max: 10_000,
     grandparent_bytes_max: 50,
+    is_filtered: false,
 };
 
 #[test]

@@ -205,6 +205,12 @@ fn compaction_as_json(c: &CompactionUse) -> Value {
         "running": c.running,
         "level0_runs": c.level0_runs,
         "pending_bytes": c.pending_bytes,
+        "filters": {
+            "removed": c.filters.removed,
+            "changed": c.filters.changed,
+            "undone": c.filters.undone,
+            "failed": c.filters.failed,
+        },
         "internal": {
             "jobs": c.internal.jobs,
             "given_up": c.internal_given_up,

@@ -108,6 +108,11 @@ impl Job {
         }
     }
 
+    /// Whether somebody has asked for it.
+    pub(super) fn is_by_hand(&self) -> bool {
+        self.by_hand || self.picked.reason == pick::Reason::Manual
+    }
+
     #[cfg(test)]
     pub(crate) fn family(&self) -> CfId {
         self.cf

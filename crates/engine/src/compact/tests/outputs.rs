@@ -168,6 +168,7 @@ fn range_tombstones_are_cut_where_tables_are() {
             prefixes: None,
             counting: None,
             operator: None,
+            filter: None,
         };
         let inputs = inputs
             .into_iter()

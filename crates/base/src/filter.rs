@@ -1,0 +1,233 @@
+//! Compaction filters: what a compaction leaves out, or writes otherwise, because the user says so.
+//!
+//! A family may have one. Whenever a compaction writes the table entry of a key anew it asks the filter, which keeps the
+//! value, removes it or gives another one. Nobody writes a delete for that, and nothing else is read or written.
+//! What holds for those who read meanwhile, the engine argues (`engine::compact::filters`).
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::shown::shown;
+
+/// What becomes of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stays.
+    Keep,
+    /// The key has no value from now on, as if it had been deleted.
+    Remove,
+    /// The key has this value from now on, of at most [`limits::VALUE_INLINE_MAX`] bytes.
+    Change(Vec<u8>),
+}
+
+/// Says what becomes of values when a compaction moves them.
+///
+/// # What holds
+/// - It is asked for the newest version that a compaction finds of a key, if that is a value that no registered reader
+///   (snapshot, cursor, iterator, transaction, copy) sees. Deletes, and operands that are not folded yet, it never sees. Versions
+///   above, in memtables or levels that the compaction does not take, hide what it says, or operands there build on it.
+/// - What it says comes true as a whole with the compaction, or not at all: then it is asked again, some other time.
+///   A snapshot never changes, nor does what a transaction reads.
+/// - Nobody promises when it is asked. `compact` asks it for all that lies in a range, as far as nobody reads there. Flushes do
+///   not ask it, nor do tables that change their level without being rewritten.
+/// - Change feeds do not tell of what it removes.
+///
+/// It is called by threads that compact, several at a time, and must not use the database.
+///
+/// ```
+/// use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
+/// /// Forgets sessions that have ended.
+/// #[derive(Debug)]
+/// struct EndedSessions;
+/// impl CompactionFilter for EndedSessions {
+///     fn name(&self) -> &str {
+///         "example.ended-sessions"
+///     }
+///     fn filter(&self, entry: &Entry<'_>) -> Result<Verdict, String> {
+///         Ok(match entry.value()?.ends_with(b"ended") {
+///             true => Verdict::Remove,
+///             false => Verdict::Keep,
+///         })
+///     }
+/// }
+/// let verdict = EndedSessions.filter(&Entry::new(b"session:7", b"ended"));
+/// assert_eq!(verdict, Ok(Verdict::Remove));
+/// ```
+pub trait CompactionFilter: fmt::Debug + Send + Sync {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+
+    /// What becomes of an entry.
+    ///
+    /// # Errors
+    /// A text that says what is wrong. The compaction fails with it, and everything stays as it was. So does it after a panic.
+    fn filter(&self, entry: &Entry<'_>) -> std::result::Result<Verdict, String>;
+}
+
+/// A key and its value, which a filter is asked about.
+pub struct Entry<'a> {
+    key: &'a [u8],
+    value: Held<'a>,
+    level: usize,
+    /// Why the value could not be read.
+    failed: RefCell<Option<Error>>,
+}
+
+/// Reads a value that lies elsewhere.
+pub type ReadValue<'a> = &'a dyn Fn() -> Result<Vec<u8>>;
+
+enum Held<'a> {
+    Here(&'a [u8]),
+    Elsewhere(u64, ReadValue<'a>),
+}
+
+impl<'a> Entry<'a> {
+    /// A key and its value.
+    pub fn new(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
+        Entry {
+            key,
+            value: Held::Here(value),
+            level: 0,
+            failed: RefCell::default(),
+        }
+    }
+
+    /// A key and a value of `len` bytes in a blob file, which is read when it is asked for.
+    pub fn elsewhere(key: &'a [u8], len: u64, read: ReadValue<'a>) -> Entry<'a> {
+        Entry {
+            value: Held::Elsewhere(len, read),
+            ..Entry::new(key, b"")
+        }
+    }
+
+    /// The same, on its way to this level.
+    #[must_use]
+    pub fn to_level(self, level: usize) -> Entry<'a> {
+        Entry { level, ..self }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        self.key
+    }
+
+    /// The bytes of the value. Reads nothing.
+    pub fn value_len(&self) -> u64 {
+        match self.value {
+            Held::Here(value) => value.len() as u64,
+            Held::Elsewhere(len, _) => len,
+        }
+    }
+
+    /// The value. A long one lies in a blob file, and is read now; a filter that does not ask for it leaves it there unread.
+    ///
+    /// # Errors
+    /// Why it cannot be read. A filter that fails then fails the compaction with the error of reading.
+    pub fn value(&self) -> std::result::Result<Cow<'_, [u8]>, String> {
+        match self.value {
+            Held::Here(value) => Ok(Cow::Borrowed(value)),
+            Held::Elsewhere(_, read) => read().map(Cow::Owned).map_err(|error| {
+                let text = error.to_string();
+                *self.failed.borrow_mut() = Some(error);
+                text
+            }),
+        }
+    }
+
+    /// The level that it is written into: 0 inside persistent memory, else a level of files.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+}
+
+impl fmt::Debug for Entry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &shown(self.key))
+            .field("value_len", &self.value_len())
+            .field("level", &self.level)
+            .finish()
+    }
+}
+
+/// What `filter` says about an entry.
+///
+/// # Errors
+/// The error of reading the value, if that is why the filter fails; else [`Error::InvalidArgument`] naming filter and key, if it
+/// fails or panics, or gives a value of more than [`limits::VALUE_INLINE_MAX`] bytes.
+pub fn ask(filter: &dyn CompactionFilter, entry: &Entry<'_>) -> Result<Verdict> {
+    let why = match catch_unwind(AssertUnwindSafe(|| filter.filter(entry))) {
+        Ok(Ok(Verdict::Change(value))) if value.len() > limits::VALUE_INLINE_MAX => format!(
+            "it gives a value of {} bytes, and may give {} at most",
+            value.len(),
+            limits::VALUE_INLINE_MAX
+        ),
+        Ok(Ok(verdict)) => return Ok(verdict),
+        Ok(Err(why)) => match entry.failed.take() {
+            Some(error) => return Err(error),
+            None => why,
+        },
+        Err(_) => "it panicked".into(),
+    };
+    Err(Error::InvalidArgument(format!(
+        "compaction filter '{}' fails at key '{}', so that nothing was compacted: {why}",
+        filter.name(),
+        shown(entry.key)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does what the value says.
+    #[derive(Debug)]
+    struct Obeys;
+
+    impl CompactionFilter for Obeys {
+        fn name(&self) -> &str {
+            "obeys"
+        }
+
+        fn filter(&self, entry: &Entry<'_>) -> std::result::Result<Verdict, String> {
+            match &*entry.value()? {
+                b"panic" => panic!("a fault of the filter's"),
+                b"fail" => Err("no".into()),
+                b"grow" => Ok(Verdict::Change(vec![0; limits::VALUE_INLINE_MAX])),
+                b"grow too much" => Ok(Verdict::Change(vec![0; limits::VALUE_INLINE_MAX + 1])),
+                _ => Ok(Verdict::Keep),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_filter_cannot_do_is_an_error_that_names_it_and_the_key() {
+        for (value, says) in [
+            ("panic", "it panicked"),
+            ("fail", ": no"),
+            ("grow too much", "1048577 bytes"),
+        ] {
+            let error = ask(&Obeys, &Entry::new(b"k7", value.as_bytes())).unwrap_err();
+            let text = error.to_string();
+            let named = text.contains("'obeys'") && text.contains("'k7'");
+            assert!(named && text.contains(says), "{text}");
+        }
+        let grown = ask(&Obeys, &Entry::new(b"k", b"grow")).unwrap();
+        assert!(matches!(grown, Verdict::Change(value) if value.len() == 1 << 20));
+    }
+
+    #[test]
+    fn a_value_elsewhere_is_read_when_it_is_asked_for_and_its_error_is_the_compactions() {
+        let read = || -> Result<Vec<u8>> { Ok(b"fail".to_vec()) };
+        let entry = Entry::elsewhere(b"k", 9, &read).to_level(3);
+        assert_eq!((entry.value_len(), entry.level()), (9, 3));
+        assert!(ask(&Obeys, &entry).unwrap_err().to_string().contains("no"));
+        let read = || -> Result<Vec<u8>> { Err(Error::Closed) };
+        let error = ask(&Obeys, &Entry::elsewhere(b"k", 9, &read)).unwrap_err();
+        assert!(matches!(error, Error::Closed), "{error}");
+    }
+}

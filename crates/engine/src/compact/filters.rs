@@ -1,0 +1,91 @@
+//! Compaction filters: what a job removes or changes because the user says so (`base::filter`, `jobs::filtering`).
+//!
+//! # Vocabulary
+//! A value is *filtered* if it is not in the outputs of a job as it was in the inputs. `oldest` is the least seqno of those.
+//!
+//! # The argument: nobody sees a value change
+//! 1. *What differs.* A filtered value has a seqno s, and what stands for it in the outputs has the same one, or is a
+//!    delete of that seqno that says nothing (`compaction::retain`, 7). So who reads at a moment before `oldest` finds in the outputs
+//!    what he finds in the inputs.
+//! 2. *Who is registered at the edit.* Under the manifest's lock, before the edit is appended, registrations are held up
+//!    ([`Readers::hold_up`]). If somebody is registered at `oldest` or behind, the outputs are thrown away: he may have
+//!    read what would change. It does not matter when he came, so that who registers while the job runs needs no
+//!    argument of his own. Otherwise everybody who is registered reads before `oldest`, and (1) is for him.
+//! 3. *Who registers then* waits until the edit is durable and the view shows it. He has read nothing before, and finds the
+//!    outputs. The writer's lock is held from before the edit until then, so that nobody else shows its tables earlier.
+//! 4. *Who reads without registering* is a `get`, which reads once: before the edit or behind it. It registers before
+//!    it reads a second time, for operands (`engine::operands`), and begins anew then.
+//! 5. *Transactions* have a moment, and are registered from their first read to their end; where a moment moves on, the next one
+//!    is registered before the last one leaves. So what a transaction has read stays as long as it goes on, whether it locked the key
+//!    or not. That a filter removed a value is no write: it has no seqno, nobody conflicts with it, and validation
+//!    (`commit::recent`), which looks at writes alone, says the same with and without it.
+//! 6. *Earlier openings* of this process registered here before any job began (`close`). Other processes that read beside this one
+//!    have the tables of the moment at which they opened, and keep their files.
+//! 7. *What returns.* Nothing older comes back: a removed value leaves a delete wherever something older may lie below. The
+//!    value itself would come back with a table or a memtable that has it, and the edit takes those tables away; of what was
+//!    flushed no memtable comes back into a view (`flush`). A crash before the edit leaves the inputs.
+//!
+//! # Who waits
+//! Who registers while an edit with filtered values is appended waits for that edit, a sync of the manifest; so do writers. Under
+//! `hold_up` nothing is asked for that such a one may hold: both locks, the writer's and the manifest's, are taken before, and
+//! what is taken behind them nobody holds who registers.
+//!
+//! # Where somebody always reads
+//! A job leaves alone what somebody sees who is registered when it begins: a long snapshot costs nothing but what it sees.
+//! Those who have come since would see what is filtered. So a job that ends while they are there is done again without the filter,
+//! and the filter rests for some jobs (`policy::filters`); so it does after it has failed. A range that is compacted by hand asks
+//! it in any case.
+//!
+//! # What is not filtered
+//! Flushes, with what they take along; tables that move unread; merged indexes, which move no records; copies.
+//!
+//! [`Readers::hold_up`]: thermocline_commit::readers::Readers::hold_up
+
+use std::collections::BTreeMap;
+
+use thermocline_base::CfId;
+use thermocline_jobs::Filtered;
+use thermocline_policy::filters::FilterTurns;
+
+use crate::report::FilterUse;
+use crate::sync::{Mutex, lock};
+
+/// The turns of filters, and what they have done.
+#[derive(Debug, Default)]
+pub(super) struct Filters(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    turns: BTreeMap<CfId, FilterTurns>,
+    usage: FilterUse,
+}
+
+impl Filters {
+    /// Whether the next job of a family asks its filter; one that is done by hand does in any case.
+    pub fn take_turn(&self, cf: CfId, by_hand: bool) -> bool {
+        lock(&self.0).turns.entry(cf).or_default().take() || by_hand
+    }
+
+    /// What a filter has said came true.
+    pub fn succeeded(&self, cf: CfId, filtered: &Filtered) {
+        let mut known = lock(&self.0);
+        known.turns.entry(cf).or_default().succeeded();
+        known.usage.removed += filtered.removed;
+        known.usage.changed += filtered.changed;
+    }
+
+    /// A job came to nothing because its filter failed, or because somebody reads (`is_read`).
+    pub fn failed(&self, cf: CfId, is_read: bool) {
+        let mut known = lock(&self.0);
+        known.turns.entry(cf).or_default().failed();
+        match is_read {
+            true => known.usage.undone += 1,
+            false => known.usage.failed += 1,
+        }
+    }
+
+    /// What they have done since the store was opened.
+    pub fn usage(&self) -> FilterUse {
+        lock(&self.0).usage
+    }
+}

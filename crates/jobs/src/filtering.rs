@@ -1,0 +1,73 @@
+//! What a compaction filter makes of the values that a job moves.
+//!
+//! It is asked about a value that stays (`compaction::retain`), or that operands were folded into, if it is newer than all
+//! that anybody was registered for when the job began. What it removes becomes a delete of the same seqno, so that it hides what it
+//! hid before; as other deletes it goes where nothing lies below (`retain`, 4). What it changes keeps its seqno, too.
+//!
+//! So entries differ from what they were only for who reads at the seqno of one of them or behind: [`Filtered::oldest`](crate::outputs::Filtered::oldest).
+//! Whether anybody does, the caller must know when the outputs take the inputs' place (`engine::compact::filters`).
+
+use std::sync::Arc;
+
+use thermocline_base::filter::{self, CompactionFilter, Entry, Verdict};
+use thermocline_base::{BlobRef, Result, SeqNo};
+use thermocline_sst::Value;
+
+use crate::outputs::Outputs;
+
+/// Reads the value of a key that lies in a blob file.
+pub type ReadBlob<'a> = &'a dyn Fn(&[u8], BlobRef) -> Result<Vec<u8>>;
+
+/// The filter of a job.
+#[derive(Clone)]
+pub struct Filter<'a> {
+    /// What is asked.
+    pub filter: Arc<dyn CompactionFilter>,
+    /// Up to here somebody sees what there is: it stays as it is. An older answer than that at the caller's hand does no
+    /// harm.
+    pub seen: Option<SeqNo>,
+    /// The level of the outputs.
+    pub level: usize,
+    /// How values in blob files are read.
+    pub read: ReadBlob<'a>,
+}
+
+impl Filter<'_> {
+    /// What becomes of a value.
+    ///
+    /// # Errors
+    /// As [`filter::ask`].
+    pub(crate) fn ask(
+        &self,
+        key: &[u8],
+        seqno: SeqNo,
+        value: Value<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<Verdict> {
+        if self.seen.is_some_and(|seen| seqno <= seen) {
+            return Ok(Verdict::Keep);
+        }
+        let asked = match value {
+            Value::Inline(value) => {
+                let entry = Entry::new(key, value).to_level(self.level);
+                filter::ask(&*self.filter, &entry)
+            }
+            Value::Blob(blob) => {
+                let read = || (self.read)(key, blob);
+                let entry = Entry::elsewhere(key, blob.len.into(), &read).to_level(self.level);
+                filter::ask(&*self.filter, &entry)
+            }
+        };
+        let filtered = &mut outputs.filtered;
+        let verdict = asked.inspect_err(|_| filtered.failed = true)?;
+        match &verdict {
+            Verdict::Keep => return Ok(verdict),
+            Verdict::Remove => filtered.removed += 1,
+            Verdict::Change(_) => filtered.changed += 1,
+        }
+        filtered.oldest = filtered
+            .oldest
+            .map_or(Some(seqno), |oldest| Some(oldest.min(seqno)));
+        Ok(verdict)
+    }
+}
