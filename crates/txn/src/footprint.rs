@@ -83,7 +83,7 @@ impl Footprint for Span {
 pub(crate) type Hashes = HashSet<u64, BuildHasherDefault<Same>>;
 
 /// Keys and ranges that a transaction has read or deleted so that they must not change. What it writes by key is not among
-/// them: that is in its writes.
+/// them, but once the write is taken back: until then that is in its writes.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     hashes: Hashes,

@@ -375,7 +375,12 @@ impl<S: Store> Transaction<S> {
     /// to.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.ready()?;
-        self.reading.writes.rollback_to(self.life.id, savepoint)
+        let (touched, writes) = (self.reading.touched.get_mut(), &mut self.reading.writes);
+        // It has locked them, and may have been told that they had not changed.
+        let undone = |cf: CfId, key: &[u8]| {
+            touched.add(cf, key);
+        };
+        writes.rollback_to(self.life.id, savepoint, undone)
     }
 
     /// Whether it has written nothing.

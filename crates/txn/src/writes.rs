@@ -235,8 +235,13 @@ impl Writes {
         Savepoint { txn, number }
     }
 
-    /// Takes back all writes since a savepoint, which stays.
-    pub fn rollback_to(&mut self, txn: u64, savepoint: Savepoint) -> Result<()> {
+    /// Takes back all writes since a savepoint, which stays. Calls `undone` with each key of them.
+    pub fn rollback_to(
+        &mut self,
+        txn: u64,
+        savepoint: Savepoint,
+        mut undone: impl FnMut(CfId, &[u8]),
+    ) -> Result<()> {
         let at = self
             .savepoints
             .iter()
@@ -253,6 +258,7 @@ impl Writes {
         for undo in self.undo.split_off(len).into_iter().rev() {
             match undo {
                 Undo::Key(cf, key, before) => {
+                    undone(cf, &key);
                     self.replace(cf, key, before);
                 }
                 Undo::Range => {

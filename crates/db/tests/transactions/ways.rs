@@ -128,3 +128,26 @@ fn families_of_both_orders_are_one_transaction() {
     };
     assert_eq!((left(&up), left(&down)), (b"bce".to_vec(), b"eb".to_vec()));
 }
+
+/// What is written is in the footprint by its write, and stays there when that is taken back. Seen to fail without that.
+#[test]
+fn a_write_that_is_taken_back_still_counts() {
+    let kinds = [TxnOptions::optimistic(), TxnOptions::pessimistic()];
+    for (options, deleted_first) in kinds.into_iter().flat_map(|o| [(o, false), (o, true)]) {
+        let (store, _) = open();
+        let mut txn = store.db.transaction(options).unwrap();
+        txn.take_snapshot().unwrap();
+        let savepoint = txn.savepoint();
+        txn.put("k", "1").unwrap();
+        if deleted_first {
+            // The range takes the write away, and is taken back with it.
+            txn.delete_range("k".."l").unwrap();
+        }
+        txn.rollback_to(savepoint).unwrap();
+        txn.put("own", "1").unwrap();
+        store.db.put("k", "2").unwrap();
+        let refused = txn.commit().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+        assert_eq!(store.db.get("own").unwrap(), None);
+    }
+}
