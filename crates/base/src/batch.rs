@@ -113,15 +113,28 @@ impl WriteBatch {
     }
 
     fn push(&mut self, kind: Kind, cf: CfId, key: &[u8], value: &[u8]) -> Result<()> {
-        let bytes = self.bytes.len() + key.len() + value.len() + 16 * (self.entries.len() + 1);
-        if bytes > limits::BATCH_BYTES_MAX {
-            return Err(Error::InvalidArgument(format!(
-                "a batch holds at most {} bytes; this one would have {bytes}",
-                limits::BATCH_BYTES_MAX
-            )));
-        }
+        self.check_more(key.len() + value.len(), 1)?;
         self.append(kind, cf, key, value);
         Ok(())
+    }
+
+    fn check_more(&self, bytes: usize, entries: usize) -> Result<()> {
+        let bytes = self.bytes.len() + bytes + 16 * (self.entries.len() + entries);
+        if bytes <= limits::BATCH_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument(format!(
+            "a batch holds at most {} bytes; this one would have {bytes}",
+            limits::BATCH_BYTES_MAX
+        )))
+    }
+
+    /// Checks that one batch could hold this and the changes of another one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if both would exceed [`limits::BATCH_BYTES_MAX`].
+    pub fn check_with(&self, other: &WriteBatch) -> Result<()> {
+        self.check_more(other.bytes.len(), other.entries.len())
     }
 
     fn append(&mut self, kind: Kind, cf: CfId, key: &[u8], value: &[u8]) {
@@ -224,6 +237,27 @@ pub fn check_value(value: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_that_fit_a_batch_each_may_not_fit_one_together() {
+        // A mebibyte is left.
+        let mut batch = WriteBatch::new();
+        let value = vec![0; limits::VALUE_LEN_MAX];
+        for left in [0, 0, 0, 1 << 20] {
+            batch.put(CfId::DEFAULT, b"k", &value[left..]).unwrap();
+        }
+        let other = |len| {
+            let mut other = WriteBatch::new();
+            other.put(CfId::DEFAULT, b"", &value[..len]).unwrap();
+            other
+        };
+        let room = (1 << 20) - (4 + 16 * 5);
+        batch.check_with(&other(room)).unwrap();
+        let error = batch.check_with(&other(room + 1)).unwrap_err();
+        assert!(error.to_string().contains("1073741825"), "{error}");
+        let alike = batch.put(CfId::DEFAULT, b"", &value[..=room]).unwrap_err();
+        assert_eq!(alike.to_string(), error.to_string());
+    }
 
     #[test]
     fn entries_come_back_in_order_and_whole() {

@@ -176,7 +176,8 @@ impl Preparer {
             claims,
             changes: batch.len() as u64,
             bytes: bytes.len() as u64,
-            parts: u32::try_from(puts.len()).expect("a batch has fewer"),
+            // Each was counted as one (`puts_of`).
+            parts: u32::try_from(puts.len()).expect("a batch of 16 KiB a part has fewer"),
             since_ns: common.now_ns(),
             last: AtomicU64::new(0),
         });
@@ -340,13 +341,16 @@ fn check_name(name: &[u8]) -> Result<()> {
 
 /// The batch that prepares a transaction with these bytes. What commits it must fit a batch, too.
 fn puts_of(name: &[u8], bytes: &[u8], batch: &WriteBatch) -> Result<WriteBatch> {
-    let (mut puts, mut committing) = (WriteBatch::new(), batch.clone());
-    for (part, n) in bytes.chunks(PART_BYTES).zip(0u32..) {
-        let key = format::part_key(name, n);
-        let fits = puts.put(CfId::METADATA, &key, part);
-        fits.and_then(|()| committing.delete(CfId::METADATA, &key))
-            .map_err(|error| too_large(name, &error))?;
-    }
+    let (mut puts, mut deletes) = (WriteBatch::new(), WriteBatch::new());
+    let mut fill = || -> Result<()> {
+        for (part, n) in bytes.chunks(PART_BYTES).zip(0u32..) {
+            let key = format::part_key(name, n);
+            puts.put(CfId::METADATA, &key, part)?;
+            deletes.delete(CfId::METADATA, &key)?;
+        }
+        batch.check_with(&deletes)
+    };
+    fill().map_err(|error| too_large(name, &error))?;
     Ok(puts)
 }
 

@@ -92,13 +92,13 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// Adds a key; `false` if it was there.
-    pub fn add(&mut self, cf: CfId, key: &[u8]) -> bool {
+    /// Adds a key, if it is not there.
+    pub fn add(&mut self, cf: CfId, key: &[u8]) {
         let keys = self.keys.entry(cf).or_default();
-        if !self.hashes.insert(key_hash(cf, key)) && keys.contains(key) {
-            return false;
+        // Of a new key its hash is new, too, but for chance.
+        if self.hashes.insert(key_hash(cf, key)) || !keys.contains(key) {
+            keys.insert(key.to_vec());
         }
-        keys.insert(key.to_vec())
     }
 
     /// Whether the key is there.

@@ -377,9 +377,7 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         let (touched, writes) = (self.reading.touched.get_mut(), &mut self.reading.writes);
         // It has locked them, and may have been told that they had not changed.
-        let undone = |cf: CfId, key: &[u8]| {
-            touched.add(cf, key);
-        };
+        let undone = |cf: CfId, key: &[u8]| touched.add(cf, key);
         writes.rollback_to(self.life.id, savepoint, undone)
     }
 

@@ -45,7 +45,8 @@ const END: u8 = 4;
 
 /// The key of a part.
 pub(super) fn part_key(name: &[u8], part: u32) -> Vec<u8> {
-    let len = u8::try_from(name.len()).expect("names are checked");
+    // `prepare` has refused a longer one, and what is read has its length in a byte.
+    let len = u8::try_from(name.len()).expect("a name has at most 64 bytes");
     [&[TAG, len], name, &part.to_be_bytes()].concat()
 }
 
