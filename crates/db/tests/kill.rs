@@ -125,7 +125,6 @@ fn options(rng: &mut Rng, pm_path: Option<PathBuf>) -> Options {
     options.memtable.idle_ms = *rng.pick(&[0, 1, 20]);
     options.memtable.replay_threads = *rng.pick(&[0, 1, 3]);
     options.manifest.bytes_max = *rng.pick(&[512, 4096, 1 << 20]);
-    options.pm_region.zones_ahead = *rng.pick(&[1, 4, 16]);
     options.blob.inline_bytes_max = *rng.pick(&[300, 1 << 20, 1 << 20]);
     // A folder of this name is for logs: then records lie in DRAM.
     if let Some(logs) = options.pm_path.take_if(|path| path.ends_with(LOGS)) {

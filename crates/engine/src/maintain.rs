@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use thermocline_base::{Error, Result, SeqNo};
-use thermocline_policy::{flush, seal, tuning};
+use thermocline_policy::{flush, room, seal, tuning};
 use thermocline_runtime::{Client, Job, Task};
 
 use crate::store::{Above, Inner};
@@ -144,7 +144,7 @@ impl Inner {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
         let _ahead = lock(&self.common.turns.ahead);
         self.common.check_writable()?;
-        let zones = self.common.options.pm_region.zones_ahead;
+        let zones = room::zones_ahead(self.common.space.newest_zones());
         if self.common.space.wants_growth(zones) {
             // How far it may.
             self.pressure.press();
@@ -154,9 +154,7 @@ impl Inner {
             grown.map_err(|error| self.common.poison.poison_unless_full(error))?;
             self.memtables.note_growth();
         }
-        self.common
-            .space
-            .populate_ahead(self.common.options.pm_region.zones_ahead);
+        self.common.space.populate_ahead(zones);
         let mut writer = lock(&self.memtables.writer);
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;

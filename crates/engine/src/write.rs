@@ -17,8 +17,8 @@ use thermocline_halloc::Reserve;
 use thermocline_memtable::{ItemBuilder, Persist};
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::event::Event;
-use thermocline_policy::seal;
 use thermocline_policy::situation::{Ahead, Situation};
+use thermocline_policy::{room, seal};
 use thermocline_version::VersionEdit;
 use thermocline_wal::LogWriter;
 
@@ -121,7 +121,7 @@ impl Memtables {
 
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
-        let zones = self.common.options.pm_region.zones_ahead;
+        let zones = room::zones_ahead(self.common.space.newest_zones());
         let ahead = Ahead {
             active_bytes: writer.active.bytes(),
             limits: self.limits,

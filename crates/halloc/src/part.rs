@@ -15,7 +15,8 @@ use crate::{SITE_PART, SITE_PARTS_WORD};
 pub(crate) const PART_BYTES_MAX: u64 = 64 << 20;
 /// Zones per part, where that gives zones of allowed sizes.
 const ZONES_PER_PART: u64 = 16;
-const ZONE_BYTES_MAX: u64 = 4 << 20;
+/// Small beside a table of persistent memory, which leaves half of its last zone unused on average.
+const ZONE_BYTES_MAX: u64 = 1 << 20;
 
 /// An attached zone (or run of adjacent ones).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

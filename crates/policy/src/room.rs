@@ -10,8 +10,17 @@
 
 use crate::pressure::Limits;
 use crate::tuning::{
-    DISK_JOB_PARTS, GROWTH_BYTES, REGION_TRIES_BYTES, RESERVE_PARTS, RESERVES_SOFT,
+    AHEAD_PARTS, DISK_JOB_PARTS, GROWTH_BYTES, REGION_TRIES_BYTES, RESERVE_PARTS, RESERVES_SOFT,
 };
+
+/// Of a region whose newest part has so many zones: how many are to be free, with their pages there, before writers need them.
+///
+/// ```
+/// assert_eq!(thermocline_policy::room::zones_ahead(64), 16);
+/// ```
+pub fn zones_ahead(newest_zones: u64) -> u64 {
+    (newest_zones / AHEAD_PARTS).max(1)
+}
 
 /// What the file system says, and what may need room. In bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

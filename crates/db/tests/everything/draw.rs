@@ -33,7 +33,6 @@ pub fn redrawn(rng: &mut Rng, before: &Options) -> Options {
     options.pm = *rng.pick(&[4 << 20, 6 << 20, 8 << 20]);
     options.dram = *rng.pick(&[8 << 20, 32 << 20, 1 << 30]);
     options.pm_region.part_bytes_first = *rng.pick(&[256 << 10, 1 << 20]);
-    options.pm_region.zones_ahead = 1 + rng.below(4) as u64;
     options.memtable.bytes_max = *rng.pick(&[0, 64 << 10, 200_000]);
     options.memtable.item_bytes_max =
         *rng.pick(&[16 << 10, 50_000, options.memtable.item_bytes_max]);

@@ -262,7 +262,6 @@ pub(crate) fn options(shape: Shape, disk: bool, seed: u64) -> Options {
         }
     }
     options.pm_region.part_bytes_first = 256 << 10;
-    options.pm_region.zones_ahead = *rng.pick(&[1, 4]);
     options.memtable.bytes_max = match grows(seed) {
         true => 1 << 20,
         false => *rng.pick(&[30_000, 64 << 10, 1 << 20]),

@@ -175,7 +175,6 @@ fn options(rng: &mut Rng) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.pm_region.zones_ahead = *rng.pick(&[1, 4]);
     options.memtable.bytes_max = *rng.pick(&[64 << 10, 300_000, 1 << 20]);
     options.memtable.idle_ms = *rng.pick(&[0, 1, 20]);
     options.memtable.replay_threads = *rng.pick(&[0, 1, 3]);

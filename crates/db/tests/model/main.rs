@@ -80,7 +80,6 @@ fn options(rng: &mut Rng) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10 << rng.below(4);
-    options.pm_region.zones_ahead = 1 + rng.below(8) as u64;
     options.memtable.bytes_max = *rng.pick(&[1, 20_000, 64 << 10, 1 << 20, 64 << 20]);
     options.memtable.item_bytes_max =
         *rng.pick(&[4 << 10, 50_000, options.memtable.item_bytes_max]);

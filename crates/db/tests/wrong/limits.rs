@@ -305,7 +305,6 @@ fn options_out_of_range() {
     let breaks: [fn(&mut Options); 6] = [
         |o| o.read.readahead = 0,
         |o| o.pm_region.part_bytes_first = 3 << 18,
-        |o| o.pm_region.zones_ahead = 0,
         |o| o.manifest.bytes_max = 1,
         |o| o.memtable.item_bytes_max = 64 << 20,
         |o| o.memtable.replay_threads = 10_000,

@@ -90,7 +90,6 @@ fn options(rng: &mut Rng) -> Options {
     options.memtable.bytes_max = *rng.pick(&[64 << 10, 1 << 20, 16 << 20]);
     options.memtable.idle_ms = *rng.pick(&[0, 1, 20]);
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
-    options.pm_region.zones_ahead = *rng.pick(&[1, 4]);
     options.commit.buckets = *rng.pick(&[1, 4]);
     options.commit.buffered_bytes = *rng.pick(&[256, 16 << 10, 1 << 20]);
     options.commit.buffered_ms = *rng.pick(&[1, 1000]);

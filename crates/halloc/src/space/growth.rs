@@ -77,6 +77,12 @@ impl Space {
         usage.zones_free + growth / META_BYTES_MIN > 1 && usage.free_bytes + growth > bytes
     }
 
+    /// The zones of the newest part.
+    pub fn newest_zones(&self) -> u64 {
+        let state = lock(&self.state);
+        state.parts.last().map_or(0, |part| part.taken.len() as u64)
+    }
+
     /// Whether fewer than `zones` zones are free and the region can still grow.
     pub fn wants_growth(&self, zones: u64) -> bool {
         let state = lock(&self.state);

@@ -7,7 +7,5 @@ option_group! {
     PmOptions, "pm" {
         /// Size of the first part of a new region; later parts double up to 64 MiB.
         part_bytes_first: Bytes = 1 << 20, 256 << 10 => 64 << 20;
-        /// The region grows ahead of need while fewer than this many zones are free.
-        zones_ahead: Count = 4, 1 => 1024;
     }
 }
