@@ -265,9 +265,10 @@ fn starts(store: &Store, limit: u64) -> Vec<usize> {
     starts
 }
 
-/// Parts of a region, of which each has sixteen zones, double up to 64 MiB.
+/// Parts of a region, of which each has sixteen zones, double up to 64 MiB; zones have a mebibyte at most.
 const PART_BYTES_MAX: u64 = 64 << 20;
 const PART_ZONES: u64 = 16;
+const ZONE_BYTES_MAX: u64 = 1 << 20;
 
 /// How large zones are.
 #[derive(Debug, Clone, Copy)]
@@ -282,7 +283,7 @@ impl Zones {
         let (mut has, mut zones, mut largest) = (0u64, 0.0, 0);
         while has < options.region_bytes_max() {
             let part = has.clamp(options.pm_region.part_bytes_first, PART_BYTES_MAX);
-            largest = part / PART_ZONES;
+            largest = (part / PART_ZONES).min(ZONE_BYTES_MAX);
             zones += part as f64 * largest as f64;
             has += part;
         }
