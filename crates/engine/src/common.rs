@@ -15,7 +15,7 @@ use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_policy::flush::Dram;
 use thermocline_policy::work::Decision;
-use thermocline_policy::{flush, indexes, tuning};
+use thermocline_policy::{flush, indexes, scans, tuning};
 use thermocline_runtime::{Job, Task};
 use thermocline_tables::Promise;
 
@@ -32,6 +32,10 @@ pub(crate) struct SealedUse {
     pub bytes: u64,
     /// Bytes of values in blob files that they refer to.
     pub blob_bytes: u64,
+    /// Of these bytes those that a running flush has taken.
+    pub taken_bytes: u64,
+    /// Their records.
+    pub records: u64,
 }
 
 /// Whether something may be done, or is by itself.
@@ -139,6 +143,17 @@ impl Common {
             // Until that job has found out.
             self.merges.next.store(u64::MAX, Ordering::Relaxed);
             self.background.request_job(Job::Merge);
+        }
+    }
+
+    /// A cursor has collected `count` entries of sealed memtables.
+    pub fn scanned(&self, count: u64) {
+        let before = self.counted.add(Count::Scanned, count);
+        if scans::looks(before, count)
+            && self.flushes()
+            && self.options.level0.shape().evacuates_by_range()
+        {
+            self.want_flush();
         }
     }
 
@@ -287,9 +302,14 @@ impl Common {
         let waits = homes.filter(|home| !reclaim.is_flushed(home.id()));
         let mut all = SealedUse::default();
         for home in waits {
+            let bytes = reclaim.zone_bytes(home.id());
             all.memtables += 1;
-            all.bytes += reclaim.zone_bytes(home.id());
+            all.bytes += bytes;
+            if home.id() <= reclaim.taken {
+                all.taken_bytes += bytes;
+            }
             all.blob_bytes += home.blobs().bytes();
+            all.records += home.len();
         }
         all
     }

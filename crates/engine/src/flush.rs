@@ -63,6 +63,7 @@ mod due;
 mod evacuate;
 mod name;
 mod ranges;
+pub(crate) mod read_since;
 pub(crate) mod rewrite;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -145,23 +146,31 @@ impl Flusher {
         self.common.check_writable()?;
         let mut flushed = 0;
         loop {
-            let due = self.flush_due.look().takes_bytes();
-            let least = match extent {
-                Extent::All => u64::MAX,
-                Extent::Due => due,
+            let sealed = self.flush_due.look();
+            let (least, for_scans) = match extent {
+                Extent::All => (u64::MAX, false),
+                Extent::Due => (sealed.takes_bytes(), sealed.is_for_scans()),
             };
-            let taken = self.evacuator.take(least);
+            let taken = Taken {
+                for_scans,
+                ..self.evacuator.take(least)
+            };
             if taken.memtables.is_empty() {
                 return Ok(flushed);
             }
             // What an evacuation has left; then what came since (`evacuate`, 5).
             let is_rest = taken.front.is_some();
             let begun = self.begin_flush(&taken.memtables);
+            let bytes = taken.memtables.iter().map(|m| m.bytes()).sum();
+            // What is taken is known now.
+            self.flush_due.look();
             let mut made = Made::default();
             let done = self.flush_taken(taken, only_pm, &mut made);
             self.end_flush(begun, made, done.as_ref().err());
             self.flush_due.look();
             flushed += done?;
+            let counted = &self.common.counted;
+            self.common.read_since.flushed(counted, bytes, sealed.bytes);
             if !is_rest {
                 return Ok(flushed);
             }

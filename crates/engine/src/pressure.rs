@@ -77,7 +77,7 @@ impl Pressure {
 
     /// Persistent memory of tables that may stay there: it does not wait for anything.
     fn pm_bytes_at_home(&self) -> u64 {
-        let share = self.common.options.level0_pm_bytes();
+        let share = self.common.compactions.shape.geometry().pm_bytes_max;
         share.map_or(0, |share| {
             let tables = self.common.pm_tables_use();
             (tables.bytes - tables.retired_bytes).min(share)

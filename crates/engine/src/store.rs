@@ -27,6 +27,7 @@ use crate::blobs::Blobs;
 use crate::close::position::Position;
 use crate::compact::state::Compactions;
 use crate::families::table::Families;
+use crate::flush::read_since::ReadSince;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::next_memtable::prepared::Prepared;
@@ -82,6 +83,8 @@ pub(crate) struct Common {
     /// Held by whoever does something that there is one of at a time, or that closing waits for.
     pub turns: Turns,
     pub merges: Merges,
+    /// What was read since memtables were last flushed.
+    pub read_since: ReadSince,
     pub compactions: Compactions,
     /// Who made room, and who wants some.
     pub room: Room,

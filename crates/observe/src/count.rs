@@ -43,11 +43,13 @@ pub enum Count {
     BytesAlong,
     /// Keys without a value, by cursors.
     SteppedOver,
+    /// Entries of sealed memtables that cursors have collected.
+    Scanned,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub struct Counted(Counters<19>);
+pub struct Counted(Counters<20>);
 
 impl Counted {
     /// Returns a part of what it was before: see [`Counters::add`].

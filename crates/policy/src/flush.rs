@@ -9,14 +9,16 @@
 //! table while there is room for it as it is. What is taken then is the oldest, about as much as the small share: what it becomes
 //! must lie beside it until all of it is named, and so must what is written meanwhile. What it becomes frees nothing as long as
 //! it stays in persistent memory; so level 0 has of its share only what memtables leave ([`Beside`]), and the coldest of it goes.
+//! Where they are scanned much, the oldest become tables before that ([`crate::scans`]).
 //! Where there is no room for what is taken it leaves persistent memory as a whole, and then all is taken, as while flushes skip
 //! level 0.
 
 use std::fmt;
 
+use crate::scans::Scans;
 use crate::tuning::{
     CROWDED_INDEX_BYTES_MIN, CROWDED_PARTS, CROWDED_SHARE_PARTS, DESCRIPTORS_SHORT,
-    KEPT_YIELD_TIMES, MORE_DIVISOR, TAKES_ROOM,
+    KEPT_YIELD_TIMES, MAJOR_PERCENT, MORE_DIVISOR, TAKES_ROOM,
 };
 
 /// DRAM of a store, and of all stores of its runtime, in bytes.
@@ -66,6 +68,9 @@ pub struct Beside {
     pub all: u64,
     /// What memtables have beyond a usual flush.
     pub memtables: u64,
+    /// Whether level 0 may have all that they leave, even beyond its share: what scans asked for lies there, and since then no
+    /// flush was due to make room.
+    pub lent: bool,
 }
 
 impl Beside {
@@ -74,13 +79,27 @@ impl Beside {
     ///
     /// ```
     /// use thermocline_policy::flush::Beside;
-    /// assert_eq!(Beside { all: 50, memtables: 35 }.level0_share(50), 15);
-    /// assert_eq!(Beside { all: 50, memtables: 10 }.level0_share(30), 30);
+    /// let beside = Beside { all: 50, memtables: 35, lent: false };
+    /// assert_eq!(beside.level0_share(50), 15);
+    /// assert_eq!(Beside { memtables: 10, ..beside }.level0_share(30), 30);
+    /// assert_eq!(Beside { memtables: 5, lent: true, ..beside }.level0_share(30), 50, "of which 45 bytes are filled");
     /// assert_eq!(Beside::default().level0_share(50), 50);
     /// ```
     pub fn level0_share(&self, share: u64) -> u64 {
         let left = self.all.max(share).saturating_sub(self.memtables);
-        share.min(left)
+        self.lent_share(share).unwrap_or(share.min(left))
+    }
+
+    /// Level 0's share where it is more than usual.
+    fn lent_share(&self, share: u64) -> Option<u64> {
+        let left = self.all.max(share).saturating_sub(self.memtables);
+        let more = left / MAJOR_PERCENT * 100;
+        Some(more).filter(|more| self.lent && *more > share)
+    }
+
+    /// What level 0 may have at most.
+    pub fn level0_most(&self, share: u64) -> u64 {
+        self.lent_share(share).unwrap_or(share)
     }
 }
 
@@ -95,6 +114,8 @@ pub struct Sealed {
     pub memtables_due: usize,
     /// Persistent memory that they own.
     pub bytes: u64,
+    /// Of that what a running flush has taken.
+    pub taken_bytes: u64,
     /// Bytes of values in blob files that they refer to.
     pub blob_bytes: u64,
     /// The same from which on they are flushed.
@@ -113,6 +134,8 @@ pub struct Sealed {
     pub descriptors_free: usize,
     /// DRAM.
     pub dram: Dram,
+    /// What scans have to say.
+    pub scans: Scans,
 }
 
 /// Why a flush is due.
@@ -153,6 +176,13 @@ pub enum Because {
         /// From which on they are flushed; less is short where all stores together have too much.
         due: u64,
     },
+    /// They are scanned much.
+    Scans {
+        /// Entries that scans have collected, beyond lookups.
+        balance: u64,
+        /// From which on they are flushed.
+        due: u64,
+    },
 }
 
 impl fmt::Display for Because {
@@ -176,6 +206,9 @@ impl fmt::Display for Because {
             }
             Because::Dram { used, due } => {
                 write!(f, "flush: DRAM is short, {used} bytes are used, of {due}")
+            }
+            Because::Scans { balance, due } => {
+                write!(f, "flush: {balance} entries were scanned, of {due}")
             }
         }
     }
@@ -230,21 +263,41 @@ impl Sealed {
     /// What memtables and tables may have together. While flushes take the oldest memtables alone, all of them need not be
     /// written at once, and may have more.
     fn all_bytes(&self) -> u64 {
-        let alone = self.pm_bytes / 100 * self.alone_percent;
         match self.skips {
-            true => alone,
-            false => alone + self.usual_bytes() / MORE_DIVISOR * (MORE_DIVISOR - 1),
+            true => self.pm_bytes / 100 * self.alone_percent,
+            false => self.all_bytes_while_flushed_by_parts(),
         }
     }
 
-    /// What they take of the share of level 0 in persistent memory.
-    pub fn beside(&self) -> Beside {
-        match self.tables {
-            Some(_) => Beside {
-                all: self.all_bytes(),
-                memtables: self.bytes.saturating_sub(self.usual_bytes()),
+    fn all_bytes_while_flushed_by_parts(&self) -> u64 {
+        let alone = self.pm_bytes / 100 * self.alone_percent;
+        alone + self.usual_bytes() / MORE_DIVISOR * (MORE_DIVISOR - 1)
+    }
+
+    /// What they take of the share of level 0 in persistent memory, if it was `lent` more than its share until now.
+    pub fn beside(&self, lent: bool) -> Beside {
+        let Some(_) = self.tables else {
+            return Beside::default();
+        };
+        // What a flush has taken, which may be more than usual, since it takes whole indexes, waits no more.
+        let waits = Sealed {
+            bytes: self.bytes.saturating_sub(self.taken_bytes),
+            ..*self
+        };
+        let lent = match waits.plan().because {
+            Some(because) => matches!(because, Because::Scans { .. }),
+            None => lent,
+        };
+        Beside {
+            all: match lent {
+                true => self.all_bytes_while_flushed_by_parts(),
+                false => self.all_bytes(),
             },
-            None => Beside::default(),
+            memtables: match lent && self.taken_bytes > 0 {
+                true => waits.bytes,
+                false => self.bytes.saturating_sub(self.usual_bytes()),
+            },
+            lent,
         }
     }
 
@@ -253,13 +306,36 @@ impl Sealed {
     pub fn takes_bytes(&self) -> u64 {
         let usual = self.usual_bytes().max(1);
         match self.tables {
-            Some(tables) if self.automatic && !self.skips => {
+            Some(tables) if self.automatic && (!self.skips || self.is_for_scans()) => {
                 // What would not stay leaves as a whole.
-                let stays = self.bytes + tables + TAKES_ROOM * usual <= self.pm_bytes;
-                if stays { usual } else { u64::MAX }
+                if self.stays(tables) { usual } else { u64::MAX }
             }
             _ => u64::MAX,
         }
+    }
+
+    /// Whether what a usual flush takes finds room beside everything, tables of so many bytes among it.
+    fn stays(&self, tables: u64) -> bool {
+        let usual = self.usual_bytes().max(1);
+        self.bytes + tables + TAKES_ROOM * usual <= self.pm_bytes
+    }
+
+    /// Whether the oldest become tables because they are scanned ([`crate::scans`]).
+    fn for_scans(&self) -> Option<Because> {
+        let tables = self.tables.filter(|_| self.memtables > 0)?;
+        let usual = self.usual_bytes();
+        let taken = self.bytes.min(usual);
+        let beside = (self.bytes - taken).saturating_sub(usual);
+        let all = self.all_bytes_while_flushed_by_parts();
+        let fits = self.stays(tables) && tables + taken + beside <= all;
+        let due = self.scans.due(taken, usual).filter(|_| fits)?;
+        let balance = self.scans.balance();
+        (balance >= due).then_some(Because::Scans { balance, due })
+    }
+
+    /// Whether a flush that is due is so for scans.
+    pub fn is_for_scans(&self) -> bool {
+        matches!(self.plan().because, Some(Because::Scans { .. }))
     }
 
     /// Whether a flush is due, why, and the numbers on which that is decided.
@@ -272,6 +348,7 @@ impl Sealed {
     ///     memtables: 3,
     ///     memtables_due: 0,
     ///     bytes: 149,
+    ///     taken_bytes: 0,
     ///     blob_bytes: 0,
     ///     blob_bytes_due: 1000,
     ///     pm_bytes: 1000,
@@ -281,6 +358,7 @@ impl Sealed {
     ///     skips: false,
     ///     descriptors_free: 60,
     ///     dram,
+    ///     scans: Default::default(),
     /// };
     /// assert!(!sealed.plan().due);
     /// sealed.bytes = 150;
@@ -308,7 +386,7 @@ impl Sealed {
             memtables_free: self.descriptors_free,
             memtables_free_due: DESCRIPTORS_SHORT,
         };
-        plan.because = because(&plan, self.dram.is_short());
+        plan.because = because(&plan, self.dram.is_short()).or_else(|| self.for_scans());
         plan.due = plan.because.is_some();
         plan
     }
@@ -392,6 +470,7 @@ mod tests {
                 memtables,
                 memtables_due,
                 bytes,
+                taken_bytes: 0,
                 blob_bytes,
                 blob_bytes_due,
                 pm_bytes,
@@ -407,6 +486,7 @@ mod tests {
                     held_by_all,
                     budget,
                 },
+                scans: Scans::default(),
             }
         })
     }

@@ -29,7 +29,7 @@
 //! |---|---|
 //! | when is a memtable sealed, and the next one named? | [`seal`] |
 //! | which indexes are merged? | [`indexes`] |
-//! | when are sealed memtables flushed? | [`flush`] |
+//! | when are sealed memtables flushed? | [`flush`], [`scans`] |
 //! | does a flush write what lives into persistent memory? | [`rewrite`] |
 //! | what becomes of each range of keys of a flush? | [`ranges`] |
 //! | what do costs say of level 0 in persistent memory? | [`level0`] |
@@ -65,6 +65,7 @@ pub mod reads;
 pub mod relief;
 pub mod rewrite;
 pub mod room;
+pub mod scans;
 pub mod seal;
 pub mod simulate;
 pub mod situation;

@@ -25,6 +25,8 @@ pub struct Coming<'a> {
     pub now_ns: u64,
     /// Records that were written until then, ever.
     pub written: u64,
+    /// Whether scans have asked for it ([`crate::scans`]).
+    pub for_scans: bool,
 }
 
 /// Where level 0 begins to be cold, or ends to be: a family, a key, and whether it is cold from there on. Ascending.
@@ -90,7 +92,7 @@ impl Coming<'_> {
 
 /// What a flush does not leave in persistent memory.
 pub fn leaving(plan: &Level0Plan, coming: &Coming<'_>, memory: &mut Memory) -> Leaving {
-    if plan.form != Form::Corrected {
+    if plan.form != Form::Corrected || coming.for_scans {
         return Leaving::default();
     }
     let come = plan.bytes.saturating_add(coming.live_bytes());

@@ -43,6 +43,21 @@ pub const INDEX_DEAD_PARTS: u64 = 4;
 pub const INDEX_LOOK_EVERY: u64 = 1 << 12;
 
 // ---------------------------------------------------------------------------------------------------------------------
+// Tables for scans (`scans`).
+
+/// Entries of a scan for each record from which on a table of it pays. *Measured*: an entry takes 0.3 to 1 µs longer in a memtable
+/// (`thermocline bench seekrandom --num 1000000 --pm 8GiB --dram 2GiB`, by itself and with `--set level0.shape=pm-tables`), and a
+/// record takes 1 to 2 µs to flush.
+pub const SCANS_PER_RECORD: u64 = 2;
+
+/// What is made tables for scans is at least this part of a usual flush. *Chosen*: narrow tables are merged again.
+pub const SCANS_FLUSH_PARTS: u64 = 8;
+
+/// Entries of scans between two looks whether a flush has come to pay. *Chosen*: a power of two, so rare that the look costs
+/// nothing.
+pub const SCANS_LOOK_EVERY: u64 = 1 << 16;
+
+// ---------------------------------------------------------------------------------------------------------------------
 // Flushing (`flush`).
 
 /// Free descriptors from which on they run short: one is taken with each memtable. *Chosen* (commit 3ed150c): a quarter of
@@ -147,6 +162,10 @@ pub const MAJOR_PERCENT: u64 = 90;
 
 /// τt in percent of τm, where nothing is read. *Chosen* (commit f691dd3); PM-Blade table II has it as a constant.
 pub const KEEP_PERCENT: u64 = 50;
+
+/// Lookups that a scan counts as. *Measured*: of each further run it takes about 3 µs (`thermocline bench ycsb-e`), where a lookup
+/// takes half of [`SEARCH_NS`].
+pub const SCAN_READS: u64 = 12;
 
 /// So many percent more of τm stay where nothing is written: level 0 fills the slower. *Chosen* (commit f691dd3).
 pub const KEEP_PERCENT_READS: u64 = 35;

@@ -4,6 +4,7 @@ use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Codec, FileId, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
+use thermocline_policy::flush::Beside;
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
     Held, PickOptions, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
@@ -11,16 +12,18 @@ use thermocline_policy::pick::{
 use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, TableRef, Version};
 
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The level of Zstandard: the fastest.
 const ZSTD_LEVEL: i32 = 1;
 
 /// How the levels of a store should be.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Shape {
     options: CompactionOptions,
     geometry: Geometry,
+    /// Bytes of persistent memory that level 0 may have where memtables lend it some. Relaxed: it guards nothing.
+    level0_most: AtomicU64,
     write_bytes: usize,
 }
 
@@ -115,22 +118,33 @@ impl Shape {
     pub fn new(options: &Options) -> Shape {
         Shape {
             geometry: Geometry::of(options),
+            level0_most: AtomicU64::new(0),
             options: options.compaction.clone(),
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
         }
     }
 
-    /// How levels should be.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+    /// How levels should be now.
+    pub fn geometry(&self) -> Geometry {
+        let most = self.level0_most.load(Ordering::Relaxed);
+        Geometry {
+            pm_bytes_max: self.geometry.pm_bytes_max.map(|share| share.max(most)),
+            ..self.geometry
+        }
+    }
+
+    /// Memtables leave so much for level 0.
+    pub(super) fn memtables_are(&self, beside: &Beside) {
+        let most = beside.level0_most(self.geometry.pm_bytes_max.unwrap_or(0));
+        self.level0_most.store(most, Ordering::Relaxed);
     }
 
     /// For a family with these levels.
     pub fn pick_options(&self, levels: &Levels<'_>) -> PickOptions {
         let level0 = levels.tables.first().into_iter().flatten();
         let own = level0.filter(|table| table.in_pm);
-        self.geometry.pick_options(&Has {
+        self.geometry().pick_options(&Has {
             deepest: levels.deepest(),
             level0_pm_bytes: own.map(|table| table.bytes).sum(),
             pm_bytes: levels.pm_bytes,
@@ -139,7 +153,7 @@ impl Shape {
 
     /// Whether tables in persistent memory take more than the share of level 0.
     pub fn is_past_share(&self, levels: &Levels<'_>) -> bool {
-        self.geometry.is_past_share(levels.pm_bytes)
+        self.geometry().is_past_share(levels.pm_bytes)
     }
 
     pub fn output_options(&self) -> OutputOptions {

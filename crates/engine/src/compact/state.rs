@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
 use thermocline_env::Clock;
+use thermocline_policy::flush::Sealed;
 use thermocline_policy::pick::{Cursors, Held};
 use thermocline_version::Version;
 
@@ -147,6 +148,11 @@ impl Compactions {
     /// Whether jobs wait so as to be slow enough.
     pub(super) fn is_paced(&self) -> bool {
         self.pace.is_limited()
+    }
+
+    /// So much waits to be flushed.
+    pub fn memtables_are(&self, sealed: &Sealed) {
+        self.shape.memtables_are(&self.costs.memtables_are(sealed));
     }
 
     /// This is the current version now.

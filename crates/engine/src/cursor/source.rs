@@ -27,6 +27,8 @@ pub(super) struct Source {
     pub(super) more: bool,
     pub(super) chunk_len: usize,
     pub(super) head: Option<Head>,
+    /// Entries that were collected, and are not yet counted.
+    pub(super) collected: u64,
     /// The range tombstones of its memtable.
     pub(super) covering: Option<Covering>,
     /// The gaps of its memtable.
@@ -133,6 +135,7 @@ impl Source {
             ..
         } = reader;
         self.more = memtable.scan(cf, from, direction, seqno, self.chunk_len, &mut self.chunk)?;
+        self.collected += self.chunk.len() as u64;
         for entry in self.chunk.iter().take(AHEAD) {
             memtable.prefetch(entry.at);
         }

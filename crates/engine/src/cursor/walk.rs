@@ -146,6 +146,9 @@ impl Walk {
             source.first = first.into();
             source.restart(memtable, reader, from)?;
         }
+        let sealed = self.sources.iter_mut().skip(1);
+        let collected = sealed.map(|s| std::mem::take(&mut s.collected)).sum();
+        self.at.inner().common.scanned(collected);
         self.look_for_gaps();
         let tables = &self.at.view.tables;
         if self.tables.as_ref().is_none_or(|t| !Arc::ptr_eq(t, tables)) {
@@ -154,7 +157,7 @@ impl Walk {
         }
         place(&mut self.runs, from, direction, reader.seqno)?;
         if let Bound::Included(key) | Bound::Excluded(key) = from {
-            self.at.rates().read(&self.at.view, reader.cf, key);
+            self.at.rates().scan(&self.at.view, reader.cf, key);
         }
         if let Bound::Included(key) | Bound::Excluded(key) = from
             && self.runs.len() > 1
@@ -274,6 +277,10 @@ impl Walk {
             let Some(head) = source.head else { continue };
             if i == newest || head.cmp_key(memtable, prefix, &self.key)?.is_eq() {
                 source.advance(memtable, reader)?;
+                if i > 0 && source.collected > 0 {
+                    let collected = std::mem::take(&mut source.collected);
+                    self.at.inner().common.scanned(collected);
+                }
             }
         }
         for run in &mut self.runs {

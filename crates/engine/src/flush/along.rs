@@ -106,6 +106,7 @@ impl Evacuator {
             usual_bytes: usual_bytes(limit, self.common.options.sealed_percent()),
             now_ns: self.common.now_ns(),
             written: self.common.commits.ring.visible(),
+            for_scans: taken.for_scans,
         };
         self.common.compactions.costs.leaving(&plan, &coming)
     }

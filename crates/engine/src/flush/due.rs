@@ -10,6 +10,7 @@
 
 use thermocline_base::size::index;
 use thermocline_policy::flush::{FlushPlan, Sealed};
+use thermocline_policy::scans::Scans;
 use thermocline_policy::situation::{self, Situation};
 use thermocline_policy::work::{Decision, Work};
 
@@ -62,11 +63,13 @@ impl FlushDue {
         let waits = self.common.sealed();
         let skips = self.common.compactions.costs.bypasses() && !self.pressure.is_relieving();
         let beside_tables = skips || self.common.options.level0.shape().evacuates_by_range();
+        let (scanned, found) = self.common.read_since.get(&self.common.counted);
         let sealed = Sealed {
             automatic: self.common.options.flush.automatic,
             memtables: waits.memtables,
             memtables_due: index(self.common.options.flush.generations),
             bytes: waits.bytes,
+            taken_bytes: waits.taken_bytes,
             blob_bytes: waits.blob_bytes,
             blob_bytes_due: self.common.options.blob.generation_bytes,
             pm_bytes: self.common.space.usage().limit_bytes,
@@ -76,8 +79,13 @@ impl FlushDue {
             skips,
             descriptors_free: self.common.space.descriptors().free(),
             dram: self.common.dram(),
+            scans: Scans {
+                scanned,
+                found,
+                records: waits.records,
+            },
         };
-        self.common.compactions.costs.memtables_are(sealed.beside());
+        self.common.compactions.memtables_are(&sealed);
         sealed
     }
 }

@@ -104,6 +104,8 @@ pub(super) fn positions(colds: &ranges::Colds) -> Colds {
 pub(super) struct Taken {
     pub memtables: Vec<Arc<Memtable>>,
     pub front: Option<Arc<Front>>,
+    /// Whether scans have asked for it.
+    pub for_scans: bool,
 }
 
 /// What a flush writes at once: from a key on, up to another one or to the end.

@@ -64,7 +64,11 @@ impl Evacuator {
                 memtables.truncate(flush::taken(memtables.iter().map(own), least));
             }
         }
-        Taken { memtables, front }
+        Taken {
+            memtables,
+            front,
+            for_scans: false,
+        }
     }
 
     /// The sealed memtables that were not flushed, oldest first.

@@ -103,7 +103,7 @@ impl FlushWriter {
         if !self.common.options.level0.shape().keeps_tables_in_pm() {
             return self.promise_for_rewriting(taken);
         }
-        let Some(share) = self.common.options.level0_pm_bytes() else {
+        let Some(share) = self.common.compactions.shape.geometry().pm_bytes_max else {
             return Ok(None);
         };
         // Compaction may be behind by a flush, but for a memtable.

@@ -29,6 +29,7 @@ use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::compact::state::Compactions;
 use crate::families::table::Families;
+use crate::flush::read_since::ReadSince;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::partitions::rates::counters::PartitionRates;
@@ -188,6 +189,7 @@ impl Parts<'_> {
             ),
             turns: Turns::default(),
             merges: Merges::default(),
+            read_since: ReadSince::default(),
             compactions: Compactions::new(&options, clock.clone(), &current),
             room: Room::default(),
             families: Arc::new(self.families),

@@ -99,9 +99,9 @@ mod tests {
         let all = PartitionRates::new(1, &[], 0);
         for second in 1..=200 {
             for _ in 0..30 {
-                all.note_read(state.version(), CF, b"e");
+                all.note_reads(state.version(), CF, b"e", 1);
             }
-            all.note_read(state.version(), CF, b"zz");
+            all.note_reads(state.version(), CF, b"zz", 1);
             all.take_in(second * SECOND, CF, &[]);
         }
         let now = 200 * SECOND;
@@ -159,7 +159,7 @@ mod tests {
         let mut sampled = 0;
         for _ in 0..64_000 {
             if chosen(64) {
-                all.note_read(state.version(), CF, b"x");
+                all.note_reads(state.version(), CF, b"x", 1);
                 sampled += 1;
             }
         }

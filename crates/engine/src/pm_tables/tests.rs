@@ -17,6 +17,7 @@ mod along;
 mod costs;
 mod internal;
 mod limits;
+mod scans;
 mod slices;
 
 const PM: u64 = 4 << 20;

@@ -35,6 +35,8 @@ fn open(pm: u64, memtable_bytes: u64) -> Engine {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = memtable_bytes;
+    // Not for scans either.
+    options.flush.automatic = false;
     let engine = Engine::open(world, Path::new("/db"), options).unwrap();
     for (name, id) in ["one", "two"].into_iter().zip(&FAMILIES[1..]) {
         assert_eq!(engine.family(name, &CfOptions::default()).unwrap().id, *id);

@@ -6,6 +6,7 @@ use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use super::*;
 use crate::flush::Dram;
 use crate::pick::{Cursors, PickOptions, State, Table};
+use crate::scans::Scans;
 use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Relief, Sealed};
 use crate::{flush, tuning};
 
@@ -16,6 +17,7 @@ fn sealed(bytes: u64) -> Sealed {
             memtables: 2,
             memtables_due: 0,
             bytes,
+            taken_bytes: 0,
             blob_bytes: 0,
             blob_bytes_due: 1 << 30,
             pm_bytes: 1000,
@@ -31,6 +33,7 @@ fn sealed(bytes: u64) -> Sealed {
                 held_by_all: 0,
                 budget: 1000,
             },
+            scans: Scans::default(),
         },
         dead_in_merged: None,
         room_wanted: false,

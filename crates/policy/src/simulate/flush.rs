@@ -11,6 +11,7 @@ use crate::flush::{self, Because};
 use crate::pick::{Held, State, level0_cuts, pick_along};
 use crate::ranges::{self, Coming, Fate, Leaving, Range};
 use crate::rewrite::{self, Contents, RewritePlan};
+use crate::scans::Scans;
 use crate::tuning::RANGE_TABLES;
 
 /// Places that a region has for memtables.
@@ -25,6 +26,7 @@ impl Run {
             memtables: self.sealed.len(),
             memtables_due: usize::try_from(options.flush.generations).unwrap_or(usize::MAX),
             bytes: self.sealed.len() as u64 * self.memtable_zones,
+            taken_bytes: 0,
             blob_bytes: 0,
             blob_bytes_due: u64::MAX,
             pm_bytes: self.region_bytes,
@@ -40,13 +42,15 @@ impl Run {
                 held_by_all: self.index_bytes(),
                 budget: options.dram,
             },
+            // The model's reads are lookups.
+            scans: Scans::default(),
         }
     }
 
     /// Begins a flush, if one is due.
     pub(super) fn begin_flush(&mut self) {
         let waiting = self.waiting();
-        self.store.memory.level0.beside = waiting.beside();
+        self.store.memory.level0.beside = waiting.beside(false);
         let Some(because) = waiting.plan().because else {
             return;
         };
@@ -123,6 +127,7 @@ impl Run {
             usual_bytes: flush::usual_bytes(self.region_bytes, options.sealed_percent()),
             now_ns: whole(self.now_ns),
             written: self.written,
+            for_scans: false,
         };
         ranges::leaving(&plan, &coming, &mut self.store.memory.level0)
     }

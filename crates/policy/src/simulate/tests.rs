@@ -59,21 +59,21 @@ fn at_load(setting: &Setting, part: f64) -> Setting {
 type Expected = (Preset, f64, f64, f64, f64, f64);
 
 const EXPECTED: [Expected; 35] = [
-    (Preset::Thermocline, 1.0, 0.0, 0.0, 1.8, 0.00),
-    (Preset::Thermocline, 1.0, 0.0, 1e5, 1.3, 0.29),
-    (Preset::Thermocline, 1.0, 0.9, 0.0, 0.82, 0.30),
-    (Preset::Thermocline, 2.5, 0.0, 0.0, 3.1, 0.00),
-    (Preset::Thermocline, 2.5, 0.0, 1e5, 2.9, 0.32),
-    (Preset::Thermocline, 2.5, 0.9, 0.0, 1.7, 0.27),
-    (Preset::Thermocline, 5.0, 0.0, 0.0, 5.0, 0.00),
-    (Preset::Thermocline, 5.0, 0.0, 1e5, 5.2, 0.32),
-    (Preset::Thermocline, 5.0, 0.9, 0.0, 3.1, 0.26),
-    (Preset::Thermocline, 20.0, 0.0, 0.0, 10.0, 0.00),
-    (Preset::Thermocline, 20.0, 0.0, 1e5, 9.9, 0.28),
-    (Preset::Thermocline, 20.0, 0.9, 0.0, 4.1, 0.26),
-    (Preset::Thermocline, 100.0, 0.0, 0.0, 15.2, 0.00),
-    (Preset::Thermocline, 100.0, 0.0, 1e5, 16.0, 0.31),
-    (Preset::Thermocline, 100.0, 0.9, 0.0, 9.2, 0.29),
+    (Preset::Thermocline, 1.0, 0.0, 0.0, 1.9, 0.00),
+    (Preset::Thermocline, 1.0, 0.0, 1e5, 1.3, 0.27),
+    (Preset::Thermocline, 1.0, 0.9, 0.0, 0.7, 0.23),
+    (Preset::Thermocline, 2.5, 0.0, 0.0, 3.2, 0.00),
+    (Preset::Thermocline, 2.5, 0.0, 1e5, 2.6, 0.26),
+    (Preset::Thermocline, 2.5, 0.9, 0.0, 1.5, 0.26),
+    (Preset::Thermocline, 5.0, 0.0, 0.0, 5.2, 0.00),
+    (Preset::Thermocline, 5.0, 0.0, 1e5, 4.6, 0.26),
+    (Preset::Thermocline, 5.0, 0.9, 0.0, 3.1, 0.25),
+    (Preset::Thermocline, 20.0, 0.0, 0.0, 11.4, 0.00),
+    (Preset::Thermocline, 20.0, 0.0, 1e5, 11.0, 0.25),
+    (Preset::Thermocline, 20.0, 0.9, 0.0, 4.8, 0.22),
+    (Preset::Thermocline, 100.0, 0.0, 0.0, 16.4, 0.00),
+    (Preset::Thermocline, 100.0, 0.0, 1e5, 15.7, 0.27),
+    (Preset::Thermocline, 100.0, 0.9, 0.0, 9.6, 0.25),
     (Preset::GlobalIndex, 1.0, 0.0, 0.0, 2.0, 0.00),
     (Preset::GlobalIndex, 1.0, 0.9, 0.0, 1.4, 0.00),
     (Preset::GlobalIndex, 5.0, 0.0, 0.0, 5.5, 0.00),
@@ -81,12 +81,12 @@ const EXPECTED: [Expected; 35] = [
     (Preset::GlobalIndex, 20.0, 0.0, 0.0, 9.8, 0.00),
     (Preset::GlobalIndex, 20.0, 0.9, 0.0, 5.4, 0.00),
     (Preset::GlobalIndex, 100.0, 0.0, 0.0, 16.6, 0.00),
-    (Preset::PmBlade, 1.0, 0.0, 0.0, 2.9, 0.30),
-    (Preset::PmBlade, 1.0, 0.9, 0.0, 1.2, 0.44),
-    (Preset::PmBlade, 5.0, 0.0, 0.0, 9.8, 0.48),
-    (Preset::PmBlade, 5.0, 0.9, 0.0, 11.4, 0.34),
-    (Preset::PmBlade, 20.0, 0.0, 0.0, 38.8, 0.28),
-    (Preset::PmBlade, 20.0, 0.9, 0.0, 42.0, 0.43),
+    (Preset::PmBlade, 1.0, 0.0, 0.0, 1.3, 0.41),
+    (Preset::PmBlade, 1.0, 0.9, 0.0, 0.7, 0.39),
+    (Preset::PmBlade, 5.0, 0.0, 0.0, 9.7, 0.38),
+    (Preset::PmBlade, 5.0, 0.9, 0.0, 5.1, 0.41),
+    (Preset::PmBlade, 20.0, 0.0, 0.0, 42.6, 0.38),
+    (Preset::PmBlade, 20.0, 0.9, 0.0, 28.6, 0.29),
     (Preset::Leveled, 1.0, 0.0, 0.0, 2.8, 0.00),
     (Preset::Leveled, 1.0, 0.9, 0.0, 2.2, 0.00),
     (Preset::Leveled, 5.0, 0.0, 0.0, 9.6, 0.00),
@@ -165,20 +165,20 @@ fn with(
     }
 }
 
-/// What policy does not keep yet: about one load in 130 between 50 and 70 % waits longer than 10 ms, for want of persistent memory. This is one
+/// What policy does not keep yet: about one load in 200 between 50 and 70 % waits longer than 10 ms, for want of persistent memory. This is one
 /// of them. Once it waits no longer, the promise may be kept up to 70 %, and `PART_KEPT` be raised.
 #[test]
 fn a_load_near_seventy_percent_that_waits_too_long() {
     let load = (
-        3.441_899_414_683_781,
-        0.528_550_356_770_256_5,
+        8.485_581_598_180_888,
+        0.944_048_541_599_912_3,
         Spread::Keys,
-        246_398.903_503_952_14,
-        1160,
+        237_050.121_120_458_3,
+        946,
     );
     let outcome = run(&at_load(
         &with(Preset::Thermocline, load),
-        0.639_825_232_683_404_1,
+        0.642_252_709_373_331,
     ));
     assert_eq!(
         outcome.cause,

@@ -59,6 +59,7 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
         let taken = Taken {
             memtables: inner.flusher.evacuator.to_flush(),
             front: None,
+            for_scans: false,
         };
         let from = Position {
             cf: CfId::DEFAULT,

@@ -9,7 +9,7 @@ use thermocline_observe::latency::chosen;
 use thermocline_policy::cost::{Counts, Rates};
 use thermocline_policy::level0::PartitionRate;
 use thermocline_policy::reads::weighs_level0;
-use thermocline_policy::tuning::{RATES_REMEMBERED, SPLIT_RATES};
+use thermocline_policy::tuning::{RATES_REMEMBERED, SCAN_READS, SPLIT_RATES};
 use thermocline_version::{PartitionId, Partitions, StoredRate, Version};
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
@@ -79,21 +79,35 @@ impl PartitionRates {
     /// A key is read.
     #[inline]
     pub fn read(&self, view: &View, cf: CfId, key: &[u8]) {
-        let counts = match self.every {
-            0 => false,
-            1 => true,
-            every => chosen(every),
-        };
-        if counts {
-            self.note_read(view.tables.version(), cf, key);
+        if self.counts() {
+            self.note_reads(view.tables.version(), cf, key, 1);
         }
     }
 
+    /// A scan begins at a key.
+    #[inline]
+    pub fn scan(&self, view: &View, cf: CfId, key: &[u8]) {
+        if self.counts() {
+            self.note_reads(view.tables.version(), cf, key, SCAN_READS);
+        }
+    }
+
+    /// Whether this one is counted.
+    #[inline]
+    fn counts(&self) -> bool {
+        match self.every {
+            0 => false,
+            1 => true,
+            every => chosen(every),
+        }
+    }
+
+    /// Something is read at a key that is as much as so many reads.
     #[cold]
-    pub(super) fn note_read(&self, version: &Version, cf: CfId, key: &[u8]) {
+    pub(super) fn note_reads(&self, version: &Version, cf: CfId, key: &[u8], reads: u64) {
         let of = (cf, version.partitions(cf).of(key).id);
         let shard = &self.reads[thread_number() % SHARDS];
-        *lock(&shard.0).entry(of).or_default() += self.every;
+        *lock(&shard.0).entry(of).or_default() += self.every * reads;
         let noted = self.noted.fetch_add(1, Ordering::Relaxed) + 1;
         if weighs_level0(noted) {
             self.news.store(true, Ordering::Relaxed);

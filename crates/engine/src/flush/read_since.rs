@@ -1,0 +1,36 @@
+//! What was read of sealed memtables since they wait, for `policy::scans`.
+
+use thermocline_observe::count::{Count, Counted};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Where the counters were from which on reads count. A race between a flush that moves them and somebody who asks costs a
+/// look that is a little wrong.
+#[derive(Debug, Default)]
+pub(crate) struct ReadSince {
+    scanned: AtomicU64,
+    found: AtomicU64,
+}
+
+impl ReadSince {
+    /// Entries that scans have collected, and lookups that were answered by memtables.
+    pub fn get(&self, counted: &Counted) -> (u64, u64) {
+        let since = |what, from: &AtomicU64| {
+            let now = counted.get(what);
+            now.saturating_sub(from.load(Ordering::Relaxed))
+        };
+        (
+            since(Count::Scanned, &self.scanned),
+            since(Count::Found, &self.found),
+        )
+    }
+
+    /// So many bytes of all that was sealed are flushed: their part of the reads counts no more.
+    pub fn flushed(&self, counted: &Counted, bytes: u64, of: u64) {
+        let part = bytes as f64 / of.max(1) as f64;
+        let (scanned, found) = self.get(counted);
+        let gone = |reads: u64| (reads as f64 * part.min(1.0)) as u64;
+        self.scanned.fetch_add(gone(scanned), Ordering::Relaxed);
+        self.found.fetch_add(gone(found), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,48 @@
+//! Scans pay for tables: what waits to be flushed becomes tables early where it is scanned much.
+//!
+//! Neighbours in a memtable lie apart, since it has records in the order in which they came; in a table they lie side by side.
+//! So a scan gets on faster over tables, and a lookup, which finds its record with fewer steps in an index, slower. Writing a
+//! table of a record costs as much as some entries of scans save. *Once scans have collected that many for each sealed record*,
+//! the flush that would come later anyway is due. As whoever rents until the rents have come to the price, and then
+//! buys, it costs at most twice what the best decision would have cost, whatever comes.
+//!
+//! What becomes tables for scans stays in persistent memory, where level 0 has room for it, whatever costs say of writes: it
+//! was asked for by reads. Where it has none, no flush is due for them.
+
+use crate::tuning::{SCANS_FLUSH_PARTS, SCANS_LOOK_EVERY, SCANS_PER_RECORD};
+
+/// What was read of sealed memtables, and what they hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scans {
+    /// Entries that scans have collected of sealed memtables.
+    pub scanned: u64,
+    /// Lookups that were answered by memtables in the same time.
+    pub found: u64,
+    /// Records of sealed memtables.
+    pub records: u64,
+}
+
+impl Scans {
+    /// Entries of scans, beyond lookups: those lose by tables about what an entry gains.
+    pub fn balance(&self) -> u64 {
+        self.scanned.saturating_sub(self.found)
+    }
+
+    /// The balance from which on a flush of `taken` bytes pays, where a usual one has so many; `None` if it is too small.
+    ///
+    /// ```
+    /// use thermocline_policy::scans::Scans;
+    /// let scans = Scans { scanned: 0, found: 0, records: 1000 };
+    /// assert_eq!(scans.due(100, 800), Some(2000));
+    /// assert_eq!(scans.due(12, 100), None, "its tables would be narrow");
+    /// ```
+    pub fn due(&self, taken: u64, usual: u64) -> Option<u64> {
+        let wide = taken >= usual / SCANS_FLUSH_PARTS;
+        (wide && self.records > 0).then(|| self.records.saturating_mul(SCANS_PER_RECORD))
+    }
+}
+
+/// Whether somebody who has collected `count` entries, behind `before` others, looks whether a flush has come to pay.
+pub fn looks(before: u64, count: u64) -> bool {
+    before / SCANS_LOOK_EVERY != before.wrapping_add(count) / SCANS_LOOK_EVERY
+}
