@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
-use super::{FORMAT_VERSION, pm_table, table};
+use super::{FORMAT_VERSION, pm_table, table, write_times};
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::table::PartitionId;
 
@@ -40,6 +40,7 @@ pub(super) mod tag {
     pub const EVACUATED: u8 = 0x99;
     // 0x9a is that of a pointer (`super::pointer`).
     pub const PREPARED_TRANSACTIONS: u8 = 0x9b;
+    pub const WRITE_TIMES: u8 = 0x9c;
     /// May be passed over.
     pub const PARTITION_RATES: u8 = 0x01;
 }
@@ -87,6 +88,10 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         }
         Change::LongValues => tag::LONG_VALUES,
         Change::PreparedTransactions => tag::PREPARED_TRANSACTIONS,
+        Change::WriteTimes(times) => {
+            write_times::encode(times, bytes);
+            tag::WRITE_TIMES
+        }
         Change::PartitionRates(rates) => {
             encode_rates(rates, bytes);
             tag::PARTITION_RATES
@@ -390,6 +395,7 @@ fn decode_store(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unread
         }),
         tag::LONG_VALUES => Change::LongValues,
         tag::PREPARED_TRANSACTIONS => Change::PreparedTransactions,
+        tag::WRITE_TIMES => Change::WriteTimes(write_times::decode(body)?),
         tag::PARTITION_RATES => Change::PartitionRates(decode_rates(body)?),
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,
