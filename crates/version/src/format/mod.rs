@@ -119,7 +119,6 @@ mod fields;
 mod pm_table;
 mod pointer;
 mod table;
-mod write_times;
 
 pub use change::{decode_edit, encode_change, encode_edit};
 pub use fields::Unreadable;
