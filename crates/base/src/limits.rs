@@ -32,5 +32,8 @@ pub const PREPARED_NAME_LEN_MAX: usize = 64;
 /// Longest operand of a merge, in bytes. A value that operands make may have [`VALUE_LEN_MAX`].
 pub const MERGE_OPERAND_LEN_MAX: usize = 64 << 10;
 
+/// Longest time to live of a column family, in seconds: 100 years.
+pub const TTL_SECONDS_MAX: u64 = 100 * 31_557_600;
+
 /// Longest name of a merge operator, in bytes.
 pub const MERGE_NAME_LEN_MAX: usize = 64;

@@ -99,6 +99,8 @@ bugs! {
     FilterForgetsReaders,
     /// A value that a compaction filter removes leaves no delete, whatever lies below.
     FilterUncovers,
+    /// A write time speaks of seqnos that were not given out yet.
+    TimesAhead,
     /// An operand is taken for a base: it hides what is below it in its memtable.
     OperandHides,
     /// A merge of indexes leaves out deletes, as if nothing lay below.

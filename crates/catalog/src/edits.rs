@@ -12,7 +12,10 @@ use thermocline_observe::event::Event;
 use thermocline_observe::events::Events;
 use thermocline_observe::poison::Poison;
 use thermocline_tables::{TableFiles, Tables};
-use thermocline_version::{FileKind, Hold, Manifest, State, Version, VersionEdit, VersionSet};
+use thermocline_version::{
+    Change, FileKind, Hold, Manifest, State, Version, VersionEdit, VersionSet, WriteTime,
+    WriteTimes,
+};
 
 use crate::view::View;
 
@@ -29,6 +32,9 @@ pub struct Installed<'a> {
 pub trait Observer: Send + Sync {
     /// An edit was installed. Called under the lock of edits.
     fn installed(&self, installed: &Installed<'_>);
+    /// What the next edit is to say of when something was written, where that is due; `last` is what the manifest said last. Called
+    /// under the lock of edits.
+    fn write_time(&self, last: Option<WriteTime>) -> Option<WriteTime>;
 }
 
 /// What exists in a store. See the [crate](crate).
@@ -98,6 +104,11 @@ impl Catalog {
     /// The current version.
     pub fn version(&self) -> Arc<Version> {
         lock(&self.versions).current().clone()
+    }
+
+    /// When what was written was written, as far as the manifest knows.
+    pub fn write_times(&self) -> Arc<WriteTimes> {
+        lock(&self.versions).write_times().clone()
     }
 
     /// Holds the current version: no file that it names goes meanwhile.
@@ -195,6 +206,8 @@ impl Edits<'_> {
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         let catalog = self.catalog;
         catalog.poison.check()?;
+        let timed = self.with_write_time(edit);
+        let edit = timed.as_ref().unwrap_or(edit);
         let before = self.manifest.path().to_path_buf();
         let mut versions = lock(&catalog.versions);
         // What it refuses is a mistake of ours: nothing has been written.
@@ -237,10 +250,20 @@ impl Edits<'_> {
     }
 }
 
+impl Edits<'_> {
+    /// The same edit, which also says when something was written, if that is due.
+    fn with_write_time(&self, edit: &VersionEdit) -> Option<VersionEdit> {
+        let observer = self.catalog.observer.upgrade()?;
+        let last = self.manifest.state().write_times().last();
+        let time = observer.write_time(last)?;
+        Some(edit.clone().with(Change::WriteTimes([time].into())))
+    }
+}
+
 /// The chains of the memtables that an edit drops.
 fn chains_dropped(state: &State, edit: &VersionEdit) -> Vec<u64> {
     let dropped = edit.changes.iter().filter_map(|change| match change {
-        thermocline_version::Change::MemtableDropped { id } => state.memtables().get(id),
+        Change::MemtableDropped { id } => state.memtables().get(id),
         _ => None,
     });
     let chains = dropped.flat_map(|memtable| &memtable.chains);

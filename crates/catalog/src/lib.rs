@@ -1,8 +1,8 @@
 //! What exists in a store: the manifest and its versions, and the view that readers have of memtables and tables.
 //!
 //! The catalog does not know why something changes. Whoever changes something takes the [edits](Catalog::edits), looks
-//! whether what it relies on is still so, and appends; the version follows under the same lock. The catalog calls nobody:
-//! an [`Observer`] is told what was installed.
+//! whether what it relies on is still so, and appends; the version follows under the same lock. The catalog calls nobody but
+//! an [`Observer`], which says what an edit is to say of the time, and is told what was installed.
 //!
 //! # Vocabulary
 //! - An *edit* is a change of the manifest. It is durable when [`Edits::append`] returns, and alone decides what exists.

@@ -23,8 +23,17 @@ pub(crate) enum Access {
 }
 
 impl StoreArgs {
-    /// What the database at `path` was last opened with, changed by what was typed.
+    /// What the database at `path` was last opened with, changed by what was typed, for a command in which nothing expires.
     pub fn options(&self, path: &Path, access: Access) -> Outcome<Options> {
+        match self.ttl.first() {
+            None => self.typed_options(path, access),
+            Some((family, _)) => Err(Failure::Usage(format!(
+                "in this command nothing expires; leave out --ttl {family}=…"
+            ))),
+        }
+    }
+
+    fn typed_options(&self, path: &Path, access: Access) -> Outcome<Options> {
         let mut options = Db::stored_options(path)?.unwrap_or_default();
         if let Some(preset) = &self.preset {
             options.set("preset", preset).map_err(Failure::usage)?;
@@ -52,7 +61,10 @@ impl StoreArgs {
 
     /// Opens the database at `path`.
     pub fn open(&self, path: &Path, access: Access) -> Outcome<Db> {
-        Ok(Db::open(path, self.options(path, access)?)?)
+        let builder = Db::builder(path).options(self.typed_options(path, access)?);
+        let ttls = self.ttl.iter();
+        let builder = ttls.fold(builder, |builder, (family, ttl)| builder.ttl(family, *ttl));
+        Ok(builder.open()?)
     }
 }
 

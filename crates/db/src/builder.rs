@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use thermocline_base::Result;
 use thermocline_base::filter::CompactionFilter;
@@ -149,6 +150,45 @@ impl DbBuilder {
             Arc::new(filter) as Arc<dyn CompactionFilter>,
         );
         self.setup.compaction_filters.push(filter);
+        self
+    }
+
+    /// The time to live of the column family of this name, which may be made later, too; `default` is that of the database itself.
+    /// It is of this opening and not kept with the database: another one may give another TTL, or none, and then finds what has not
+    /// gone yet.
+    ///
+    /// What was written longer ago *may* go from then on, and does when a compaction comes by; tables of which everything has expired go
+    /// unread. It is never younger than its TTL, and a value that was overwritten or deleted never returns. Until it goes, reads find
+    /// it. Snapshots, cursors, iterators and transactions keep what they see. In a family with a merge operator each operand counts for
+    /// its TTL at least. Change feeds do not tell of what goes.
+    ///
+    /// It goes late: by the time until its memtable was sealed, by a hundredth of the shortest TTL of the database, and where that is far
+    /// longer ago than the shortest TTL, by up to 6 percent of its age. [`Db::compact`](crate::Db::compact) removes all that
+    /// is known to have expired. Time is that of the machine's calendar: if that is set ahead, what was written before counts as older by
+    /// as much; if it is set back, what is written until it is where it was expires later.
+    ///
+    /// [`Db::open`](crate::Db::open) and its like fail with [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the TTL is 0 or
+    /// longer than 100 years. A part of a second counts as a whole one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use thermocline::{CfOptions, Db};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let month = Duration::from_secs(30 * 24 * 3600);
+    /// let db = Db::builder(&path).ttl("sessions", month).open()?;
+    /// let sessions = db.column_family("sessions", CfOptions::default())?;
+    /// sessions.put("ann", "since today")?;
+    /// sessions.compact::<&str>(..)?;
+    /// assert!(sessions.get("ann")?.is_some()); // It has a month.
+    /// # drop(sessions);
+    /// # db.close()?;
+    /// let error = Db::builder(&path).ttl("sessions", Duration::ZERO).open().unwrap_err();
+    /// assert!(error.to_string().contains("'sessions'"));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn ttl(mut self, family: &str, ttl: Duration) -> DbBuilder {
+        self.setup.ttls.push((family.to_string(), ttl));
         self
     }
 

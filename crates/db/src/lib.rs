@@ -76,7 +76,7 @@ pub use thermocline_engine::{
     FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate,
     PartitionUse, PartitionsPlan, Plan, PreparedState, PressureCause, RangeSize, ReaderKind,
     ReaderState, RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause,
-    TableState, UnitCosts, Value, WriteOptions,
+    TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

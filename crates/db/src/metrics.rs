@@ -5,7 +5,7 @@ mod reading;
 use std::path::PathBuf;
 
 use thermocline_engine::{
-    CompactionUse, DeliveryUse, FeedUse, PartitionUse, ReaderState, RuntimeMetrics,
+    CompactionUse, DeliveryUse, FeedUse, PartitionUse, ReaderState, RuntimeMetrics, WriteTimesUse,
 };
 
 /// A reading of a store's accounting. Counters count since the store was opened.
@@ -84,6 +84,8 @@ pub struct Metrics {
     pub seqno_visible: u64,
     /// The last sequence number that survives a crash.
     pub seqno_durable: u64,
+    /// What the manifest knows of when something was written; `None` where no family ever had a TTL.
+    pub write_times: Option<WriteTimesUse>,
     /// Bytes of keys and values that callers wrote.
     pub user_bytes_written: u64,
     /// Bytes stored in persistent memory.

@@ -14,6 +14,7 @@ use thermocline_memtable::{Descriptor, OPERANDS_A_BLOCK, decode_blob_ref};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_policy::flush::Dram;
+use thermocline_policy::pick::Expired;
 use thermocline_policy::work::Decision;
 use thermocline_policy::{flush, indexes, scans, tuning};
 use thermocline_runtime::{Job, Task};
@@ -169,6 +170,13 @@ impl Common {
         match self.options.memtable.idle_ms {
             0 => Duration::from_nanos(tuning::IDLE_NS),
             ms => Duration::from_millis(ms),
+        }
+    }
+
+    /// Lets a worker look again when more may have expired.
+    pub fn look_again_when_more_expires(&self) {
+        if let Some(step) = self.expiry.step() {
+            self.background.request_after(Task::Expire, step);
         }
     }
 
@@ -375,6 +383,22 @@ impl Common {
     pub fn moments_of_merge(&self) -> retain::Moments {
         let (moments, horizon) = moments_of_merge(&self.commits.ring, &self.commits.readers);
         retain::Moments::new(moments, horizon)
+    }
+
+    /// The last seqno of what has expired of a family; `None` if nothing has.
+    pub fn expired(&self, cf: CfId) -> Option<SeqNo> {
+        if !self.expiry.is_any() {
+            return None;
+        }
+        let family = self.families.name_of(cf)?;
+        self.expiry.expired(&family, &self.catalog.write_times())
+    }
+
+    /// The same, for who picks jobs.
+    pub fn expired_for(&self, cf: CfId) -> Option<Expired> {
+        let up_to = self.expired(cf)?;
+        let seen = self.commits.readers.last();
+        Some(Expired { up_to, seen })
     }
 
     /// Gives the descriptor of a memtable back to its pool.

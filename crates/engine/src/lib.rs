@@ -88,6 +88,10 @@
 //! Tables sink from level to level, merged with what they overlap there, and what nobody needs goes. One
 //! edit for each job; readers see the same before and after.
 //!
+//! # Time to live (`expiry`)
+//! The manifest knows up to which seqno everything was written by which time. So what of a family has expired is all up to some
+//! seqno. Compactions leave it out, and tables of it go as they are.
+//!
 //! # Long values (`blobs`)
 //! A long value goes into a blob file before its write is granted, and its record has a reference to it, which
 //! flushes and compactions pass on. A file goes when nothing refers to it.
@@ -143,6 +147,7 @@ mod copies;
 mod create;
 mod cursor;
 mod dram;
+mod expiry;
 mod families;
 mod feed;
 mod flush;
@@ -188,13 +193,13 @@ pub use families::table::Family;
 pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};
 pub use partitions::{PartitionSize, PartitionsPlan};
-pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
+pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan, TtlPlan};
 pub use prepared::claims::{Claims, RangeClaim};
 pub use prepared::{PreparedState, Resolution};
 pub use report::{
     BlobState, CacheState, CompactionUse, CostUse, DeliveryUse, DramUse, EngineMetrics, FeedUse,
     FilterUse, HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind,
-    ReaderState, Recovery, SsdBytes,
+    ReaderState, Recovery, SsdBytes, WriteTimesUse,
 };
 pub use snapshot::Snapshot;
 pub use store::Engine;

@@ -36,9 +36,11 @@ impl Client for Inner {
             Task::Ahead => drop(self.work_ahead()),
             Task::Idle => self.fell_idle(),
             Task::Sync => self.write_back(),
+            Task::Expire => self.look_at_expired(),
         }
         // When idle, too: a reader may have gone.
-        if task != Task::Sync && self.common.check_writable().is_ok() {
+        let looks = matches!(task, Task::Ahead | Task::Idle);
+        if looks && self.common.check_writable().is_ok() {
             let _ = self.reclaimer.reclaim();
             self.flush_due.flush_if_due();
             self.merger.want_merge();
@@ -89,6 +91,17 @@ impl Inner {
             self.pressure.note_delete();
         }
         self.flusher.flush_inline();
+    }
+
+    /// Has what has expired go, where nobody writes and so no other compaction comes.
+    fn look_at_expired(&self) {
+        if self.common.check_writable().is_err() {
+            return;
+        }
+        if self.common.flushes() && self.compactor.picker.has_expired_tables() {
+            self.common.want_compaction();
+        }
+        self.common.look_again_when_more_expires();
     }
 
     /// Has a worker look again soon where much of the region is only kept by readers.

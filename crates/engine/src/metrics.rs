@@ -13,7 +13,7 @@ use thermocline_tables::FoundIn;
 
 use crate::report::{
     BlobState, CacheState, CompactionUse, DeliveryUse, DramUse, EngineMetrics, HitCounts, LogUse,
-    MemtableState, PartitionUse, PmTier, SsdBytes,
+    MemtableState, PartitionUse, PmTier, SsdBytes, WriteTimesUse,
 };
 use crate::store::Reporter;
 
@@ -166,6 +166,7 @@ impl Reporter {
             flushes: self.common.counted.get(Count::Flushes),
             flushed_bytes: self.common.counted.get(Count::FlushedBytes),
             visible: self.common.commits.ring.visible(),
+            write_times: self.write_times_use(),
             durable: self.common.commits.ring.durable(),
             puts: self.common.counted.get(Count::Puts),
             deletes: self.common.counted.get(Count::Deletes),
@@ -274,6 +275,17 @@ impl Reporter {
             pending_bytes,
             ..compactions.usage.counted()
         }
+    }
+
+    fn write_times_use(&self) -> Option<WriteTimesUse> {
+        let times = self.common.catalog.write_times();
+        let (oldest, newest) = (times.pairs().first()?, times.last()?);
+        Some(WriteTimesUse {
+            pairs: times.pairs().len() as u64,
+            oldest_unix_s: oldest.unix_s,
+            newest_unix_s: newest.unix_s,
+            newest_seqno: newest.seqno.0,
+        })
     }
 
     /// How keys are divided, and what was done about it.

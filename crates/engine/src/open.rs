@@ -17,6 +17,7 @@ use thermocline_runtime::Runtime;
 use thermocline_version::{LOCK_NAME, Manifest};
 
 use crate::create::{create, refuse_or_prepare};
+use crate::expiry::Ttls;
 use crate::families::table::{Families, Given};
 use crate::layout::{self, REGION_NAME};
 use crate::store::{Engine, Handle};
@@ -45,9 +46,10 @@ impl Engine {
         mut world: World,
         dir: &Path,
         options: Options,
-        setup: Setup,
+        mut setup: Setup,
     ) -> Result<Engine> {
         options.validate()?;
+        let ttls = Ttls::new(std::mem::take(&mut setup.ttls))?;
         world.env.storage = Frugal::new(world.env.storage.clone());
         let options = layout::absolute(options.settled())?;
         let started = world.env.clock.now_ns();
@@ -64,7 +66,8 @@ impl Engine {
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
         }
-        open_named(Named::read(world, dir, options)?, dir, setup, lock, started)
+        let named = Named::read(world, dir, options)?;
+        open_named(named, dir, (setup, ttls), lock, started)
     }
 
     /// The options that the database in `dir` was last opened with for writing; `None` if there is
@@ -96,7 +99,7 @@ impl Engine {
 fn open_named(
     mut named: Named,
     dir: &Path,
-    setup: Setup,
+    (setup, ttls): (Setup, Ttls),
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
 ) -> Result<Engine> {
@@ -117,6 +120,7 @@ fn open_named(
         runtime,
         account,
         listener: setup.listener,
+        ttls,
     };
     let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
     // Before anybody writes.
@@ -132,6 +136,7 @@ fn open_named(
         // What was sealed when the process before ended.
         inner.flush_due.flush_if_due();
     }
+    inner.common.look_again_when_more_expires();
     if !inner.common.catalog.view().tables.is_empty() {
         // The process before may have left some.
         inner.common.want_compaction();

@@ -3,11 +3,12 @@
 //! Nothing here decides: it is what `policy::next` returns, and the numbers that it is given, asked at one moment.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use thermocline_base::CfId;
+use thermocline_base::{CfId, SeqNo};
 use thermocline_policy::flush::FlushPlan;
 use thermocline_policy::level0::Level0Plan;
-use thermocline_policy::pick::{Reason, Scores, Table};
+use thermocline_policy::pick::{Reason, Scores, State, Table};
 use thermocline_policy::pressure::Delay;
 use thermocline_policy::rewrite::RewritePlan;
 use thermocline_policy::work::Work;
@@ -50,6 +51,21 @@ pub struct FamilyPlan {
     pub running: usize,
     /// The next one.
     pub next: Option<CompactionPlan>,
+    /// What of it expires, if it has a TTL in this opening.
+    pub ttl: Option<TtlPlan>,
+}
+
+/// What of a family has expired, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TtlPlan {
+    /// The TTL.
+    pub ttl: Duration,
+    /// Everything with this seqno or a smaller one has expired; `None` if nothing has.
+    pub expired: Option<SeqNo>,
+    /// Bytes of tables of which everything has expired, and which somebody may still read.
+    pub expired_bytes: u64,
+    /// Bytes of tables of which something has expired, those among them.
+    pub expiring_bytes: u64,
 }
 
 /// How full a level is.
@@ -146,7 +162,22 @@ impl Reporter {
                 bytes: job.bytes,
                 moved: job.trivial,
             }),
+            ttl: self.ttl_plan(family, &state),
         }
+    }
+
+    fn ttl_plan(&self, family: CfId, state: &State<'_>) -> Option<TtlPlan> {
+        let name = self.common.families.name_of(family)?;
+        let ttl = self.common.expiry.ttl(&name)?;
+        let expired = self.common.expired_for(family);
+        let bytes = expired.map(|expired| expired.bytes(state));
+        let (expired_bytes, expiring_bytes) = bytes.unwrap_or_default();
+        Some(TtlPlan {
+            ttl: Duration::from_secs(ttl),
+            expired: expired.map(|expired| expired.up_to),
+            expired_bytes,
+            expiring_bytes,
+        })
     }
 
     /// As [`Engine::plan`](crate::Engine::plan).

@@ -10,5 +10,5 @@ pub use partitions::PartitionUse;
 pub use readers::{ReaderKind, ReaderState};
 pub use state::{
     BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, FeedUse, HitCounts, LogUse,
-    MemtableState, PmTier, Recovery, SsdBytes,
+    MemtableState, PmTier, Recovery, SsdBytes, WriteTimesUse,
 };

@@ -80,7 +80,10 @@ impl Start {
             let nonce = world.env.random_u64()?;
             // Rule 5, for what is in tables, too.
             let in_tables = newest_in_tables(state);
-            let base = found.next_base.max(found.last_seqno.max(in_tables) + 1);
+            let timed = state.write_times().last();
+            // Nothing that is younger may get a seqno of which the manifest says when it was written (`expiry`, 1).
+            let given = in_tables.max(timed.map_or(0, |time| time.seqno.0));
+            let base = found.next_base.max(found.last_seqno.max(given) + 1);
             (
                 nonce,
                 Chain::new(db_id, ids.chain, ids.incarnation, nonce, base),

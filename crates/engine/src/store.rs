@@ -21,11 +21,13 @@ use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
 use thermocline_policy::seal;
 use thermocline_runtime::Background;
+use thermocline_version::WriteTime;
 
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::close::position::Position;
 use crate::compact::state::Compactions;
+use crate::expiry::Expiry;
 use crate::families::table::Families;
 use crate::flush::read_since::ReadSince;
 use crate::holds::registry::Holds;
@@ -76,6 +78,8 @@ pub(crate) struct Common {
     pub commits: Commits,
     /// Shared with groups of changes, which outlive the store.
     pub families: Arc<Families>,
+    /// What of families has expired.
+    pub expiry: Expiry,
     /// Transactions that are prepared, and what nobody else may change meanwhile.
     pub prepared: Registry,
     /// What memtables own; held for moments.
@@ -468,5 +472,12 @@ impl Observer for Inner {
             self.common.compactions.note(version);
         }
         self.memtables.retire_logs(installed.chains_dropped);
+    }
+
+    fn write_time(&self, last: Option<WriteTime>) -> Option<WriteTime> {
+        let expiry = &self.common.expiry;
+        // Before the clock is read (`expiry`, 1).
+        let durable = expiry.is_any().then(|| self.common.commits.ring.durable());
+        expiry.next_pair(durable?, last)
     }
 }

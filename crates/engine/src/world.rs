@@ -1,5 +1,7 @@
 //! What a store is opened in, and with.
 
+use std::time::Duration;
+
 use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::MergeOperator;
 use thermocline_env::Env;
@@ -49,6 +51,8 @@ pub struct Setup {
     /// Compaction filters, and the names of the families that have them, of those that are made later, too. Of two for one
     /// family the latter counts.
     pub compaction_filters: Vec<(String, Arc<dyn CompactionFilter>)>,
+    /// The TTLs of families, by name, of those that are made later, too; as with filters the latter of two counts.
+    pub ttls: Vec<(String, Duration)>,
 }
 
 impl std::fmt::Debug for Setup {
@@ -58,6 +62,7 @@ impl std::fmt::Debug for Setup {
             .field("listener", &self.listener.is_some())
             .field("merge_operators", &self.merge_operators)
             .field("compaction_filters", &self.compaction_filters)
+            .field("ttls", &self.ttls)
             .finish()
     }
 }

@@ -8,4 +8,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now_ns(&self) -> u64;
     /// Waits.
     fn sleep_ms(&self, ms: u64);
+    /// Seconds since the beginning of 1970 (UTC), as the machine has them. Unlike [`Clock::now_ns`] it means the same to another
+    /// process, and may go back, or far ahead, when somebody sets the machine's clock. 0 before 1970.
+    fn unix_s(&self) -> u64;
 }

@@ -7,10 +7,14 @@ use thermocline_base::Result;
 use crate::clock::Clock;
 use crate::random::Random;
 
+const NS_A_SECOND: u64 = 1_000_000_000;
+
 /// A clock that stands still until [`SimClock::advance_ns`] or [`Clock::sleep_ms`] moves it.
 #[derive(Debug, Default)]
 pub struct SimClock {
     now_ns: AtomicU64,
+    /// What is added to the seconds of `now_ns`, modulo 2^64.
+    unix_s: AtomicU64,
 }
 
 impl SimClock {
@@ -23,6 +27,13 @@ impl SimClock {
     pub fn advance_ns(&self, ns: u64) {
         self.now_ns.fetch_add(ns, Ordering::SeqCst);
     }
+
+    /// Sets what [`Clock::unix_s`] says, back or ahead, from where it goes on as the clock does.
+    pub fn set_unix_s(&self, unix_s: u64) {
+        let passed = self.now_ns() / NS_A_SECOND;
+        self.unix_s
+            .store(unix_s.wrapping_sub(passed), Ordering::SeqCst);
+    }
 }
 
 impl Clock for SimClock {
@@ -33,6 +44,11 @@ impl Clock for SimClock {
     /// Returns at once; the time has passed.
     fn sleep_ms(&self, ms: u64) {
         self.advance_ns(ms.saturating_mul(1_000_000));
+    }
+
+    fn unix_s(&self) -> u64 {
+        let passed = self.now_ns() / NS_A_SECOND;
+        self.unix_s.load(Ordering::SeqCst).wrapping_add(passed)
     }
 }
 
@@ -100,6 +116,21 @@ mod tests {
         clock.sleep_ms(2);
         assert_eq!(clock.now_ns(), 2_000_005);
         assert_eq!(clock.now_ns(), 2_000_005);
+    }
+
+    #[test]
+    fn the_calendar_goes_on_from_where_it_is_set_and_the_clock_never_goes_back() {
+        let clock = SimClock::new();
+        clock.advance_ns(3 * NS_A_SECOND);
+        assert_eq!(clock.unix_s(), 3);
+        for set in [1_000, 10, 1 << 40] {
+            clock.set_unix_s(set);
+            assert_eq!(clock.unix_s(), set);
+            let before = clock.now_ns();
+            clock.advance_ns(2 * NS_A_SECOND);
+            assert_eq!(clock.unix_s(), set + 2);
+            assert_eq!(clock.now_ns(), before + 2 * NS_A_SECOND);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a compaction filter makes of the values that a job moves.
+//! What a compaction filter, and the family's TTL, make of the values that a job moves.
 //!
 //! It is asked about a value that stays (`compaction::retain`), or that operands were folded into, if it is newer than all
 //! that anybody was registered for when the job began. What it removes becomes a delete of the same seqno, so that it hides what it
@@ -18,11 +18,13 @@ use crate::outputs::Outputs;
 /// Reads the value of a key that lies in a blob file.
 pub type ReadBlob<'a> = &'a dyn Fn(&[u8], BlobRef) -> Result<Vec<u8>>;
 
-/// The filter of a job.
+/// What a job leaves out, or writes otherwise, though it could stay.
 #[derive(Clone)]
 pub struct Filter<'a> {
-    /// What is asked.
-    pub filter: Arc<dyn CompactionFilter>,
+    /// What has this seqno, or a smaller one, has expired: it goes, unread.
+    pub expired: Option<SeqNo>,
+    /// What is asked about the rest.
+    pub filter: Option<Arc<dyn CompactionFilter>>,
     /// Up to here somebody sees what there is: it stays as it is. An older answer than that at the caller's hand does no
     /// harm.
     pub seen: Option<SeqNo>,
@@ -47,27 +49,42 @@ impl Filter<'_> {
         if self.seen.is_some_and(|seen| seqno <= seen) {
             return Ok(Verdict::Keep);
         }
-        let asked = match value {
-            Value::Inline(value) => {
-                let entry = Entry::new(key, value).to_level(self.level);
-                filter::ask(&*self.filter, &entry)
-            }
-            Value::Blob(blob) => {
-                let read = || (self.read)(key, blob);
-                let entry = Entry::elsewhere(key, blob.len.into(), &read).to_level(self.level);
-                filter::ask(&*self.filter, &entry)
-            }
-        };
         let filtered = &mut outputs.filtered;
+        if self.expired.is_some_and(|expired| seqno <= expired) {
+            filtered.expired += 1;
+            filtered.note(seqno);
+            return Ok(Verdict::Remove);
+        }
+        let Some(filter) = &self.filter else {
+            return Ok(Verdict::Keep);
+        };
+        let asked = self.ask_about(&**filter, key, value);
         let verdict = asked.inspect_err(|_| filtered.failed = true)?;
         match &verdict {
             Verdict::Keep => return Ok(verdict),
             Verdict::Remove => filtered.removed += 1,
             Verdict::Change(_) => filtered.changed += 1,
         }
-        filtered.oldest = filtered
-            .oldest
-            .map_or(Some(seqno), |oldest| Some(oldest.min(seqno)));
+        filtered.note(seqno);
         Ok(verdict)
+    }
+
+    fn ask_about(
+        &self,
+        filter: &dyn CompactionFilter,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Result<Verdict> {
+        match value {
+            Value::Inline(value) => {
+                let entry = Entry::new(key, value).to_level(self.level);
+                filter::ask(filter, &entry)
+            }
+            Value::Blob(blob) => {
+                let read = || (self.read)(key, blob);
+                let entry = Entry::elsewhere(key, blob.len.into(), &read).to_level(self.level);
+                filter::ask(filter, &entry)
+            }
+        }
     }
 }

@@ -35,17 +35,27 @@ impl MadeInPm {
     }
 }
 
-/// What a filter has done.
+/// What a filter has done, and the family's TTL.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Filtered {
-    /// The least seqno of an entry that it has removed or changed.
+    /// The least seqno of an entry that was removed or changed.
     pub oldest: Option<SeqNo>,
+    /// Values that have expired, and were removed.
+    pub expired: u64,
     /// Values that it has removed.
     pub removed: u64,
     /// Values that it has changed.
     pub changed: u64,
     /// Whether it has failed, and the job with it.
     pub failed: bool,
+}
+
+impl Filtered {
+    /// An entry of this seqno was removed or changed.
+    pub(crate) fn note(&mut self, seqno: SeqNo) {
+        let oldest = self.oldest.map_or(seqno, |oldest| oldest.min(seqno));
+        self.oldest = Some(oldest);
+    }
 }
 
 /// What a job has made so far.
@@ -83,6 +93,17 @@ impl Outputs {
             table: table.clone(),
         });
         self.pm.iter().flat_map(MadeInPm::added).chain(tables)
+    }
+
+    /// What comes of tables of which everything has expired, so that nobody reads them: nothing.
+    pub fn expired<'t>(tables: impl Iterator<Item = &'t TableRef>) -> Outputs {
+        let mut outputs = Outputs::default();
+        for table in tables {
+            outputs.dropped += table.entries;
+            outputs.filtered.expired += table.entries - table.deletes.min(table.entries);
+            outputs.filtered.note(table.smallest_seqno);
+        }
+        outputs
     }
 
     /// How many tables there are.

@@ -77,6 +77,7 @@ impl Geometry {
             job_bytes_max: self.job_bytes_max(),
             grandparent_bytes_max: self.grandparent_bytes_max(),
             is_filtered: false,
+            expired: None,
         }
     }
 

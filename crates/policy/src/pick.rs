@@ -19,7 +19,7 @@
 //!    level. So neither changes what the other takes, and what lies below an output stays below. But a job within
 //!    level 0 may take what lies there above all that another one takes ([`Held::collides`]): what that one leaves,
 //!    wherever, lies below as before.
-//! 4. **It ends.** Each job but a rewrite and a merge inside level 0 moves data down, and none moves data up: nor out of
+//! 4. **It ends.** Each job but a rewrite, a merge inside level 0 and a drop moves data down, and none moves data up: nor out of
 //!    files into persistent memory. Without
 //!    new data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
 //! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
@@ -27,13 +27,14 @@
 //!
 //! A move is **trivial** if the table can be put one level down unread: nothing there overlaps, it
 //! would not overlap more grandparents than allowed, it has no tombstones that the last level
-//! would drop, no filter is to see it because a range is compacted by hand, and it lies in a file: what lies in persistent memory is written anew.
+//! would drop, no filter is to see it and nothing of it has expired where a range is compacted by hand, and it lies in a file: what lies in persistent memory is written anew.
 //!
 //! # Level 0 in persistent memory
 //! Tables of level 0 may lie there, among others in files, in one order of age. They are cheaper to ask and
 //! may stay longer, so the two kinds are counted apart, each against limits of its own: level 0 is compacted
 //! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
 
+mod expired;
 mod jobs;
 mod level0;
 mod score;
@@ -44,7 +45,7 @@ pub use jobs::{Manual, pick, pick_range, pick_read, pick_room};
 pub use level0::{Along, Slice, level0_slices, pick_along, pick_internal, pick_slices, pick_spill};
 pub use score::{Gaps, Scores, level0_cuts, level0_gaps, pending_bytes};
 pub use slices::{depth, runs};
-pub use state::{Cursors, Held, Job, PickOptions, Reason, State, Table};
+pub use state::{Cursors, Expired, Held, Job, PickOptions, Reason, State, Table};
 
 #[cfg(test)]
 mod tests;

@@ -402,3 +402,18 @@ pub const IDLE_NS: u64 = 1_000_000_000;
 /// Jobs in a row that do not ask a family's compaction filter, at most, because jobs that asked it came to nothing. *Derived*:
 /// one job in so many is done twice, less than two in a hundred.
 pub const FILTER_RESTS_MAX: u32 = 64;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What expires (`pick::expired`, `expiry`).
+
+/// Parts of the shortest TTL of a store after each of which its manifest notes the time again. *Chosen*: what has expired stays
+/// that much longer, one part in a hundred, and a pair costs the manifest 21 bytes.
+pub const TTL_PARTS: u64 = 100;
+
+/// Expired tables that one job takes. *Derived*: an edit that removes so many with the longest keys has 17 MB, a quarter of what an edit may
+/// have.
+pub const EXPIRED_TABLES_MAX: usize = 256;
+
+/// Time after which expired tables are looked at again that somebody read when they were to go, in nanoseconds. *Chosen*: a second, so that
+/// a store where somebody always reads tries once in a second what costs it microseconds.
+pub const EXPIRED_AGAIN_NS: u64 = 1_000_000_000;

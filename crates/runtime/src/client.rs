@@ -9,6 +9,8 @@ pub enum Task {
     Idle,
     /// Write back what was deferred, and tell whoever waits for that.
     Sync,
+    /// Some time has passed in which more may have expired.
+    Expire,
 }
 
 /// Long work of a store.

@@ -6,6 +6,7 @@ use thermocline_base::{CfId, FileId};
 
 use crate::pm_table::PmTableInfo;
 use crate::table::{PartitionId, Place, TableRef};
+use crate::write_times::WriteTime;
 
 /// One thing that changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,6 +176,9 @@ pub enum Change {
     /// From here on there may be prepared transactions, whose footprints nobody else may change. Who does not know them
     /// would write there; so it comes before the first, stays for ever, in copies too, and must be known.
     PreparedTransactions,
+    /// What is known of when something was written, behind what was known before. Who does not know it would begin a copy with
+    /// seqnos that it speaks of, and those would be thought to be older than they are; so it must be known.
+    WriteTimes(Arc<[WriteTime]>),
     /// A blob file is not needed any more: no table refers to it.
     BlobFileRemoved {
         /// Its id.

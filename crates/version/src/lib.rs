@@ -12,6 +12,7 @@
 //! - [`edit`]: one [`VersionEdit`] is a list of [`Change`]s that happen together or not at all.
 //! - [`state`]: a [`State`] is the sum of all edits; it refuses those that cannot be.
 //! - [`Origins`]: which database wrote a file, where one is a copy of another.
+//! - [`write_times`]: when what was written was written, as far as is known.
 //! - [`manifest`]: the log of edits, its switch to a new file, and the crash argument.
 //! - [`format`](mod@format): every byte of it.
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ pub mod state;
 mod table;
 pub mod version;
 pub mod version_set;
+pub mod write_times;
 
 pub use edit::{Change, NextIds, StoredRate, VersionEdit};
 pub use folder::{LOCK_NAME, NO_REGION};
@@ -44,3 +46,4 @@ pub use state::{Chain, Cut, Evacuation, MemtableEntry, State};
 pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};
 pub use version::{BlobFile, FamilyTables, FileKind, Joined, LevelTables, Version};
 pub use version_set::{Hold, VersionSet};
+pub use write_times::{WriteTime, WriteTimes};

@@ -59,6 +59,7 @@ use thermocline_base::{CfId, Error, FileId, Result};
 use crate::edit::{Change, NextIds, VersionEdit};
 use crate::state::State;
 use crate::version::{FileKind, Version};
+use crate::write_times::WriteTimes;
 
 /// See the [module](self).
 ///
@@ -106,6 +107,7 @@ pub struct VersionSet {
     /// Files that the current version does not name and that were not unlinked yet.
     unnamed: BTreeMap<FileId, FileKind>,
     holds: Arc<()>,
+    times: Arc<WriteTimes>,
     frozen: bool,
 }
 
@@ -136,6 +138,7 @@ impl VersionSet {
             outputs: BTreeMap::new(),
             unnamed: BTreeMap::new(),
             holds: Arc::new(()),
+            times: Arc::clone(state.write_times()),
             frozen: false,
         }
     }
@@ -143,6 +146,11 @@ impl VersionSet {
     /// The current version. Whoever keeps it keeps its files.
     pub fn current(&self) -> &Arc<Version> {
         &self.current
+    }
+
+    /// When what was written was written, as of the last edit.
+    pub fn write_times(&self) -> &Arc<WriteTimes> {
+        &self.times
     }
 
     /// Holds the current version's files for a checkpoint or backup.
@@ -269,6 +277,7 @@ impl VersionSet {
     pub fn install(&mut self, edit: &VersionEdit, after: &State) -> Arc<Version> {
         debug_assert!(self.check(edit).is_ok(), "{:?}", self.check(edit));
         self.reserved = after.next_ids().file;
+        self.times = Arc::clone(after.write_times());
         let next = after.version();
         if Arc::ptr_eq(next, &self.current) {
             return Arc::clone(next);

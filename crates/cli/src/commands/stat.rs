@@ -25,7 +25,7 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
         return output.document(&document);
     }
     output.line(&args.db.display().to_string())?;
-    for (name, text) in text::rows(&metrics, &shown, text::partitions(&plan)) {
+    for (name, text) in text::rows(&metrics, &shown, &plan) {
         output.line(&format!("  {name:<18} {text}"))?;
     }
     for line in lists(&metrics) {

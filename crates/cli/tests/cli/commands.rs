@@ -325,6 +325,44 @@ fn stat_tells_people_and_programs() {
 }
 
 #[test]
+fn a_ttl_is_of_the_run_and_stat_tells_what_it_makes_of_a_store() {
+    let store = Store::new();
+    store.run(&["put", "DB", "k", "v"]);
+    let json = store.run(&["stat", "DB", "--json"]).json();
+    assert!(json["write_times"].is_null());
+    assert_eq!(json["ttls"], serde_json::json!({}));
+    let ttl = ["--ttl", "default=30d", "--ttl", "other=1h"];
+    let run = store.run(&[&["put", "DB", "l", "w"][..], &ttl].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let run = store.run(&[&["compact", "DB"][..], &ttl].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let json = store.run(&[&["stat", "DB", "--json"][..], &ttl].concat());
+    let json = json.json();
+    assert_eq!(json["ttls"]["default"]["ttl_seconds"], 2_592_000);
+    assert!(json["ttls"]["default"]["expired_seqno"].is_null());
+    assert!(json["write_times"]["newest_seqno"].as_u64() >= Some(1));
+    let text = store.run(&[&["stat", "DB"][..], &ttl].concat());
+    let says = "default keeps 2,592,000 s; of tables 0 B have expired as a whole";
+    assert!(text.out.contains(says), "{}", text.out);
+    for (ttl, code, says) in [
+        ("default=30", 2, "like sessions=30d"),
+        (
+            "default=0s",
+            1,
+            "the TTL of column family 'default' is more than 0",
+        ),
+        ("default=40000d", 1, "at most 3155760000 seconds"),
+    ] {
+        let run = store.run(&["get", "DB", "k", "--ttl", ttl]);
+        assert_eq!(run.code, code, "{}", run.err);
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+    let run = store.run(&["verify", "DB", "--ttl", "default=1d"]);
+    assert!(run.err.contains("nothing expires"), "{}", run.err);
+    assert_eq!(store.run(&["scan", "DB"]).out, "k\tv\nl\tw\n");
+}
+
+#[test]
 fn explain_draws_all_tiers_and_says_what_is_next() {
     let store = Store::new();
     let none = store.run(&["explain", "DB"]);

@@ -69,6 +69,7 @@ impl Metrics {
             memtables_dropped: m.memtables_dropped,
             seqno_visible: m.visible,
             seqno_durable: m.durable,
+            write_times: m.write_times,
             user_bytes_written: m.user_bytes,
             pm_bytes_written: m.pm.bytes_stored,
             pm_media_bytes_written: m.pm.media_bytes,

@@ -3,7 +3,7 @@
 
 use thermocline_base::CfId;
 use thermocline_observe::charged;
-use thermocline_policy::pick::{Cursors, Held, PickOptions, level0_slices};
+use thermocline_policy::pick::{Cursors, Expired, Held, PickOptions, level0_slices};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_version::Version;
@@ -60,9 +60,10 @@ impl Picker {
             .map(|cf| OfFamily::of(version, cf, held(cf)))
             .collect();
         let shape = &self.common.compactions.shape;
-        let options = families
-            .iter()
-            .map(|known| shape.pick_options(&known.levels));
+        let options = families.iter().map(|known| PickOptions {
+            expired: self.expired_for(known.cf),
+            ..shape.pick_options(&known.levels)
+        });
         let cursors = families.iter().map(|known| jobs.cursors.get(&known.cf));
         let passed = |known: &OfFamily<'_>| jobs.last.is_some_and(|last| known.cf <= last);
         Known {
@@ -169,6 +170,28 @@ impl Picker {
         self.common.compactions.costs.decided(decision);
         self.common.decided(decision);
         Some(job)
+    }
+
+    /// What of a family has expired, if it may be tried now.
+    fn expired_for(&self, cf: CfId) -> Option<Expired> {
+        let (filters, now_ns) = (&self.common.compactions.filters, self.common.now_ns());
+        let expired = self.common.expired_for(cf);
+        expired.filter(|_| filters.may_drop(cf, now_ns))
+    }
+
+    /// Whether tables may go of which everything has expired.
+    pub fn has_expired_tables(&self) -> bool {
+        let jobs = lock(&self.common.compactions.jobs);
+        let version = self.common.catalog.version();
+        let mut families = version.families();
+        families.any(|cf| {
+            self.expired_for(cf).is_some_and(|expired| {
+                let of = OfFamily::of(&version, cf, jobs.held(cf));
+                let options = self.common.compactions.shape.pick_options(&of.levels);
+                let state = of.levels.state(&of.held);
+                expired.pick(&state, &options).is_some()
+            })
+        })
     }
 
     /// The first table that reads have charged, of those that wait, and that is where it was: it may be gone, or where it

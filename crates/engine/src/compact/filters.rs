@@ -36,6 +36,13 @@
 //! and the filter rests for some jobs (`policy::filters`); so it does after it has failed. A range that is compacted by hand asks
 //! it in any case.
 //!
+//! # What has expired
+//! A family's TTL (`expiry`) is a filter that looks at seqnos alone: all that is said here holds of it. A job asks it only where something
+//! of its inputs has expired that nobody saw when it began. Tables of which everything has expired are inputs without outputs: they go
+//! unread, by the same edit under the same locks, with the least of their seqnos for `oldest`. Nothing older lies below them
+//! (`policy::pick::expired`), and as long as the job is in the list of running ones, nothing comes there. If somebody reads them
+//! they stay, and are tried again a second later.
+//!
 //! # What is not filtered
 //! Flushes, with what they take along; tables that move unread; merged indexes, which move no records; copies.
 //!
@@ -46,6 +53,7 @@ use std::collections::BTreeMap;
 use thermocline_base::CfId;
 use thermocline_jobs::Filtered;
 use thermocline_policy::filters::FilterTurns;
+use thermocline_policy::tuning::EXPIRED_AGAIN_NS;
 
 use crate::report::FilterUse;
 use crate::sync::{Mutex, lock};
@@ -57,6 +65,8 @@ pub(super) struct Filters(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     turns: BTreeMap<CfId, FilterTurns>,
+    /// When expired tables may be tried again that somebody read, in nanoseconds of the clock.
+    again: BTreeMap<CfId, u64>,
     usage: FilterUse,
 }
 
@@ -70,6 +80,7 @@ impl Filters {
     pub fn succeeded(&self, cf: CfId, filtered: &Filtered) {
         let mut known = lock(&self.0);
         known.turns.entry(cf).or_default().succeeded();
+        known.usage.expired += filtered.expired;
         known.usage.removed += filtered.removed;
         known.usage.changed += filtered.changed;
     }
@@ -82,6 +93,18 @@ impl Filters {
             true => known.usage.undone += 1,
             false => known.usage.failed += 1,
         }
+    }
+
+    /// Whether expired tables of a family may be tried now.
+    pub fn may_drop(&self, cf: CfId, now_ns: u64) -> bool {
+        let known = lock(&self.0);
+        known.again.get(&cf).is_none_or(|again| *again <= now_ns)
+    }
+
+    /// Expired tables stay for now: somebody reads them.
+    pub fn is_read(&self, cf: CfId, now_ns: u64) {
+        let again = now_ns.saturating_add(EXPIRED_AGAIN_NS);
+        lock(&self.0).again.insert(cf, again);
     }
 
     /// What they have done since the store was opened.

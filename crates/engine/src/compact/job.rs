@@ -195,14 +195,21 @@ impl Compactor {
         outputs: &mut Outputs,
         guarded: bool,
     ) -> Result<bool> {
+        if job.picked.is_drop() {
+            *outputs = Outputs::expired(job.inputs.iter().map(|(_, table)| &**table));
+            return self.drop_expired(job, outputs);
+        }
         let (filters, by_hand) = (&self.common.compactions.filters, job.is_by_hand());
         let filter = self.common.families.filter(job.cf);
-        let filter = filter.filter(|_| filters.take_turn(job.cf, by_hand));
-        if let Some(filter) = filter {
+        let seen = self.common.commits.readers.last();
+        let expired = self.expired_of(job, seen);
+        let is_any = filter.is_some() || expired.is_some();
+        if is_any && filters.take_turn(job.cf, by_hand) {
             let files = &self.common.catalog.table_files;
             let asked = Filter {
+                expired,
                 filter,
-                seen: self.common.commits.readers.last(),
+                seen,
                 level: job.picked.to,
                 read: &|key, blob| files.read_blob(job.cf, key, blob),
             };
@@ -223,6 +230,26 @@ impl Compactor {
         }
         self.merge(job, (read, &mut *outputs), guarded, None)?;
         self.install(job, outputs)
+    }
+
+    /// The last seqno of what has expired, if a job's inputs may have something of it that nobody sees.
+    fn expired_of(&self, job: &Job, seen: Option<SeqNo>) -> Option<SeqNo> {
+        let expired = self.common.expired(job.cf)?;
+        let oldest = job.inputs.iter().map(|(_, table)| table.smallest_seqno);
+        let has_some = oldest.min().is_some_and(|oldest| oldest <= expired);
+        let is_seen = seen.is_some_and(|seen| expired <= seen);
+        (has_some && !is_seen).then_some(expired)
+    }
+
+    /// Takes tables away of which everything has expired, if nobody reads them; returns whether it has.
+    fn drop_expired(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
+        let filters = &self.common.compactions.filters;
+        let installed = self.install_filtered(job, outputs)?;
+        match installed {
+            Some(_) => filters.succeeded(job.cf, &outputs.filtered),
+            None => filters.is_read(job.cf, self.common.now_ns()),
+        }
+        Ok(installed == Some(true))
     }
 
     /// As [`Compactor::install`]; `None` if somebody reads what was filtered, and nothing was installed (`filters`).

@@ -66,6 +66,7 @@ impl Compactor {
             let levels = Levels::of(&version, cf, Some((before, visible)));
             let mut options = compactions.shape.pick_options(&levels);
             options.is_filtered = self.common.families.filter(cf).is_some();
+            options.expired = self.common.expired_for(cf);
             let running = jobs.held(cf);
             match pick_range(&levels.state(&running), &options, range, before) {
                 Manual::Job(picked) => {

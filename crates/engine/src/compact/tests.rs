@@ -7,6 +7,7 @@ mod jobs;
 mod outputs;
 mod ranges;
 mod reads;
+mod ttl;
 
 use std::path::Path;
 

@@ -28,6 +28,7 @@ use super::recovered::Recovered;
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::compact::state::Compactions;
+use crate::expiry::{Expiry, Ttls};
 use crate::families::table::Families;
 use crate::flush::read_since::ReadSince;
 use crate::holds::registry::Holds;
@@ -53,6 +54,7 @@ pub(super) struct Shared {
     pub runtime: Runtime,
     pub account: Arc<Account>,
     pub listener: Option<Arc<dyn EventListener>>,
+    pub ttls: Ttls,
 }
 
 /// The tables of the store, swept and opened for reading.
@@ -193,6 +195,7 @@ impl Parts<'_> {
             compactions: Compactions::new(&options, clock.clone(), &current),
             room: Room::default(),
             families: Arc::new(self.families),
+            expiry: Expiry::new(shared.ttls, clock.clone()),
             prepared: Registry::default(),
             commits: self.commits,
             elders: recovered.elders,

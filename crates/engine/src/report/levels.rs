@@ -48,7 +48,7 @@ pub struct CostUse {
     pub last: Vec<String>,
 }
 
-/// What compaction filters have done since the store was opened.
+/// What compaction filters, and TTLs, have done since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilterUse {
     /// Values that they removed.
@@ -59,6 +59,8 @@ pub struct FilterUse {
     pub undone: u64,
     /// Compactions that failed because a filter did.
     pub failed: u64,
+    /// Values that have expired, and were removed; of tables that went unread all that were no deletes, hidden ones among them.
+    pub expired: u64,
 }
 
 /// What compactions do.

@@ -243,6 +243,8 @@ pub struct EngineMetrics {
     pub dram: DramUse,
     /// The last seqno that readers see.
     pub visible: u64,
+    /// What the manifest knows of when something was written; `None` if nothing.
+    pub write_times: Option<WriteTimesUse>,
     /// The last seqno that survives a crash.
     pub durable: u64,
     /// Puts.
@@ -314,4 +316,17 @@ pub struct FeedUse {
     pub kept_blob_bytes: u64,
     /// The smallest seqno since which changes can be asked for.
     pub oldest: u64,
+}
+
+/// What the manifest knows of when something was written: pairs of a seqno and a time, by which everything up to that seqno was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteTimesUse {
+    /// Pairs.
+    pub pairs: u64,
+    /// The time of the first, in seconds since the beginning of 1970 (UTC).
+    pub oldest_unix_s: u64,
+    /// The time of the last.
+    pub newest_unix_s: u64,
+    /// The seqno of the last.
+    pub newest_seqno: u64,
 }

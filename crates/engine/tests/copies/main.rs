@@ -12,6 +12,7 @@
 //! | `checkpoint` | checkpoints, and copies of copies |
 //! | `beside` | copies beside writers, flushes and compactions |
 //! | `ranges` | deletes of ranges in copies |
+//! | `ttl` | when what is in copies was written |
 
 mod backup;
 mod beside;
@@ -22,3 +23,4 @@ mod hostile;
 mod ingest;
 mod machine;
 mod ranges;
+mod ttl;

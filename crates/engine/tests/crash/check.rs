@@ -214,6 +214,7 @@ impl<'a> Checker<'a> {
         feed_agrees(life.engine(), &model, expect.fed)?;
         life.tracker.lock().unwrap().holds(&model);
         blob_files_are_named(life)?;
+        times_are_past(life)?;
         Ok(model)
     }
 
@@ -370,6 +371,18 @@ pub fn write_on(life: &Life, seen: u64) -> Verdict<()> {
         .accept(&life.dump(&expect.allowed)?)
         .map(drop)
         .map_err(|why| format!("after writing on: {why}"))
+}
+
+/// No seqno of which the manifest says when it was written is given out again: what is written with it would be younger.
+fn times_are_past(life: &Life) -> Verdict<()> {
+    let metrics = life.engine().metrics();
+    match metrics.write_times {
+        Some(times) if times.newest_seqno > metrics.visible => Err(format!(
+            "what comes behind seqno {} is thought to be older than it is: {times:?}",
+            metrics.visible
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What a crash leaves of blob files the open removes.

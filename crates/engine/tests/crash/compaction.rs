@@ -3,10 +3,12 @@
 //! on compacting (`check::write_on`).
 
 use std::ops::Bound::Unbounded;
+use std::time::Duration;
 
 use thermocline_base::CfId;
 use thermocline_base::Codec;
 use thermocline_base::options::Options;
+use thermocline_engine::CompactionReason;
 use thermocline_env::simulated::SeededRandom;
 
 use crate::life::Life;
@@ -119,6 +121,42 @@ pub fn filters(life: &mut Life, random: &SeededRandom) {
         sink(life);
     }
     assert!(removed > 2, "{removed}");
+}
+
+/// One key after the other expires in a family that has nothing else: as a table that goes unread, alone or above older versions
+/// that have expired, too, and by compactions that take it along.
+pub fn ttl(life: &mut Life, random: &SeededRandom) {
+    run(life, &Op::Family("red".into()));
+    let red = life.visible().id("red").expect("it was made");
+    life.open_with_ttl("red", Duration::from_secs(1000));
+    let mut expired = 0;
+    for round in 0..6 {
+        let key = [b'x', round];
+        for _ in 0..=round % 2 {
+            write(life, random, round);
+            run(life, &Op::put(red, &key, value(random, 150)));
+            sink(life);
+            while life.engine().compact_once().unwrap() {}
+            life.wait(Duration::from_secs(20));
+        }
+        // The time is noted with what is written next.
+        write(life, random, round);
+        sink(life);
+        life.wait(Duration::from_secs(1000));
+        let by_hand = round % 3 == 2;
+        let has_gone = life.expire(red, &key, |engine| match by_hand {
+            true => engine.compact(CfId(red), (Unbounded, Unbounded)).unwrap(),
+            false => while engine.compact_once().unwrap() {},
+        });
+        expired += usize::from(has_gone);
+        sink(life);
+    }
+    assert_eq!(expired, 6);
+    let reasons = life.engine().metrics().compaction.reasons;
+    let dropped = |(reason, jobs): &(CompactionReason, u64)| {
+        *reason == CompactionReason::Expired && *jobs > 2
+    };
+    assert!(reasons.iter().any(dropped), "{reasons:?}");
 }
 
 /// Over lives that close, with a family that is dropped when its tables lie in several levels.

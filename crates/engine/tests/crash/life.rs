@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 use thermocline_base::merge::{Append, MergeOperator};
@@ -73,6 +74,8 @@ pub struct Life {
     env: Env,
     /// Keys of the default family that compactions remove; they filter nothing where there are none.
     filtered: Option<Arc<Filtered>>,
+    /// The TTL of the family of this name.
+    ttl: Option<(String, Duration)>,
 }
 
 /// Keys that a filter removes now.
@@ -113,6 +116,7 @@ impl Life {
             engine: None,
             options: options.clone(),
             filtered: None,
+            ttl: None,
         }
     }
 
@@ -154,6 +158,7 @@ impl Life {
         };
         let setup = Setup {
             compaction_filters: self.filtered.iter().map(filter).collect(),
+            ttls: self.ttl.iter().cloned().collect(),
             ..Setup::default()
         };
         let engine = Engine::open_with(self.world(), dir(), self.options.clone(), setup)?;
@@ -230,6 +235,30 @@ impl Life {
         self.close().unwrap();
         self.filtered = Some(Arc::default());
         self.open().unwrap();
+    }
+
+    /// Opens the store again, with a TTL of the family of this name in this life, and not in the next one.
+    pub fn open_with_ttl(&mut self, family: &str, ttl: Duration) {
+        self.close().unwrap();
+        self.ttl = Some((family.to_string(), ttl));
+        self.open().unwrap();
+    }
+
+    /// Time passes.
+    pub fn wait(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).expect("no more than a story takes");
+        self.env.clock.sleep_ms(ms);
+    }
+
+    /// Runs compactions, in which `key`, the only one of its family, expires; whether it has. That happens as a whole, as a delete would.
+    pub fn expire(&self, cf: u16, key: &[u8], compact: impl FnOnce(&Engine)) -> bool {
+        self.tracker.lock().unwrap().begin(&Op::delete(cf, key));
+        compact(self.engine());
+        let found = self.engine().get(CfId(cf), key, |_| ()).unwrap();
+        let done = found.is_none().then_some(Durability::Immediate);
+        self.tracker.lock().unwrap().end(done);
+        self.pm.steps().point(ACKNOWLEDGED, When::After);
+        done.is_some()
     }
 
     /// Runs compactions that remove `key` of the default family if they meet it; whether they did. That happens as a whole, as

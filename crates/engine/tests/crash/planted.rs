@@ -264,6 +264,11 @@ fn a_filter_that_uncovers_what_is_older_is_caught() {
 }
 
 #[test]
+fn a_write_time_that_speaks_of_what_is_written_later_is_caught() {
+    caught_in_work("ttl", Bug::TimesAhead);
+}
+
+#[test]
 fn giving_a_descriptor_back_before_the_edit_is_caught() {
     // It does harm until the edit is durable.
     caught_by("overwrites", in_work(Bug::ReleaseBeforeEdit), |point| {

@@ -341,6 +341,14 @@ const FILTERS: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const TTL: Part = Part {
+    workloads: &["ttl"],
+    seeds: 1,
+    one_in: 401,
+    bar: 800,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const BLOBS: Part = Part {
     workloads: &["blobs"],
     seeds: 1,
@@ -402,6 +410,7 @@ const PARTS: &[&Part] = &[
     &PREPARED,
     &PREPARED_LIVES,
     &FILTERS,
+    &TTL,
     &BLOBS,
     &BLOB_LIVES,
     &BLOBS_FLYING,
@@ -636,6 +645,11 @@ fn prepared_transactions_over_lives_and_flushes_survive_every_crash() {
 #[test]
 fn filtered_values_survive_every_crash() {
     run(&FILTERS);
+}
+
+#[test]
+fn what_expires_goes_as_a_whole_whatever_crashes() {
+    run(&TTL);
 }
 
 #[test]

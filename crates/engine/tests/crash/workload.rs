@@ -368,6 +368,13 @@ pub const ALL: &[Workload] = &[
         body: compaction::filters,
     },
     Workload {
+        name: "ttl",
+        set: compaction::small_levels,
+        from_creation: false,
+        before: nothing_before,
+        body: compaction::ttl,
+    },
+    Workload {
         name: "operands",
         set: small_memtables,
         from_creation: false,

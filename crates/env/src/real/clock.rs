@@ -1,10 +1,10 @@
 //! The clock of the operating system.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock::Clock;
 
-/// The operating system's monotonic clock.
+/// The operating system's monotonic clock, and its calendar.
 #[derive(Debug)]
 pub struct RealClock {
     start: Instant,
@@ -37,5 +37,14 @@ impl Clock for RealClock {
 
     fn sleep_ms(&self, ms: u64) {
         std::thread::sleep(Duration::from_millis(ms));
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that reads the clock"
+    )]
+    fn unix_s(&self) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
     }
 }

@@ -1,6 +1,6 @@
 //! The next compaction, of the families in their turn, the first that has something to do.
 //!
-//! Room on a full disk comes first, then room in persistent memory (what would go by a merge need not leave), then what leaves
+//! What has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a full disk, then room in persistent memory (what would go by a merge need not leave), then what leaves
 //! it, then merges that pay, then what is too large, and what reads have charged last.
 
 use thermocline_base::{CfId, FileId};
@@ -13,6 +13,9 @@ use crate::situation::{Charged, FamilyLevels, Levels, Relief};
 use crate::work::{Because, Decision, Work};
 
 pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
+    if let Some(decision) = expired(levels) {
+        return Some(decision);
+    }
     if let Some(relief) = &levels.relief {
         // Those first for which there is room, whatever they leave.
         if relief.is_any_running {
@@ -44,6 +47,15 @@ fn compact(of: &FamilyLevels<'_>, job: Job, score: f64) -> Decision {
         job: Box::new(job),
     };
     Decision::of(work, because)
+}
+
+/// Tables that go unread.
+fn expired(levels: &Levels<'_>) -> Option<Decision> {
+    let mut families = levels.families.iter();
+    families.find_map(|of| {
+        let job = of.options.expired?.pick(&of.state, &of.options)?;
+        Some(compact(of, job, 0.0))
+    })
 }
 
 impl Levels<'_> {

@@ -118,9 +118,15 @@ fn is_trivial(
     let by_hand = reason == Reason::Manual;
     let drops = (to == options.last_level || by_hand)
         && inputs.iter().any(|n| upper[*n].has_tombstones)
-        || by_hand && options.is_filtered;
+        || by_hand && inputs.iter().any(|n| is_filtered(options, &upper[*n]));
     let light = |n: &usize| is_light(state, options, to, &upper[*n].range);
     apart && !drops && inputs.iter().all(|n| !upper[*n].in_pm) && inputs.iter().all(light)
+}
+
+/// Whether something of a table may go because the family's filter says so, or its TTL.
+fn is_filtered(options: &PickOptions, table: &Table<'_>) -> bool {
+    let expired = options.expired.as_ref();
+    options.is_filtered || expired.is_some_and(|expired| expired.has_some(table))
 }
 
 /// Whether a table in level `to` would overlap few enough bytes of the next one.
@@ -295,7 +301,7 @@ pub enum Manual {
 
 /// The next job for `range`, downwards until one level has all of it.
 ///
-/// If tables are left there which have tombstones, or any where the family has a compaction filter, though nothing lies below
+/// If tables are left there which have tombstones or something expired, or any where the family has a compaction filter, though nothing lies below
 /// them, they are rewritten in place, provided that their files have numbers below `rewrite_before`. The caller
 /// gives the next number as of when it begins, so that each table is rewritten once, whether its
 /// tombstones could be dropped or not.
@@ -352,7 +358,7 @@ fn rewrite(
         // A table may reach out of the range and have something below it there; that is another
         // range's matter.
         let below = overlapped(state.level(level + 1), &tables[n].range);
-        let gains = tables[n].has_tombstones || options.is_filtered;
+        let gains = tables[n].has_tombstones || is_filtered(options, &tables[n]);
         if gains && tables[n].file < before && below.is_empty() {
             is_left = true;
             if let Some(job) = job(state, options, (level, level), vec![n], Reason::Manual) {
@@ -367,7 +373,7 @@ fn rewrite(
 }
 
 /// Whether a deeper level has something in `range`.
-fn is_above(
+pub(super) fn is_above(
     state: &State<'_>,
     options: &PickOptions,
     level: usize,

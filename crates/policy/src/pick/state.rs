@@ -55,6 +55,30 @@ pub struct PickOptions {
     pub grandparent_bytes_max: u64,
     /// Whether the family has a compaction filter: who wants a range compacted wants each table of it written anew.
     pub is_filtered: bool,
+    /// What of the family has expired, if it has a TTL and something has.
+    pub expired: Option<Expired>,
+}
+
+/// What of a family has expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expired {
+    /// Everything that has this seqno or a smaller one.
+    pub up_to: SeqNo,
+    /// Up to here somebody sees what there is, so that it stays.
+    pub seen: Option<SeqNo>,
+}
+
+impl Expired {
+    /// Whether something of a table may have expired.
+    pub fn has_some(&self, table: &Table<'_>) -> bool {
+        table.smallest_seqno <= self.up_to
+    }
+
+    /// Whether all of a table has expired, and nobody sees anything of it.
+    pub fn has_all(&self, table: &Table<'_>) -> bool {
+        let is_seen = self.seen.is_some_and(|seen| table.smallest_seqno <= seen);
+        table.largest_seqno <= self.up_to && !is_seen
+    }
 }
 
 impl Default for PickOptions {
@@ -73,6 +97,7 @@ impl Default for PickOptions {
             job_bytes_max: JOB_BYTES,
             grandparent_bytes_max: GRANDPARENT_BYTES,
             is_filtered: false,
+            expired: None,
         }
     }
 }
@@ -239,11 +264,13 @@ pub enum Reason {
     Internal,
     /// Tables of level 0 leave persistent memory for files of level 0.
     Spill,
+    /// All that the tables have has expired: they go unread.
+    Expired,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 7] = [
+    pub const ALL: [Reason; 8] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
@@ -251,6 +278,7 @@ impl Reason {
         Reason::Room,
         Reason::Internal,
         Reason::Spill,
+        Reason::Expired,
     ];
 
     /// Its name, as `explain` spells it.
@@ -263,6 +291,7 @@ impl Reason {
             Reason::Room => "room",
             Reason::Internal => "internal",
             Reason::Spill => "spill",
+            Reason::Expired => "expired",
         }
     }
 }
@@ -275,7 +304,8 @@ pub struct Job {
     /// The level of the inputs.
     pub from: usize,
     /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`](super::pick_range), [`pick_read`](super::pick_read)
-    /// and [`pick_room`](super::pick_room), and for a merge inside level 0, see [`pick_internal`](super::pick_internal) and [`pick_spill`](super::pick_spill).
+    /// and [`pick_room`](super::pick_room), for a merge inside level 0, see [`pick_internal`](super::pick_internal) and
+    /// [`pick_spill`](super::pick_spill), and for what goes, see [`Expired::pick`].
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,
@@ -295,6 +325,11 @@ impl Job {
     /// Whether it merges inside persistent memory.
     pub fn is_internal(&self) -> bool {
         self.reason == Reason::Internal
+    }
+
+    /// Whether its inputs go unread, and nothing takes their place.
+    pub fn is_drop(&self) -> bool {
+        self.reason == Reason::Expired
     }
 
     /// Whether its outputs stand in level 0, where its inputs stood.

@@ -23,6 +23,10 @@ fn options(rng: &mut Rng) -> PickOptions {
         job_bytes_max: 10 + rng.below(2000) as u64,
         grandparent_bytes_max: rng.below(600) as u64,
         is_filtered: rng.one_in(4),
+        expired: rng.one_in(2).then(|| Expired {
+            up_to: SeqNo(rng.below(600) as u64),
+            seen: rng.one_in(4).then(|| SeqNo(rng.below(400) as u64)),
+        }),
     }
 }
 
@@ -49,7 +53,7 @@ fn settle(store: &mut Store, options: &PickOptions, side: usize, rng: &mut Rng) 
 
 /// A job of level 0 of any kind, or the one that is due.
 fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
-    let kind = rng.below(4);
+    let kind = rng.below(5);
     let wanted = rng.below(3);
     store.with_state(|state| match kind {
         0 => {
@@ -62,6 +66,7 @@ fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
             let spill = pick_spill(state, options, &store.cursors, &wanted, must);
             spill.or_else(|| pick_slices(state, options, &store.cursors, &wanted))
         }
+        2 => options.expired?.pick(state, options),
         _ => pick(state, options, &store.cursors),
     })
 }
@@ -69,7 +74,7 @@ fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
 #[test]
 fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     let (mut trivial, mut side_by_side, mut jobs, mut skipping, mut internal) = (0, 0, 0, 0, 0);
-    let (mut spills, mut above) = (0, 0);
+    let (mut spills, mut above, mut drops, mut tombstones) = (0, 0, [0; 2], 0);
     for seed in seeds(0..600) {
         let _replay = Replay("-p thermocline-policy any_sequence_of_jobs", seed);
         let mut rng = Rng::new(seed);
@@ -90,6 +95,7 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
                     jobs += 1;
                     internal += u32::from(job.is_internal());
                     spills += u32::from(job.reason == Reason::Spill);
+                    drops[job.from.min(1)] += u32::from(job.is_drop());
                     let held = &job.holds;
                     let meets = |other: &Running| {
                         held.meets(&other.job.holds.levels, &other.job.holds.range)
@@ -113,6 +119,7 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
             store.check();
         }
         settle(&mut store, &options, side, &mut rng);
+        tombstones += store.tombstones_gone;
         store.with_state(|state| {
             let scores = Scores::new(state, &options);
             assert!(
@@ -126,7 +133,10 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
         "{jobs} jobs, {trivial} trivial, {side_by_side} beside others, {skipping} skip levels"
     );
     let many = [trivial, side_by_side, skipping, internal, spills];
-    let enough = many.iter().all(|n| *n > 200) && above > 20 || seeds(0..2).len() == 1;
+    let of_expired = drops.iter().all(|n| *n > 100) && tombstones > 20;
+    println!("{drops:?} drops, {tombstones} of range tombstones");
+    let enough =
+        many.iter().all(|n| *n > 200) && above > 20 && of_expired || seeds(0..2).len() == 1;
     assert!(enough, "{many:?} {above}");
 }
 
@@ -183,8 +193,9 @@ fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
                 .into_iter()
                 .any(|t| t.meta().range.overlaps(&table.meta().range))
         };
-        let old =
-            |(n, t): &&(usize, &OwnedTable)| t.has_tombstones && t.file < before && !below(*n, t);
+        let expired = |t: &OwnedTable| options.expired.is_some_and(|e| e.has_some(&t.meta()));
+        let gains = |t: &OwnedTable| t.has_tombstones || options.is_filtered || expired(t);
+        let old = |(n, t): &&(usize, &OwnedTable)| gains(t) && t.file < before && !below(*n, t);
         assert_eq!(within.iter().find(old).map(|(_, t)| t), None.as_ref());
     }
 }
@@ -350,6 +361,7 @@ const SMALL: PickOptions = PickOptions {
     job_bytes_max: 10_000,
     grandparent_bytes_max: 50,
     is_filtered: false,
+    expired: None,
 };
 
 #[test]

@@ -8,6 +8,7 @@ use super::fields::{Fields, Unreadable, damaged, len32};
 use super::{FORMAT_VERSION, pm_table, table};
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::table::PartitionId;
+use crate::write_times::WriteTime;
 
 const CHANGE_HEADER_LEN: usize = 5;
 /// Of a tag: a reader that does not know it must stop.
@@ -40,6 +41,7 @@ pub(super) mod tag {
     pub const EVACUATED: u8 = 0x99;
     // 0x9a is that of a pointer (`super::pointer`).
     pub const PREPARED_TRANSACTIONS: u8 = 0x9b;
+    pub const WRITE_TIMES: u8 = 0x9c;
     /// May be passed over.
     pub const PARTITION_RATES: u8 = 0x01;
 }
@@ -87,6 +89,10 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         }
         Change::LongValues => tag::LONG_VALUES,
         Change::PreparedTransactions => tag::PREPARED_TRANSACTIONS,
+        Change::WriteTimes(times) => {
+            encode_write_times(times, bytes);
+            tag::WRITE_TIMES
+        }
         Change::PartitionRates(rates) => {
             encode_rates(rates, bytes);
             tag::PARTITION_RATES
@@ -292,19 +298,12 @@ fn encode_rates(rates: &[StoredRate], bytes: &mut Vec<u8>) {
     }
 }
 
-fn decode_rates(body: &mut Fields<'_>) -> Result<Arc<[StoredRate]>, Unreadable> {
-    // Grows as it is read: a count that lies allocates nothing.
-    let mut rates = Vec::new();
-    for _ in 0..body.len32()? {
-        rates.push(StoredRate {
-            cf: CfId(body.u16()?),
-            partition: PartitionId(body.u32()?),
-            reads: body.u64()?,
-            writes: body.u64()?,
-            updates: body.u64()?,
-        });
+fn encode_write_times(times: &[WriteTime], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&len32(times.len()).to_le_bytes());
+    for time in times {
+        bytes.extend_from_slice(&time.seqno.0.to_le_bytes());
+        bytes.extend_from_slice(&time.unix_s.to_le_bytes());
     }
-    Ok(rates.into())
 }
 
 fn encode_options(options: &[(String, String)], bytes: &mut Vec<u8>) {
@@ -390,7 +389,8 @@ fn decode_store(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unread
         }),
         tag::LONG_VALUES => Change::LongValues,
         tag::PREPARED_TRANSACTIONS => Change::PreparedTransactions,
-        tag::PARTITION_RATES => Change::PartitionRates(decode_rates(body)?),
+        tag::WRITE_TIMES => Change::WriteTimes(body.write_times()?),
+        tag::PARTITION_RATES => Change::PartitionRates(body.rates()?),
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,
             db_id: body.array()?,

@@ -1,5 +1,13 @@
 //! Reading and writing numbers and texts.
 
+use std::sync::Arc;
+
+use thermocline_base::{CfId, SeqNo};
+
+use crate::edit::StoredRate;
+use crate::table::PartitionId;
+use crate::write_times::WriteTime;
+
 /// Why bytes could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unreadable {
@@ -93,6 +101,32 @@ impl<'a> Fields<'a> {
             options.push((self.text()?, self.text()?));
         }
         Ok(options)
+    }
+
+    /// Grows as it reads, as [`Fields::options`] does.
+    pub(super) fn rates(&mut self) -> Result<Arc<[StoredRate]>, Unreadable> {
+        let mut rates = Vec::new();
+        for _ in 0..self.u32()? {
+            rates.push(StoredRate {
+                cf: CfId(self.u16()?),
+                partition: PartitionId(self.u32()?),
+                reads: self.u64()?,
+                writes: self.u64()?,
+                updates: self.u64()?,
+            });
+        }
+        Ok(rates.into())
+    }
+
+    pub(super) fn write_times(&mut self) -> Result<Arc<[WriteTime]>, Unreadable> {
+        let mut times = Vec::new();
+        for _ in 0..self.u32()? {
+            times.push(WriteTime {
+                seqno: SeqNo(self.u64()?),
+                unix_s: self.u64()?,
+            });
+        }
+        Ok(times.into())
     }
 
     pub(super) fn text(&mut self) -> Result<String, Unreadable> {

@@ -57,6 +57,7 @@
 //!  0x98 LongValues          nothing; before the first blob file that a write makes
 //!  0x99 Evacuated           8 above, 8 up to (seqnos), 2 column family; the rest: user key
 //!  0x9b PreparedTransactions nothing; before the first transaction that is prepared
+//!  0x9c WriteTimes          4 count; each: 8 seqno, 8 seconds since 1970; both rise, from those of the change before on
 //!
 //!  pointer: as a change, alone in its record, which is the last one
 //!  0x9a ContinuedIn         8 file number, above this file's: the manifest that goes on

@@ -7,6 +7,7 @@ use thermocline_base::{CfId, FileId, KeyRange, PmBlob, PmFamily, PmTableMeta, Se
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::pm_table::PmTableInfo;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
+use crate::write_times::WriteTime;
 
 const HEADER: Header = Header {
     file_no: 7,
@@ -113,6 +114,15 @@ fn all_changes() -> Vec<Change> {
         },
         Change::LongValues,
         Change::PreparedTransactions,
+        Change::WriteTimes([].into()),
+        Change::WriteTimes(
+            [1, u64::MAX]
+                .map(|n| WriteTime {
+                    seqno: SeqNo(n),
+                    unix_s: n - 1,
+                })
+                .into(),
+        ),
         Change::PartitionRates([].into()),
         Change::PartitionRates(
             [1, 2]

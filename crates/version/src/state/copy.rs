@@ -52,6 +52,8 @@ impl State {
             },
             version,
             rates: self.rates.clone(),
+            // Its seqnos go on behind those that they speak of.
+            times: self.times.clone(),
             // They are in its tables.
             prepared: self.prepared,
             ..State::default()

@@ -22,6 +22,7 @@ use crate::impossible::{Impossible, at_least, must};
 use crate::origin::Origins;
 use crate::table::Place;
 use crate::version::Version;
+use crate::write_times::WriteTimes;
 use chains::Chains;
 use evacuation::Flushed;
 use families::Families;
@@ -55,6 +56,8 @@ pub struct State {
     prepared: bool,
     /// See [`State::rates`].
     rates: Arc<[StoredRate]>,
+    /// See [`State::write_times`].
+    times: Arc<WriteTimes>,
     version: Arc<Version>,
 }
 
@@ -132,6 +135,11 @@ impl State {
         &self.rates
     }
 
+    /// When what was written was written, as far as is known.
+    pub fn write_times(&self) -> &Arc<WriteTimes> {
+        &self.times
+    }
+
     /// The smallest ids that were never used.
     pub fn next_ids(&self) -> NextIds {
         self.next
@@ -185,6 +193,10 @@ impl State {
             Change::NextIds(next) => ids::raise(&mut self.next, *next)?,
             Change::LongValues => self.long_values = true,
             Change::PreparedTransactions => self.prepared = true,
+            Change::WriteTimes(times) => {
+                let known = Arc::make_mut(&mut self.times);
+                times.iter().try_for_each(|time| known.add(*time))?;
+            }
             Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
             Change::PartitionRates(rates) => self.set_rates(rates),
             Change::ColumnFamilyCreated { .. }

@@ -108,6 +108,9 @@ impl State {
         if self.prepared {
             changes.push(Change::PreparedTransactions);
         }
+        if self.times.last().is_some() {
+            changes.push(Change::WriteTimes(self.times.pairs().into()));
+        }
         let inherited = self.inherited.iter();
         changes.extend(inherited.map(|&(below, db_id)| Change::FilesInherited { below, db_id }));
         changes

@@ -2,7 +2,8 @@ use super::*;
 use crate::edit::StoredRate;
 use crate::format;
 use crate::table::PartitionId;
-use thermocline_base::limits;
+use crate::write_times::WriteTime;
+use thermocline_base::{SeqNo, limits};
 
 fn created() -> Change {
     Change::Created {
@@ -584,6 +585,55 @@ fn that_transactions_may_be_prepared_is_never_forgotten() {
     let mut bytes = Vec::new();
     format::encode_change(&Change::PreparedTransactions, &mut bytes);
     assert_eq!(bytes, [0x9b, 0, 0, 0, 0]);
+}
+
+#[test]
+fn write_times_are_kept_and_copied_and_rise() {
+    let mut state = after(&[created()]);
+    let times = |pairs: &[(u64, u64)]| {
+        let pairs = pairs.iter().map(|&(seqno, unix_s)| WriteTime {
+            seqno: SeqNo(seqno),
+            unix_s,
+        });
+        VersionEdit::from(Change::WriteTimes(pairs.collect()))
+    };
+    state.apply(&times(&[(5, 100), (9, 110)])).unwrap();
+    let before = state.clone();
+    // All of an edit or nothing.
+    state.apply(&times(&[(10, 120), (11, 120)])).unwrap_err();
+    assert_eq!(state, before);
+    state.apply(&times(&[(10, 120)])).unwrap();
+    assert_eq!(state.write_times().pairs().len(), 3);
+    let mut again = State::default();
+    let snapshot = state.snapshot();
+    snapshot.for_each(|edit| again.apply(&edit).unwrap());
+    assert_eq!(again, state);
+    let copy = state.copied(state.version().clone(), vec![], [9; 16], [8; 16]);
+    assert_eq!(copy.unwrap().write_times(), state.write_times());
+    // A full list, of which one has gone, is what it was.
+    for n in 0..600 {
+        state.apply(&times(&[(100 + n, 1000 + n * n)])).unwrap();
+    }
+    let mut again = State::default();
+    let snapshot = state.snapshot();
+    snapshot.for_each(|edit| again.apply(&edit).unwrap());
+    assert_eq!(again, state);
+}
+
+/// The bytes, which are never to change.
+#[test]
+fn golden_of_write_times() {
+    let time = WriteTime {
+        seqno: SeqNo(0x0102),
+        unix_s: 0x0304,
+    };
+    let mut bytes = Vec::new();
+    format::encode_change(&Change::WriteTimes([time].into()), &mut bytes);
+    let expected = [
+        &[0x9c, 20, 0, 0, 0, 1, 0, 0, 0][..],
+        &[2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0],
+    ];
+    assert_eq!(bytes, expected.concat());
 }
 
 /// The bytes, which are never to change.

@@ -154,6 +154,7 @@ impl Model {
             | Change::Evacuated { .. }
             | Change::LongValues
             | Change::PreparedTransactions
+            | Change::WriteTimes(_)
             | Change::PartitionRates(_) => unreachable!("not drawn"),
             Change::PmTableAdded { table } => {
                 let alive = |c: &ModelChain| self.alive(c.memtable) && c.id == table.meta.owner;

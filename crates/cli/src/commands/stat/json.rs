@@ -9,6 +9,8 @@ pub(super) fn as_json(m: &Metrics, families: &[String], plan: &Plan) -> Value {
     add_memory(&mut document, m);
     add_work(&mut document, m);
     document["partitions"] = partitions_as_json(plan);
+    document["write_times"] = write_times_as_json(m);
+    document["ttls"] = ttls_as_json(plan);
     document
 }
 
@@ -210,6 +212,7 @@ fn compaction_as_json(c: &CompactionUse) -> Value {
             "changed": c.filters.changed,
             "undone": c.filters.undone,
             "failed": c.filters.failed,
+            "expired": c.filters.expired,
         },
         "internal": {
             "jobs": c.internal.jobs,
@@ -287,4 +290,31 @@ fn runtime_as_json(m: &Metrics) -> Value {
         "dram_held_bytes": runtime.dram_held_bytes,
         "dram_charged_bytes": runtime.dram_charged_bytes,
     })
+}
+
+fn write_times_as_json(m: &Metrics) -> Value {
+    let times = m.write_times.map(|times| {
+        json!({
+            "pairs": times.pairs,
+            "oldest_unix_s": times.oldest_unix_s,
+            "newest_unix_s": times.newest_unix_s,
+            "newest_seqno": times.newest_seqno,
+        })
+    });
+    times.unwrap_or(Value::Null)
+}
+
+/// Of each family that has one, and tables.
+fn ttls_as_json(plan: &Plan) -> Value {
+    let ttls = plan.families.iter().filter_map(|family| {
+        let (name, ttl) = (family.name.clone()?, family.ttl?);
+        let value = json!({
+            "ttl_seconds": ttl.ttl.as_secs(),
+            "expired_seqno": ttl.expired.map(|seqno| seqno.0),
+            "expired_bytes": ttl.expired_bytes,
+            "expiring_bytes": ttl.expiring_bytes,
+        });
+        Some((name, value))
+    });
+    ttls.collect::<serde_json::Map<String, Value>>().into()
 }

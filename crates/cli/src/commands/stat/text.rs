@@ -1,7 +1,7 @@
 //! What the store says of itself, as rows of text: a name, and what there is to say.
 
 use thermocline::size::format_size;
-use thermocline::{CompactionUse, LevelMetrics, Metrics, Plan};
+use thermocline::{CompactionUse, LevelMetrics, Metrics, Plan, TtlPlan};
 use thermocline_bench::grouped;
 
 use crate::text::count;
@@ -13,10 +13,11 @@ const READERS_SHOWN: usize = 8;
 pub(super) type Row = (&'static str, String);
 
 /// All rows.
-pub(super) fn rows(m: &Metrics, families: &[String], partitions: String) -> Vec<Row> {
+pub(super) fn rows(m: &Metrics, families: &[String], plan: &Plan) -> Vec<Row> {
     [
         memory(m),
-        contents(m, families, partitions),
+        contents(m, families, partitions(plan)),
+        ttls(plan),
         holders(m),
         jobs(m),
         moves(m),
@@ -126,6 +127,22 @@ fn contents(m: &Metrics, families: &[String], partitions: String) -> Vec<Row> {
             ),
         ),
     ]
+}
+
+/// What of families has expired, as far as it lies in tables.
+fn ttls(plan: &Plan) -> Vec<Row> {
+    let families = plan.families.iter();
+    let ttls = families.filter_map(|family| Some((family.name.as_ref()?, family.ttl?)));
+    let row = |(name, of): (&String, TtlPlan)| {
+        let text = format!(
+            "{name} keeps {} s; of tables {} have expired as a whole, and {} may have in part",
+            grouped(of.ttl.as_secs()),
+            format_size(of.expired_bytes),
+            format_size(of.expiring_bytes - of.expired_bytes)
+        );
+        ("time to live", text)
+    };
+    ttls.map(row).collect()
 }
 
 /// What slows the store down, and who keeps something in it.
@@ -283,7 +300,7 @@ fn reads(m: &Metrics) -> Vec<Row> {
 }
 
 /// How the keys of each family are divided.
-pub(super) fn partitions(plan: &Plan) -> String {
+fn partitions(plan: &Plan) -> String {
     let divided = plan.families.iter().filter(|f| f.partitions.count > 1);
     let all: Vec<String> = divided
         .map(|family| {

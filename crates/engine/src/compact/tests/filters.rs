@@ -88,7 +88,7 @@ fn open_filtered(machine: &Machine, options: &Options, busy: &Arc<Busy>) -> Engi
 }
 
 /// All that a snapshot shows of a family.
-fn content(snapshot: &Snapshot, family: Family) -> Model {
+pub fn content(snapshot: &Snapshot, family: Family) -> Model {
     let mut cursor = snapshot.cursor(family).unwrap();
     let mut all = Model::new();
     let mut more = cursor.seek_to_first().unwrap();
@@ -199,6 +199,7 @@ impl Filtered {
             changed,
             undone,
             failed,
+            expired: _,
         } = self.engine.metrics().compaction.filters;
         self.done.removed += removed;
         self.done.changed += changed;

@@ -148,6 +148,10 @@ impl Clock for Napping {
         }
         self.clock.sleep_ms(ms);
     }
+
+    fn unix_s(&self) -> u64 {
+        self.clock.unix_s()
+    }
 }
 
 fn world(machine: &Machine, clock: &Arc<Napping>) -> World {

@@ -136,6 +136,8 @@ pub struct Store {
     pub cursors: Cursors,
     pub next_file: u64,
     next_seqno: u64,
+    /// Tables that went with range tombstones, where something newer is left.
+    pub tombstones_gone: u64,
     /// What must stay: of each key its seqnos, newest first.
     written: BTreeMap<Vec<u8>, Vec<u64>>,
 }
@@ -261,6 +263,13 @@ impl Store {
             assert!(!inputs.contains(id) && !overlapped.contains(id), "{job:?}");
         }
         assert!(job.inputs.is_sorted() && !job.inputs.is_empty());
+        if job.is_drop() {
+            let expired = options.expired.unwrap();
+            let tables = job.inputs.iter().map(|n| &self.levels[job.from][*n]);
+            let seqnos = tables.flat_map(|table| table.entries.iter().map(|(_, s)| SeqNo(*s)));
+            let goes = |s: SeqNo| s <= expired.up_to && expired.seen.is_none_or(|seen| s > seen);
+            assert!({ seqnos }.all(goes), "{job:?}");
+        }
         for table in job.inputs.iter().map(|n| self.levels[job.from][*n].meta()) {
             let below = self.levels.get(job.to + 1).into_iter().flatten();
             let below = below
@@ -294,6 +303,9 @@ impl Store {
         if job.is_internal() {
             return self.end_internal(taken, rng);
         }
+        if job.is_drop() {
+            return self.end_drop(&taken);
+        }
         if job.is_within_level0() {
             assert!(taken.iter().all(|table| table.in_pm), "{job:?}");
             let outputs = self.merged(taken, rng);
@@ -304,6 +316,27 @@ impl Store {
             false => self.merged(taken, rng),
         };
         self.stand_by_keys(job.to, outputs);
+    }
+
+    /// Tables go, and nothing older than what they had may be left in their range.
+    fn end_drop(&mut self, taken: &[OwnedTable]) {
+        for (key, seqno) in taken.iter().flat_map(|table| &table.entries) {
+            let of_key = self.written.get_mut(key).unwrap();
+            of_key.retain(|s| s != seqno);
+        }
+        for table in taken.iter().filter(|table| table.end.is_some()) {
+            let range = table.meta().range;
+            let within = self.written.iter().filter(|(key, _)| range.contains(key));
+            let hidden = within.flat_map(|(_, seqnos)| seqnos);
+            self.tombstones_gone += u64::from(hidden.clone().next().is_some());
+            let oldest = table.entries.iter().map(|(_, seqno)| *seqno).min();
+            assert!({ hidden }.all(|s| Some(*s) > oldest), "{table:?}");
+        }
+        for (key, seqno) in taken.iter().flat_map(|table| &table.entries) {
+            let left = self.written.get(key).into_iter().flatten();
+            assert!({ left }.all(|s| s > seqno), "{key:?} {seqno}");
+        }
+        self.written.retain(|_, seqnos| !seqnos.is_empty());
     }
 
     /// All of it, or what lies below some key, is merged, and stands where it stood by age.
