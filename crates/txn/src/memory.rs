@@ -7,10 +7,11 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// What a lock costs beside its key: its entry, its place in two lists, the nodes of maps.
 pub(crate) const LOCK_BYTES: u64 = 256;
-/// What a key or range that must not change costs beside its bytes.
-pub(crate) const TOUCHED_BYTES: u64 = 96;
-/// What a write costs beside key and value.
-pub(crate) const WRITE_BYTES: u64 = 96;
+/// What a key or range that must not change costs beside its bytes: its places in lists that have room to grow, and among
+/// hashes.
+pub(crate) const TOUCHED_BYTES: u64 = 128;
+/// What a write costs beside key and value, in the same way.
+pub(crate) const WRITE_BYTES: u64 = 160;
 /// What a transaction costs that has nothing.
 pub(crate) const TRANSACTION_BYTES: u64 = 2048;
 

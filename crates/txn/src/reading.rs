@@ -4,9 +4,9 @@ use std::cell::{Cell, Ref, RefCell};
 use std::ops::{Bound, Deref};
 
 use thermocline_base::{CfId, Result, merge};
-use thermocline_engine::{Changed, Family, Footprint, key_hash};
+use thermocline_engine::{Changed, Family, Footprint};
 
-use crate::footprint::{Hashes, Touched};
+use crate::footprint::{OneKey, Touched};
 use crate::life::Life;
 use crate::store::{Moment, Store};
 use crate::sync::{Arc, Ordering};
@@ -19,15 +19,13 @@ pub type ValueOf<S> = <<S as Store>::Moment as Moment>::Value;
 pub(crate) struct Whole<'a> {
     touched: Ref<'a, Touched>,
     writes: &'a Writes,
-    /// Of the keys that it writes.
-    hashes: Hashes,
 }
 
 impl Footprint for Whole<'_> {
     fn meets(&self, change: &Changed<'_>) -> bool {
-        let Changed { cf, key, .. } = *change;
+        let Changed { cf, key, hash, .. } = *change;
         let writes = match change.range {
-            None => self.hashes.contains(&change.hash) && self.writes.has(cf, key),
+            None => self.writes.has(&OneKey { cf, key, hash }),
             Some(end) => {
                 let to = end.map_or(Bound::Unbounded, Bound::Excluded);
                 let within = (Bound::Included(key), to);
@@ -39,7 +37,7 @@ impl Footprint for Whole<'_> {
 
     fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
         let touched = self.touched.hashes()?;
-        Some(Box::new(touched.chain(self.hashes.iter().copied())))
+        Some(Box::new(touched.chain(self.writes.hashes())))
     }
 }
 
@@ -103,19 +101,18 @@ impl<S: Store> Reading<S> {
 
     /// What must not change between its moment and its commit: what it has read so, and the keys that it writes.
     pub fn footprint(&self) -> Whole<'_> {
-        let keys = self.writes.keys();
         Whole {
             touched: self.touched.borrow(),
             writes: &self.writes,
-            hashes: keys.map(|(cf, key)| key_hash(cf, key)).collect(),
         }
     }
 
     /// The value of a key: its own, or the one at its moment.
-    pub fn look(&self, cf: CfId, key: &[u8]) -> Result<Option<ValueOf<S>>> {
-        match self.writes.get(cf, key) {
-            Some(own) => self.seen(cf, key, own, || self.moment()?.get(cf, key)),
-            None => self.moment()?.get(cf, key),
+    pub fn look(&self, key: &OneKey<'_>) -> Result<Option<ValueOf<S>>> {
+        let OneKey { cf, key: bytes, .. } = *key;
+        match self.writes.get(key) {
+            Some(own) => self.seen(cf, bytes, own, || self.moment()?.get(cf, bytes)),
+            None => self.moment()?.get(cf, bytes),
         }
     }
 

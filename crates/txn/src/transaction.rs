@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Bound;
 
 use thermocline_base::batch::{check_key, check_value};
-use thermocline_base::{CfId, Error, Result, merge};
+use thermocline_base::{Error, Result, merge};
 use thermocline_engine::{Claims, Family, Footprint, WriteOptions};
 
 use crate::footprint::{OneKey, Span};
@@ -21,7 +21,7 @@ use crate::scan::Scan;
 use crate::shared::{Shared, mode_of};
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
-use crate::writes::{Own, Savepoint, Write, Writes};
+use crate::writes::{Own, Savepoint, Write};
 
 /// A transaction. Dropped, it is rolled back.
 #[derive(Debug)]
@@ -96,8 +96,8 @@ impl<S: Store> Transaction<S> {
         refused(why, self.life.id, times, |cf| store.family_name(cf))
     }
 
-    fn lock(&self, cf: CfId, key: &[u8], mode: Mode) -> Result<()> {
-        let bytes: LockKey = lock_key(cf, key);
+    fn lock(&self, key: &OneKey<'_>, mode: Mode) -> Result<()> {
+        let bytes: LockKey = lock_key(key.cf, key.key);
         if mode == Mode::Shared && self.held.borrow().covers(&bytes, None) {
             return Ok(());
         }
@@ -170,38 +170,38 @@ impl<S: Store> Transaction<S> {
     }
 
     /// The key must not change until the commit.
-    fn touch(&self, cf: CfId, key: &[u8]) -> Result<()> {
-        if self.reading.touched.borrow().has(cf, key) {
+    fn touch(&self, key: &OneKey<'_>) -> Result<()> {
+        if self.reading.touched.borrow().has(key) {
             return Ok(());
         }
-        self.take_memory(TOUCHED_BYTES + key.len() as u64)?;
-        self.reading.touched.borrow_mut().add(cf, key);
+        self.take_memory(TOUCHED_BYTES + key.key.len() as u64)?;
+        self.reading.touched.borrow_mut().add(key);
         Ok(())
     }
 
     /// Prepares a read of a key.
-    fn before_read(&self, cf: CfId, key: &[u8]) -> Result<()> {
+    fn before_read(&self, key: &OneKey<'_>) -> Result<()> {
         if !self.is_serializable() {
             self.reading.fix();
             return Ok(());
         }
-        self.before_shared_read(cf, key)
+        self.before_shared_read(key)
     }
 
     /// Prepares a read of a key that is to hold until the commit, beside others that only read it.
-    fn before_shared_read(&self, cf: CfId, key: &[u8]) -> Result<()> {
+    fn before_shared_read(&self, key: &OneKey<'_>) -> Result<()> {
         if self.locks() {
-            self.lock(cf, key, Mode::Shared)?;
-            self.settle_moment(&OneKey(cf, key))?;
+            self.lock(key, Mode::Shared)?;
+            self.settle_moment(key)?;
         }
-        self.touch(cf, key)
+        self.touch(key)
     }
 
     /// Prepares a write of a key, or a read of it that is to hold until the commit.
-    fn before_write(&self, cf: CfId, key: &[u8]) -> Result<()> {
+    fn before_write(&self, key: &OneKey<'_>) -> Result<()> {
         if self.locks() {
-            self.lock(cf, key, Mode::Exclusive)?;
-            self.settle_moment(&OneKey(cf, key))?;
+            self.lock(key, Mode::Exclusive)?;
+            self.settle_moment(key)?;
         }
         Ok(())
     }
@@ -214,12 +214,13 @@ impl<S: Store> Transaction<S> {
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         self.ready()?;
         check_key(key)?;
+        let key = OneKey::new(family.id, key);
         // What it merges itself is merged into what its snapshot has.
-        let own = self.reading.writes.get(family.id, key);
+        let own = self.reading.writes.get(&key);
         if matches!(own, None | Some(Own::Operand(_))) {
-            self.before_read(family.id, key)?;
+            self.before_read(&key)?;
         }
-        self.reading.look(family.id, key)
+        self.reading.look(&key)
     }
 
     /// As [`Transaction::get`]; the key does not change until the transaction ends, or the commit is refused.
@@ -229,9 +230,10 @@ impl<S: Store> Transaction<S> {
     pub fn get_for_update(&mut self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         self.ready()?;
         check_key(key)?;
-        self.before_write(family.id, key)?;
-        self.touch(family.id, key)?;
-        self.reading.look(family.id, key)
+        let key = OneKey::new(family.id, key);
+        self.before_write(&key)?;
+        self.touch(&key)?;
+        self.reading.look(&key)
     }
 
     /// As [`Transaction::get_for_update`], beside others that want only this of the key.
@@ -241,10 +243,11 @@ impl<S: Store> Transaction<S> {
     pub fn get_for_share(&mut self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         self.ready()?;
         check_key(key)?;
-        if self.reading.writes.get(family.id, key).is_none() {
-            self.before_shared_read(family.id, key)?;
+        let key = OneKey::new(family.id, key);
+        if self.reading.writes.get(&key).is_none() {
+            self.before_shared_read(&key)?;
         }
-        self.reading.look(family.id, key)
+        self.reading.look(&key)
     }
 
     /// Sets a key.
@@ -255,7 +258,8 @@ impl<S: Store> Transaction<S> {
     /// break a deadlock.
     pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<()> {
         check_value(value)?;
-        self.write(family, key, Write::Value(Some(value.to_vec())))
+        let write = Write::Value(Some(value.into()));
+        self.write(&OneKey::new(family.id, key), &write)
     }
 
     /// Merges an operand into the value of a key, which is not read.
@@ -268,9 +272,9 @@ impl<S: Store> Transaction<S> {
         check_key(key)?;
         let operator = self.shared.store.merge_operator(family.id)?;
         merge::check_operand(&*operator, operand)?;
-        let merged = |writes: &Writes| writes.merged(family.id, key, operand, &*operator);
-        let write = merged(&self.reading.writes)?;
-        self.write(family, key, write)
+        let key = OneKey::new(family.id, key);
+        let write = self.reading.writes.merged(&key, operand, &*operator)?;
+        self.write(&key, &write)
     }
 
     /// Deletes a key.
@@ -278,16 +282,16 @@ impl<S: Store> Transaction<S> {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete(&mut self, family: Family, key: &[u8]) -> Result<()> {
-        self.write(family, key, Write::Value(None))
+        self.write(&OneKey::new(family.id, key), &Write::Value(None))
     }
 
-    fn write(&mut self, family: Family, key: &[u8], write: Write) -> Result<()> {
+    fn write(&mut self, key: &OneKey<'_>, write: &Write<'_>) -> Result<()> {
         self.ready()?;
-        check_key(key)?;
-        self.before_write(family.id, key)?;
-        let bytes = key.len() + write.len();
+        check_key(key.key)?;
+        self.before_write(key)?;
+        let bytes = key.key.len() + write.len();
         self.take_memory(WRITE_BYTES + bytes as u64)?;
-        self.reading.writes.set(family.id, key, write)
+        self.reading.writes.set(key, write)
     }
 
     /// Deletes the keys from `start` up to, and not with, `end`, or all from `start` on. One that locks locks each key
@@ -310,8 +314,7 @@ impl<S: Store> Transaction<S> {
             self.settle_moment(&span)?;
             self.lock_all(family, &span)?;
         }
-        let bytes = (start.len() + end.map_or(0, <[u8]>::len)) as u64;
-        self.take_memory(TOUCHED_BYTES + WRITE_BYTES + 2 * bytes)?;
+        self.take_memory(TOUCHED_BYTES + WRITE_BYTES + 2 * span.bytes() as u64)?;
         self.reading.touched.borrow_mut().add_span(span.clone());
         self.reading.writes.delete_range(span)
     }
@@ -321,7 +324,7 @@ impl<S: Store> Transaction<S> {
         let mut place = self.reading.place(family)?;
         let mut found = place.seek(Bound::Included(&span.start), true)?;
         while found && span.has(span.cf, place.key()) {
-            self.lock(span.cf, place.key(), Mode::Exclusive)?;
+            self.lock(&OneKey::new(span.cf, place.key()), Mode::Exclusive)?;
             found = place.step(true)?;
         }
         Ok(())
@@ -349,8 +352,7 @@ impl<S: Store> Transaction<S> {
             self.reading.fix();
             return Ok(false);
         }
-        let bytes = span.start.len() + span.end.as_ref().map_or(0, Vec::len);
-        self.take_memory(2 * (TOUCHED_BYTES + bytes as u64))?;
+        self.take_memory(2 * (TOUCHED_BYTES + span.bytes() as u64))?;
         if !self.locks() {
             return Ok(true);
         }
@@ -377,7 +379,7 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         let (touched, writes) = (self.reading.touched.get_mut(), &mut self.reading.writes);
         // It has locked them, and may have been told that they had not changed.
-        let undone = |cf: CfId, key: &[u8]| touched.add(cf, key);
+        let undone = |key: &OneKey<'_>| touched.add(key);
         writes.rollback_to(self.life.id, savepoint, undone)
     }
 
@@ -447,7 +449,7 @@ impl<S: Store> Transaction<S> {
     /// Locks what it has not locked yet: for as long as it is prepared others wait for it.
     fn lock_claims(&self, claims: &Claims) -> Result<()> {
         for (cf, key, writes) in claims.keys() {
-            self.lock(cf, key, mode_of(writes))?;
+            self.lock(&OneKey::new(cf, key), mode_of(writes))?;
         }
         for range in claims.ranges() {
             self.lock_range(&Span {
