@@ -5,33 +5,14 @@
 //! one says which entry it is.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::same::BySame;
 
 /// Entries that are looked through.
 const FEW: usize = 16;
 
 /// The number of no entry.
 const NONE: usize = usize::MAX;
-
-/// Hashes that are their own hashes.
-#[derive(Debug, Default)]
-pub(crate) struct Same(u64);
-
-impl Hasher for Same {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
 
 #[derive(Debug)]
 struct Link {
@@ -45,7 +26,7 @@ struct Link {
 pub(crate) struct ByHash {
     all: Vec<Link>,
     /// The last entry of each hash: of all entries, or nothing as long as there are few.
-    last: HashMap<u64, usize, BuildHasherDefault<Same>>,
+    last: HashMap<u64, usize, BySame>,
 }
 
 impl ByHash {

@@ -8,6 +8,7 @@ use thermocline_engine::{Changed, Family, Footprint};
 
 use crate::footprint::{OneKey, Touched};
 use crate::life::Life;
+use crate::shared::Shared;
 use crate::store::{Moment, Store};
 use crate::sync::{Arc, Ordering};
 use crate::writes::{Own, Writes};
@@ -44,8 +45,8 @@ impl Footprint for Whole<'_> {
 /// What a transaction sees.
 #[derive(Debug)]
 pub(crate) struct Reading<S: Store> {
-    store: Arc<S>,
-    life: Arc<Life>,
+    pub shared: Arc<Shared<S>>,
+    pub life: Arc<Life>,
     /// What it reads at, once it has read.
     moment: RefCell<Option<S::Moment>>,
     /// What must not change between its moment and its commit, beside the keys that it writes ([`Reading::footprint`]).
@@ -56,9 +57,9 @@ pub(crate) struct Reading<S: Store> {
 }
 
 impl<S: Store> Reading<S> {
-    pub fn new(store: Arc<S>, life: Arc<Life>) -> Reading<S> {
+    pub fn new(shared: Arc<Shared<S>>, life: Arc<Life>) -> Reading<S> {
         Reading {
-            store,
+            shared,
             life,
             moment: RefCell::default(),
             touched: RefCell::default(),
@@ -70,7 +71,7 @@ impl<S: Store> Reading<S> {
     /// Its moment: the present, if it has none yet.
     pub fn moment(&self) -> Result<Ref<'_, S::Moment>> {
         if self.moment.borrow().is_none() {
-            self.set_moment(self.store.moment()?);
+            self.set_moment(self.shared.store.moment()?);
         }
         let moment = Ref::map(self.moment.borrow(), |moment| {
             moment.as_ref().expect("it was set, and is never unset")
@@ -125,7 +126,7 @@ impl<S: Store> Reading<S> {
         stored: impl FnOnce() -> Result<Option<V>>,
     ) -> Result<Option<ValueOf<S>>> {
         let merged = |existing: Option<&[u8]>, operand: &[u8]| {
-            let operator = self.store.merge_operator(cf)?;
+            let operator = self.shared.store.merge_operator(cf)?;
             merge::merge_one(&*operator, key, existing, operand)
         };
         let value = match own {
