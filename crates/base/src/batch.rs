@@ -155,6 +155,12 @@ impl WriteBatch {
         self.append(entry.kind, entry.cf, entry.key, entry.value);
     }
 
+    /// Takes memory for so many more changes, and so many bytes of keys and values.
+    pub fn reserve(&mut self, changes: usize, bytes: usize) {
+        self.entries.reserve(changes);
+        self.bytes.reserve(bytes);
+    }
+
     /// Removes the changes behind the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if let Some(first) = self.entries.get(len) {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use crate::memory::FIRST_ENTRIES;
 use crate::same::BySame;
 
 /// Entries that are looked through.
@@ -36,6 +37,9 @@ impl ByHash {
             for (number, link) in self.all.iter_mut().enumerate() {
                 link.before = self.last.insert(link.hash, number).unwrap_or(NONE);
             }
+        }
+        if self.all.is_empty() {
+            self.all.reserve(FIRST_ENTRIES);
         }
         let before = match self.last.is_empty() {
             true => NONE,

@@ -8,6 +8,7 @@ use thermocline_base::CfId;
 use thermocline_engine::{Changed, Claims, Footprint, RangeClaim, key_hash};
 
 use crate::by_hash::ByHash;
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
 
 /// Keys from `start` up to, and not with, `end`; to the last one where there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +100,10 @@ impl Touched {
     pub fn add(&mut self, key: &OneKey<'_>) {
         if self.has(key) {
             return;
+        }
+        if self.keys.is_empty() {
+            self.keys.reserve(FIRST_ENTRIES);
+            self.bytes.reserve(FIRST_BYTES);
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key.key);

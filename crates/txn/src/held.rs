@@ -3,6 +3,7 @@
 use crate::life::Life;
 use crate::locks::key::LockKey;
 use crate::locks::table::LockTable;
+use crate::memory::FIRST_ENTRIES;
 use crate::sync::{Arc, Ordering};
 
 /// A range that is locked.
@@ -42,6 +43,9 @@ impl Held {
 
     /// A key that was locked.
     pub fn add(&mut self, life: &Life, key: LockKey) {
+        if self.keys.is_empty() {
+            self.keys.reserve(FIRST_ENTRIES);
+        }
         self.keys.push(key);
         self.count(life);
     }

@@ -23,6 +23,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 
 use crate::by_hash::ByHash;
 use crate::footprint::{OneKey, Span};
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
@@ -215,6 +216,10 @@ impl Writes {
         let replaced = self.find(key);
         if let Some(before) = replaced {
             self.set_counts(before, false);
+        }
+        if self.log.is_empty() {
+            self.log.reserve(FIRST_ENTRIES, FIRST_BYTES);
+            self.states.reserve(FIRST_ENTRIES);
         }
         let (kind, value) = write.parts();
         self.log.push_checked(&BatchEntry {

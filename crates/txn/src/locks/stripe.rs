@@ -123,7 +123,10 @@ mod tests {
 
     fn key(n: u64) -> LockKey {
         // Long ones among them, and others with the same hash.
-        let name = format!("{n:0width$}", width = if n % 3 == 0 { 40 } else { 5 });
+        let name = format!(
+            "{n:0width$}",
+            width = if n.is_multiple_of(3) { 40 } else { 5 }
+        );
         LockKey::new([0, 1], name.as_bytes(), n % 101)
     }
 
