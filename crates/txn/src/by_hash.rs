@@ -101,10 +101,11 @@ mod tests {
             keys.push(key);
             found.push(key % 5);
             check(&keys, &found);
-            // Back to few, to nothing, and a little.
+            // A little back, the half, to few and to nothing.
             let cut = match round % 50 {
                 49 => keys.len() % 3 * 7,
-                13 => keys.len().saturating_sub(2),
+                33 => keys.len() - 2,
+                41 => keys.len() / 2,
                 _ => continue,
             };
             keys.truncate(cut);

@@ -188,3 +188,43 @@ impl Footprint for Touched {
             .then(|| -> Box<dyn Iterator<Item = u64>> { Box::new(self.found.hashes()) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::SeqNo;
+
+    use super::*;
+
+    /// Keys that come before and after somebody asks for a range are met by it, and by changes of themselves.
+    #[test]
+    fn changes_meet_the_keys_that_are_there_and_no_others() {
+        let mut touched = Touched::default();
+        let names: Vec<String> = (0..40).map(|n| format!("{:02}", n * 7 % 40)).collect();
+        for (count, name) in names.iter().enumerate() {
+            let met = |key: &str, range: Option<Option<&str>>| {
+                touched.meets(&Changed {
+                    seqno: SeqNo(1),
+                    cf: CfId(3),
+                    key: key.as_bytes(),
+                    hash: key_hash(CfId(3), key.as_bytes()),
+                    range: range.map(|end| end.map(str::as_bytes)),
+                })
+            };
+            let mut there = names[..count].to_vec();
+            there.sort_unstable();
+            for other in &names {
+                assert_eq!(met(other, None), there.contains(other), "{other}");
+                let behind = format!("{other}~");
+                assert_eq!(met(other, Some(Some(&behind))), there.contains(other));
+                let last = there.last().is_some_and(|last| last >= other);
+                assert_eq!(met(other, Some(None)), last, "{other}");
+                assert!(!met(other, Some(Some(other))));
+            }
+            // Twice: it is there once. In another family it is another key.
+            touched.add(&OneKey::new(CfId(3), name.as_bytes()));
+            touched.add(&OneKey::new(CfId(3), name.as_bytes()));
+            assert_eq!(touched.keys().count(), count + 1);
+            assert!(!touched.has(&OneKey::new(CfId(4), name.as_bytes())));
+        }
+    }
+}
