@@ -150,17 +150,46 @@ impl WriteBatch {
         });
     }
 
+    /// Adds a change that was checked, past any limit of the whole.
+    pub fn push_checked(&mut self, entry: &BatchEntry<'_>) {
+        self.append(entry.kind, entry.cf, entry.key, entry.value);
+    }
+
+    /// Takes memory for so many more changes, and so many bytes of keys and values.
+    pub fn reserve(&mut self, changes: usize, bytes: usize) {
+        self.entries.reserve(changes);
+        self.bytes.reserve(bytes);
+    }
+
+    /// Removes the changes behind the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        if let Some(first) = self.entries.get(len) {
+            self.bytes.truncate(first.start);
+            self.entries.truncate(len);
+        }
+    }
+
+    fn change(&self, raw: &Raw) -> BatchEntry<'_> {
+        let (key, rest) = self.bytes[raw.start..].split_at(raw.key_len);
+        BatchEntry {
+            kind: raw.kind,
+            cf: raw.cf,
+            key,
+            value: &rest[..raw.value_len],
+        }
+    }
+
+    /// The change with this number.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn get(&self, number: usize) -> BatchEntry<'_> {
+        self.change(&self.entries[number])
+    }
+
     /// The changes, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = BatchEntry<'_>> + Clone {
-        self.entries.iter().map(|raw| {
-            let (key, rest) = self.bytes[raw.start..].split_at(raw.key_len);
-            BatchEntry {
-                kind: raw.kind,
-                cf: raw.cf,
-                key,
-                value: &rest[..raw.value_len],
-            }
-        })
+        self.entries.iter().map(|raw| self.change(raw))
     }
 
     /// Number of changes.
@@ -275,6 +304,32 @@ mod tests {
             (Kind::Put, 3, b"k", b""),
         ];
         assert_eq!(entries, expected);
+    }
+
+    #[test]
+    fn changes_behind_a_number_go_and_others_stay() {
+        let mut batch = WriteBatch::new();
+        for key in [b"a", b"b", b"c"] {
+            batch.put(CfId::DEFAULT, key, b"value").unwrap();
+        }
+        batch.truncate(3);
+        assert_eq!((batch.len(), batch.data_len()), (3, 18));
+        batch.truncate(1);
+        batch.push_checked(&BatchEntry {
+            kind: Kind::Delete,
+            cf: CfId(3),
+            key: b"d",
+            value: b"",
+        });
+        assert_eq!((batch.len(), batch.data_len()), (2, 7));
+        assert_eq!(
+            (batch.get(0).key, batch.get(0).value),
+            (&b"a"[..], &b"value"[..])
+        );
+        assert_eq!(
+            (batch.get(1).kind, batch.get(1).key),
+            (Kind::Delete, &b"d"[..])
+        );
     }
 
     #[test]

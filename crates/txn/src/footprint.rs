@@ -1,31 +1,14 @@
 //! What must not have changed when a transaction commits.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
-use std::ops::Bound;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Range};
 
 use thermocline_base::CfId;
 use thermocline_engine::{Changed, Claims, Footprint, RangeClaim, key_hash};
 
-/// Hashes that are their own hashes.
-#[derive(Debug, Default)]
-pub(crate) struct Same(u64);
-
-impl Hasher for Same {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
+use crate::by_hash::ByHash;
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
 
 /// Keys from `start` up to, and not with, `end`; to the last one where there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +19,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Bytes of its ends.
+    pub fn bytes(&self) -> usize {
+        self.start.len() + self.end.as_ref().map_or(0, Vec::len)
+    }
+
     pub fn has(&self, cf: CfId, key: &[u8]) -> bool {
         self.cf == cf && *self.start <= *key && self.end.as_deref().is_none_or(|end| key < end)
     }
@@ -48,12 +36,24 @@ impl Span {
 }
 
 /// One key.
-#[derive(Debug)]
-pub(crate) struct OneKey<'a>(pub CfId, pub &'a [u8]);
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OneKey<'a> {
+    pub cf: CfId,
+    pub key: &'a [u8],
+    /// [`key_hash`] of them.
+    pub hash: u64,
+}
+
+impl<'a> OneKey<'a> {
+    pub fn new(cf: CfId, key: &'a [u8]) -> OneKey<'a> {
+        let hash = key_hash(cf, key);
+        OneKey { cf, key, hash }
+    }
+}
 
 impl Footprint for OneKey<'_> {
     fn meets(&self, change: &Changed<'_>) -> bool {
-        let OneKey(cf, key) = *self;
+        let OneKey { cf, key, .. } = *self;
         change.cf == cf
             && match change.range {
                 None => change.key == key,
@@ -62,7 +62,7 @@ impl Footprint for OneKey<'_> {
     }
 
     fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
-        Some(Box::new(std::iter::once(key_hash(self.0, self.1))))
+        Some(Box::new(std::iter::once(self.hash)))
     }
 }
 
@@ -79,43 +79,68 @@ impl Footprint for Span {
     }
 }
 
-/// Hashes of keys.
-pub(crate) type Hashes = HashSet<u64, BuildHasherDefault<Same>>;
+/// Keys of each family, in order.
+type Ordered = BTreeMap<CfId, BTreeSet<Box<[u8]>>>;
 
 /// Keys and ranges that a transaction has read or deleted so that they must not change. What it writes by key is not among
 /// them, but once the write is taken back: until then that is in its writes.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    hashes: Hashes,
-    keys: BTreeMap<CfId, BTreeSet<Vec<u8>>>,
+    /// Keys one behind the other, and where each lies.
+    bytes: Vec<u8>,
+    keys: Vec<(CfId, Range<usize>)>,
+    found: ByHash,
+    /// The keys, once it was asked which of them lie in a range.
+    ordered: OnceCell<Ordered>,
     spans: Vec<Span>,
 }
 
 impl Touched {
     /// Adds a key, if it is not there.
-    pub fn add(&mut self, cf: CfId, key: &[u8]) {
-        let keys = self.keys.entry(cf).or_default();
-        // Of a new key its hash is new, too, but for chance.
-        if self.hashes.insert(key_hash(cf, key)) || !keys.contains(key) {
-            keys.insert(key.to_vec());
+    pub fn add(&mut self, key: &OneKey<'_>) {
+        if self.has(key) {
+            return;
+        }
+        if self.keys.is_empty() {
+            self.keys.reserve(FIRST_ENTRIES);
+            self.bytes.reserve(FIRST_BYTES);
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key.key);
+        self.keys.push((key.cf, start..self.bytes.len()));
+        self.found.push(key.hash);
+        if let Some(ordered) = self.ordered.get_mut() {
+            ordered.entry(key.cf).or_default().insert(key.key.into());
         }
     }
 
     /// Whether the key is there.
-    pub fn has(&self, cf: CfId, key: &[u8]) -> bool {
-        // Of a new key this is all.
-        self.hashes.contains(&key_hash(cf, key)) && self.has_key(cf, key)
+    pub fn has(&self, key: &OneKey<'_>) -> bool {
+        let is = |number: usize| {
+            let (cf, at) = &self.keys[number];
+            *cf == key.cf && self.bytes[at.clone()] == *key.key
+        };
+        self.found.find(key.hash, is).is_some()
     }
 
-    fn has_key(&self, cf: CfId, key: &[u8]) -> bool {
-        self.keys.get(&cf).is_some_and(|keys| keys.contains(key))
+    fn keys(&self) -> impl Iterator<Item = (CfId, &[u8])> {
+        let keys = self.keys.iter();
+        keys.map(|(cf, at)| (*cf, &self.bytes[at.clone()]))
+    }
+
+    fn ordered(&self) -> &Ordered {
+        self.ordered.get_or_init(|| {
+            let mut ordered = Ordered::new();
+            for (cf, key) in self.keys() {
+                ordered.entry(cf).or_default().insert(key.into());
+            }
+            ordered
+        })
     }
 
     /// Adds all of it to what nobody else may change.
     pub fn add_to(&self, claims: &mut Claims) {
-        for (cf, keys) in &self.keys {
-            keys.iter().for_each(|key| claims.read(*cf, key));
-        }
+        self.keys().for_each(|(cf, key)| claims.read(cf, key));
         for span in &self.spans {
             let (cf, end) = (span.cf, span.end.as_deref());
             let is_this =
@@ -145,18 +170,61 @@ impl Footprint for Touched {
             return true;
         }
         let Some(end) = change.range else {
-            return self.hashes.contains(&change.hash) && self.has_key(change.cf, change.key);
+            let Changed { cf, key, hash, .. } = *change;
+            return self.has(&OneKey { cf, key, hash });
         };
+        if self.keys.is_empty() || end.is_some_and(|end| end <= change.key) {
+            return false;
+        }
         let from = Bound::Included(change.key);
         let to = end.map_or(Bound::Unbounded, Bound::Excluded);
-        let keys = self.keys.get(&change.cf);
-        let is_empty = end.is_some_and(|end| end <= change.key);
-        !is_empty && keys.is_some_and(|keys| keys.range::<[u8], _>((from, to)).next().is_some())
+        let keys = self.ordered().get(&change.cf);
+        keys.is_some_and(|keys| keys.range::<[u8], _>((from, to)).next().is_some())
     }
 
     fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
         self.spans
             .is_empty()
-            .then(|| -> Box<dyn Iterator<Item = u64>> { Box::new(self.hashes.iter().copied()) })
+            .then(|| -> Box<dyn Iterator<Item = u64>> { Box::new(self.found.hashes()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::SeqNo;
+
+    use super::*;
+
+    /// Keys that come before and after somebody asks for a range are met by it, and by changes of themselves.
+    #[test]
+    fn changes_meet_the_keys_that_are_there_and_no_others() {
+        let mut touched = Touched::default();
+        let names: Vec<String> = (0..40).map(|n| format!("{:02}", n * 7 % 40)).collect();
+        for (count, name) in names.iter().enumerate() {
+            let met = |key: &str, range: Option<Option<&str>>| {
+                touched.meets(&Changed {
+                    seqno: SeqNo(1),
+                    cf: CfId(3),
+                    key: key.as_bytes(),
+                    hash: key_hash(CfId(3), key.as_bytes()),
+                    range: range.map(|end| end.map(str::as_bytes)),
+                })
+            };
+            let mut there = names[..count].to_vec();
+            there.sort_unstable();
+            for other in &names {
+                assert_eq!(met(other, None), there.contains(other), "{other}");
+                let behind = format!("{other}~");
+                assert_eq!(met(other, Some(Some(&behind))), there.contains(other));
+                let last = there.last().is_some_and(|last| last >= other);
+                assert_eq!(met(other, Some(None)), last, "{other}");
+                assert!(!met(other, Some(Some(other))));
+            }
+            // Twice: it is there once. In another family it is another key.
+            touched.add(&OneKey::new(CfId(3), name.as_bytes()));
+            touched.add(&OneKey::new(CfId(3), name.as_bytes()));
+            assert_eq!(touched.keys().count(), count + 1);
+            assert!(!touched.has(&OneKey::new(CfId(4), name.as_bytes())));
+        }
     }
 }

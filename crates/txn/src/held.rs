@@ -1,7 +1,9 @@
 //! The locks that a transaction has, and the DRAM that it has taken: given back when it ends, however it ends.
 
 use crate::life::Life;
-use crate::locks::table::{LockKey, LockTable};
+use crate::locks::key::LockKey;
+use crate::locks::table::LockTable;
+use crate::memory::FIRST_ENTRIES;
 use crate::sync::{Arc, Ordering};
 
 /// A range that is locked.
@@ -20,13 +22,32 @@ pub(crate) struct Held {
     ranges: Vec<HeldRange>,
     /// Bytes of DRAM that it has taken.
     pub bytes: u64,
+    /// Those of them that it does not need yet.
+    pub spare: u64,
 }
 
 impl Held {
+    /// No locks, and so many bytes, of which some are spare.
+    pub fn with_memory(bytes: u64, spare: u64) -> Held {
+        Held {
+            bytes,
+            spare,
+            ..Held::default()
+        }
+    }
+
+    fn count(&self, life: &Life) {
+        let locks = self.keys.len() + self.ranges.len();
+        life.locks.store(locks as u64, Ordering::Relaxed);
+    }
+
     /// A key that was locked.
     pub fn add(&mut self, life: &Life, key: LockKey) {
+        if self.keys.is_empty() {
+            self.keys.reserve(FIRST_ENTRIES);
+        }
         self.keys.push(key);
-        life.locks.fetch_add(1, Ordering::Relaxed);
+        self.count(life);
     }
 
     /// A range that was locked under this number.
@@ -36,7 +57,7 @@ impl Held {
             start,
             end,
         });
-        life.locks.fetch_add(1, Ordering::Relaxed);
+        self.count(life);
     }
 
     /// Whether it has locked a range with these keys.

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `transaction`, `transactions`, `shared` | one transaction from beginning to end; all of a store; what they share |
 //! | `reading`, `footprint`, `writes`, `scan` | what it sees; what must not change; its own writes and savepoints; iterators over both |
+//! | `by_hash`, `same` | finding keys among few or many |
 //! | `locks`, `held`, `life` | keys and ranges that are locked, queues, deadlocks; which one has; whether it may go on |
 //! | `prepared` | between the two halves of a commit |
 //! | `memory`, `report`, `refusal` | limits; who holds what; errors in words |
@@ -119,6 +120,7 @@
 //! - *To validate with a counter of all commits, one at a time.* Commits would not overlap.
 #![forbid(unsafe_code)]
 
+mod by_hash;
 mod footprint;
 mod held;
 mod life;
@@ -129,6 +131,7 @@ mod prepared;
 mod reading;
 mod refusal;
 mod report;
+mod same;
 mod scan;
 mod shared;
 mod store;

@@ -4,10 +4,11 @@ use std::cell::{Cell, Ref, RefCell};
 use std::ops::{Bound, Deref};
 
 use thermocline_base::{CfId, Result, merge};
-use thermocline_engine::{Changed, Family, Footprint, key_hash};
+use thermocline_engine::{Changed, Family, Footprint};
 
-use crate::footprint::{Hashes, Touched};
+use crate::footprint::{OneKey, Touched};
 use crate::life::Life;
+use crate::shared::Shared;
 use crate::store::{Moment, Store};
 use crate::sync::{Arc, Ordering};
 use crate::writes::{Own, Writes};
@@ -19,15 +20,13 @@ pub type ValueOf<S> = <<S as Store>::Moment as Moment>::Value;
 pub(crate) struct Whole<'a> {
     touched: Ref<'a, Touched>,
     writes: &'a Writes,
-    /// Of the keys that it writes.
-    hashes: Hashes,
 }
 
 impl Footprint for Whole<'_> {
     fn meets(&self, change: &Changed<'_>) -> bool {
-        let Changed { cf, key, .. } = *change;
+        let Changed { cf, key, hash, .. } = *change;
         let writes = match change.range {
-            None => self.hashes.contains(&change.hash) && self.writes.has(cf, key),
+            None => self.writes.has(&OneKey { cf, key, hash }),
             Some(end) => {
                 let to = end.map_or(Bound::Unbounded, Bound::Excluded);
                 let within = (Bound::Included(key), to);
@@ -39,15 +38,15 @@ impl Footprint for Whole<'_> {
 
     fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
         let touched = self.touched.hashes()?;
-        Some(Box::new(touched.chain(self.hashes.iter().copied())))
+        Some(Box::new(touched.chain(self.writes.hashes())))
     }
 }
 
 /// What a transaction sees.
 #[derive(Debug)]
 pub(crate) struct Reading<S: Store> {
-    store: Arc<S>,
-    life: Arc<Life>,
+    pub shared: Arc<Shared<S>>,
+    pub life: Arc<Life>,
     /// What it reads at, once it has read.
     moment: RefCell<Option<S::Moment>>,
     /// What must not change between its moment and its commit, beside the keys that it writes ([`Reading::footprint`]).
@@ -58,9 +57,9 @@ pub(crate) struct Reading<S: Store> {
 }
 
 impl<S: Store> Reading<S> {
-    pub fn new(store: Arc<S>, life: Arc<Life>) -> Reading<S> {
+    pub fn new(shared: Arc<Shared<S>>, life: Arc<Life>) -> Reading<S> {
         Reading {
-            store,
+            shared,
             life,
             moment: RefCell::default(),
             touched: RefCell::default(),
@@ -72,7 +71,7 @@ impl<S: Store> Reading<S> {
     /// Its moment: the present, if it has none yet.
     pub fn moment(&self) -> Result<Ref<'_, S::Moment>> {
         if self.moment.borrow().is_none() {
-            self.set_moment(self.store.moment()?);
+            self.set_moment(self.shared.store.moment()?);
         }
         let moment = Ref::map(self.moment.borrow(), |moment| {
             moment.as_ref().expect("it was set, and is never unset")
@@ -103,19 +102,18 @@ impl<S: Store> Reading<S> {
 
     /// What must not change between its moment and its commit: what it has read so, and the keys that it writes.
     pub fn footprint(&self) -> Whole<'_> {
-        let keys = self.writes.keys();
         Whole {
             touched: self.touched.borrow(),
             writes: &self.writes,
-            hashes: keys.map(|(cf, key)| key_hash(cf, key)).collect(),
         }
     }
 
     /// The value of a key: its own, or the one at its moment.
-    pub fn look(&self, cf: CfId, key: &[u8]) -> Result<Option<ValueOf<S>>> {
-        match self.writes.get(cf, key) {
-            Some(own) => self.seen(cf, key, own, || self.moment()?.get(cf, key)),
-            None => self.moment()?.get(cf, key),
+    pub fn look(&self, key: &OneKey<'_>) -> Result<Option<ValueOf<S>>> {
+        let OneKey { cf, key: bytes, .. } = *key;
+        match self.writes.get(key) {
+            Some(own) => self.seen(cf, bytes, own, || self.moment()?.get(cf, bytes)),
+            None => self.moment()?.get(cf, bytes),
         }
     }
 
@@ -128,7 +126,7 @@ impl<S: Store> Reading<S> {
         stored: impl FnOnce() -> Result<Option<V>>,
     ) -> Result<Option<ValueOf<S>>> {
         let merged = |existing: Option<&[u8]>, operand: &[u8]| {
-            let operator = self.store.merge_operator(cf)?;
+            let operator = self.shared.store.merge_operator(cf)?;
             merge::merge_one(&*operator, key, existing, operand)
         };
         let value = match own {

@@ -5,26 +5,28 @@ use std::time::Duration;
 use thermocline_base::shown::shown;
 use thermocline_base::{CfId, Error};
 
+use crate::footprint::OneKey;
 use crate::life::{Ended, TxnId};
 use crate::locks::entry::{Holder, Mode};
+use crate::locks::key::LockKey;
 use crate::locks::table::Refused;
 
 /// Transactions that a message names.
 const NAMED_MAX: usize = 4;
 
 /// The bytes under which a key is locked.
-pub(crate) fn lock_key<B: FromIterator<u8>>(cf: CfId, key: &[u8]) -> B {
-    let family = cf.0.to_be_bytes().into_iter();
-    family.chain(key.iter().copied()).collect()
+pub(crate) fn lock_key(key: &OneKey<'_>) -> LockKey {
+    LockKey::new(key.cf.0.to_be_bytes(), key.key, key.hash)
 }
 
 /// The bytes between which a range is locked.
 pub(crate) fn lock_range(cf: CfId, start: &[u8], end: Option<&[u8]>) -> (Vec<u8>, Vec<u8>) {
+    let bytes = |cf: CfId, key: &[u8]| [&cf.0.to_be_bytes(), key].concat();
     let end = match end {
-        Some(end) => lock_key(cf, end),
-        None => lock_key(CfId(cf.0.saturating_add(1)), &[]),
+        Some(end) => bytes(cf, end),
+        None => bytes(CfId(cf.0.saturating_add(1)), &[]),
     };
-    (lock_key(cf, start), end)
+    (bytes(cf, start), end)
 }
 
 /// The family and the key that are locked under these bytes.
@@ -86,7 +88,7 @@ pub(crate) fn refused(
             holders,
             others,
         } => {
-            let (cf, key) = unlock_key(key);
+            let (cf, key) = unlock_key(key.bytes());
             let holders: Vec<String> = holders
                 .iter()
                 .take(NAMED_MAX)

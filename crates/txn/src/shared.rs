@@ -3,24 +3,28 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::shown::shown;
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Line, Result};
 use thermocline_engine::{Claims, RangeClaim, Resolution, WriteOptions};
 
+use crate::footprint::OneKey;
 use crate::held::Held;
 use crate::life::{Life, TxnId};
 use crate::locks::entry::Mode;
-use crate::locks::table::{LockKey, LockTable, Taken};
-use crate::memory::{LOCK_BYTES, Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
+use crate::locks::table::{LockTable, Taken};
+use crate::memory::{BEGIN_BYTES, LOCK_BYTES, Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
 use crate::options::TxnOptions;
 use crate::refusal::{lock_key, lock_range};
 use crate::store::Store;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, Mutex, lock};
 
 /// Most transactions that are open at a time.
 pub const OPEN_MAX: usize = 65_536;
 
 /// Parts of the table of locks: more than cores, so that two transactions seldom meet in one.
 const STRIPES: usize = 64;
+
+/// When all transactions have ended there is memory for this many places in the list of those that are open.
+const PLACES_KEPT: usize = 1024;
 
 /// How what a prepared transaction claims is locked.
 pub(crate) fn mode_of(writes: bool) -> Mode {
@@ -50,7 +54,7 @@ fn kept_bytes(claims: &Claims) -> u64 {
 fn lock_again(locks: &LockTable, life: &Arc<Life>, claims: &Claims) -> Held {
     let mut held = Held::default();
     for (cf, key, writes) in claims.keys() {
-        let key: LockKey = lock_key(cf, key);
+        let key = lock_key(&OneKey::new(cf, key));
         // Not got, it is not held: what is promised does not depend on locks.
         if let Ok(Taken::Anew) = locks.acquire(life, &key, mode_of(writes), 0) {
             held.add(life, key);
@@ -68,15 +72,80 @@ fn lock_again(locks: &LockTable, life: &Arc<Life>, claims: &Claims) -> Held {
     held
 }
 
+/// An open transaction, in the list of all.
+type Listed = (Arc<Life>, TxnOptions);
+
+/// The open transactions.
+#[derive(Default)]
+struct Open {
+    /// Each keeps its place until it ends.
+    all: Vec<Option<Listed>>,
+    /// Places that nobody has.
+    free: Vec<usize>,
+    /// How many have begun.
+    begun: TxnId,
+}
+
+impl Open {
+    fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    fn next_id(&mut self) -> TxnId {
+        self.begun += 1;
+        self.begun
+    }
+
+    fn add(&mut self, listed: Listed) -> usize {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.all.push(None);
+            self.all.len() - 1
+        });
+        self.all[place] = Some(listed);
+        place
+    }
+
+    /// Returns who had the place.
+    fn remove(&mut self, place: usize) -> Option<Listed> {
+        let listed = self.all[place].take();
+        self.free.push(place);
+        if self.len() == 0 && self.all.len() > PLACES_KEPT {
+            self.all = Vec::new();
+            self.free = Vec::new();
+        }
+        listed
+    }
+
+    /// Those that began first, the first first.
+    fn first(&self, most: usize) -> Vec<Listed> {
+        let mut all: Vec<&Listed> = self.all.iter().flatten().collect();
+        if all.len() > most {
+            all.select_nth_unstable_by_key(most, |(life, _)| life.id);
+            all.truncate(most);
+        }
+        all.sort_unstable_by_key(|(life, _)| life.id);
+        all.into_iter().cloned().collect()
+    }
+}
+
+/// A transaction that has begun.
+pub(crate) struct Begun {
+    pub life: Arc<Life>,
+    /// In the list of those that are open.
+    pub place: usize,
+    /// With what it begins: no locks, and some memory.
+    pub held: Held,
+}
+
 /// What the transactions of a store share.
 pub(crate) struct Shared<S: Store> {
     pub store: Arc<S>,
     pub locks: LockTable,
-    pub memory: Memory,
-    open: Mutex<BTreeMap<TxnId, (Arc<Life>, TxnOptions)>>,
+    /// What each transaction writes lies apart from what all read.
+    pub memory: Line<Memory>,
+    open: Line<Mutex<Open>>,
     /// By name: those that are prepared, and those that are about to be.
     prepared: Mutex<BTreeMap<Box<[u8]>, Kept>>,
-    next: AtomicU64,
 }
 
 impl<S: Store> std::fmt::Debug for Shared<S> {
@@ -95,23 +164,23 @@ impl<S: Store> Shared<S> {
         let clock = Arc::clone(&store);
         Shared {
             locks: LockTable::new(STRIPES, move || clock.now_ns()),
-            memory: Memory::new(store.memory_max()),
-            open: Mutex::default(),
+            memory: Line(Memory::new(store.memory_max())),
+            open: Line::default(),
             prepared: Mutex::default(),
-            next: AtomicU64::new(1),
             store,
         }
     }
 
     /// How many transactions are open, and some of those that are open longest.
-    pub fn first(&self, most: usize) -> (usize, Vec<(Arc<Life>, TxnOptions)>) {
+    pub fn first(&self, most: usize) -> (usize, Vec<Listed>) {
         let open = lock(&self.open);
-        (open.len(), open.values().take(most).cloned().collect())
+        (open.len(), open.first(most))
     }
 
     /// A transaction begins.
-    pub fn enter(&self, options: &TxnOptions) -> Result<Arc<Life>> {
-        self.memory.take(TRANSACTION_BYTES)?;
+    pub fn enter(&self, options: &TxnOptions) -> Result<Begun> {
+        let bytes = TRANSACTION_BYTES + BEGIN_BYTES;
+        self.memory.take(bytes)?;
         let now_ns = self.store.now_ns();
         let expires_ns = options.expiration.map_or(u64::MAX, |after| {
             now_ns.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
@@ -119,16 +188,16 @@ impl<S: Store> Shared<S> {
         let mut open = lock(&self.open);
         if open.len() >= OPEN_MAX {
             drop(open);
-            self.memory.give_back(TRANSACTION_BYTES);
+            self.memory.give_back(bytes);
             return Err(Error::OutOfSpace(format!(
                 "{OPEN_MAX} transactions are open, as many as may be; end some (Db::transactions lists those that are \
                  open longest)"
             )));
         }
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let life = Arc::new(Life::new(id, now_ns, expires_ns));
-        open.insert(id, (Arc::clone(&life), *options));
-        Ok(life)
+        let life = Arc::new(Life::new(open.next_id(), now_ns, expires_ns));
+        let place = open.add((Arc::clone(&life), *options));
+        let held = Held::with_memory(bytes, BEGIN_BYTES);
+        Ok(Begun { life, place, held })
     }
 
     /// A transaction is about to be prepared, with these locks.
@@ -175,7 +244,7 @@ impl<S: Store> Shared<S> {
     /// What an open has found prepared has its locks again. Nobody else has any.
     pub fn restore(&self) {
         for (name, claims) in self.store.prepared_claims() {
-            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            let id = lock(&self.open).next_id();
             let life = Arc::new(Life::new(id, self.store.now_ns(), u64::MAX));
             // Nobody takes its locks.
             let _ = life.settle();
@@ -199,9 +268,10 @@ impl<S: Store> Shared<S> {
         lock(&self.prepared).len()
     }
 
-    /// A transaction has ended.
-    pub fn leave(&self, id: TxnId) {
-        lock(&self.open).remove(&id);
-        self.memory.give_back(TRANSACTION_BYTES);
+    /// The transaction at a place of the list of those that are open has ended.
+    pub fn leave(&self, place: usize) {
+        let gone = lock(&self.open).remove(place);
+        // Not under the lock.
+        drop(gone);
     }
 }

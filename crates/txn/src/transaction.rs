@@ -4,53 +4,56 @@ use std::cell::RefCell;
 use std::ops::Bound;
 
 use thermocline_base::batch::{check_key, check_value};
-use thermocline_base::{CfId, Error, Result, merge};
+use thermocline_base::{Error, Result, merge};
 use thermocline_engine::{Claims, Family, Footprint, WriteOptions};
 
 use crate::footprint::{OneKey, Span};
 use crate::held::Held;
 use crate::life::Life;
 use crate::locks::entry::Mode;
-use crate::locks::table::{LockKey, Refused, Taken};
+use crate::locks::table::{Refused, Taken};
 use crate::memory::{LOCK_BYTES, TOUCHED_BYTES, WRITE_BYTES};
 use crate::options::{Isolation, Locking, TxnOptions};
 use crate::prepared::Prepared;
 use crate::reading::{Reading, ValueOf};
 use crate::refusal::{ended, lock_key, lock_range, refused};
 use crate::scan::Scan;
-use crate::shared::{Shared, mode_of};
+use crate::shared::{Begun, Shared, mode_of};
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
-use crate::writes::{Own, Savepoint, Write, Writes};
+use crate::writes::{Own, Savepoint, Write};
 
 /// A transaction. Dropped, it is rolled back.
 #[derive(Debug)]
 pub struct Transaction<S: Store> {
-    shared: Arc<Shared<S>>,
-    life: Arc<Life>,
     options: TxnOptions,
     reading: Reading<S>,
     held: RefCell<Held>,
+    /// In the list of those that are open.
+    place: usize,
 }
 
 impl<S: Store> Transaction<S> {
-    pub(crate) fn new(
-        shared: Arc<Shared<S>>,
-        life: Arc<Life>,
-        options: TxnOptions,
-    ) -> Transaction<S> {
+    pub(crate) fn new(shared: Arc<Shared<S>>, begun: Begun, options: TxnOptions) -> Transaction<S> {
         Transaction {
-            reading: Reading::new(Arc::clone(&shared.store), Arc::clone(&life)),
-            shared,
-            life,
             options,
-            held: RefCell::default(),
+            reading: Reading::new(shared, begun.life),
+            held: RefCell::new(begun.held),
+            place: begun.place,
         }
+    }
+
+    fn shared(&self) -> &Shared<S> {
+        &self.reading.shared
+    }
+
+    fn life(&self) -> &Arc<Life> {
+        &self.reading.life
     }
 
     /// Its number: a transaction that began later has a larger one.
     pub fn id(&self) -> u64 {
-        self.life.id
+        self.life().id
     }
 
     fn locks(&self) -> bool {
@@ -63,13 +66,18 @@ impl<S: Store> Transaction<S> {
 
     /// Whether it may go on.
     fn ready(&self) -> Result<()> {
-        let standing = self.life.check();
-        standing.map_err(|why| ended(self.life.id, why))
+        let standing = self.life().check();
+        standing.map_err(|why| ended(self.life().id, why))
     }
 
     fn take_memory(&self, bytes: u64) -> Result<()> {
-        self.shared.memory.take(bytes)?;
-        self.held.borrow_mut().bytes += bytes;
+        let mut held = self.held.borrow_mut();
+        if held.spare < bytes {
+            let taken = self.shared().memory.take_ahead(bytes - held.spare)?;
+            held.bytes += taken;
+            held.spare += taken;
+        }
+        held.spare -= bytes;
         Ok(())
     }
 
@@ -86,40 +94,38 @@ impl<S: Store> Transaction<S> {
     /// What a refused lock comes to.
     fn not_locked(&self, why: &Refused) -> Error {
         if matches!(why, Refused::Deadlock(_)) {
-            self.life.break_off();
+            self.life().break_off();
             self.held
                 .borrow_mut()
-                .release(&self.life, &self.shared.locks);
+                .release(self.life(), &self.shared().locks);
         }
-        let store = &*self.shared.store;
+        let store = &*self.shared().store;
         let times = (self.options.lock_timeout, store.now_ns());
-        refused(why, self.life.id, times, |cf| store.family_name(cf))
+        refused(why, self.life().id, times, |cf| store.family_name(cf))
     }
 
-    fn lock(&self, cf: CfId, key: &[u8], mode: Mode) -> Result<()> {
-        let bytes: LockKey = lock_key(cf, key);
-        if mode == Mode::Shared && self.held.borrow().covers(&bytes, None) {
+    fn lock(&self, key: &OneKey<'_>, mode: Mode) -> Result<()> {
+        let own = lock_key(key);
+        if mode == Mode::Shared && self.held.borrow().covers(own.bytes(), None) {
             return Ok(());
         }
-        let cost = LOCK_BYTES + bytes.len() as u64;
+        let cost = LOCK_BYTES + own.bytes().len() as u64;
         self.take_memory(cost)?;
         let wait_ns = self.options.lock_timeout_ns();
-        let taken = self.shared.locks.acquire(&self.life, &bytes, mode, wait_ns);
+        let taken = self
+            .shared()
+            .locks
+            .acquire(self.life(), &own, mode, wait_ns);
         match taken {
-            Ok(Taken::Anew) => self.held.borrow_mut().add(&self.life, bytes),
-            Ok(Taken::Before) => self.return_memory(cost),
+            Ok(Taken::Anew) => self.held.borrow_mut().add(self.life(), own),
+            Ok(Taken::Before) => self.held.borrow_mut().spare += cost,
             Err(why) => {
-                self.return_memory(cost);
+                self.held.borrow_mut().spare += cost;
                 return Err(self.not_locked(&why));
             }
         }
         // It may have waited for long.
         self.ready()
-    }
-
-    fn return_memory(&self, bytes: u64) {
-        self.held.borrow_mut().bytes -= bytes;
-        self.shared.memory.give_back(bytes);
     }
 
     /// Locks a range against changes.
@@ -131,18 +137,18 @@ impl<S: Store> Transaction<S> {
         self.take_memory(LOCK_BYTES + (start.len() + end.len()) as u64)?;
         let wait_ns = self.options.lock_timeout_ns();
         let mut keys = Vec::new();
-        let taken = self
-            .shared
-            .locks
-            .acquire_range(&self.life, (&start, &end), wait_ns, |key| keys.push(key));
+        let taken =
+            self.shared()
+                .locks
+                .acquire_range(self.life(), (&start, &end), wait_ns, |key| keys.push(key));
         for key in keys {
             // Few, and they are locked: the limit may be passed by them.
-            self.held.borrow_mut().add(&self.life, key);
+            self.held.borrow_mut().add(self.life(), key);
         }
         let arrival = taken.map_err(|why| self.not_locked(&why))?;
         self.held
             .borrow_mut()
-            .add_range(&self.life, arrival, (start, end));
+            .add_range(self.life(), arrival, (start, end));
         self.ready()
     }
 
@@ -159,7 +165,7 @@ impl<S: Store> Transaction<S> {
         if self.reading.is_fixed() {
             return Err(conflict);
         }
-        let now = self.shared.store.moment()?;
+        let now = self.shared().store.moment()?;
         if let Some(before) = &*self.reading.moment_if_any() {
             before.check(&self.reading.footprint())?;
         }
@@ -170,38 +176,38 @@ impl<S: Store> Transaction<S> {
     }
 
     /// The key must not change until the commit.
-    fn touch(&self, cf: CfId, key: &[u8]) -> Result<()> {
-        if self.reading.touched.borrow().has(cf, key) {
+    fn touch(&self, key: &OneKey<'_>) -> Result<()> {
+        if self.reading.touched.borrow().has(key) {
             return Ok(());
         }
-        self.take_memory(TOUCHED_BYTES + key.len() as u64)?;
-        self.reading.touched.borrow_mut().add(cf, key);
+        self.take_memory(TOUCHED_BYTES + key.key.len() as u64)?;
+        self.reading.touched.borrow_mut().add(key);
         Ok(())
     }
 
     /// Prepares a read of a key.
-    fn before_read(&self, cf: CfId, key: &[u8]) -> Result<()> {
+    fn before_read(&self, key: &OneKey<'_>) -> Result<()> {
         if !self.is_serializable() {
             self.reading.fix();
             return Ok(());
         }
-        self.before_shared_read(cf, key)
+        self.before_shared_read(key)
     }
 
     /// Prepares a read of a key that is to hold until the commit, beside others that only read it.
-    fn before_shared_read(&self, cf: CfId, key: &[u8]) -> Result<()> {
+    fn before_shared_read(&self, key: &OneKey<'_>) -> Result<()> {
         if self.locks() {
-            self.lock(cf, key, Mode::Shared)?;
-            self.settle_moment(&OneKey(cf, key))?;
+            self.lock(key, Mode::Shared)?;
+            self.settle_moment(key)?;
         }
-        self.touch(cf, key)
+        self.touch(key)
     }
 
     /// Prepares a write of a key, or a read of it that is to hold until the commit.
-    fn before_write(&self, cf: CfId, key: &[u8]) -> Result<()> {
+    fn before_write(&self, key: &OneKey<'_>) -> Result<()> {
         if self.locks() {
-            self.lock(cf, key, Mode::Exclusive)?;
-            self.settle_moment(&OneKey(cf, key))?;
+            self.lock(key, Mode::Exclusive)?;
+            self.settle_moment(key)?;
         }
         Ok(())
     }
@@ -214,12 +220,13 @@ impl<S: Store> Transaction<S> {
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         self.ready()?;
         check_key(key)?;
+        let key = OneKey::new(family.id, key);
         // What it merges itself is merged into what its snapshot has.
-        let own = self.reading.writes.get(family.id, key);
+        let own = self.reading.writes.get(&key);
         if matches!(own, None | Some(Own::Operand(_))) {
-            self.before_read(family.id, key)?;
+            self.before_read(&key)?;
         }
-        self.reading.look(family.id, key)
+        self.reading.look(&key)
     }
 
     /// As [`Transaction::get`]; the key does not change until the transaction ends, or the commit is refused.
@@ -229,9 +236,10 @@ impl<S: Store> Transaction<S> {
     pub fn get_for_update(&mut self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         self.ready()?;
         check_key(key)?;
-        self.before_write(family.id, key)?;
-        self.touch(family.id, key)?;
-        self.reading.look(family.id, key)
+        let key = OneKey::new(family.id, key);
+        self.before_write(&key)?;
+        self.touch(&key)?;
+        self.reading.look(&key)
     }
 
     /// As [`Transaction::get_for_update`], beside others that want only this of the key.
@@ -241,10 +249,11 @@ impl<S: Store> Transaction<S> {
     pub fn get_for_share(&mut self, family: Family, key: &[u8]) -> Result<Option<ValueOf<S>>> {
         self.ready()?;
         check_key(key)?;
-        if self.reading.writes.get(family.id, key).is_none() {
-            self.before_shared_read(family.id, key)?;
+        let key = OneKey::new(family.id, key);
+        if self.reading.writes.get(&key).is_none() {
+            self.before_shared_read(&key)?;
         }
-        self.reading.look(family.id, key)
+        self.reading.look(&key)
     }
 
     /// Sets a key.
@@ -255,7 +264,8 @@ impl<S: Store> Transaction<S> {
     /// break a deadlock.
     pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<()> {
         check_value(value)?;
-        self.write(family, key, Write::Value(Some(value.to_vec())))
+        let write = Write::Value(Some(value.into()));
+        self.write(&OneKey::new(family.id, key), &write)
     }
 
     /// Merges an operand into the value of a key, which is not read.
@@ -266,11 +276,11 @@ impl<S: Store> Transaction<S> {
     pub fn merge(&mut self, family: Family, key: &[u8], operand: &[u8]) -> Result<()> {
         self.ready()?;
         check_key(key)?;
-        let operator = self.shared.store.merge_operator(family.id)?;
+        let operator = self.shared().store.merge_operator(family.id)?;
         merge::check_operand(&*operator, operand)?;
-        let merged = |writes: &Writes| writes.merged(family.id, key, operand, &*operator);
-        let write = merged(&self.reading.writes)?;
-        self.write(family, key, write)
+        let key = OneKey::new(family.id, key);
+        let write = self.reading.writes.merged(&key, operand, &*operator)?;
+        self.write(&key, &write)
     }
 
     /// Deletes a key.
@@ -278,16 +288,16 @@ impl<S: Store> Transaction<S> {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete(&mut self, family: Family, key: &[u8]) -> Result<()> {
-        self.write(family, key, Write::Value(None))
+        self.write(&OneKey::new(family.id, key), &Write::Value(None))
     }
 
-    fn write(&mut self, family: Family, key: &[u8], write: Write) -> Result<()> {
+    fn write(&mut self, key: &OneKey<'_>, write: &Write<'_>) -> Result<()> {
         self.ready()?;
-        check_key(key)?;
-        self.before_write(family.id, key)?;
-        let bytes = key.len() + write.len();
+        check_key(key.key)?;
+        self.before_write(key)?;
+        let bytes = key.key.len() + write.len();
         self.take_memory(WRITE_BYTES + bytes as u64)?;
-        self.reading.writes.set(family.id, key, write)
+        self.reading.writes.set(key, write)
     }
 
     /// Deletes the keys from `start` up to, and not with, `end`, or all from `start` on. One that locks locks each key
@@ -310,8 +320,7 @@ impl<S: Store> Transaction<S> {
             self.settle_moment(&span)?;
             self.lock_all(family, &span)?;
         }
-        let bytes = (start.len() + end.map_or(0, <[u8]>::len)) as u64;
-        self.take_memory(TOUCHED_BYTES + WRITE_BYTES + 2 * bytes)?;
+        self.take_memory(TOUCHED_BYTES + WRITE_BYTES + 2 * span.bytes() as u64)?;
         self.reading.touched.borrow_mut().add_span(span.clone());
         self.reading.writes.delete_range(span)
     }
@@ -321,7 +330,7 @@ impl<S: Store> Transaction<S> {
         let mut place = self.reading.place(family)?;
         let mut found = place.seek(Bound::Included(&span.start), true)?;
         while found && span.has(span.cf, place.key()) {
-            self.lock(span.cf, place.key(), Mode::Exclusive)?;
+            self.lock(&OneKey::new(span.cf, place.key()), Mode::Exclusive)?;
             found = place.step(true)?;
         }
         Ok(())
@@ -349,8 +358,7 @@ impl<S: Store> Transaction<S> {
             self.reading.fix();
             return Ok(false);
         }
-        let bytes = span.start.len() + span.end.as_ref().map_or(0, Vec::len);
-        self.take_memory(2 * (TOUCHED_BYTES + bytes as u64))?;
+        self.take_memory(2 * (TOUCHED_BYTES + span.bytes() as u64))?;
         if !self.locks() {
             return Ok(true);
         }
@@ -364,7 +372,7 @@ impl<S: Store> Transaction<S> {
 
     /// A point to which its writes can be taken back.
     pub fn savepoint(&mut self) -> Savepoint {
-        self.reading.writes.savepoint(self.life.id)
+        self.reading.writes.savepoint(self.life().id)
     }
 
     /// Takes back all writes since a savepoint, which stays and can be rolled back to again. Locks that were taken since
@@ -375,10 +383,11 @@ impl<S: Store> Transaction<S> {
     /// to.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.ready()?;
+        let id = self.id();
         let (touched, writes) = (self.reading.touched.get_mut(), &mut self.reading.writes);
         // It has locked them, and may have been told that they had not changed.
-        let undone = |cf: CfId, key: &[u8]| touched.add(cf, key);
-        writes.rollback_to(self.life.id, savepoint, undone)
+        let undone = |key: &OneKey<'_>| touched.add(key);
+        writes.rollback_to(id, savepoint, undone)
     }
 
     /// Whether it has written nothing.
@@ -402,15 +411,15 @@ impl<S: Store> Transaction<S> {
     /// # Errors
     /// As [`Transaction::commit`]; [`Error::Busy`] if the options ask not to wait.
     pub fn commit_with(self, options: WriteOptions) -> Result<()> {
-        let settled = self.life.settle();
-        settled.map_err(|why| ended(self.life.id, why))?;
+        let settled = self.life().settle();
+        settled.map_err(|why| ended(self.life().id, why))?;
         if self.reading.writes.is_empty() {
             return Ok(());
         }
         let batch = self.reading.writes.batch()?;
         match &*self.reading.moment_if_any() {
             // It has read nothing: wherever its writes come to lie, it began right before.
-            None => self.shared.store.write(&batch, options),
+            None => self.shared().store.write(&batch, options),
             Some(moment) => moment.write(&batch, options, &self.reading.footprint()),
         }
     }
@@ -428,26 +437,26 @@ impl<S: Store> Transaction<S> {
         let mut claims = Claims::of(&batch);
         self.reading.touched.borrow().add_to(&mut claims);
         self.lock_claims(&claims)?;
-        let settled = self.life.settle();
-        settled.map_err(|why| ended(self.life.id, why))?;
+        let settled = self.life().settle();
+        settled.map_err(|why| ended(self.life().id, why))?;
         let held = self.held.take();
-        self.shared.memory.give_back(held.bytes);
-        self.shared.keep(name, &self.life, (held, &claims))?;
+        self.shared().memory.give_back(held.bytes);
+        self.shared().keep(name, self.life(), (held, &claims))?;
         let moment = self.reading.moment_if_any();
         let footprint = self.reading.footprint();
         let since = moment.as_ref().map(|m| (m, &footprint as &dyn Footprint));
-        let prepared = self.shared.store.prepare(name, (&batch, claims), since);
+        let prepared = self.shared().store.prepare(name, (&batch, claims), since);
         if let Err(error) = prepared {
-            self.shared.let_go(name);
+            self.shared().let_go(name);
             return Err(error);
         }
-        Ok(Prepared::new(Arc::clone(&self.shared), name))
+        Ok(Prepared::new(Arc::clone(&self.reading.shared), name))
     }
 
     /// Locks what it has not locked yet: for as long as it is prepared others wait for it.
     fn lock_claims(&self, claims: &Claims) -> Result<()> {
         for (cf, key, writes) in claims.keys() {
-            self.lock(cf, key, mode_of(writes))?;
+            self.lock(&OneKey::new(cf, key), mode_of(writes))?;
         }
         for range in claims.ranges() {
             self.lock_range(&Span {
@@ -465,9 +474,10 @@ impl<S: Store> Transaction<S> {
 
 impl<S: Store> Drop for Transaction<S> {
     fn drop(&mut self) {
-        let mut held = self.held.borrow_mut();
-        held.release(&self.life, &self.shared.locks);
-        self.shared.memory.give_back(held.bytes);
-        self.shared.leave(self.life.id);
+        let Transaction { reading, held, .. } = self;
+        let (shared, held) = (&*reading.shared, held.get_mut());
+        held.release(&reading.life, &shared.locks);
+        shared.memory.give_back(held.bytes);
+        shared.leave(self.place);
     }
 }

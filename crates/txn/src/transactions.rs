@@ -58,8 +58,8 @@ impl<S: Store> Transactions<S> {
     /// [`thermocline_base::Error::OutOfSpace`] with the limit, if as many are open as may be, or they have all the DRAM that they may
     /// have.
     pub fn begin(&self, options: TxnOptions) -> Result<Transaction<S>> {
-        let life = self.0.enter(&options)?;
-        Ok(Transaction::new(Arc::clone(&self.0), life, options))
+        let begun = self.0.enter(&options)?;
+        Ok(Transaction::new(Arc::clone(&self.0), begun, options))
     }
 
     /// Who holds what, and for how long.

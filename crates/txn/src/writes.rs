@@ -4,34 +4,52 @@
 //! operand, which the snapshot's value, or nothing in a range that was deleted, is read through. A range that was deleted hides what the snapshot has there, and what the
 //! transaction had put there before; what it puts there later shows. So the ranges come first in the batch, and the order
 //! among keys does not matter.
+//!
+//! # The log
+//! Writes lie one behind the other in a batch, the *log*, and none is changed: of a key that is written again the write
+//! before *counts* no longer, nor does one that lies in a range that is deleted later. To come back to a savepoint is to
+//! take the last step back until there are as many writes and ranges as there were; each step knows what counted before.
+//! A transaction that writes each key once, as most do, has its batch when it commits, and copies nothing.
+//!
+//! A write is found by its key's hash. The order of keys is made when somebody goes along them, and kept from then on.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use thermocline_base::merge::MergeOperator;
-use thermocline_base::{CfId, Error, Result, WriteBatch, limits, merge};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits, merge};
 
-use crate::footprint::Span;
+use crate::by_hash::ByHash;
+use crate::footprint::{OneKey, Span};
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
 
-/// What was written to a key.
+/// What is written to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum Write<'a> {
     /// It has this value, or none.
-    Value(Option<Vec<u8>>),
+    Value(Option<Cow<'a, [u8]>>),
     /// This operand is merged into what it has: several that were folded.
-    Operand(Vec<u8>),
+    Operand(Cow<'a, [u8]>),
 }
 
-impl Write {
+impl Write<'_> {
+    /// As a change of a batch.
+    fn parts(&self) -> (Kind, &[u8]) {
+        match self {
+            Write::Value(Some(value)) => (Kind::Put, value),
+            Write::Value(None) => (Kind::Delete, &[]),
+            Write::Operand(operand) => (Kind::Merge, operand),
+        }
+    }
+
     /// Bytes of what is written.
     pub fn len(&self) -> usize {
-        match self {
-            Write::Value(value) => value.as_ref().map_or(0, Vec::len),
-            Write::Operand(operand) => operand.len(),
-        }
+        self.parts().1.len()
     }
 }
 
@@ -46,8 +64,6 @@ pub(crate) enum Own<'a> {
     Alone(&'a [u8]),
 }
 
-type Keys = BTreeMap<Vec<u8>, Write>;
-
 /// A point in a transaction to which its writes can be taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a savepoint is of use only to be rolled back to"]
@@ -56,27 +72,50 @@ pub struct Savepoint {
     number: u64,
 }
 
-/// What undoes a step.
-#[derive(Debug)]
-enum Undo {
-    /// The key had this write, or none.
-    Key(CfId, Vec<u8>, Option<Write>),
-    /// The last deleted range was not there.
-    Range,
+/// How much of the writes there was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Point {
+    writes: usize,
+    ranges: usize,
 }
+
+/// A write of the log.
+#[derive(Debug)]
+struct Written {
+    /// Whether it is the last one of its key, which no range was deleted with since.
+    counts: bool,
+    /// The one that counted before.
+    replaced: Option<usize>,
+}
+
+/// A range that was deleted.
+#[derive(Debug)]
+struct Deleted {
+    span: Span,
+    /// How many writes there were before.
+    after: usize,
+    /// Those that counted, and lay within.
+    hidden: Vec<usize>,
+}
+
+/// Keys of each family in order, and the write that counts.
+type Ordered = BTreeMap<CfId, BTreeMap<Box<[u8]>, usize>>;
 
 /// The writes of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    families: BTreeMap<CfId, Keys>,
-    ranges: Vec<Span>,
-    /// Keys and values in bytes, and ranges.
+    /// All that were not taken back, in the order in which they were made.
+    log: WriteBatch,
+    states: Vec<Written>,
+    found: ByHash,
+    /// Those that count, once somebody goes along the keys.
+    ordered: OnceCell<Ordered>,
+    ranges: Vec<Deleted>,
+    /// Of what counts, ranges included: keys and values in bytes, and how many.
     bytes: usize,
     count: usize,
-    /// Back to the first savepoint.
-    undo: Vec<Undo>,
-    /// Numbers of savepoints, and how long `undo` was.
-    savepoints: Vec<(u64, usize)>,
+    /// Numbers of savepoints, and what there was.
+    savepoints: Vec<(u64, Point)>,
     next_savepoint: u64,
 }
 
@@ -85,41 +124,47 @@ impl Writes {
         self.count == 0
     }
 
+    /// The write of a key that counts.
+    fn find(&self, key: &OneKey<'_>) -> Option<usize> {
+        self.found.find(key.hash, |number| {
+            let own = self.log.get(number);
+            self.states[number].counts && own.cf == key.cf && own.key == key.key
+        })
+    }
+
     /// What of its own a transaction sees of a key: `None` if that is what the snapshot has.
-    pub fn get(&self, cf: CfId, key: &[u8]) -> Option<Own<'_>> {
+    pub fn get(&self, key: &OneKey<'_>) -> Option<Own<'_>> {
         if self.is_empty() {
             return None;
         }
-        match self.families.get(&cf).and_then(|keys| keys.get(key)) {
-            Some(own) => Some(self.seen(cf, key, own)),
-            None => self.covers(cf, key).then_some(Own::Value(None)),
+        match self.find(key) {
+            Some(number) => Some(self.seen(&self.log.get(number))),
+            None => self.covers(key.cf, key.key).then_some(Own::Value(None)),
         }
     }
 
-    fn seen<'a>(&self, cf: CfId, key: &[u8], write: &'a Write) -> Own<'a> {
-        match write {
-            Write::Value(value) => Own::Value(value.as_deref()),
-            Write::Operand(operand) if self.covers(cf, key) => Own::Alone(operand),
-            Write::Operand(operand) => Own::Operand(operand),
+    fn seen<'a>(&self, write: &BatchEntry<'a>) -> Own<'a> {
+        match write.kind {
+            Kind::Put => Own::Value(Some(write.value)),
+            Kind::Merge if self.covers(write.cf, write.key) => Own::Alone(write.value),
+            Kind::Merge => Own::Operand(write.value),
+            _ => Own::Value(None),
         }
     }
 
-    /// The keys that it writes.
-    pub fn keys(&self) -> impl Iterator<Item = (CfId, &[u8])> {
-        let families = self.families.iter();
-        families.flat_map(|(cf, keys)| keys.keys().map(|key| (*cf, &**key)))
+    /// The hashes of the keys that it writes, and of some that it does not write any more.
+    pub fn hashes(&self) -> impl Iterator<Item = u64> {
+        self.found.hashes()
     }
 
     /// Whether it writes a key by itself, not only with a range.
-    pub fn has(&self, cf: CfId, key: &[u8]) -> bool {
-        self.families
-            .get(&cf)
-            .is_some_and(|keys| keys.contains_key(key))
+    pub fn has(&self, key: &OneKey<'_>) -> bool {
+        self.find(key).is_some()
     }
 
     /// Whether a range that has the key was deleted.
     pub fn covers(&self, cf: CfId, key: &[u8]) -> bool {
-        self.ranges.iter().any(|range| range.has(cf, key))
+        self.ranges.iter().any(|range| range.span.has(cf, key))
     }
 
     /// The first of its own writes in a range, or the last one, unless it is `ascending`.
@@ -129,15 +174,28 @@ impl Writes {
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
         ascending: bool,
     ) -> Option<(&[u8], Own<'_>)> {
-        if thermocline_base::bounds::is_empty((from, to)) {
+        if self.log.is_empty() || thermocline_base::bounds::is_empty((from, to)) {
             return None;
         }
-        let mut own = self.families.get(&cf)?.range::<[u8], _>((from, to));
-        let (key, write) = match ascending {
+        let mut own = self.ordered().get(&cf)?.range::<[u8], _>((from, to));
+        let (_, number) = match ascending {
             true => own.next(),
             false => own.next_back(),
         }?;
-        Some((key, self.seen(cf, key, write)))
+        let write = self.log.get(*number);
+        Some((write.key, self.seen(&write)))
+    }
+
+    fn ordered(&self) -> &Ordered {
+        self.ordered.get_or_init(|| {
+            let mut ordered = Ordered::new();
+            let all = self.log.iter().zip(&self.states).enumerate();
+            for (number, (write, _)) in all.filter(|(_, (_, state))| state.counts) {
+                let keys = ordered.entry(write.cf).or_default();
+                keys.insert(write.key.into(), number);
+            }
+            ordered
+        })
     }
 
     /// Whether so many bytes more fit a batch.
@@ -153,85 +211,110 @@ impl Writes {
     }
 
     /// Writes to a key.
-    pub fn set(&mut self, cf: CfId, key: &[u8], write: Write) -> Result<()> {
-        self.check(key.len() + write.len())?;
-        let before = self.replace(cf, key.to_vec(), Some(write));
-        self.note(|| Undo::Key(cf, key.to_vec(), before));
+    pub fn set(&mut self, key: &OneKey<'_>, write: &Write<'_>) -> Result<()> {
+        self.check(key.key.len() + write.len())?;
+        let replaced = self.find(key);
+        if let Some(before) = replaced {
+            self.set_counts(before, false);
+        }
+        if self.log.is_empty() {
+            self.log.reserve(FIRST_ENTRIES, FIRST_BYTES);
+            self.states.reserve(FIRST_ENTRIES);
+        }
+        let (kind, value) = write.parts();
+        self.log.push_checked(&BatchEntry {
+            kind,
+            cf: key.cf,
+            key: key.key,
+            value,
+        });
+        self.found.push(key.hash);
+        self.states.push(Written {
+            counts: false,
+            replaced,
+        });
+        self.set_counts(self.log.len() - 1, true);
         Ok(())
     }
 
+    /// A write counts from now on, or no longer.
+    fn set_counts(&mut self, number: usize, counts: bool) {
+        self.states[number].counts = counts;
+        let write = self.log.get(number);
+        let bytes = write.key.len() + write.value.len();
+        if counts {
+            self.bytes += bytes;
+            self.count += 1;
+        } else {
+            self.bytes -= bytes;
+            self.count -= 1;
+        }
+        if let Some(ordered) = self.ordered.get_mut() {
+            let keys = ordered.entry(write.cf).or_default();
+            match counts {
+                true => keys.insert(write.key.into(), number),
+                false => keys.remove(write.key),
+            };
+        }
+    }
+
     /// What is written if `operand` is merged into what was written before.
-    pub fn merged(
+    pub fn merged<'a>(
         &self,
-        cf: CfId,
-        key: &[u8],
-        operand: &[u8],
+        key: &OneKey<'_>,
+        operand: &'a [u8],
         operator: &dyn MergeOperator,
-    ) -> Result<Write> {
-        let one = |before: Option<&[u8]>| merge::merge_one(operator, key, before, operand);
-        let before = self.families.get(&cf).and_then(|keys| keys.get(key));
-        Ok(match before {
-            None => Write::Operand(operand.to_vec()),
-            Some(Write::Value(value)) => Write::Value(Some(one(value.as_deref())?)),
-            Some(Write::Operand(before)) => Write::Operand(one(Some(before))?),
+    ) -> Result<Write<'a>> {
+        let one = |before: Option<&[u8]>| {
+            merge::merge_one(operator, key.key, before, operand).map(Cow::Owned)
+        };
+        let before = self.find(key).map(|number| self.log.get(number));
+        Ok(match before.map(|before| (before.kind, before.value)) {
+            None => Write::Operand(operand.into()),
+            Some((Kind::Put, value)) => Write::Value(Some(one(Some(value))?)),
+            Some((Kind::Merge, before)) => Write::Operand(one(Some(before))?),
+            Some(_) => Write::Value(Some(one(None)?)),
         })
     }
 
     /// Deletes the keys of a range.
     pub fn delete_range(&mut self, span: Span) -> Result<()> {
-        let end_len = span.end.as_ref().map_or(0, Vec::len);
-        self.check(span.start.len() + end_len)?;
-        let keys = self.families.get(&span.cf);
-        let own = keys.map(|keys| {
-            let to = span
-                .end
-                .as_deref()
-                .map_or(Bound::Unbounded, Bound::Excluded);
+        let bytes = span.bytes();
+        self.check(bytes)?;
+        let mut hidden = Vec::new();
+        if !self.log.is_empty()
+            && let Some(keys) = self.ordered().get(&span.cf)
+        {
+            let to = span.end.as_deref();
+            let to = to.map_or(Bound::Unbounded, Bound::Excluded);
             let within = keys.range::<[u8], _>((Bound::Included(&*span.start), to));
-            within.map(|(key, _)| key.clone()).collect::<Vec<_>>()
-        });
-        for key in own.unwrap_or_default() {
-            let before = self.replace(span.cf, key.clone(), None);
-            self.note(|| Undo::Key(span.cf, key, before));
+            hidden.extend(within.map(|(_, number)| *number));
         }
-        self.bytes += span.start.len() + end_len;
+        for &number in &hidden {
+            self.set_counts(number, false);
+        }
+        self.bytes += bytes;
         self.count += 1;
-        self.ranges.push(span);
-        self.note(|| Undo::Range);
+        self.ranges.push(Deleted {
+            span,
+            after: self.log.len(),
+            hidden,
+        });
         Ok(())
     }
 
-    fn note(&mut self, undo: impl FnOnce() -> Undo) {
-        if !self.savepoints.is_empty() {
-            self.undo.push(undo());
+    fn point(&self) -> Point {
+        Point {
+            writes: self.log.len(),
+            ranges: self.ranges.len(),
         }
-    }
-
-    /// Gives a key this write, or none. Returns what it had.
-    fn replace(&mut self, cf: CfId, key: Vec<u8>, write: Option<Write>) -> Option<Write> {
-        let size = Write::len;
-        let key_len = key.len();
-        let keys = self.families.entry(cf).or_default();
-        let (added, before) = match write {
-            Some(write) => (Some(size(&write)), keys.insert(key, write)),
-            None => (None, keys.remove(&key)),
-        };
-        if let Some(value_len) = added {
-            self.bytes += key_len + value_len;
-            self.count += 1;
-        }
-        if let Some(before) = &before {
-            self.bytes -= key_len + size(before);
-            self.count -= 1;
-        }
-        before
     }
 
     /// A point to come back to, in transaction `txn`.
     pub fn savepoint(&mut self, txn: u64) -> Savepoint {
         let number = self.next_savepoint;
         self.next_savepoint += 1;
-        self.savepoints.push((number, self.undo.len()));
+        self.savepoints.push((number, self.point()));
         Savepoint { txn, number }
     }
 
@@ -240,7 +323,7 @@ impl Writes {
         &mut self,
         txn: u64,
         savepoint: Savepoint,
-        mut undone: impl FnMut(CfId, &[u8]),
+        mut undone: impl FnMut(&OneKey<'_>),
     ) -> Result<()> {
         let at = self
             .savepoints
@@ -253,40 +336,59 @@ impl Writes {
                     .into(),
             ));
         };
-        let (_, len) = self.savepoints[at];
+        let (_, point) = self.savepoints[at];
         self.savepoints.truncate(at + 1);
-        for undo in self.undo.split_off(len).into_iter().rev() {
-            match undo {
-                Undo::Key(cf, key, before) => {
-                    undone(cf, &key);
-                    self.replace(cf, key, before);
-                }
-                Undo::Range => {
-                    if let Some(range) = self.ranges.pop() {
-                        self.bytes -= range.start.len() + range.end.map_or(0, |end| end.len());
-                        self.count -= 1;
-                    }
-                }
+        while self.point() != point {
+            let last_range = self.ranges.len() > point.ranges;
+            let last_range = self
+                .ranges
+                .pop_if(|r| last_range && r.after == self.log.len());
+            match last_range {
+                Some(range) => self.show_again(&range),
+                None => self.undo_write(&mut undone),
             }
         }
         Ok(())
     }
 
-    /// All of it as one batch.
-    pub fn batch(&self) -> Result<WriteBatch> {
+    /// A range that was deleted last is not any more.
+    fn show_again(&mut self, range: &Deleted) {
+        self.bytes -= range.span.bytes();
+        self.count -= 1;
+        for &number in &range.hidden {
+            self.set_counts(number, true);
+        }
+    }
+
+    /// Takes the last write back, which counts: all that was made later is taken back.
+    fn undo_write(&mut self, undone: &mut impl FnMut(&OneKey<'_>)) {
+        let Some(last) = self.log.len().checked_sub(1) else {
+            return;
+        };
+        let write = self.log.get(last);
+        undone(&OneKey::new(write.cf, write.key));
+        self.set_counts(last, false);
+        self.log.truncate(last);
+        self.found.truncate(last);
+        let replaced = self.states.pop().and_then(|state| state.replaced);
+        if let Some(before) = replaced {
+            self.set_counts(before, true);
+        }
+    }
+
+    /// All of it as one batch: the log, where all of that counts.
+    pub fn batch(&self) -> Result<Cow<'_, WriteBatch>> {
+        if self.ranges.is_empty() && self.count == self.log.len() {
+            return Ok(Cow::Borrowed(&self.log));
+        }
         let mut batch = WriteBatch::new();
-        for range in &self.ranges {
-            batch.delete_range(range.cf, &range.start, range.end.as_deref())?;
+        for Deleted { span, .. } in &self.ranges {
+            batch.delete_range(span.cf, &span.start, span.end.as_deref())?;
         }
-        for (cf, keys) in &self.families {
-            for (key, write) in keys {
-                match write {
-                    Write::Value(Some(value)) => batch.put(*cf, key, value)?,
-                    Write::Value(None) => batch.delete(*cf, key)?,
-                    Write::Operand(operand) => batch.merge(*cf, key, operand)?,
-                }
-            }
+        let all = self.log.iter().zip(&self.states);
+        for (write, _) in all.filter(|(_, state)| state.counts) {
+            batch.push_checked(&write);
         }
-        Ok(batch)
+        Ok(Cow::Owned(batch))
     }
 }

@@ -17,7 +17,8 @@ pub(crate) struct RangeLock {
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     /// How many there are, or are about to be. Raised before a range gets its number, and read after a request got its
-    /// own, both by way of one counter (acquire and release): a request sees those that came before it.
+    /// own, both by way of one counter (acquire and release): a request sees those that came before it. A request
+    /// without a number reads it under the lock of its key's stripe, which a range takes behind.
     count: AtomicUsize,
     all: Mutex<Vec<RangeLock>>,
 }

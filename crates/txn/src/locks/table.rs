@@ -1,7 +1,10 @@
 //! The locks of a store: who has which key and range, and how one waits.
 //!
 //! Keys are those of all families: two bytes say which. Each key lies in one *stripe*, by its hash; a stripe has a lock
-//! of its own and keeps its keys in order. A key has an entry while somebody holds its lock or waits for it.
+//! of its own. A key has an entry while somebody holds its lock or waits for it.
+//!
+//! Most keys are free when they are asked for, and nobody waits when they are given back. Such a key costs twice a
+//! stripe's lock, and nothing else that others have: no number, no wake-up, and no memory of its own.
 //!
 //! # No wake-up is lost
 //! 1. Whatever may let a request be granted (a release, a request that is given up, a range that goes, a holder that is
@@ -11,6 +14,8 @@
 //! 2. A range is locked before the stripes are looked through for whoever has keys of it alone. A writer looks for
 //!    ranges under the lock of his key's stripe. So either the writer was there first, and is found by the range, or he
 //!    finds the range, whose number is lower then. A range is unlocked before the stripes are settled, in the same way.
+//!    A range is counted before it looks, so the same holds of a writer who finds his key free and no range counted: he
+//!    takes it and needs no number, since a holder is waited for whenever he came.
 //! 3. A verdict is given once ([`Wake`]). Who gives up, for lack of time, looks at the verdict under the stripe's
 //!    lock, under which alone requests are granted: it was granted by then, or never is.
 //!
@@ -18,28 +23,22 @@
 //! Requests for keys and ranges are numbered as they arrive. A range waits for requests that came before it, and those
 //! that come after it wait for the range.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::time::Duration;
 
 use thermocline_base::Line;
-use thermocline_base::checksum::hash64;
 use thermocline_base::size::index;
 
 use crate::life::{Life, TxnId};
 use crate::locks::entry::{Entry, Holder, Mode, Request};
 use crate::locks::graph::Graph;
+use crate::locks::key::LockKey;
 use crate::locks::ranges::Ranges;
+use crate::locks::stripe::Stripe;
 use crate::locks::wake::{Verdict, Wake};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// Who waits looks at the clock at least this often: one that is not the machine's may jump.
 const SLEEP_MAX_NS: u64 = 100_000_000;
-
-/// A key of a family, as bytes.
-pub(crate) type LockKey = Arc<[u8]>;
-
-type Stripe = BTreeMap<LockKey, Entry>;
 
 /// How a lock was got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +83,9 @@ impl LockTable {
         }
     }
 
-    fn stripe(&self, key: &[u8]) -> &Mutex<Stripe> {
-        let at = hash64(key) % self.stripes.len() as u64;
+    fn stripe(&self, key: &LockKey) -> &Mutex<Stripe> {
+        // Not the low bits, by which a stripe's map finds its keys.
+        let at = (key.hash() >> 32) % self.stripes.len() as u64;
         &self.stripes[index(at)]
     }
 
@@ -96,25 +96,25 @@ impl LockTable {
     /// Whose ranges keep `who` from a key, that arrived so.
     fn keepers(
         &self,
-        key: &[u8],
+        key: &LockKey,
         mode: Mode,
         (who, arrival): (TxnId, u64),
         now_ns: u64,
     ) -> Vec<Arc<Life>> {
         match mode {
             Mode::Shared => Vec::new(),
-            Mode::Exclusive => self.ranges.keepers(key, who, arrival, now_ns),
+            Mode::Exclusive => self.ranges.keepers(key.bytes(), who, arrival, now_ns),
         }
     }
 
     /// Whose ranges keep a request.
-    fn keepers_of(&self, key: &[u8], request: &Request, now_ns: u64) -> Vec<Arc<Life>> {
+    fn keepers_of(&self, key: &LockKey, request: &Request, now_ns: u64) -> Vec<Arc<Life>> {
         let who = (request.who.id, request.arrival);
         self.keepers(key, request.mode, who, now_ns)
     }
 
     /// Grants all that can be granted of a key, and tells the graph for whom the others wait.
-    fn settle(&self, key: &[u8], entry: &mut Entry, now_ns: u64) {
+    fn settle(&self, key: &LockKey, entry: &mut Entry, now_ns: u64) {
         if !entry.is_waited_for() {
             return;
         }
@@ -128,7 +128,7 @@ impl LockTable {
     }
 
     /// For whom a transaction waits that has a request for a key.
-    fn waits_for(&self, key: &[u8], entry: &Entry, who: TxnId, now_ns: u64) -> Vec<TxnId> {
+    fn waits_for(&self, key: &LockKey, entry: &Entry, who: TxnId, now_ns: u64) -> Vec<TxnId> {
         let own = entry.waits().find(|(request, _)| request.who.id == who);
         let all = own.map(|(request, for_whom)| self.with_keepers(key, request, for_whom, now_ns));
         all.unwrap_or_default()
@@ -136,7 +136,7 @@ impl LockTable {
 
     fn with_keepers(
         &self,
-        key: &[u8],
+        key: &LockKey,
         request: &Request,
         mut for_whom: Vec<TxnId>,
         now_ns: u64,
@@ -169,14 +169,18 @@ impl LockTable {
     ) -> Result<Taken, Refused> {
         let now_ns = (self.clock)();
         let mut stripe = lock(self.stripe(key));
-        // Under the stripe's lock (2): a range that has looked here already came before.
-        let arrival = arrival.unwrap_or_else(|| self.arrive());
-        let entry = stripe.entry(Arc::clone(key)).or_default();
+        let entry = stripe.entry(key);
+        if entry.is_unused() && (mode == Mode::Shared || self.ranges.len() == 0) {
+            entry.hold(who, mode, now_ns);
+            return Ok(Taken::Anew);
+        }
         let before = entry.mode_of(who.id);
         if before.is_some_and(|before| before >= mode) {
             return Ok(Taken::Before);
         }
         let taken = before.map_or(Taken::Anew, |_| Taken::Before);
+        // Under the stripe's lock (2): a range that has looked here already came before.
+        let arrival = arrival.unwrap_or_else(|| self.arrive());
         if !entry.is_waited_for()
             && entry.in_the_way(who.id, mode).next().is_none()
             && self
@@ -193,7 +197,7 @@ impl LockTable {
             arrival,
             wake: Arc::clone(&wake),
         };
-        entry.enqueue(request, self.ranges.first_of(key, who.id));
+        entry.enqueue(request, self.ranges.first_of(key.bytes(), who.id));
         self.settle(key, entry, now_ns);
         if wake.look() == Verdict::Granted {
             return Ok(taken);
@@ -263,8 +267,8 @@ impl LockTable {
     }
 
     /// When the time of the first is over who may keep a request.
-    fn first_expiry(&self, key: &[u8], entry: &Entry, who: TxnId) -> u64 {
-        let of_ranges = self.ranges.first_expiry(key, who);
+    fn first_expiry(&self, key: &LockKey, entry: &Entry, who: TxnId) -> u64 {
+        let of_ranges = self.ranges.first_expiry(key.bytes(), who);
         entry.first_expiry(who).min(of_ranges)
     }
 
@@ -278,38 +282,27 @@ impl LockTable {
     ) -> Refused {
         self.graph.done(who.id);
         let (mut holders, mut others) = (Vec::new(), Vec::new());
-        if let Some(entry) = stripe.get_mut(key) {
+        stripe.change(key, |entry| {
             holders.extend(entry.in_the_way(who.id, mode).cloned());
             others = self.waits_for(key, entry, who.id, now_ns);
             entry.withdraw(who.id);
-        }
-        self.settled(stripe, key, || now_ns);
+            self.settle(key, entry, now_ns);
+        });
         Refused::TimedOut {
-            key: Arc::clone(key),
+            key: key.clone(),
             holders,
             others,
         }
     }
 
-    /// Settles a key of which somebody has let go. Who waits for it is asked at this time.
-    fn settled(&self, stripe: &mut Stripe, key: &[u8], now_ns: impl FnOnce() -> u64) {
-        if let Some(entry) = stripe.get_mut(key) {
-            if entry.is_waited_for() {
-                self.settle(key, entry, now_ns());
-            }
-            if entry.is_unused() {
-                stripe.remove(key);
-            }
-        }
-    }
-
     /// Gives the lock of a key up, if it was not taken away.
-    pub fn release(&self, who: TxnId, key: &[u8]) {
-        let mut stripe = lock(self.stripe(key));
-        if let Some(entry) = stripe.get_mut(key) {
+    pub fn release(&self, who: TxnId, key: &LockKey) {
+        lock(self.stripe(key)).change(key, |entry| {
             entry.release(who);
-        }
-        self.settled(&mut stripe, key, &self.clock);
+            if entry.is_waited_for() {
+                self.settle(key, entry, (self.clock)());
+            }
+        });
     }
 
     /// Locks the keys from `start` up to, and not with, `end` against changes. Returns the range's number. `taken` is
@@ -326,14 +319,13 @@ impl LockTable {
     ) -> Result<u64, Refused> {
         let arrival = self.ranges.add(who, (start, end), &self.arrivals);
         let mut wanted: Vec<LockKey> = Vec::new();
+        // Who came behind a range of its own waits for that.
+        let first = |key: &LockKey| self.ranges.first_of(key.bytes(), who.id).unwrap_or(arrival);
         for stripe in &self.stripes {
-            let stripe = lock(stripe);
-            let within = (Bound::Included(start), Bound::Excluded(end));
-            let within = stripe.range::<[u8], _>(within);
-            // Who came behind a range of its own waits for that.
-            let first = |key: &[u8]| self.ranges.first_of(key, who.id).unwrap_or(arrival);
+            let mut stripe = lock(stripe);
+            let within = stripe.within((start, end));
             let wanted_alone = within.filter(|(key, e)| e.is_wanted_alone(who.id, first(key)));
-            wanted.extend(wanted_alone.map(|(key, _)| Arc::clone(key)));
+            wanted.extend(wanted_alone.map(|(key, _)| key.clone()));
         }
         for key in wanted {
             match self.acquire_since(Some(arrival), who, (&key, Mode::Shared), wait_ns) {
@@ -354,9 +346,13 @@ impl LockTable {
         let now_ns = (self.clock)();
         for stripe in &self.stripes {
             let mut stripe = lock(stripe);
-            let within = (Bound::Included(start), Bound::Excluded(end));
-            for (key, entry) in stripe.range_mut::<[u8], _>(within) {
-                self.settle(key, entry, now_ns);
+            let within = stripe.within((start, end));
+            let waited_for = within.filter(|(_, entry)| entry.is_waited_for());
+            let waited_for: Vec<LockKey> = waited_for.map(|(key, _)| key.clone()).collect();
+            for key in waited_for {
+                if let Some(entry) = stripe.get_mut(&key) {
+                    self.settle(&key, entry, now_ns);
+                }
             }
         }
     }
@@ -364,8 +360,8 @@ impl LockTable {
     /// Calls `each` with every key and who holds it, under the lock of a stripe.
     pub fn for_each_holder(&self, mut each: impl FnMut(&[u8], &Holder)) {
         for stripe in &self.stripes {
-            for (key, entry) in &*lock(stripe) {
-                entry.holders().for_each(|holder| each(key, holder));
+            for (key, entry) in lock(stripe).iter() {
+                entry.holders().for_each(|holder| each(key.bytes(), holder));
             }
         }
     }

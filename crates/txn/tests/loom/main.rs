@@ -22,21 +22,28 @@ mod locks {
     pub mod entry;
     #[path = "../../src/locks/graph.rs"]
     pub mod graph;
+    #[path = "../../src/locks/key.rs"]
+    pub mod key;
     #[path = "../../src/locks/ranges.rs"]
     pub mod ranges;
+    #[path = "../../src/locks/stripe.rs"]
+    pub mod stripe;
     #[expect(dead_code, reason = "the models use parts of the sources")]
     #[path = "../../src/locks/table.rs"]
     pub mod table;
     #[path = "../../src/locks/wake.rs"]
     pub mod wake;
 }
+#[path = "../../src/same.rs"]
+mod same;
 mod sync;
 
 use thermocline_testkit::loom::{SeqCst, check};
 
 use life::Life;
 use locks::entry::Mode;
-use locks::table::{LockKey, LockTable, Refused, Taken};
+use locks::key::LockKey;
+use locks::table::{LockTable, Refused, Taken};
 use sync::{Arc, AtomicU64, Ordering, thread};
 
 /// Waits for as long as it takes.
@@ -49,7 +56,11 @@ struct Store {
 }
 
 fn key(name: &str) -> LockKey {
-    name.as_bytes().into()
+    // Each in a stripe of its own.
+    let hash = name
+        .bytes()
+        .fold(0, |hash, byte| hash + (u64::from(byte) << 32));
+    LockKey::new([0, 1], name.as_bytes(), hash)
 }
 
 impl Store {
@@ -225,7 +236,7 @@ fn a_range_and_a_writer_exclude_each_other() {
             });
             let life = Arc::new(Life::new(1, 0, EVER));
             let mut keys = Vec::new();
-            let range: (&[u8], &[u8]) = (b"a", b"z");
+            let range: (&[u8], &[u8]) = (b"\0\x01a", b"\0\x01z");
             let taken = store
                 .locks
                 .acquire_range(&life, range, wait_ns, |key| keys.push(key));
