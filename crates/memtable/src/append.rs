@@ -104,7 +104,9 @@ impl ChainWriter {
             return Ok(None);
         }
         let ordinal = self.zones.len().try_into().unwrap_or(u32::MAX);
-        let zone = self.space.attach(self.chain.id, ordinal, bytes, reserve)?;
+        let zone = self
+            .space
+            .attach_wide(self.chain.id, ordinal, bytes, reserve)?;
         self.zones.push(zone);
         self.at = zone.data;
         self.segment = Some(Segment::of(&zone));

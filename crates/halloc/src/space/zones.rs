@@ -25,7 +25,8 @@ impl Space {
         reserve: Reserve,
     ) -> Result<Zone> {
         loop {
-            if let Some(zone) = self.try_attach(owner, ordinal, min_bytes, reserve)? {
+            let find = |part: &Part| part.find(min_bytes);
+            if let Some(zone) = self.try_attach(owner, ordinal, reserve, find)? {
                 return Ok(zone);
             }
             let before = self.region_bytes();
@@ -35,22 +36,39 @@ impl Space {
         }
     }
 
-    fn try_attach(
+    /// As [`Space::attach`], but takes several zones that lie side by side, a sixteenth of a part, where there are: for owners
+    /// whose items are so large that they leave much of a single one unused.
+    ///
+    /// # Errors
+    /// As [`Space::attach`].
+    pub fn attach_wide(
         &self,
         owner: u64,
         ordinal: u32,
         min_bytes: u64,
         reserve: Reserve,
+    ) -> Result<Zone> {
+        let wide = |part: &Part| part.find(min_bytes.max(part.wide_bytes()));
+        if let Some(zone) = self.try_attach(owner, ordinal, reserve, wide)? {
+            return Ok(zone);
+        }
+        self.attach(owner, ordinal, min_bytes, reserve)
+    }
+
+    /// Attaches what the first part has in which something is found: the first zone of a run, and how many.
+    fn try_attach(
+        &self,
+        owner: u64,
+        ordinal: u32,
+        reserve: Reserve,
+        find: impl Fn(&Part) -> Option<(usize, usize)>,
     ) -> Result<Option<Zone>> {
         let mut locked = lock(&self.state);
         let state = &mut *locked;
         let free: usize = state.parts.iter().map(|p| p.free).sum();
-        let found = state.parts.iter().enumerate().find_map(|(p, part)| {
-            if part.free == 0 {
-                return None;
-            }
-            part.find(min_bytes).map(|(first, run)| (p, first, run))
-        });
+        let parts = state.parts.iter().enumerate();
+        let mut some_free = parts.filter(|(_, part)| part.free > 0);
+        let found = some_free.find_map(|(p, part)| find(part).map(|(first, run)| (p, first, run)));
         let Some((p, first, run)) = found else {
             return Ok(None);
         };
@@ -90,7 +108,9 @@ impl Space {
     /// faults.
     pub fn wants_presence(&self, zones: u64) -> bool {
         let state = lock(&self.state);
-        let free = state.parts.iter().flat_map(Part::free_zones);
+        // Most parts of a full region have none, and this is asked often.
+        let some_free = state.parts.iter().filter(|part| part.free > 0);
+        let free = some_free.flat_map(Part::free_zones);
         free.take(index(zones)).any(|(_, present)| !present)
     }
 
@@ -107,11 +127,14 @@ impl Space {
             next.filter_map(|(p, i, span, present)| (!present).then_some((p, i, span)))
                 .collect()
         };
-        for (p, i, (at, bytes)) in wanted {
-            self.region.populate(at, bytes, true);
+        // Neighbours are asked for together.
+        for some in wanted.chunk_by(|(p, i, _), (q, j, _)| p == q && i + 1 == *j) {
+            let (p, first, (at, _)) = some[0];
+            self.region
+                .populate(at, some.iter().map(|(.., (_, bytes))| bytes).sum(), true);
             // Attached meanwhile, perhaps: then so much the better. Or given back.
             if let Some(part) = lock(&self.state).parts.get_mut(p) {
-                part.present[i] = true;
+                part.present[first..first + some.len()].fill(true);
             }
         }
     }
