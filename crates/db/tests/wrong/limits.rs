@@ -302,7 +302,7 @@ fn options_out_of_range() {
     }
     assert!(out_of_range > 8);
     // Set past the parser: opening looks again.
-    let breaks: [fn(&mut Options); 6] = [
+    let breaks: [fn(&mut Options); 5] = [
         |o| o.read.readahead = 0,
         |o| o.pm_region.part_bytes_first = 3 << 18,
         |o| o.manifest.bytes_max = 1,

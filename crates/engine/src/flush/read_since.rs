@@ -2,6 +2,7 @@
 
 use thermocline_observe::count::{Count, Counted};
 
+use crate::partitions::share;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Where the counters were from which on reads count. A race between a flush that moves them and somebody who asks costs a
@@ -27,9 +28,8 @@ impl ReadSince {
 
     /// So many bytes of all that was sealed are flushed: their part of the reads counts no more.
     pub fn flushed(&self, counted: &Counted, bytes: u64, of: u64) {
-        let part = bytes as f64 / of.max(1) as f64;
         let (scanned, found) = self.get(counted);
-        let gone = |reads: u64| (reads as f64 * part.min(1.0)) as u64;
+        let gone = |reads| share(reads, bytes, of);
         self.scanned.fetch_add(gone(scanned), Ordering::Relaxed);
         self.found.fetch_add(gone(found), Ordering::Relaxed);
     }
