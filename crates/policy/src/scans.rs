@@ -6,8 +6,9 @@
 //! the flush that would come later anyway is due. As whoever rents until the rents have come to the price, and then
 //! buys, it costs at most twice what the best decision would have cost, whatever comes.
 //!
-//! What becomes tables for scans stays in persistent memory, where level 0 has room for it, whatever costs say of writes: it
-//! was asked for by reads. Where it has none, no flush is due for them.
+//! What becomes tables for scans stays in persistent memory, whatever costs say of writes: it was asked for by reads. So no flush is
+//! due for them where it does not fit; and from then on level 0 may have all that memtables leave, even beyond its share, until a
+//! flush is due that makes room ([`Beside::lent`](crate::flush::Beside)).
 
 use crate::tuning::{SCANS_FLUSH_PARTS, SCANS_LOOK_EVERY, SCANS_PER_RECORD};
 

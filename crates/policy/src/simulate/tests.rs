@@ -165,8 +165,8 @@ fn with(
     }
 }
 
-/// What policy does not keep yet: about one load in 200 between 50 and 70 % waits longer than 10 ms, for want of persistent memory. This is one
-/// of them. Once it waits no longer, the promise may be kept up to 70 %, and `PART_KEPT` be raised.
+/// What policy does not keep yet: some loads between 50 and 70 % wait longer than 10 ms, for want of persistent memory. This is one of
+/// them, the 197th that was drawn. Once it waits no longer, the promise may be kept up to 70 %, and `PART_KEPT` be raised.
 #[test]
 fn a_load_near_seventy_percent_that_waits_too_long() {
     let load = (
