@@ -35,7 +35,7 @@ impl Scans {
     /// use thermocline_policy::scans::Scans;
     /// let scans = Scans { scanned: 0, found: 0, records: 1000 };
     /// assert_eq!(scans.due(100, 800), Some(2000));
-    /// assert_eq!(scans.due(12, 100), None, "its tables would be narrow");
+    /// assert_eq!(scans.due(11, 100), None, "its tables would be narrow");
     /// ```
     pub fn due(&self, taken: u64, usual: u64) -> Option<u64> {
         let wide = taken >= usual / SCANS_FLUSH_PARTS;

@@ -20,10 +20,11 @@ impl Beside {
     ///
     /// ```
     /// use thermocline_policy::flush::Beside;
-    /// let beside = Beside { all: 50, memtables: 35, lent: false };
-    /// assert_eq!(beside.level0_share(50), 15);
-    /// assert_eq!(Beside { memtables: 10, ..beside }.level0_share(30), 30);
-    /// assert_eq!(Beside { memtables: 5, lent: true, ..beside }.level0_share(30), 50, "of which 45 bytes are filled");
+    /// let beside = Beside { all: 5000, memtables: 3500, lent: false };
+    /// assert_eq!(beside.level0_share(5000), 1500);
+    /// assert_eq!(Beside { memtables: 1000, ..beside }.level0_share(3000), 3000);
+    /// // Nine tenths of it are filled.
+    /// assert_eq!(Beside { memtables: 500, lent: true, ..beside }.level0_share(3000), 5000);
     /// assert_eq!(Beside::default().level0_share(50), 50);
     /// ```
     pub fn level0_share(&self, share: u64) -> u64 {
