@@ -14,6 +14,7 @@ use std::path::Path;
 use thermocline_base::options::{Options, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfId, Codec};
+use thermocline_env::{Clock, Env};
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::Level;
@@ -23,11 +24,24 @@ use crate::flush::Extent;
 use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
 use crate::partitions::waiting::Waiter;
 use crate::partitions::{Adjustment, Outcome};
+use crate::sync::Arc;
 use crate::tests::Machine;
 use crate::tests::version_of;
-use crate::{Engine, Snapshot};
+use crate::{Engine, Snapshot, World};
 
 const PM: u64 = 4 << 20;
+
+/// The world of a machine whose clock is this one.
+fn world_of<C: Clock + 'static>(machine: &Machine, clock: &Arc<C>) -> World {
+    let world = machine.world();
+    World {
+        env: Env {
+            clock: clock.clone(),
+            ..world.env
+        },
+        ..world
+    }
+}
 
 /// Tables of a few keys, and levels of a few tables.
 fn tiny() -> Options {

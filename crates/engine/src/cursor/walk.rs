@@ -148,7 +148,9 @@ impl Walk {
         }
         let sealed = self.sources.iter_mut().skip(1);
         let collected = sealed.map(|s| std::mem::take(&mut s.collected)).sum();
-        self.at.inner().common.scanned(collected);
+        if collected > 0 {
+            self.at.inner().common.scanned(collected);
+        }
         self.look_for_gaps();
         let tables = &self.at.view.tables;
         if self.tables.as_ref().is_none_or(|t| !Arc::ptr_eq(t, tables)) {

@@ -366,3 +366,42 @@ fn it_grows_as_far_as_its_device_has_room() {
     space.set_device_limit(u64::MAX, 0);
     assert!(space.attach(2, count, 1000, Reserve::Keep).is_ok());
 }
+
+/// Sixteenths of a part lie one behind the other from its first zone on, and leave no zone between them that nobody takes; where
+/// no neighbours are free any more, single zones are taken.
+#[test]
+fn sixteenths_of_a_part_leave_nothing_between_them() {
+    const PART: u64 = 32 << 20;
+    let spec = SpaceSpec {
+        part_bytes_first: PART,
+        pm: 2 * PART,
+    };
+    let sim = SimPm::new(2 * PART, Steps::new());
+    let region = Region::create(
+        &RegionSpec {
+            capacity: 2 * PART,
+            ..region_spec(&sim)
+        },
+        Space::first_part_bytes(&spec),
+    );
+    let space = Space::create(region.unwrap(), &ID, spec).unwrap();
+    let mut zones = Vec::new();
+    while let Ok(zone) =
+        space.attach_wide(1, narrow(zones.len() as u64).unwrap(), 1000, Reserve::Use)
+    {
+        zones.push(zone);
+    }
+    let runs: Vec<u32> = zones.iter().map(|zone| zone.run).collect();
+    // The first zone of all is the meta zone.
+    assert_eq!(runs, [&[2; 15][..], &[1], &[2; 16]].concat());
+    assert_eq!(space.usage().zones_free, 0);
+    // Every second one is free.
+    let single: Vec<Zone> = zones.drain(..).filter(|zone| zone.first % 4 == 1).collect();
+    space.release(&single[..2]);
+    let wide = space.attach_wide(2, 0, 1000, Reserve::Use).unwrap();
+    assert_eq!(wide.run, 2);
+    let narrow = space.attach(2, 1, 1000, Reserve::Use).unwrap();
+    assert_eq!(narrow.run, 1);
+    let last = space.attach_wide(2, 2, 1000, Reserve::Use).unwrap();
+    assert_eq!(last.run, 1, "no two lie side by side");
+}

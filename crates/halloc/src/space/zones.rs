@@ -11,6 +11,9 @@ use crate::SITE_ATTACH;
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader, damaged, narrow};
 use crate::part::{Part, Zone, zone};
 
+/// What to look for in a part: the first of the zones that are found, and how many they are.
+type Way<'a> = &'a dyn Fn(&Part) -> Option<(usize, usize)>;
+
 impl Space {
     /// Attaches a zone with at least `min_bytes` for data to `owner`, as its `ordinal`-th. The
     /// attachment is durable on return (invariant 1). Grows the region where needed.
@@ -24,16 +27,8 @@ impl Space {
         min_bytes: u64,
         reserve: Reserve,
     ) -> Result<Zone> {
-        loop {
-            let find = |part: &Part| part.find(min_bytes);
-            if let Some(zone) = self.try_attach(owner, ordinal, reserve, find)? {
-                return Ok(zone);
-            }
-            let before = self.region_bytes();
-            if !self.grow(before)? {
-                return Err(self.full(min_bytes));
-            }
-        }
+        let find = |part: &Part| part.find(min_bytes);
+        self.attach_found((owner, ordinal), min_bytes, reserve, &[&find])
     }
 
     /// As [`Space::attach`], but takes several zones that lie side by side, a sixteenth of a part, where there are: for owners
@@ -48,11 +43,30 @@ impl Space {
         min_bytes: u64,
         reserve: Reserve,
     ) -> Result<Zone> {
+        let find = |part: &Part| part.find(min_bytes);
         let wide = |part: &Part| part.find(min_bytes.max(part.wide_bytes()));
-        if let Some(zone) = self.try_attach(owner, ordinal, reserve, wide)? {
-            return Ok(zone);
+        self.attach_found((owner, ordinal), min_bytes, reserve, &[&wide, &find])
+    }
+
+    /// Attaches what the first of these ways finds; grows the region where none finds anything.
+    fn attach_found(
+        &self,
+        (owner, ordinal): (u64, u32),
+        min_bytes: u64,
+        reserve: Reserve,
+        ways: &[Way<'_>],
+    ) -> Result<Zone> {
+        loop {
+            for find in ways {
+                if let Some(zone) = self.try_attach(owner, ordinal, reserve, find)? {
+                    return Ok(zone);
+                }
+            }
+            let before = self.region_bytes();
+            if !self.grow(before)? {
+                return Err(self.full(min_bytes));
+            }
         }
-        self.attach(owner, ordinal, min_bytes, reserve)
     }
 
     /// Attaches what the first part has in which something is found: the first zone of a run, and how many.

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use thermocline_base::{CfOptions, Error};
+use thermocline_env::Clock;
 use thermocline_env::simulated::SimClock;
-use thermocline_env::{Clock, Env};
 
 use super::*;
 use crate::flush::tests::{files, get, tables};
 use crate::world::Setup;
-use crate::{CompactionReason, Event, World};
+use crate::{CompactionReason, Event};
 
 fn load(engine: &Engine, cf: CfId, keys: std::ops::Range<u64>) {
     for n in keys {
@@ -154,24 +154,13 @@ impl Clock for Napping {
     }
 }
 
-fn world(machine: &Machine, clock: &Arc<Napping>) -> World {
-    let world = machine.world();
-    World {
-        env: Env {
-            clock: clock.clone(),
-            ..world.env
-        },
-        ..world
-    }
-}
-
 #[test]
 fn closing_ends_a_job_and_leaves_everything_as_before() {
     let machine = Machine::new(PM);
     let clock = Arc::new(Napping::default());
     let mut options = tiny();
     options.compaction.rate_bytes = 4 << 10;
-    let engine = Engine::open(world(&machine, &clock), Path::new("/db"), options).unwrap();
+    let engine = Engine::open(world_of(&machine, &clock), Path::new("/db"), options).unwrap();
     for _ in 0..4 {
         load(&engine, CfId::DEFAULT, 0..500);
         flush(&engine);
@@ -229,7 +218,7 @@ fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
         ..Setup::default()
     };
     let engine =
-        Engine::open_with(world(&machine, &clock), Path::new("/db"), options, setup).unwrap();
+        Engine::open_with(world_of(&machine, &clock), Path::new("/db"), options, setup).unwrap();
     for _ in 0..4 {
         load(&engine, CfId::DEFAULT, 0..500);
         flush(&engine);

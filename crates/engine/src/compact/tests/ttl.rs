@@ -7,8 +7,8 @@ use thermocline_base::SeqNo;
 use thermocline_base::merge::Counter;
 use thermocline_base::options::Shape;
 use thermocline_base::{CfOptions, WriteBatch};
+use thermocline_env::Clock;
 use thermocline_env::simulated::SimClock;
-use thermocline_env::{Clock, Env};
 use thermocline_policy::pick::Reason;
 
 use super::filters::content;
@@ -23,17 +23,6 @@ const START: u64 = 1_000_000;
 /// The TTLs of the two families, in seconds.
 type Ttls = [Option<u64>; 2];
 
-fn world(machine: &Machine, clock: &Arc<SimClock>) -> World {
-    let world = machine.world();
-    World {
-        env: Env {
-            clock: clock.clone(),
-            ..world.env
-        },
-        ..world
-    }
-}
-
 fn open_with_ttls(
     machine: &Machine,
     clock: &Arc<SimClock>,
@@ -46,7 +35,7 @@ fn open_with_ttls(
         ttls: given.map(|(n, s)| (n, Duration::from_secs(s))).collect(),
         ..Setup::default()
     };
-    let world = world(machine, clock);
+    let world = world_of(machine, clock);
     Engine::open_with(world, Path::new("/db"), options.clone(), setup).unwrap()
 }
 
@@ -461,7 +450,7 @@ fn an_operand_counts_for_its_ttl_whatever_it_is_merged_into() {
         ..Setup::default()
     };
     let open = || {
-        let world = world(&machine, &clock);
+        let world = world_of(&machine, &clock);
         Engine::open_with(world, Path::new("/db"), tiny(), setup.clone()).unwrap()
     };
     let engine = open();
@@ -534,7 +523,7 @@ fn tables_of_what_has_expired_go_though_nobody_writes() {
     };
     let world = World {
         background: true,
-        ..world(&machine, &clock)
+        ..world_of(&machine, &clock)
     };
     let engine = Engine::open_with(world, Path::new("/db"), tiny(), setup).unwrap();
     let work = || while runtime.step().is_some() {};
