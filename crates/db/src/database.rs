@@ -268,6 +268,19 @@ impl Db {
         Metrics::of(&self.engine)
     }
 
+    /// Bytes of the region that this process reaches through huge pages of 2 MiB (option `pm.huge_pages`): what `stat` prints.
+    /// `None` where the system does not say. It touches every page of the region to find out, so it is not for every second.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = thermocline::Db::open(dir.path().join("pages"), Default::default())?;
+    /// assert!(db.pm_huge_bytes() <= Some(db.metrics().region_bytes));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pm_huge_bytes(&self) -> Option<u64> {
+        self.engine.pm_huge_bytes()
+    }
+
     /// What background work comes next, and the numbers on which that is decided: what `explain` prints.
     ///
     /// ```

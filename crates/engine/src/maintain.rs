@@ -157,17 +157,17 @@ impl Inner {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
         let _ahead = lock(&self.common.turns.ahead);
         self.common.check_writable()?;
-        let zones = room::zones_ahead(self.common.space.newest_zones());
-        if self.common.space.wants_growth(zones) {
+        let space = &self.common.space;
+        if self.memtables.lacks().zones {
             // How far it may.
             self.pressure.press();
         }
-        if self.common.space.wants_growth(zones) {
-            let grown = self.common.space.grow(self.common.space.region_bytes());
+        if self.memtables.lacks().zones {
+            let grown = space.grow(space.region_bytes());
             grown.map_err(|error| self.common.poison.poison_unless_full(error))?;
             self.memtables.note_growth();
         }
-        self.common.space.populate_ahead(zones);
+        space.populate_ahead(room::zones_ahead(space.newest_zones()));
         let mut writer = lock(&self.memtables.writer);
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;

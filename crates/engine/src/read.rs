@@ -213,6 +213,11 @@ impl Engine {
         self.inner.reporter.plan()
     }
 
+    /// Bytes of the region behind huge pages; see [`Region::huge_bytes`](thermocline_pm::Region::huge_bytes).
+    pub fn pm_huge_bytes(&self) -> Option<u64> {
+        self.inner.common.space.region().huge_bytes()
+    }
+
     /// Reads all counters.
     pub fn metrics(&self) -> EngineMetrics {
         self.inner.reporter.metrics()

@@ -13,7 +13,7 @@ use thermocline_base::sync::try_lock;
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_commit::Group;
 use thermocline_commit::ring::Range;
-use thermocline_halloc::Reserve;
+use thermocline_halloc::{Lacks, Reserve};
 use thermocline_memtable::{ItemBuilder, Persist};
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::event::Event;
@@ -119,15 +119,20 @@ impl Memtables {
         Ok(attached)
     }
 
+    /// What the region lacks of what is to be there before writers need it.
+    pub fn lacks(&self) -> Lacks {
+        self.common.space.lacks(room::zones_ahead)
+    }
+
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
-        let zones = room::zones_ahead(self.common.space.newest_zones());
+        let lacks = self.lacks();
         let ahead = Ahead {
             active_bytes: writer.active.bytes(),
             limits: self.limits,
             next_is_missing: self.is_next_missing(),
-            lacks_zones: self.common.space.wants_growth(zones),
-            lacks_pages: self.common.space.wants_presence(zones),
+            lacks_zones: lacks.zones,
+            lacks_pages: lacks.pages,
         };
         let situation = Situation {
             ahead: Some(ahead),

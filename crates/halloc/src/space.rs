@@ -4,6 +4,7 @@ mod growth;
 mod witness;
 mod zones;
 
+pub use growth::Lacks;
 pub use witness::Witness;
 
 use std::cell::Cell;

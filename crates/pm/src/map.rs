@@ -56,10 +56,42 @@ pub(crate) enum Sharing {
 /// The page size that everything here is a multiple of.
 pub(crate) const PAGE: usize = 4096;
 
+/// The size of a huge page. Such pages need addresses that are multiples of it, and places in their file that are.
+const HUGE: usize = 2 << 20;
+
 impl Reservation {
-    /// Reserves addresses without memory behind them.
+    /// Reserves addresses without memory behind them; where a huge page fits, they begin as one does.
     pub fn reserve(len: usize) -> io::Result<Reservation> {
         let len = len.next_multiple_of(PAGE);
+        let whole = Reservation::reserve_anywhere(match len < HUGE {
+            true => len,
+            false => len + HUGE - PAGE,
+        })?;
+        let skip = match len < HUGE {
+            true => 0,
+            false => whole.base.addr().next_multiple_of(HUGE) - whole.base.addr(),
+        };
+        Ok(whole.cut(skip, len))
+    }
+
+    /// Gives up what lies before and behind `[skip, skip + len)`.
+    fn cut(self, skip: usize, len: usize) -> Reservation {
+        let whole = std::mem::ManuallyDrop::new(self);
+        let behind = skip + len;
+        for (from, to) in [(0, skip), (behind, whole.len)] {
+            if from < to {
+                // SAFETY: M1: the range is ours, and nobody has a slice of it, since nothing is mapped there yet.
+                unsafe { libc::munmap(whole.base.add(from).cast(), to - from) };
+            }
+        }
+        Reservation {
+            // SAFETY: it lies within what was reserved.
+            base: unsafe { whole.base.add(skip) },
+            len,
+        }
+    }
+
+    fn reserve_anywhere(len: usize) -> io::Result<Reservation> {
         // SAFETY: asks for fresh addresses anywhere; nothing existing is touched.
         let base = unsafe {
             libc::mmap(
@@ -190,6 +222,33 @@ impl Reservation {
         unsafe { libc::madvise(self.base.add(from).cast(), to - from, advice) };
     }
 
+    /// Bytes of huge pages in it, by what the system says of all mappings of the process (`/proc/self/smaps`).
+    pub fn huge_bytes(&self, mappings: &str) -> u64 {
+        let first = self.base.addr();
+        let ours = first..first + self.len;
+        let mut inside = false;
+        let mut kib = 0;
+        for line in mappings.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(name), value) = (words.next(), words.next()) else {
+                continue;
+            };
+            match name {
+                "AnonHugePages:" | "ShmemPmdMapped:" | "FilePmdMapped:" if inside => {
+                    kib += value.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+                }
+                // A mapping begins with its addresses.
+                _ if !name.ends_with(':') => {
+                    let (start, _) = name.split_once('-').unwrap_or_default();
+                    let start = usize::from_str_radix(start, 16);
+                    inside = start.is_ok_and(|start| ours.contains(&start));
+                }
+                _ => {}
+            }
+        }
+        kib << 10
+    }
+
     pub fn base(&self) -> *mut u8 {
         self.base
     }
@@ -211,6 +270,57 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+
+    #[test]
+    fn what_holds_a_huge_page_begins_as_one_does_and_takes_no_more() {
+        for len in [PAGE, HUGE - PAGE, HUGE, HUGE + PAGE, 5 * HUGE] {
+            // Several, since one may lie well by chance.
+            let all: Vec<_> = (0..8).map(|_| Reservation::reserve(len).unwrap()).collect();
+            for map in &all {
+                assert_eq!(map.len(), len);
+                assert!(len < HUGE || map.base().addr().is_multiple_of(HUGE));
+            }
+            let mut starts: Vec<usize> = all.iter().map(|map| map.base().addr()).collect();
+            starts.sort_unstable();
+            assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= len));
+            let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
+            for map in &all {
+                let end = format!("{:x}", map.base().addr() + len);
+                let ends = |line: &str| {
+                    let (range, _) = line.split_once(' ').unwrap();
+                    let (from, to) = range.split_once('-').unwrap();
+                    from == end || to == end
+                };
+                let next_begins = starts.contains(&(map.base().addr() + len));
+                assert!(
+                    next_begins || mappings.lines().any(ends),
+                    "of {len} more is there"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_counted_where_they_are_ours() {
+        let map = Reservation::reserve(3 * HUGE).unwrap();
+        let first = map.base().addr();
+        let mapping = |from: usize, kind: &str, kib: u64| {
+            let to = from + HUGE;
+            format!(
+                "{from:x}-{to:x} rw-s 00000000 00:1b 42    /dev/shm/a b: c\nSize: 2048 kB\nAnonHugePages: 0 kB\n\
+                 {kind}: {kib} kB\nVmFlags: rd wr\n"
+            )
+        };
+        let mappings = [
+            mapping(first - HUGE, "ShmemPmdMapped", 2048),
+            mapping(first, "ShmemPmdMapped", 2048),
+            mapping(first + HUGE, "FilePmdMapped", 4),
+            mapping(first + 2 * HUGE, "AnonHugePages", 1024),
+            mapping(first + 3 * HUGE, "ShmemPmdMapped", 2048),
+        ];
+        assert_eq!(map.huge_bytes(&mappings.concat()), 3076 << 10);
+        assert_eq!(map.huge_bytes("no such text\n\n:"), 0);
+    }
 
     #[test]
     fn asking_for_sync_takes_no_page_out_of_a_reservation() {

@@ -4,6 +4,7 @@
 
 mod again;
 mod attach;
+mod huge;
 mod kind;
 mod spec;
 

@@ -1,8 +1,9 @@
-//! Growing the region, and giving its end back.
+//! Growing the region, what is to be there before writers need it, and giving the region's end back.
 
-use thermocline_base::size::format_size;
+use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::{Ordering, lock};
 use thermocline_base::{Error, Result};
+use thermocline_pm::PmOff;
 
 use super::{Reserve, Space, State};
 use crate::format::{META_BYTES_MIN, PartHeader, narrow};
@@ -10,6 +11,15 @@ use crate::part::{PART_BYTES_MAX, Part, end_of, write_part_header, write_parts_w
 
 /// A part that its device cuts short has at least such a part of the bytes that it should have.
 const DEVICE_PART_LEAST: u64 = 8;
+
+/// What a region lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lacks {
+    /// Free zones, and it can grow.
+    pub zones: bool,
+    /// Pages of the free zones that will be attached next: whoever fills them would meet page faults.
+    pub pages: bool,
+}
 
 impl Space {
     /// The error for `bytes` more that do not fit.
@@ -83,11 +93,44 @@ impl Space {
         state.parts.last().map_or(0, |part| part.taken.len() as u64)
     }
 
-    /// Whether fewer than `zones` zones are free and the region can still grow.
-    pub fn wants_growth(&self, zones: u64) -> bool {
+    /// What it lacks, where so many zones are to be free as `wanted` says of the zones of its newest part.
+    pub fn lacks(&self, wanted: impl Fn(u64) -> u64) -> Lacks {
         let state = lock(&self.state);
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        (free as u64) < zones && self.next_part(&state).is_some()
+        let newest = state.parts.last();
+        let wanted = wanted(newest.map_or(0, |part| part.taken.len() as u64));
+        let free: u64 = state.parts.iter().map(|part| part.free as u64).sum();
+        // Most parts of a full region have no free zone, and this is asked often.
+        let some_free = state.parts.iter().filter(|part| part.free > 0);
+        let mut first = some_free.flat_map(Part::free_zones).take(index(wanted));
+        Lacks {
+            zones: free < wanted && self.next_part(&state).is_some(),
+            pages: first.any(|(_, present)| !present),
+        }
+    }
+
+    /// Asks for the pages of the `zones` free zones that will be attached next, so that whoever fills
+    /// them meets no page faults.
+    pub fn populate_ahead(&self, zones: u64) {
+        let wanted: Vec<(usize, usize, (PmOff, u64))> = {
+            let state = lock(&self.state);
+            let free = (0..).zip(&state.parts).flat_map(|(p, part)| {
+                let zones = part.free_zones();
+                zones.map(move |(i, present)| (p, i, part.span(i), present))
+            });
+            let next = free.take(index(zones));
+            next.filter_map(|(p, i, span, present)| (!present).then_some((p, i, span)))
+                .collect()
+        };
+        // Neighbours are asked for together.
+        for some in wanted.chunk_by(|(p, i, _), (q, j, _)| p == q && i + 1 == *j) {
+            let (p, first, (at, _)) = some[0];
+            self.region
+                .populate(at, some.iter().map(|(.., (_, bytes))| bytes).sum(), true);
+            // Attached meanwhile, perhaps: then so much the better. Or given back.
+            if let Some(part) = lock(&self.state).parts.get_mut(p) {
+                part.present[first..first + some.len()].fill(true);
+            }
+        }
     }
 
     /// Adds a part, unless somebody did since the region had `seen` bytes. `false` if the region
@@ -148,7 +191,7 @@ impl Space {
         Ok(before - end)
     }
 
-    fn next_part(&self, state: &State) -> Option<PartHeader> {
+    pub(super) fn next_part(&self, state: &State) -> Option<PartHeader> {
         let offset = end_of(&state.parts);
         let last = state
             .parts

@@ -282,20 +282,21 @@ fn pages_are_asked_for_ahead_of_need_and_once() {
         let zones = state.parts.iter().flat_map(Part::free_zones);
         zones.filter(|(_, present)| *present).count()
     };
-    assert!(space.wants_presence(2), "of a new region no page is there");
+    let lacks_pages = |zones: u64| space.lacks(|_| zones).pages;
+    assert!(lacks_pages(2), "of a new region no page is there");
     space.populate_ahead(2);
     assert_eq!(present(&space), 2);
-    assert!(!space.wants_presence(2) && space.wants_presence(3));
+    assert!(!lacks_pages(2) && lacks_pages(3));
     // The first free zone is attached next, and is one of the two.
     let zone = space.attach(1, 0, 64, Reserve::Keep).unwrap();
     assert_eq!(present(&space), 1);
-    assert!(space.wants_presence(2));
+    assert!(lacks_pages(2));
     space.populate_ahead(2);
     // Given back, its pages are still there.
     space.release(&[zone]);
     assert_eq!(present(&space), 3);
     space.populate_ahead(u64::MAX);
-    assert!(!space.wants_presence(u64::MAX), "nothing more to ask for");
+    assert!(!lacks_pages(u64::MAX), "nothing more to ask for");
 }
 
 /// Parts at the end of which nothing is attached go back to the device. Whatever a crash leaves of that is a region that
@@ -350,7 +351,7 @@ fn it_grows_as_far_as_its_device_has_room() {
     let space = create(&sim);
     let began = space.region_bytes();
     space.set_device_limit(began + (8 << 10), 0);
-    assert!(!space.can_grow() && !space.wants_growth(100));
+    assert!(!space.can_grow() && !space.lacks(|_| 100).zones);
     space.set_device_limit(began + (300 << 10), 0);
     assert_eq!(space.usage().limit_bytes, began + (300 << 10));
     let mut count = 0;

@@ -2,7 +2,6 @@
 
 use thermocline_base::Result;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::size::index;
 use thermocline_base::sync::lock;
 use thermocline_pm::PmOff;
 
@@ -116,41 +115,6 @@ impl Space {
                 .populate(zone.data, zone.end.0 - zone.data.0, true);
         }
         Ok(Some(zone))
-    }
-
-    /// Whether the `zones` free zones that will be attached next could not all be filled without page
-    /// faults.
-    pub fn wants_presence(&self, zones: u64) -> bool {
-        let state = lock(&self.state);
-        // Most parts of a full region have none, and this is asked often.
-        let some_free = state.parts.iter().filter(|part| part.free > 0);
-        let free = some_free.flat_map(Part::free_zones);
-        free.take(index(zones)).any(|(_, present)| !present)
-    }
-
-    /// Asks for the pages of the `zones` free zones that will be attached next, so that whoever fills
-    /// them meets no page faults.
-    pub fn populate_ahead(&self, zones: u64) {
-        let wanted: Vec<(usize, usize, (PmOff, u64))> = {
-            let state = lock(&self.state);
-            let free = (0..).zip(&state.parts).flat_map(|(p, part)| {
-                let zones = part.free_zones();
-                zones.map(move |(i, present)| (p, i, part.span(i), present))
-            });
-            let next = free.take(index(zones));
-            next.filter_map(|(p, i, span, present)| (!present).then_some((p, i, span)))
-                .collect()
-        };
-        // Neighbours are asked for together.
-        for some in wanted.chunk_by(|(p, i, _), (q, j, _)| p == q && i + 1 == *j) {
-            let (p, first, (at, _)) = some[0];
-            self.region
-                .populate(at, some.iter().map(|(.., (_, bytes))| bytes).sum(), true);
-            // Attached meanwhile, perhaps: then so much the better. Or given back.
-            if let Some(part) = lock(&self.state).parts.get_mut(p) {
-                part.present[first..first + some.len()].fill(true);
-            }
-        }
     }
 
     /// Frees zones whose owner the manifest no longer names, durably. Nobody may hold their bytes.

@@ -561,3 +561,19 @@ fn a_growth_whose_sync_finds_no_room_is_a_failed_sync_and_one_refused_before_is_
         assert_eq!(region.bytes(PmOff(0), 64).unwrap(), [2; 64]);
     }
 }
+
+/// However many huge pages the system gives, it says how many, and none lies outside.
+#[test]
+fn a_region_says_how_much_of_it_has_huge_pages() {
+    for dir in folders() {
+        let path = dir.path().join("r");
+        for spec in [spec(&path, 8 << 20), in_dram(8 << 20)] {
+            let region = Region::create(&spec, 1 << 20).unwrap();
+            region.grow(1 << 20, 7 << 20).unwrap();
+            write(&region, PmOff(5 << 20), b"stays");
+            let huge = region.huge_bytes().unwrap();
+            assert!(huge <= 6 << 20 && huge.is_multiple_of(2 << 20), "{huge}");
+            assert_eq!(region.bytes(PmOff(5 << 20), 5).unwrap(), b"stays");
+        }
+    }
+}

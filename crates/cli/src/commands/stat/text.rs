@@ -13,9 +13,15 @@ const READERS_SHOWN: usize = 8;
 pub(super) type Row = (&'static str, String);
 
 /// All rows.
-pub(super) fn rows(m: &Metrics, families: &[String], plan: &Plan) -> Vec<Row> {
+pub(super) fn rows(
+    m: &Metrics,
+    huge_bytes: Option<u64>,
+    families: &[String],
+    plan: &Plan,
+) -> Vec<Row> {
     [
         memory(m),
+        huge_pages(m, huge_bytes),
         contents(m, families, partitions(plan)),
         ttls(plan),
         holders(m),
@@ -24,6 +30,18 @@ pub(super) fn rows(m: &Metrics, families: &[String], plan: &Plan) -> Vec<Row> {
         reads(m),
     ]
     .concat()
+}
+
+/// How much of the region is reached through huge pages.
+fn huge_pages(m: &Metrics, huge_bytes: Option<u64>) -> Vec<Row> {
+    let text = huge_bytes.map(|bytes| {
+        format!(
+            "{} of {} of the region",
+            format_size(bytes),
+            format_size(m.region_bytes)
+        )
+    });
+    text.map(|text| ("huge pages", text)).into_iter().collect()
 }
 
 /// Where records lie, and what memory is taken.
