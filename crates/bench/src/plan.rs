@@ -46,6 +46,8 @@ pub struct Plan {
     pub seed: u64,
     /// Entries that a scan reads, at most; `None` for what the workload does by itself.
     pub scan_length: Option<u64>,
+    /// Wait for background work after the keys are loaded, before anything counts.
+    pub settle: bool,
     /// Wait for background work at the end, and count that time and work.
     pub drain: bool,
     /// How the region is slowed down, for this run only.
@@ -75,6 +77,7 @@ impl Plan {
             distribution: None,
             seed: 42,
             scan_length: None,
+            settle: false,
             drain: false,
             emulate: Emulation::None,
             compressible: 1.0,
@@ -163,6 +166,12 @@ impl Plan {
         if self.batch > 1 && !self.workload.batches() {
             return Err(Error::InvalidArgument(format!(
                 "{} does one thing at a time; leave batch out",
+                self.workload.name()
+            )));
+        }
+        if self.settle && !self.workload.loads_first() {
+            return Err(Error::InvalidArgument(format!(
+                "{} loads no keys that could settle; leave settle out",
                 self.workload.name()
             )));
         }

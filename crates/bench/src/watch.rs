@@ -1,7 +1,7 @@
 //! Following a run from another thread, and stopping it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How far a run is. One thread runs, any other may look or stop it.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub struct Watch {
     phase: Mutex<&'static str>,
     done: AtomicU64,
     total: AtomicU64,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 /// What a [`Watch`] shows at one moment.
@@ -27,6 +27,14 @@ impl Watch {
     /// A watch at the start.
     pub fn new() -> Watch {
         Watch::default()
+    }
+
+    /// A watch for one of several runs: it is stopped with this one, and how far it is shows in it alone.
+    pub fn part(&self) -> Watch {
+        Watch {
+            stop: Arc::clone(&self.stop),
+            ..Watch::default()
+        }
     }
 
     /// How far the run is.
