@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use thermocline::options::{Emulation, Preset};
+use thermocline::options::{DRAM_MIN, Emulation, Preset};
 use thermocline::size::format_size;
 use thermocline::{Error, Options, Result};
 
@@ -82,7 +82,8 @@ impl Default for Setting {
 impl Setting {
     /// DRAM of most cells, in bytes.
     pub fn dram(&self) -> u64 {
-        self.dram.unwrap_or(self.pm / PM_BY_DRAM)
+        self.dram
+            .unwrap_or_else(|| (self.pm / PM_BY_DRAM).max(DRAM_MIN))
     }
 
     /// Checks every value, and what it makes of these cells.

@@ -6,6 +6,7 @@ use thermocline::size::format_size;
 
 use super::found::{CellFound, Found, Side};
 use super::{PRESETS, ROUNDS_MAX};
+use crate::columns::{aligned, markdown};
 use crate::report::{grouped, whole};
 
 /// Columns behind those of the presets.
@@ -65,19 +66,7 @@ impl Found {
     /// A table in Markdown, the worst cell in bold, with the command of each cell below.
     pub fn markdown(&self) -> String {
         let mut text = format!("{}\n\n", self.heading());
-        let columns = header();
-        text += &format!(
-            "| {} |\n|{}\n",
-            columns.join(" | "),
-            "---|".repeat(columns.len())
-        );
-        for (cells, is_worst) in self.rows() {
-            let cells: Vec<String> = match is_worst {
-                true => cells.iter().map(|cell| format!("**{cell}**")).collect(),
-                false => cells,
-            };
-            text += &format!("| {} |\n", cells.join(" | "));
-        }
+        text += &markdown(&header(), &self.rows());
         text += &format!("\n{}\n", self.summary());
         for cell in &self.cells {
             text += &format!("\n- {}: `{}`", cell.cell, cell.command);
@@ -86,11 +75,10 @@ impl Found {
     }
 
     /// The table's rows, and whether each is of the worst cell.
-    fn rows(&self) -> impl Iterator<Item = (Vec<String>, bool)> {
+    fn rows(&self) -> Vec<(Vec<String>, bool)> {
         let worst = self.worst().map(|cell| &cell.cell);
-        self.cells
-            .iter()
-            .map(move |cell| (cell.row(), Some(&cell.cell) == worst))
+        let row = |cell: &CellFound| (cell.row(), Some(&cell.cell) == worst);
+        self.cells.iter().map(row).collect()
     }
 }
 
@@ -122,26 +110,8 @@ impl CellFound {
 impl fmt::Display for Found {
     /// A table with columns of their widths, the worst cell marked by `>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: Vec<(Vec<String>, bool)> = self.rows().collect();
-        let header = header();
-        let width = |n: usize| {
-            let cells = rows.iter().map(|(row, _)| &row[n]).chain([&header[n]]);
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..header.len()).map(width).collect();
-        writeln!(f, "{}", self.heading())?;
-        let lines = rows.iter().map(|(row, worst)| (row, *worst));
-        for (row, is_worst) in [(&header, false)].into_iter().chain(lines) {
-            f.write_str(if is_worst { "> " } else { "  " })?;
-            for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                match n {
-                    0 => write!(f, "{cell:<width$}")?,
-                    _ => write!(f, "  {cell:>width$}")?,
-                }
-            }
-            writeln!(f)?;
-        }
-        f.write_str(&self.summary())
+        let table = aligned(&header(), &self.rows());
+        write!(f, "{}\n{table}{}", self.heading(), self.summary())
     }
 }
 

@@ -15,6 +15,10 @@ pub(crate) struct SuiteArgs {
     /// suite: YCSB A to F at 0.5, 1, 2.5, 5 and 16 times persistent memory, skewed and uniform, which takes hours
     #[arg(long)]
     pub full: bool,
+    /// suite: count bytes, fences, syncs and, where the machine lets them be counted, instructions of an operation,
+    /// on small stores without threads, instead of timing; no rivals
+    #[arg(long)]
+    pub counts: bool,
     /// suite: name the cells, and say what each does
     #[arg(long)]
     pub list: bool,
@@ -33,6 +37,7 @@ impl SuiteArgs {
             (self.rounds.is_some(), "--rounds"),
             (!self.cells.is_empty(), "--cells"),
             (self.full, "--full"),
+            (self.counts, "--counts"),
             (self.list, "--list"),
             (self.check, "--check"),
             (self.markdown, "--markdown"),
