@@ -151,7 +151,7 @@ fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
     spread(
         workers,
         &operations,
-        plan.duration,
+        plan.duration.or(plan.seconds_max),
         watch,
         |worker: Worker, pace| worker.work(db, pace),
     )

@@ -15,6 +15,9 @@ use crate::workload::Workload;
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 1024;
 
+/// Most seconds that the operations of a run take: a preset that is so much slower than others need not show it for longer.
+const SECONDS_MAX: f64 = 2.0;
+
 /// By default persistent memory is so many times as large as `dram`.
 const PM_BY_DRAM: u64 = 4;
 
@@ -151,6 +154,7 @@ impl Cell {
                 let ops = setting.pm.saturating_mul(self.ops_per_mib) >> 20;
                 plan.reads = Some(ops.max(1));
                 plan.settle = true;
+                plan.seconds_max = Some(SECONDS_MAX);
             }
             // What persistent memory takes in is measured as it is taken in, and the rest to its end.
             false => plan.drain = self.data_percent > 100,
@@ -178,6 +182,10 @@ impl Cell {
         if plan.threads > 1 {
             words.push(format!("--threads {}", plan.threads));
         }
+        words.extend(
+            plan.seconds_max
+                .map(|seconds| format!("--seconds-max {seconds}")),
+        );
         for (given, word) in [(plan.settle, "--settle"), (plan.drain, "--drain")] {
             words.extend(given.then(|| word.to_string()));
         }

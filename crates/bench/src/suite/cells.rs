@@ -35,7 +35,7 @@ const PLAIN: Named = Named {
 };
 
 /// What a store is used for, once each: writing, reading and scanning where everything lies in persistent memory, a load and the six
-/// workloads of YCSB where it does not, at ratios from half to five times, and writing where there is no persistent memory.
+/// workloads of YCSB at ratios from half to five times, and writing where there is no persistent memory.
 const NAMED: [Named; 12] = [
     Named {
         name: "put-pm",
@@ -48,14 +48,13 @@ const NAMED: [Named; 12] = [
         name: "load-5x",
         what: "a load of 5 times persistent memory up to the end of background work: flushes and compactions",
         data_percent: 500,
-        pm_times: 2,
         ..PLAIN
     },
     Named {
         name: "get-pm",
         what: "point reads, all in persistent memory: the index",
         workload: Workload::ReadRandom,
-        data_percent: 50,
+        data_percent: 25,
         pm_times: 8,
         ops_per_mib: 12_000,
         ..PLAIN
@@ -64,18 +63,18 @@ const NAMED: [Named; 12] = [
         name: "scan-pm",
         what: "scans of 50, all in persistent memory: cursors",
         workload: Workload::SeekRandom,
-        data_percent: 50,
+        data_percent: 25,
         pm_times: 8,
-        ops_per_mib: 800,
+        ops_per_mib: 1_200,
         ..PLAIN
     },
     Named {
         name: "ycsb-a-0.5x",
-        what: "YCSB A where data is half of persistent memory: updates that never need the SSD",
+        what: "YCSB A where data is half of persistent memory: updates that need not see the SSD",
         workload: Workload::YcsbA,
         data_percent: 50,
-        pm_times: 8,
-        ops_per_mib: 8_000,
+        pm_times: 4,
+        ops_per_mib: 6_000,
         ..PLAIN
     },
     Named {
@@ -91,14 +90,14 @@ const NAMED: [Named; 12] = [
         what: "YCSB B at 2.5 times persistent memory: warm reads beside some updates",
         workload: Workload::YcsbB,
         data_percent: 250,
-        ops_per_mib: 2_000,
+        ops_per_mib: 1_000,
         ..PLAIN
     },
     Named {
-        name: "ycsb-c-5x",
-        what: "YCSB C, uniform, at 5 times persistent memory: reads that find nothing warm",
+        name: "ycsb-c-2.5x",
+        what: "YCSB C, uniform, at 2.5 times persistent memory: reads of which most find nothing warm",
         workload: Workload::YcsbC,
-        data_percent: 500,
+        data_percent: 250,
         ops_per_mib: 400,
         distribution: Some(Distribution::Uniform),
         ..PLAIN
@@ -108,23 +107,24 @@ const NAMED: [Named; 12] = [
         what: "YCSB D where data is as large as persistent memory: what is newest is read most",
         workload: Workload::YcsbD,
         data_percent: 100,
-        pm_times: 4,
-        ops_per_mib: 8_000,
+        pm_times: 2,
+        ops_per_mib: 3_000,
         ..PLAIN
     },
     Named {
-        name: "ycsb-e-5x",
-        what: "YCSB E at 5 times persistent memory: scans that merge all tiers",
+        name: "ycsb-e-2.5x",
+        what: "YCSB E at 2.5 times persistent memory: scans that merge all tiers",
         workload: Workload::YcsbE,
-        data_percent: 500,
-        ops_per_mib: 100,
+        data_percent: 250,
+        ops_per_mib: 120,
         ..PLAIN
     },
     Named {
-        name: "ycsb-f-2.5x",
-        what: "YCSB F at 2.5 times persistent memory: keys that are read and written at once",
+        name: "ycsb-f-1x",
+        what: "YCSB F where data is as large as persistent memory: keys that are read and written at once",
         workload: Workload::YcsbF,
-        data_percent: 250,
+        data_percent: 100,
+        pm_times: 2,
         ops_per_mib: 1_500,
         ..PLAIN
     },

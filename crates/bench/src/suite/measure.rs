@@ -100,7 +100,7 @@ mod tests {
     fn each_preset_runs_each_round_and_is_named_for_what_it_is() {
         let folder = Scratch::new("suite-test").unwrap();
         let setting = small(&folder);
-        let cells = choose(named(), &["ycsb-f-2.5x".into()]).unwrap();
+        let cells = choose(named(), &["ycsb-f-1x".into()]).unwrap();
         let watch = Watch::new();
         let found = run_suite(&cells, &setting, &watch).unwrap();
         assert_eq!((watch.snapshot().done, watch.snapshot().total), (4, 4));

@@ -83,6 +83,9 @@ pub(crate) struct BenchArgs {
     /// Run for so long instead of a number of operations
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
+    /// End after so long, even if operations are left
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds_max: Option<f64>,
     /// Threads that share the operations
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,

@@ -69,6 +69,7 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
         num: args.num,
         reads: args.reads,
         duration: args.duration,
+        seconds_max: args.seconds_max,
         threads: args.threads,
         key_size: args.key_size,
         value_size: args.value_size,

@@ -35,6 +35,7 @@ fn foreign(workload: OltpWorkload, args: &BenchArgs) -> Option<&'static str> {
         (args.distribution.is_some(), "--distribution"),
         (args.scan_length.is_some(), "--scan-length"),
         (args.compressible != 1.0, "--compressible"),
+        (args.seconds_max.is_some(), "--seconds-max"),
         (args.settle, "--settle"),
     ];
     let given = given.into_iter().find(|(given, _)| *given);
