@@ -165,8 +165,8 @@ impl Cell {
     /// The command that repeats a run of the default preset.
     pub fn command(&self, setting: &Setting) -> String {
         let plan = self.plan(PRESETS[0], setting);
-        let exact = |bytes: u64| match bytes.is_multiple_of(1 << 10) {
-            true => format!("{}KiB", bytes >> 10),
+        let exact = |bytes: u64| match bytes.is_multiple_of(1 << 20) {
+            true => format!("{}MiB", bytes >> 20),
             false => bytes.to_string(),
         };
         let mut words = vec![
