@@ -12,6 +12,9 @@
 //! 3. It reads the store's counters, runs the threads between two barriers, and reads the counters
 //!    again. Every number in the report is a difference of the two, except those about memory.
 //!
+//! [`suite`] runs a set of such plans with several presets in turn, and says where the default stands; [`counts`] counts such
+//! workloads instead of timing them.
+//!
 //! Workloads of transactions, `tpcc`, `orders` and `randomtransaction`, are in [`oltp`]; their plans and reports are their own.
 //!
 //! # Keys, values, order
@@ -28,6 +31,8 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+mod columns;
+pub mod counts;
 pub mod distribution;
 pub mod keys;
 mod load;
@@ -41,6 +46,7 @@ mod report;
 mod rng;
 mod run;
 pub mod scratch;
+pub mod suite;
 mod sums;
 mod threads;
 mod tpcc;

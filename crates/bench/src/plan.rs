@@ -28,6 +28,8 @@ pub struct Plan {
     /// Run for so many seconds instead of a number of operations. The fills end early if they have
     /// written every key.
     pub duration: Option<f64>,
+    /// Most seconds that operations take: those that are left then are not done. `None` for no limit.
+    pub seconds_max: Option<f64>,
     /// Threads that share the operations.
     pub threads: usize,
     /// Bytes of a key.
@@ -46,6 +48,8 @@ pub struct Plan {
     pub seed: u64,
     /// Entries that a scan reads, at most; `None` for what the workload does by itself.
     pub scan_length: Option<u64>,
+    /// Wait for background work after the keys are loaded, before anything counts.
+    pub settle: bool,
     /// Wait for background work at the end, and count that time and work.
     pub drain: bool,
     /// How the region is slowed down, for this run only.
@@ -66,6 +70,7 @@ impl Plan {
             num: 100_000,
             reads: None,
             duration: None,
+            seconds_max: None,
             threads: 1,
             key_size: 16,
             value_size: 100,
@@ -75,6 +80,7 @@ impl Plan {
             distribution: None,
             seed: 42,
             scan_length: None,
+            settle: false,
             drain: false,
             emulate: Emulation::None,
             compressible: 1.0,
@@ -137,12 +143,19 @@ impl Plan {
                 self.compressible
             )));
         }
-        if self
-            .duration
-            .is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9))
-        {
+        for (name, seconds) in [
+            ("duration", self.duration),
+            ("seconds-max", self.seconds_max),
+        ] {
+            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9)) {
+                return Err(Error::InvalidArgument(format!(
+                    "{name} is a number of seconds above 0"
+                )));
+            }
+        }
+        if self.duration.is_some() && self.seconds_max.is_some() {
             return Err(Error::InvalidArgument(
-                "duration is a number of seconds above 0".to_string(),
+                "duration says how long the run takes; leave seconds-max out".to_string(),
             ));
         }
         if self.use_existing && self.db.is_none() {
@@ -163,6 +176,12 @@ impl Plan {
         if self.batch > 1 && !self.workload.batches() {
             return Err(Error::InvalidArgument(format!(
                 "{} does one thing at a time; leave batch out",
+                self.workload.name()
+            )));
+        }
+        if self.settle && !self.workload.loads_first() {
+            return Err(Error::InvalidArgument(format!(
+                "{} loads no keys that could settle; leave settle out",
                 self.workload.name()
             )));
         }

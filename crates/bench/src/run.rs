@@ -80,6 +80,10 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
     if plan.workload.loads_first() && !plan.use_existing {
         load(&db, plan, watch)?;
     }
+    if plan.settle {
+        watch.begin("settling", 0);
+        db.drain()?;
+    }
     let total = match plan.duration {
         Some(_) => 0,
         None => plan.operations(),
@@ -147,7 +151,7 @@ fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
     spread(
         workers,
         &operations,
-        plan.duration,
+        plan.duration.or(plan.seconds_max),
         watch,
         |worker: Worker, pace| worker.work(db, pace),
     )

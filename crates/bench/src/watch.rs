@@ -1,7 +1,7 @@
 //! Following a run from another thread, and stopping it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How far a run is. One thread runs, any other may look or stop it.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub struct Watch {
     phase: Mutex<&'static str>,
     done: AtomicU64,
     total: AtomicU64,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 /// What a [`Watch`] shows at one moment.
@@ -27,6 +27,14 @@ impl Watch {
     /// A watch at the start.
     pub fn new() -> Watch {
         Watch::default()
+    }
+
+    /// A watch for one of several runs: it is stopped with this one, and how far it is shows in it alone.
+    pub fn part(&self) -> Watch {
+        Watch {
+            stop: Arc::clone(&self.stop),
+            ..Watch::default()
+        }
     }
 
     /// How far the run is.
@@ -52,6 +60,11 @@ impl Watch {
     pub fn begin(&self, phase: &'static str, total: u64) {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
+        self.name(phase);
+    }
+
+    /// Says what is going on now, within what was begun.
+    pub fn name(&self, phase: &'static str) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }
 
@@ -59,5 +72,26 @@ impl Watch {
     #[inline]
     pub fn add(&self, done: u64) {
         self.done.fetch_add(done, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_stops_with_the_whole_and_counts_for_itself() {
+        let whole = Watch::new();
+        whole.begin("runs", 7);
+        let part = whole.part();
+        part.begin("loading", 100);
+        part.add(50);
+        assert_eq!((whole.snapshot().done, whole.snapshot().total), (0, 7));
+        whole.name("reading");
+        assert_eq!(whole.snapshot().phase, "reading");
+        assert_eq!(part.snapshot().phase, "loading");
+        assert!(!part.is_stopped());
+        whole.stop();
+        assert!(part.is_stopped());
     }
 }

@@ -344,6 +344,21 @@ fn a_duration_ends_a_run() {
 }
 
 #[test]
+fn whichever_comes_first_of_operations_and_most_seconds_ends_a_run() {
+    let limited = |reads: u64, seconds: f64| {
+        run_one(&Plan {
+            reads: Some(reads),
+            seconds_max: Some(seconds),
+            settle: true,
+            ..plan(Workload::YcsbB)
+        })
+    };
+    assert_eq!(limited(300, 1e6).ops, 300);
+    let cut = limited(u64::MAX >> 1, 0.01);
+    assert!(cut.ops > 0 && cut.seconds >= 0.01);
+}
+
+#[test]
 fn a_stopped_run_reports_what_it_did() {
     let watch = Watch::new();
     watch.stop();
@@ -478,6 +493,19 @@ fn nonsense_and_missing_parts_are_refused() {
         Plan {
             duration: Some(-1.0),
             ..base.clone()
+        },
+        Plan {
+            seconds_max: Some(0.0),
+            ..base.clone()
+        },
+        Plan {
+            duration: Some(1.0),
+            seconds_max: Some(1.0),
+            ..base.clone()
+        },
+        Plan {
+            settle: true,
+            ..plan(Workload::FillSeq)
         },
         Plan {
             use_existing: true,

@@ -8,6 +8,7 @@ mod oltp;
 mod plan;
 mod prepared;
 mod store;
+mod suite;
 mod tour;
 mod upkeep;
 

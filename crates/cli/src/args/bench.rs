@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::args::oltp::OltpArgs;
 use crate::args::store::StoreArgs;
+use crate::args::suite::SuiteArgs;
 
 /// When a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -29,6 +30,7 @@ Examples:
   thermocline bench readrandom --emulate optane
   thermocline bench tpcc --warehouses 10 --threads 2 --duration 60 --pm-path /dev/shm
   thermocline bench orders --orders 100000 --cold-percent 5 --preset leveled
+  thermocline bench suite --cells put-pm,ycsb-a-5x --markdown
 
 Workloads with the meanings of db_bench:
   fillseq, fillrandom       write --num keys once, in order or not
@@ -54,6 +56,10 @@ and of transactions, for --duration seconds, 30 unless given, or --transactions:
                             and are looked up less and less
   randomtransaction         db_bench's: adds a number to one key of each of --sets sets of --num keys;
                             checks that all sets have the same sum
+and a table of several of them:
+  suite                     12 cells, each a workload at one size, which the default preset and its
+                            rivals (global-index, leveled, pm-blade) run in turn; says how the default
+                            stands to the best of them; --list names the cells
 
 All db_bench and YCSB workloads but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
 --use-existing. Writes go through the same write-backs and fences as in earnest. With --batch the
@@ -77,6 +83,9 @@ pub(crate) struct BenchArgs {
     /// Run for so long instead of a number of operations
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
+    /// End after so long, even if operations are left
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds_max: Option<f64>,
     /// Threads that share the operations
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
@@ -105,6 +114,9 @@ pub(crate) struct BenchArgs {
     /// Entries that a scan reads, at most: 50 unless given, 100 for ycsb-e
     #[arg(long, value_name = "N")]
     pub scan_length: Option<u64>,
+    /// Wait for background work after the keys are loaded, before anything counts
+    #[arg(long)]
+    pub settle: bool,
     /// Wait for background work at the end, and count it
     #[arg(long)]
     pub drain: bool,
@@ -119,6 +131,8 @@ pub(crate) struct BenchArgs {
     pub compressible: f64,
     #[command(flatten)]
     pub oltp: OltpArgs,
+    #[command(flatten)]
+    pub suite: SuiteArgs,
     #[command(flatten)]
     pub store: StoreArgs,
 }

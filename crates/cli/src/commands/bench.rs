@@ -6,8 +6,8 @@ use thermocline_bench::oltp::OltpWorkload;
 use thermocline_bench::{Distribution, Plan, Workload};
 
 use crate::args::BenchArgs;
-use crate::commands::bench_oltp;
 use crate::commands::measured::{durability, finished, followed, store_options};
+use crate::commands::{bench_oltp, bench_suite};
 use crate::fail::{Failure, Outcome};
 use crate::interrupt;
 use crate::output::Output;
@@ -19,6 +19,16 @@ pub(crate) fn bench(args: Box<BenchArgs>, output: &mut Output) -> Outcome {
             "not supported: --report needs plots, which this version does not have; use --json"
                 .to_string(),
         ));
+    }
+    if args.workload == bench_suite::NAME {
+        return bench_suite::bench(*args, output);
+    }
+    if let Some(option) = args.suite.given() {
+        return Err(Failure::Usage(format!(
+            "{option} is an option of {}, not of {}; leave it out",
+            bench_suite::NAME,
+            args.workload
+        )));
     }
     if let Some(workload) = OltpWorkload::parse(&args.workload) {
         return bench_oltp::bench(workload, *args, output);
@@ -33,7 +43,9 @@ pub(crate) fn bench(args: Box<BenchArgs>, output: &mut Output) -> Outcome {
     let plan = plan(*args)?;
     plan.validate().map_err(Failure::usage)?;
     interrupt::catch();
-    let report = followed(output, |watch| thermocline_bench::run(&plan, watch))?;
+    let report = followed(output, "operations", |watch| {
+        thermocline_bench::run(&plan, watch)
+    })?;
     let text = report.to_string();
     let (interrupted, reason) = (report.interrupted, report.invalid_reason.clone());
     let value = serde_json::to_value(&report);
@@ -57,6 +69,7 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
         num: args.num,
         reads: args.reads,
         duration: args.duration,
+        seconds_max: args.seconds_max,
         threads: args.threads,
         key_size: args.key_size,
         value_size: args.value_size,
@@ -66,6 +79,7 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
         distribution,
         seed: args.seed,
         scan_length: args.scan_length,
+        settle: args.settle,
         drain: args.drain,
         emulate: Emulation::parse(&args.emulate).map_err(Failure::usage)?,
         compressible: args.compressible,

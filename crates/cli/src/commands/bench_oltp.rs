@@ -15,7 +15,7 @@ pub(crate) fn bench(workload: OltpWorkload, args: BenchArgs, output: &mut Output
     let plan = plan(workload, args)?;
     plan.validate().map_err(Failure::usage)?;
     interrupt::catch();
-    let report = followed(output, |watch| run_oltp(&plan, watch))?;
+    let report = followed(output, "operations", |watch| run_oltp(&plan, watch))?;
     let text = report.to_string();
     let (interrupted, reason) = (report.interrupted, report.invalid_reason.clone());
     let value = serde_json::to_value(&report);
@@ -35,6 +35,8 @@ fn foreign(workload: OltpWorkload, args: &BenchArgs) -> Option<&'static str> {
         (args.distribution.is_some(), "--distribution"),
         (args.scan_length.is_some(), "--scan-length"),
         (args.compressible != 1.0, "--compressible"),
+        (args.seconds_max.is_some(), "--seconds-max"),
+        (args.settle, "--settle"),
     ];
     let given = given.into_iter().find(|(given, _)| *given);
     given.map(|(_, name)| name)

@@ -59,10 +59,14 @@ pub(super) fn durability(of: DurabilityArg) -> Durability {
     }
 }
 
-/// Runs `work` here while another thread moves the bar and looks for Ctrl-C.
-pub(super) fn followed<T>(output: &Output, work: impl FnOnce(&Watch) -> Result<T>) -> Result<T> {
+/// Runs `work` here while another thread moves the bar, which counts `unit`, and looks for Ctrl-C.
+pub(super) fn followed<T>(
+    output: &Output,
+    unit: &str,
+    work: impl FnOnce(&Watch) -> Result<T>,
+) -> Result<T> {
     let watch = Watch::new();
-    let mut progress = Progress::new(output, 0, "operations");
+    let mut progress = Progress::new(output, 0, unit);
     let look = || {
         if interrupt::asked() {
             watch.stop();

@@ -6,5 +6,6 @@ mod load;
 mod oltp;
 mod plan;
 mod prepared;
+mod suite;
 mod support;
 mod tour;

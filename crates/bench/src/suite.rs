@@ -1,0 +1,46 @@
+//! The suite: the default preset beside its rivals, on workloads that stand for what the store is to be good at.
+//!
+//! # What is compared
+//! A [`Cell`] is one workload at one size. In each *round* every preset of [`PRESETS`] runs it on a new store of its own,
+//! one right after the other, and another one begins each time: what the machine does meanwhile meets all alike. All
+//! options are those that a user gets, but for sizes: persistent memory is small, so that data of many times as much is
+//! loaded in seconds, and `dram` is as large a part of it as it is by default.
+//!
+//! # What passes
+//! The *best rival* is the one with the highest median. A cell passes if the 95 % interval of the ratio to it ([`Ratio`]) reaches
+//! [`BAR`]: what was measured does not say that the default is more than 5 % slower. The best rival is chosen by the same
+//! rounds, which favours it a little. Few rounds make a wide interval, and so a pass that says little; one round has none, and
+//! its ratio itself must reach the bar.
+//!
+//! # What each run is
+//! A [`Plan`](crate::Plan) like any other: [`CellFound::command`] repeats it. Workloads on keys that are there load them and then
+//! wait for background work, so that one preset's backlog is not another one's gain; loads are measured with the wait at their end.
+
+mod cell;
+mod cells;
+mod found;
+mod interval;
+mod measure;
+mod table;
+
+pub use cell::{Cell, Setting};
+pub use cells::{choose, full, named};
+pub use found::{CellFound, Found, Side};
+pub use interval::Ratio;
+pub use measure::run_suite;
+
+use thermocline::options::Preset;
+
+/// What is compared: the default first, then its rivals.
+pub const PRESETS: [Preset; 4] = [
+    Preset::Thermocline,
+    Preset::GlobalIndex,
+    Preset::Leveled,
+    Preset::PmBlade,
+];
+
+/// The part of the best rival's rate that the interval must reach.
+pub const BAR: f64 = 0.95;
+
+/// Most rounds.
+pub const ROUNDS_MAX: usize = 100;

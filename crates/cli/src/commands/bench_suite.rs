@@ -1,0 +1,236 @@
+//! `bench suite`: the default preset beside its rivals, on many workloads.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use thermocline::options::Emulation;
+use thermocline_bench::counts::{choose_scripts, count};
+use thermocline_bench::suite::{Cell, Found, Setting, choose, full, named, run_suite};
+
+use crate::args::{BenchArgs, DurabilityArg};
+use crate::commands::measured::{finished, followed};
+use crate::fail::{Failure, Outcome};
+use crate::interrupt;
+use crate::output::Output;
+
+/// Its name among the workloads.
+pub(super) const NAME: &str = "suite";
+
+/// Where persistent memory lies unless the user says so: memory that several processes may map.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Runs the suite, or names its cells.
+pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
+    if let Some(option) = foreign(&args) {
+        return Err(Failure::Usage(format!(
+            "{option} is not an option of {NAME}, whose cells say what is run; leave it out"
+        )));
+    }
+    if args.suite.counts {
+        return counts(&args, output);
+    }
+    let cells = match args.suite.full {
+        true => full(),
+        false => named(),
+    };
+    let cells = choose(cells, &args.suite.cells).map_err(Failure::usage)?;
+    let setting = setting(&args)?;
+    setting.validate(&cells).map_err(Failure::usage)?;
+    if args.suite.list {
+        return list(&cells, &setting, output);
+    }
+    interrupt::catch();
+    let found = followed(output, "runs", |watch| run_suite(&cells, &setting, watch))?;
+    let text = match args.suite.markdown {
+        true => found.markdown(),
+        false => found.to_string(),
+    };
+    let value = serde_json::to_value(&found);
+    let doubts = (found.interrupted, found.invalid_reason.clone());
+    finished(output, value, &text, doubts)?;
+    match args.suite.check {
+        true => check(&found),
+        false => Ok(()),
+    }
+}
+
+/// Counts instead of timing, or names what is counted.
+fn counts(args: &BenchArgs, output: &mut Output) -> Outcome {
+    let defaults = Setting::default();
+    let given = [
+        (args.suite.full, "--full"),
+        (args.suite.rounds.is_some(), "--rounds"),
+        (args.suite.check, "--check"),
+        (args.store.pm.is_some(), "--pm"),
+        (args.store.dram.is_some(), "--dram"),
+        (args.seed != defaults.seed, "--seed"),
+        (args.emulate != "none", "--emulate"),
+    ];
+    if let Some((_, option)) = given.into_iter().find(|(given, _)| *given) {
+        return Err(Failure::Usage(format!(
+            "{option} is for what is timed; leave it out, or --counts"
+        )));
+    }
+    let scripts = choose_scripts(&args.suite.cells).map_err(Failure::usage)?;
+    let setting = setting(args)?;
+    setting.validate(&[]).map_err(Failure::usage)?;
+    if args.suite.list {
+        let named = scripts
+            .iter()
+            .map(|script| json!({ "cell": script.name, "what": script.what }));
+        return listed(named.collect(), output);
+    }
+    interrupt::catch();
+    let dir = setting.dir.unwrap_or_else(std::env::temp_dir);
+    let pm_dir = setting.pm_dir.as_deref();
+    let counts = followed(output, "cells", |watch| {
+        count(&scripts, &dir, pm_dir, watch)
+    })?;
+    let text = match args.suite.markdown {
+        true => counts.markdown(),
+        false => counts.to_string(),
+    };
+    let doubts = (counts.interrupted, None);
+    finished(output, serde_json::to_value(&counts), &text, doubts)
+}
+
+fn check(found: &Found) -> Outcome {
+    let failed: Vec<&str> = found
+        .cells
+        .iter()
+        .filter(|cell| !cell.passes)
+        .map(|cell| cell.cell.as_str())
+        .collect();
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!(
+            "slower than the best rival, and not by chance: {}",
+            failed.join(", ")
+        ))),
+    }
+}
+
+/// The first option that was given and says what cells say, or what presets do.
+fn foreign(args: &BenchArgs) -> Option<&'static str> {
+    let store = &args.store;
+    let given = [
+        (args.num != 100_000, "--num"),
+        (args.reads.is_some(), "--reads"),
+        (args.duration.is_some(), "--duration"),
+        (args.seconds_max.is_some(), "--seconds-max"),
+        (args.threads != 1, "--threads"),
+        (args.key_size != 16, "--key-size"),
+        (args.value_size != 100, "--value-size"),
+        (args.durability != DurabilityArg::Immediate, "--durability"),
+        (args.batch != 1, "--batch"),
+        (args.async_depth != 1, "--async-depth"),
+        (args.distribution.is_some(), "--distribution"),
+        (args.scan_length.is_some(), "--scan-length"),
+        (args.compressible != 1.0, "--compressible"),
+        (args.use_existing, "--use-existing"),
+        (args.settle, "--settle"),
+        (args.drain, "--drain"),
+        (store.preset.is_some(), "--preset"),
+        (store.wal_path.is_some(), "--wal-path"),
+        (!store.ttl.is_empty(), "--ttl"),
+        (!store.set.is_empty(), "--set"),
+    ];
+    let given = given.into_iter().find(|(given, _)| *given);
+    let other = || args.oltp.given().first().map(|(name, _)| *name);
+    given.map(|(_, name)| name).or_else(other)
+}
+
+fn setting(args: &BenchArgs) -> Outcome<Setting> {
+    let defaults = Setting::default();
+    let memory = || Some(PathBuf::from(SHARED_MEMORY)).filter(|path: &PathBuf| path.is_dir());
+    Ok(Setting {
+        pm: args.store.pm.unwrap_or(defaults.pm),
+        dram: args.store.dram,
+        rounds: args.suite.rounds.unwrap_or(defaults.rounds),
+        seed: args.seed,
+        emulate: Emulation::parse(&args.emulate).map_err(Failure::usage)?,
+        dir: args.db.clone(),
+        pm_dir: args.store.pm_path.clone().or_else(memory),
+    })
+}
+
+fn list(cells: &[Cell], setting: &Setting, output: &mut Output) -> Outcome {
+    let named = cells.iter().map(|cell| {
+        json!({
+            "cell": cell.name,
+            "what": cell.what,
+            "scale": cell.scale(setting),
+            "command": cell.command(setting),
+        })
+    });
+    listed(named.collect(), output)
+}
+
+/// Objects with names and what else is said of them: as a document, or each with its text in lines.
+fn listed(all: Vec<Value>, output: &mut Output) -> Outcome {
+    if output.json {
+        return output.document(&Value::from(all));
+    }
+    for object in &all {
+        let texts = ["what", "scale"].map(|key| object[key].as_str());
+        let mut name = object["cell"].as_str().unwrap_or_default();
+        for text in texts.into_iter().flatten() {
+            output.line(&format!("{name:<24} {text}"))?;
+            name = "";
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_bench::suite::{CellFound, Ratio, Side};
+
+    use super::*;
+
+    fn cell(name: &str, passes: bool) -> CellFound {
+        let side = Side {
+            preset: "thermocline",
+            ops_per_sec: vec![1.0],
+            ops_per_sec_median: 1.0,
+            ssd_bytes_a_byte: None,
+            stall_ms_max: 0.0,
+        };
+        CellFound {
+            cell: name.to_string(),
+            what: String::new(),
+            region_kind: "shm",
+            command: String::new(),
+            ours: side.clone(),
+            rivals: vec![side],
+            best_rival: "leveled",
+            ratio: Ratio::of(&[1.0], &[1.0]),
+            passes,
+        }
+    }
+
+    #[test]
+    fn a_check_fails_for_cells_that_do_not_pass_and_names_them() {
+        let found = |cells: Vec<CellFound>| Found {
+            pm: 64 << 20,
+            dram: 16 << 20,
+            rounds: 1,
+            seed: 42,
+            emulate: "none".to_string(),
+            bar: 0.95,
+            cells,
+            interrupted: false,
+            invalid_reason: None,
+        };
+        check(&found(vec![cell("one", true)])).unwrap();
+        let failed = check(&found(vec![
+            cell("one", true),
+            cell("two", false),
+            cell("three", false),
+        ]));
+        let Err(Failure::Failed(text)) = failed else {
+            panic!("it passes")
+        };
+        assert!(text.ends_with(": two, three"), "{text}");
+    }
+}
