@@ -143,21 +143,7 @@ impl Plan {
                 self.compressible
             )));
         }
-        for (name, seconds) in [
-            ("duration", self.duration),
-            ("seconds-max", self.seconds_max),
-        ] {
-            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9)) {
-                return Err(Error::InvalidArgument(format!(
-                    "{name} is a number of seconds above 0"
-                )));
-            }
-        }
-        if self.duration.is_some() && self.seconds_max.is_some() {
-            return Err(Error::InvalidArgument(
-                "duration says how long the run takes; leave seconds-max out".to_string(),
-            ));
-        }
+        self.validate_seconds()?;
         if self.use_existing && self.db.is_none() {
             return Err(Error::InvalidArgument(
                 "use-existing needs the database's folder: add --db DIR".to_string(),
@@ -189,6 +175,25 @@ impl Plan {
             return Err(Error::Unsupported(
                 "async-depth above 1 needs asynchronous reads, which this version does not have"
                     .to_string(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_seconds(&self) -> Result<()> {
+        for (name, seconds) in [
+            ("duration", self.duration),
+            ("seconds-max", self.seconds_max),
+        ] {
+            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9)) {
+                return Err(Error::InvalidArgument(format!(
+                    "{name} is a number of seconds above 0"
+                )));
+            }
+        }
+        if self.duration.is_some() && self.seconds_max.is_some() {
+            return Err(Error::InvalidArgument(
+                "duration says how long the run takes; leave seconds-max out".to_string(),
             ));
         }
         Ok(())
