@@ -173,7 +173,7 @@ impl Inner {
         self.common.check_writable()?;
         self.memtables.record_chain(&mut writer)?;
         let incarnation = writer.chain.chain().incarnation;
-        let filling = seal::is_filling(writer.active.bytes(), &self.memtables.limits);
+        let filling = seal::is_filling(writer.active.bytes(), &writer.limits);
         // Writers go on while the manifest is synced.
         drop(writer);
         if filling {

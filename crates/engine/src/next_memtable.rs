@@ -30,6 +30,7 @@ use thermocline_version::{Change, VersionEdit};
 
 use crate::start::opened;
 use crate::store::Memtables;
+use crate::write::seal_limits;
 use crate::write::writer::Writer;
 use prepared::Prepared;
 
@@ -137,7 +138,8 @@ impl Memtables {
             .show(self.common.catalog.view().with(memtable.clone()));
         let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
         let chain = ChainWriter::new(self.common.space.clone(), chain, None);
-        let before = writer.go_over(memtable, chain);
+        let limits = seal_limits(&self.common.options, &self.common.catalog.version());
+        let before = writer.go_over((memtable, limits), chain);
         self.go_over_to_log(next.log);
         let trail = before.trail(sealed, Some(durable.0));
         lock(&self.common.reclaim).sealed(sealed, before.zones(), descriptor, trail);

@@ -19,7 +19,6 @@ use thermocline_observe::events::Events;
 use thermocline_observe::latency::Latencies;
 use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
-use thermocline_policy::seal;
 use thermocline_runtime::Background;
 use thermocline_version::WriteTime;
 
@@ -140,8 +139,6 @@ pub(crate) struct Memtables {
     pub pressure: Arc<Pressure>,
     /// Those above, who see to what is sealed, and make room.
     pub above: Weak<dyn Above>,
-    /// What a memtable may have.
-    pub limits: seal::Limits,
     pub writer: Line<Mutex<Writer>>,
     /// The next memtable, once it is named. After the writer's lock, where both are held.
     pub next: Mutex<Option<Prepared>>,

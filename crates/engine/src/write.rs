@@ -19,7 +19,7 @@ use thermocline_observe::cause::StallCause;
 use thermocline_observe::event::Event;
 use thermocline_policy::situation::{Ahead, Situation};
 use thermocline_policy::{room, seal};
-use thermocline_version::VersionEdit;
+use thermocline_version::{Version, VersionEdit};
 use thermocline_wal::LogWriter;
 
 use crate::busy::busy;
@@ -30,10 +30,11 @@ use crate::sync::{Arc, Ordering, lock};
 use crate::write::env::Place;
 use writer::{SPAN_MAX, Writer};
 
-/// What a memtable may have.
-pub(crate) fn seal_limits(options: &Options) -> seal::Limits {
+/// What a memtable may have that takes writes from now on, while there are such tables.
+pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits {
+    let tables = version.pm_tables().len() > 0;
     seal::Limits {
-        bytes: options.memtable_bytes(),
+        bytes: options.memtable_bytes_beside(tables),
         blob_bytes: options.blob.generation_bytes,
         span: SPAN_MAX,
     }
@@ -70,19 +71,19 @@ impl Memtables {
         may_wait: bool,
     ) -> Result<bool> {
         self.record_chain(writer)?;
-        let limits = &self.limits;
+        let limits = writer.limits;
         let in_hand = writer.in_hand();
-        let seal = seal::is_due(&in_hand, limits, bytes, || {
+        let seal = seal::is_due(&in_hand, &limits, bytes, || {
             self.common.space.has_room(bytes)
         });
-        let mut wide = seal::is_wide(&in_hand, limits);
+        let mut wide = seal::is_wide(&in_hand, &limits);
         if (seal || wide) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
                 // The active one grows instead, unless more has failed.
                 Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
                 rotated => rotated?,
             }
-            wide = seal::is_wide(&writer.in_hand(), limits);
+            wide = seal::is_wide(&writer.in_hand(), &writer.limits);
         }
         if wide {
             return Err(Error::OutOfSpace(
@@ -129,7 +130,7 @@ impl Memtables {
         let lacks = self.lacks();
         let ahead = Ahead {
             active_bytes: writer.active.bytes(),
-            limits: self.limits,
+            limits: writer.limits,
             next_is_missing: self.is_next_missing(),
             lacks_zones: lacks.zones,
             lacks_pages: lacks.pages,
@@ -148,7 +149,7 @@ impl Memtables {
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
-        let (in_hand, limits) = (writer.in_hand(), &self.limits);
+        let (in_hand, limits) = (writer.in_hand(), &writer.limits);
         let seals = seal::is_due(&in_hand, limits, bytes, || {
             self.common.space.has_room(bytes)
         });

@@ -7,22 +7,18 @@
 //!
 //! With `tiered` memtables have what tables in persistent memory leave of the share, and a small one at least. Nothing becomes a
 //! table while there is room for it as it is. What is taken then is the oldest, about as much as the small share: what it becomes
-//! must lie beside it until all of it is named, and so must what is written meanwhile. What it becomes frees nothing as long as
-//! it stays in persistent memory; so level 0 has of its share only what memtables leave ([`Beside`]), and the coldest of it goes.
+//! must lie beside it until all of it is named, and so must what is written meanwhile. What it becomes frees only what was
+//! overwritten; so tables grow and memtables shrink, until level 0 has its share and the coldest of it goes.
 //! Where they are scanned much, the oldest become tables before that ([`crate::scans`]).
 //! Where there is no room for what is taken it leaves persistent memory as a whole, and then all is taken, as while flushes skip
 //! level 0.
 
-mod beside;
-
 use std::fmt;
-
-pub use beside::Beside;
 
 use crate::scans::Scans;
 use crate::tuning::{
     CROWDED_INDEX_BYTES_MIN, CROWDED_PARTS, CROWDED_SHARE_PARTS, DESCRIPTORS_SHORT,
-    KEPT_YIELD_TIMES, MORE_DIVISOR, TAKES_ROOM,
+    KEPT_YIELD_TIMES, PM_SOFT_PERCENT, TAKES_ROOM,
 };
 
 /// DRAM of a store, and of all stores of its runtime, in bytes.
@@ -223,7 +219,7 @@ impl Sealed {
     }
 
     /// What memtables and tables may have together. While flushes take the oldest memtables alone, all of them need not be
-    /// written at once, and may have more.
+    /// written at once, and may have more: up to a usual flush below what delays writers.
     fn all_bytes(&self) -> u64 {
         match self.skips {
             true => self.pm_bytes / 100 * self.alone_percent,
@@ -233,14 +229,14 @@ impl Sealed {
 
     fn all_bytes_while_flushed_by_parts(&self) -> u64 {
         let alone = self.pm_bytes / 100 * self.alone_percent;
-        alone + self.usual_bytes() / MORE_DIVISOR * (MORE_DIVISOR - 1)
+        let soft = self.pm_bytes / 100 * PM_SOFT_PERCENT;
+        alone.max(soft.saturating_sub(self.usual_bytes()))
     }
 
-    /// What they take of the share of level 0 in persistent memory, if it was `lent` more than its share until now.
-    pub fn beside(&self, lent: bool) -> Beside {
-        let Some(_) = self.tables else {
-            return Beside::default();
-        };
+    /// What memtables leave for level 0 in persistent memory where scans have asked for what lies there, since when no flush was due
+    /// to make room; `None` otherwise. `before` is what this was until now.
+    pub fn lends(&self, before: Option<u64>) -> Option<u64> {
+        self.tables?;
         // What a flush has taken, which may be more than usual, since it takes whole indexes, waits no more.
         let waits = Sealed {
             bytes: self.bytes.saturating_sub(self.taken_bytes),
@@ -248,29 +244,27 @@ impl Sealed {
         };
         let lent = match waits.plan().because {
             Some(because) => matches!(because, Because::Scans { .. }),
-            None => lent,
+            None => before.is_some(),
         };
-        Beside {
-            all: match lent {
-                true => self.all_bytes_while_flushed_by_parts(),
-                false => self.all_bytes(),
-            },
-            memtables: match lent && self.taken_bytes > 0 {
-                true => waits.bytes,
-                false => self.bytes.saturating_sub(self.usual_bytes()),
-            },
-            lent,
-        }
+        let memtables = match self.taken_bytes {
+            0 => self.bytes.saturating_sub(self.usual_bytes()),
+            _ => waits.bytes,
+        };
+        let all = self.all_bytes_while_flushed_by_parts();
+        lent.then(|| all.saturating_sub(memtables))
     }
 
     /// Bytes that a flush which is due takes at least, of the oldest memtables; `u64::MAX` if it takes all. Who flushes by hand
     /// flushes all.
     pub fn takes_bytes(&self) -> u64 {
         let usual = self.usual_bytes().max(1);
-        let by_parts = self.automatic && (!self.skips || self.is_for_scans());
         match self.tables {
             // What would not stay leaves as a whole.
-            Some(tables) if by_parts && self.stays(tables) => usual,
+            Some(tables) if self.automatic && self.stays(tables) => match self.is_for_scans() {
+                true => self.scanned_bytes(tables),
+                false if self.skips => u64::MAX,
+                false => usual,
+            },
             _ => u64::MAX,
         }
     }
@@ -281,11 +275,18 @@ impl Sealed {
         self.bytes + tables + TAKES_ROOM * usual <= self.pm_bytes
     }
 
+    /// What of them becomes tables at once because they are scanned: as much as finds room, since few wide tables are cheaper to
+    /// scan than many narrow ones.
+    fn scanned_bytes(&self, tables: u64) -> u64 {
+        let room = self.pm_bytes.saturating_sub(self.bytes + tables);
+        self.usual_bytes().max(room / TAKES_ROOM).max(1)
+    }
+
     /// Whether the oldest become tables because they are scanned ([`crate::scans`]).
     fn for_scans(&self) -> Option<Because> {
         let tables = self.tables.filter(|_| self.memtables > 0)?;
         let usual = self.usual_bytes();
-        let taken = self.bytes.min(usual);
+        let taken = self.bytes.min(self.scanned_bytes(tables));
         let beside = (self.bytes - taken).saturating_sub(usual);
         let all = self.all_bytes_while_flushed_by_parts();
         let fits = self.stays(tables) && tables + taken + beside <= all;

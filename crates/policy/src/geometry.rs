@@ -24,7 +24,7 @@ pub struct Geometry {
     pub table_bytes: u64,
     /// Bytes of the base level, and of level 0 in files.
     pub base_bytes: u64,
-    /// A memtable's bytes.
+    /// A memtable's bytes, beside tables.
     pub memtable_bytes: u64,
     /// Most bytes of persistent memory that tables there may take, if some of level 0 is to lie there.
     pub pm_bytes_max: Option<u64>,
@@ -44,7 +44,7 @@ impl Geometry {
             dynamic: of.dynamic,
             table_bytes: options.table_bytes(),
             base_bytes: options.base_bytes(),
-            memtable_bytes: options.memtable_bytes(),
+            memtable_bytes: options.memtable_bytes_beside(true),
             pm_bytes_max: options.level0_pm_bytes(),
             in_pm: options.level0.shape().keeps_tables_in_pm(),
         }

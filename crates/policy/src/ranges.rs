@@ -99,7 +99,10 @@ pub fn leaving(plan: &Level0Plan, coming: &Coming<'_>, memory: &mut Memory) -> L
     let full = plan.drains || come >= plan.full_bytes;
     let updates = coming.updates(plan);
     let before = memory.is_skipped();
-    let (skips, because) = memory.skips(plan, updates, (coming.now_ns, coming.written), full);
+    // While there is less on the SSD than here, to keep what comes is to have most of all.
+    let much = plan.file_bytes >= coming.share;
+    let at = (coming.now_ns, coming.written);
+    let (skips, because) = memory.skips(plan, updates, at, full && much);
     // With the last one that skips comes more than there is to be room for.
     if skips || before && coming.bytes() > coming.usual_bytes {
         return Leaving {

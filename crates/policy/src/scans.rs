@@ -8,9 +8,9 @@
 //!
 //! What becomes tables for scans stays in persistent memory, whatever costs say of writes: it was asked for by reads. So no flush is
 //! due for them where it does not fit; and from then on level 0 may have all that memtables leave, even beyond its share, until a
-//! flush is due that makes room ([`Beside::lent`](crate::flush::Beside)).
+//! flush is due that makes room ([`level0_share`]).
 
-use crate::tuning::{SCANS_FLUSH_PARTS, SCANS_LOOK_EVERY, SCANS_PER_RECORD};
+use crate::tuning::{MAJOR_PERCENT, SCANS_FLUSH_PARTS, SCANS_LOOK_EVERY, SCANS_PER_RECORD};
 
 /// What was read of sealed memtables, and what they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +41,20 @@ impl Scans {
         let wide = taken >= usual / SCANS_FLUSH_PARTS;
         (wide && self.records > 0).then(|| self.records.saturating_mul(SCANS_PER_RECORD))
     }
+}
+
+/// What level 0 in persistent memory may have, where its share is such, and memtables leave it so much
+/// ([`Sealed::lends`](crate::flush::Sealed::lends)).
+///
+/// ```
+/// use thermocline_policy::scans::level0_share;
+/// assert_eq!(level0_share(3000, None), 3000);
+/// // Nine tenths of it are filled.
+/// assert_eq!(level0_share(3000, Some(4500)), 5000);
+/// assert_eq!(level0_share(3000, Some(1000)), 3000);
+/// ```
+pub fn level0_share(share: u64, lent: Option<u64>) -> u64 {
+    lent.map_or(share, |left| share.max(left / MAJOR_PERCENT * 100))
 }
 
 /// Whether somebody who has collected `count` entries, behind `before` others, looks whether a flush has come to pay.

@@ -68,10 +68,6 @@ pub const DESCRIPTORS_SHORT: usize = 16;
 /// of them.
 pub const KEPT_YIELD_TIMES: usize = 2;
 
-/// Memtables that are flushed a part at a time may have a usual flush more than others, but for this part of it. *Derived*: with
-/// the defaults 60 percent of persistent memory, a usual flush below [`PM_SOFT_PERCENT`], from which on writers are delayed.
-pub const MORE_DIVISOR: u64 = 3;
-
 /// A flush takes the oldest memtables alone where beside all that waits, and beside tables, there is room for so many times as
 /// much. *Derived*: what they become, and what is written meanwhile.
 pub const TAKES_ROOM: u64 = 2;

@@ -258,7 +258,7 @@ impl Options {
         };
         (level0.pm_percent, level0.internal, self.partition.by) = match blade {
             true => (80, Costs::Printed, PartitionBy::Size),
-            false => (50, Costs::Corrected, PartitionBy::None),
+            false => (65, Costs::Corrected, PartitionBy::None),
         };
         // LogFree compacts what it freezes into L1, however much of it lives.
         self.flush.rewrite_ratio = match preset {

@@ -9,6 +9,9 @@ pub const DRAM_MIN: u64 = 1 << 20;
 /// Smallest `pm`: one part of the smallest size.
 pub const PM_MIN: u64 = 256 << 10;
 
+/// A memtable is not smaller where options do not say, in bytes.
+const MEMTABLE_MIN: u64 = 64 << 10;
+
 impl Options {
     /// With what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
     pub fn settled(mut self) -> Options {
@@ -59,7 +62,7 @@ impl Options {
         let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
         let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
         let bytes = match (self.memtable.bytes_max, self.in_dram()) {
-            (0, false) => (room / 8).clamp(64 << 10, 256 << 20),
+            (0, false) => (room / 8).clamp(MEMTABLE_MIN, 256 << 20),
             // One that takes writes, and others that are being flushed.
             (0, true) => (room / 4).clamp(32 << 10, 64 << 20),
             (bytes, _) => bytes,
@@ -69,11 +72,23 @@ impl Options {
             true => bytes.min(room / 4),
         }
     }
+
+    /// The size at which a memtable is sealed while there are `tables` beside memtables in persistent memory: with shape `tiered`
+    /// half as much, where `memtable.bytes_max` does not say. What waits, what is being flushed and what takes writes then share
+    /// what tables leave, and each of them counts in whole memtables.
+    pub fn memtable_bytes_beside(&self, tables: bool) -> u64 {
+        let bytes = self.memtable_bytes();
+        match tables && self.memtable.bytes_max == 0 && self.level0.shape() == Shape::Tiered {
+            true => (bytes / 2).max(MEMTABLE_MIN).min(bytes),
+            false => bytes,
+        }
+    }
+
     /// The size at which a table is ended, in bytes.
     pub fn table_bytes(&self) -> u64 {
         match self.compaction.table_bytes {
             0 => {
-                let memtable = self.memtable_bytes();
+                let memtable = self.memtable_bytes_beside(true);
                 let least = match self.level0.shape() {
                     // A table in persistent memory takes whole zones: one that is small wastes half of them.
                     Shape::Tiered => memtable.min(16 << 20),
@@ -116,7 +131,7 @@ impl Options {
             Shape::Immutables | Shape::GlobalIndex => self.flush.pm_percent,
             Shape::Tiered => {
                 let left = 100 - self.level0.pm_percent;
-                self.flush.pm_percent.min(left * 3 / 10)
+                self.flush.pm_percent.min(left / 4)
             }
         }
     }
@@ -125,14 +140,18 @@ impl Options {
     /// about what it takes.
     pub fn flush_pm_bytes(&self) -> u64 {
         let sealed = self.pm / 100 * self.sealed_percent();
-        sealed.max(2 * self.memtable_bytes())
+        sealed.max(2 * self.memtable_bytes_beside(true))
     }
 
     /// With level 0 in persistent memory: the size of the level into which it is compacted. What leaves at once is
-    /// about the share of level 0, and may be gathered in files first.
+    /// about the share of level 0, with shape `tiered` half of it, and may be gathered in files first.
     fn pm_base_bytes(&self) -> u64 {
-        let level0 = self.level0_pm_bytes().unwrap_or(0);
-        let level0 = level0.saturating_mul(self.compaction.level0_tables);
+        let share = self.level0_pm_bytes().unwrap_or(0);
+        let leaves = match self.level0.shape() {
+            Shape::Tiered => share / 2,
+            _ => share,
+        };
+        let level0 = leaves.saturating_mul(self.compaction.level0_tables);
         level0.max(4 * self.table_bytes())
     }
 

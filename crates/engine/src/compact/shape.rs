@@ -4,11 +4,11 @@ use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Codec, FileId, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
-use thermocline_policy::flush::Beside;
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
     Held, PickOptions, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
 };
+use thermocline_policy::scans::level0_share;
 use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, TableRef, Version};
 
@@ -134,9 +134,9 @@ impl Shape {
         }
     }
 
-    /// Memtables leave so much for level 0.
-    pub(super) fn memtables_are(&self, beside: &Beside) {
-        let most = beside.level0_most(self.geometry.pm_bytes_max.unwrap_or(0));
+    /// Memtables leave so much for level 0, where they do.
+    pub(super) fn memtables_lend(&self, lent: Option<u64>) {
+        let most = level0_share(self.geometry.pm_bytes_max.unwrap_or(0), lent);
         self.level0_most.store(most, Ordering::Relaxed);
     }
 

@@ -152,7 +152,7 @@ impl Compactions {
 
     /// So much waits to be flushed.
     pub fn memtables_are(&self, sealed: &Sealed) {
-        self.shape.memtables_are(&self.costs.memtables_are(sealed));
+        self.shape.memtables_lend(self.costs.memtables_are(sealed));
     }
 
     /// This is the current version now.

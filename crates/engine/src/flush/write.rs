@@ -108,7 +108,7 @@ impl FlushWriter {
         };
         // Compaction may be behind by a flush, but for a memtable.
         let flush = self.common.options.flush_pm_bytes();
-        let least = flush.saturating_sub(self.common.options.memtable_bytes());
+        let least = flush.saturating_sub(self.common.options.memtable_bytes_beside(true));
         Ok(self
             .common
             .promise_pm(share.saturating_add(flush), least, u64::MAX))

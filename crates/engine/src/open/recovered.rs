@@ -10,6 +10,7 @@ use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
 use thermocline_pm::RegionKind;
+use thermocline_policy::seal;
 use thermocline_version::Version;
 
 use super::named::Named;
@@ -196,12 +197,18 @@ impl Recovered {
         }
     }
 
-    /// Who writes from now on, into `active`.
-    pub fn writer(&self, active: Arc<Memtable>) -> Writer {
+    /// Who writes from now on, into `active`, which may have so much.
+    pub fn writer(&self, active: Arc<Memtable>, limits: seal::Limits) -> Writer {
         let start = &self.start;
         let mut descriptors = self.descriptors.iter().copied();
         let descriptor = descriptors.find(|d| d.memtable == start.active);
         let chain = ChainWriter::new(self.space.clone(), start.chain, start.segment);
-        Writer::new(active, descriptor, chain, start.nonce, start.recorded())
+        Writer::new(
+            (active, limits),
+            descriptor,
+            chain,
+            start.nonce,
+            start.recorded(),
+        )
     }
 }

@@ -246,7 +246,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let flush_due = room!(FlushDue: common, pressure);
     let memtables = room!(Memtables:
         common, pressure;
-        above: me.clone() as Weak<dyn Above>, limits: seal_limits(&common.options),
+        above: me.clone() as Weak<dyn Above>,
         writer: Line(Mutex::new(own.writer)),
         next: Mutex::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen);
     let reads = room!(Reads:
@@ -321,11 +321,12 @@ pub(super) fn wire(
     shared.account.opened();
     let kind = recovered.space.region().kind();
     let commits = Commits::new(limits(&named.options, kind), recovered.last_seqno());
+    let limits = seal_limits(&named.options, opened.versions.current());
     let registered = recovered.elders.register(&commits.readers);
     let parts = Parts {
         dir,
         lock,
-        writer: recovered.writer(view.memtables[0].clone()),
+        writer: recovered.writer(view.memtables[0].clone(), limits),
         named,
         recovered,
         opened,

@@ -20,6 +20,8 @@ pub(super) const SPAN_MAX: u64 = if cfg!(test) {
 /// What the one writer holds.
 pub(crate) struct Writer {
     pub active: Arc<Memtable>,
+    /// What that may have.
+    pub limits: seal::Limits,
     pub descriptor: Option<Descriptor>,
     pub chain: ChainWriter,
     pub(super) nonce: u64,
@@ -43,7 +45,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub fn new(
-        active: Arc<Memtable>,
+        (active, limits): (Arc<Memtable>, seal::Limits),
         descriptor: Option<Descriptor>,
         chain: ChainWriter,
         nonce: u64,
@@ -52,6 +54,7 @@ impl Writer {
         let base = chain.chain().base;
         Writer {
             active,
+            limits,
             descriptor,
             chain,
             nonce,
@@ -114,10 +117,14 @@ impl Writer {
 
     /// Goes over to the next memtable, behind all that was granted. Returns the writer of the chain
     /// before.
-    pub fn go_over(&mut self, active: Arc<Memtable>, chain: ChainWriter) -> ChainWriter {
+    pub fn go_over(
+        &mut self,
+        (active, limits): (Arc<Memtable>, seal::Limits),
+        chain: ChainWriter,
+    ) -> ChainWriter {
         let cut = self.cut();
         self.ended.push(cut);
-        self.active = active;
+        (self.active, self.limits) = (active, limits);
         self.credit = Credit::default();
         self.heavy = false;
         std::mem::replace(&mut self.chain, chain)

@@ -8,7 +8,6 @@ use thermocline_base::{CfId, FileId, KeyRange};
 
 use super::state::{Level0Plan, SlicePlan};
 use crate::cost::{Arrival, Corrected, CostModel, Decision, Form, UnitCosts};
-use crate::flush::Beside;
 use crate::tuning::{GAIN_MARGIN, RATE_HORIZON};
 
 /// By family and files of a slice: of how many of its writes how many are updates.
@@ -31,8 +30,9 @@ pub struct Memory {
     skips: bool,
     /// When a flush has asked for the last time, in nanoseconds, and how many records had been written by then.
     asked_at: (u64, u64),
-    /// What memtables have beside level 0, as was last seen.
-    pub beside: Beside,
+    /// What memtables leave for level 0, as was last seen, where that may be more than its share
+    /// ([`flush::Sealed::lends`](crate::flush::Sealed::lends)).
+    pub lent: Option<u64>,
 }
 
 /// Why level 0 is merged, leaves, or is skipped.

@@ -2,8 +2,9 @@
 
 use super::memory::Memory;
 use super::state::{Budget, Family, Level0Plan, SlicePlan};
-use super::weigh::{Weighed, share, slices_of, staying_bytes};
+use super::weigh::{Weighed, bytes_in_files, share, slices_of, staying_bytes};
 use crate::cost::{Candidate, CostModel, Form, Partition, Thresholds, keep};
+use crate::scans::level0_share;
 use crate::tuning::{FILLING_PERCENT, INTERNAL_TABLES_OVER, ROOM_SHARE, SAMPLES};
 
 /// A rate as a whole number: only what part of two are reads counts.
@@ -19,10 +20,10 @@ fn whole(rate: f64) -> u64 {
 /// What costs say of level 0 in persistent memory, of all families, beside the jobs that run.
 pub fn plan(budget: &Budget, families: &[Family<'_>], memory: &Memory) -> Level0Plan {
     let budget = &Budget {
-        bytes: memory.beside.level0_share(budget.bytes),
+        bytes: level0_share(budget.bytes, memory.lent),
         ..*budget
     };
-    let (mut slices, mut staying) = (Vec::new(), 0);
+    let (mut slices, mut staying, mut file_bytes) = (Vec::new(), 0, 0);
     let (mut reads, mut writes) = (0.0, 0.0);
     for family in families {
         let rates = || family.rates.iter().map(|(rate, _)| rate);
@@ -30,11 +31,12 @@ pub fn plan(budget: &Budget, families: &[Family<'_>], memory: &Memory) -> Level0
         writes += rates().map(|rate| rate.writes).sum::<f64>();
         slices.extend(slices_of(family));
         staying += staying_bytes(family);
+        file_bytes += bytes_in_files(family);
     }
     let thresholds = Thresholds::new(budget.bytes, slices.len(), whole(reads), whole(writes));
     let full = full_bytes(budget, &thresholds);
     let mut plan = decide(budget, slices, thresholds, (staying, full), memory);
-    plan.rates = (reads, writes);
+    (plan.rates, plan.file_bytes) = ((reads, writes), file_bytes);
     plan
 }
 
@@ -82,6 +84,7 @@ fn decide(
         units: memory.units,
         thresholds,
         bytes,
+        file_bytes: 0,
         is_filling: filling,
         full_bytes,
         drains: leave && (bytes >= full_bytes || memory.drains && bytes > thresholds.keep),

@@ -70,6 +70,8 @@ pub struct Level0Plan {
     pub thresholds: Thresholds,
     /// Persistent memory of its tables, without what leaves already.
     pub bytes: u64,
+    /// Bytes of all tables in files, of whatever level.
+    pub file_bytes: u64,
     /// Whether slices leave until the rest fits [`Thresholds::keep`].
     pub drains: bool,
     /// Whether level 0 will soon be full: what makes room is merged.

@@ -52,6 +52,13 @@ pub(super) fn staying_bytes(family: &Family<'_>) -> u64 {
         .sum()
 }
 
+/// Bytes of a family's tables in files.
+pub(super) fn bytes_in_files(family: &Family<'_>) -> u64 {
+    let tables = family.state.levels.iter().flatten();
+    let in_files = tables.filter(|table| !table.in_pm);
+    in_files.map(|table| table.bytes).sum()
+}
+
 /// Bytes of tables, of all levels, whose keys are such.
 fn bytes_where(levels: &[Vec<Table<'_>>], such: impl Fn(&KeyRange<&[u8]>) -> bool) -> u64 {
     let tables = levels.iter().flatten();

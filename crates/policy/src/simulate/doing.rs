@@ -16,12 +16,21 @@ pub(super) struct Doing {
 
 #[derive(Debug)]
 pub(super) enum What {
-    /// So many memtables are flushed, and those tables take their place, in place of what was taken along.
+    /// Such memtables are flushed, and those tables take their place, in place of what was taken along.
     Flush {
-        memtables: usize,
+        memtables: Flushed,
         edits: Vec<Edit>,
     },
     Job(Edit),
+}
+
+/// Memtables that are being flushed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Flushed {
+    /// Persistent memory that they own.
+    pub zones: u64,
+    /// Their records.
+    pub records: u64,
 }
 
 /// Tables that go, by level and number, and tables that come.

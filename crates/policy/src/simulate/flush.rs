@@ -2,7 +2,7 @@
 
 use thermocline_base::KeyRange;
 
-use super::doing::{Doing, Edit, What};
+use super::doing::{Doing, Edit, Flushed, What};
 use super::merge::{Table, union, whole};
 use super::state::Run;
 use super::store::Sealed;
@@ -21,11 +21,12 @@ impl Run {
     fn waiting(&self) -> flush::Sealed {
         let options = &self.setting.options;
         let skips = self.store.memory.level0.is_skipped();
+        let zones = |sealed: &Sealed| self.store.zones_of_memtable(sealed.numbers.bytes);
         flush::Sealed {
             automatic: true,
             memtables: self.sealed.len(),
             memtables_due: usize::try_from(options.flush.generations).unwrap_or(usize::MAX),
-            bytes: self.sealed.len() as u64 * self.memtable_zones,
+            bytes: self.sealed.iter().map(zones).sum(),
             taken_bytes: 0,
             blob_bytes: 0,
             blob_bytes_due: u64::MAX,
@@ -50,7 +51,6 @@ impl Run {
     /// Begins a flush, if one is due.
     pub(super) fn begin_flush(&mut self) {
         let waiting = self.waiting();
-        self.store.memory.level0.beside = waiting.beside(false);
         let Some(because) = waiting.plan().because else {
             return;
         };
@@ -58,8 +58,15 @@ impl Run {
         self.outcome.flushes_for_dram += u64::from(for_dram);
         let in_use = self.attached() + self.store.zones.largest;
         let mut room = self.region_bytes.saturating_sub(in_use);
-        let zones = self.sealed.iter().map(|_| self.memtable_zones);
-        let count = flush::taken(zones, waiting.takes_bytes());
+        let zones = |sealed: &Sealed| self.store.zones_of_memtable(sealed.numbers.bytes);
+        let count = flush::taken(self.sealed.iter().map(zones), waiting.takes_bytes());
+        let flushed = Flushed {
+            zones: self.sealed[..count].iter().map(zones).sum(),
+            records: self.sealed[..count]
+                .iter()
+                .map(|sealed| sealed.numbers.records)
+                .sum(),
+        };
         let taken: Vec<Sealed> = self.sealed.drain(..count).collect();
         self.store.memory.level0.corrected.age();
         let leaving = self.leaving(&taken);
@@ -98,7 +105,7 @@ impl Run {
             device_bytes: device,
             processor_ns: processor,
             what: What::Flush {
-                memtables: taken.len(),
+                memtables: flushed,
                 edits,
             },
         });
@@ -140,7 +147,7 @@ impl Run {
         if options.level0.shape().keeps_tables_in_pm() {
             // Compaction may be behind by a flush, but for a memtable.
             let flush = options.flush_pm_bytes();
-            let least = flush.saturating_sub(self.memtable_bytes);
+            let least = flush.saturating_sub(options.memtable_bytes_beside(true));
             return Some(left(share + flush)).filter(|bytes| *bytes >= least);
         }
         let bytes = taken.iter().map(|sealed| sealed.numbers.bytes).sum();

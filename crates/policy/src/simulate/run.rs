@@ -1,6 +1,6 @@
 //! A run, from its beginning to its end.
 
-use super::merge::{union, whole};
+use super::merge::union;
 use super::setting::{Outcome, SECOND, Setting};
 use super::state::Run;
 use super::store::Store;
@@ -36,11 +36,8 @@ const LOOK_EVERY: u64 = 7;
 pub fn run(setting: &Setting) -> Outcome {
     let region_bytes = setting.options.region_bytes_max();
     let store = Store::new(setting);
-    let half_a_zone = whole(store.zones.usual * 0.5);
     let mut run = Run {
         slope: Slope::new(region_bytes, u64::MAX),
-        memtable_bytes: setting.options.memtable_bytes(),
-        memtable_zones: setting.options.memtable_bytes() + half_a_zone,
         region_bytes,
         store,
         setting: setting.clone(),
@@ -74,7 +71,8 @@ impl Run {
     /// A memtable is written full, while background work goes on, and is sealed.
     fn fill_memtable(&mut self) {
         let record = self.setting.record;
-        let bytes = self.memtable_bytes as f64;
+        let memtable = self.memtable_bytes();
+        let bytes = memtable as f64;
         let user = bytes / record.in_memtable() as f64 * record.user() as f64;
         let delay = self.delay();
         let own = SECOND / self.setting.writes_per_s;
@@ -82,14 +80,14 @@ impl Run {
         self.outcome.felt_max = self.outcome.felt_max.max(felt);
         self.outcome.held_ns += user * felt;
         self.advance(user * (own + felt));
-        let sealed = self.store.sealed(self.memtable_bytes);
+        let sealed = self.store.sealed(memtable);
         self.sealed.push(sealed);
-        self.written += self.memtable_bytes / record.in_memtable();
+        self.written += memtable / record.in_memtable();
         self.outcome.user_bytes += user;
         self.outcome.pm_written_bytes += bytes;
         self.begin_what_is_due();
         let mut stalled = 0.0;
-        while self.attached() + self.memtable_zones > self.region_bytes && !self.work.is_empty() {
+        while self.attached() + self.next_zones() > self.region_bytes && !self.work.is_empty() {
             stalled += self.advance_to_an_end();
         }
         self.outcome.held_ns += stalled;
@@ -99,7 +97,7 @@ impl Run {
 
     /// What lies where.
     fn look(&mut self) {
-        let attached = self.attached() + self.memtable_zones;
+        let attached = self.attached() + self.next_zones();
         let index = self.index_bytes();
         let outcome = &mut self.outcome;
         outcome.pm_bytes_max = outcome.pm_bytes_max.max(attached);
@@ -125,16 +123,29 @@ impl Run {
         self.outcome.resident_keys += found.entries / every;
     }
 
+    /// What records the memtable takes until it is sealed.
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        let tables = self.store.pm_table_bytes() > 0;
+        self.setting.options.memtable_bytes_beside(tables)
+    }
+
+    /// What its zones have.
+    fn next_zones(&self) -> u64 {
+        self.store.zones_of_memtable(self.memtable_bytes())
+    }
+
     /// Persistent memory in use, without the memtable that is being written.
     pub(super) fn attached(&self) -> u64 {
-        let memtables = (self.sealed.len() + self.flushing()) as u64;
-        memtables * self.memtable_zones + self.store.pm_table_bytes()
+        let sealed = self.sealed.iter().map(|sealed| sealed.numbers.bytes);
+        let zones = sealed.map(|bytes| self.store.zones_of_memtable(bytes));
+        zones.sum::<u64>() + self.flushing().zones + self.store.pm_table_bytes()
     }
 
     /// DRAM of the indexes of memtables.
     pub(super) fn index_bytes(&self) -> u64 {
-        let memtables = (self.sealed.len() + self.flushing()) as u64 + 1;
-        let records = memtables * (self.memtable_bytes / self.setting.record.in_memtable());
+        let active = self.memtable_bytes() / self.setting.record.in_memtable();
+        let sealed = self.sealed.iter().map(|sealed| sealed.numbers.records);
+        let records = active + sealed.sum::<u64>() + self.flushing().records;
         records * self.setting.record.in_index()
     }
 
@@ -143,7 +154,7 @@ impl Run {
         let mut debt = self.store.debt();
         let share = self.setting.options.level0_pm_bytes().unwrap_or(0);
         let at_home = self.store.pm_table_bytes().min(share);
-        let attached = self.attached() + self.memtable_zones;
+        let attached = self.attached() + self.next_zones();
         debt.pm_bytes = waiting(attached, at_home, self.region_bytes);
         let Some(delay) = self.slope.delay(&debt) else {
             return 0.0;

@@ -9,10 +9,6 @@ use crate::pressure::Slope;
 pub(super) struct Run {
     pub setting: Setting,
     pub slope: Slope,
-    /// What records a memtable takes until it is sealed.
-    pub memtable_bytes: u64,
-    /// What its zones have. The last one is half full, on average.
-    pub memtable_zones: u64,
     /// Persistent memory, or DRAM, for memtables and tables.
     pub region_bytes: u64,
     pub store: Store,

@@ -42,8 +42,8 @@ pub(super) struct Store {
     pub zones: Zones,
     /// Where partitions begin, but for the first.
     pub starts: Vec<usize>,
-    /// What a memtable has, of each class of each cell, once one was sealed.
-    records_of_memtable: Vec<f64>,
+    /// What a memtable of so many bytes has, of each class of each cell, once one was sealed.
+    records_of_memtable: (u64, Vec<f64>),
 }
 
 /// The levels as pickers see them.
@@ -78,7 +78,7 @@ impl Store {
             changes: 0,
             zones: Zones::of(options),
             starts: Vec::new(),
-            records_of_memtable: Vec::new(),
+            records_of_memtable: (0, Vec::new()),
         };
         if options.partition.by == PartitionBy::Size {
             store.starts = starts(&store, options.partition_bytes());
@@ -152,6 +152,11 @@ impl Store {
         whole(self.bytes(table) + self.zones.usual * 0.5)
     }
 
+    /// Likewise of a memtable whose records have so many bytes.
+    pub fn zones_of_memtable(&self, bytes: u64) -> u64 {
+        bytes + whole(self.zones.usual * 0.5)
+    }
+
     pub fn pm_table_bytes(&self) -> u64 {
         let in_pm = self.levels[0].iter().filter(|table| table.in_pm);
         in_pm.map(|table| self.zones_of(table)).sum()
@@ -160,11 +165,11 @@ impl Store {
     /// A memtable that was written full.
     pub fn sealed(&mut self, bytes: u64) -> Sealed {
         let writes = bytes as f64 / self.record.in_memtable() as f64;
-        // Each memtable is as large as the others.
-        if self.records_of_memtable.is_empty() {
-            self.records_of_memtable = self.keys.distinct(writes);
+        // Most are as large as the one before.
+        if self.records_of_memtable.0 != bytes {
+            self.records_of_memtable = (bytes, self.keys.distinct(writes));
         }
-        let records = self.records_of_memtable.clone();
+        let records = self.records_of_memtable.1.clone();
         self.next_seqno += 1;
         let seqnos = (self.next_seqno, self.next_seqno);
         let table = Table::of(&self.keys, 0, records, seqnos);

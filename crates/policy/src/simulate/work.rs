@@ -1,17 +1,17 @@
 //! How long background work takes, and what ends.
 
-use super::doing::{Doing, What};
+use super::doing::{Doing, Flushed, What};
 use super::setting::SECOND;
 use super::state::Run;
 
 impl Run {
     /// Memtables that are being flushed.
-    pub(super) fn flushing(&self) -> usize {
-        let flushes = self.work.iter().map(|doing| match doing.what {
-            What::Flush { memtables, .. } => memtables,
-            What::Job(..) => 0,
+    pub(super) fn flushing(&self) -> Flushed {
+        let flush = self.work.iter().find_map(|doing| match doing.what {
+            What::Flush { memtables, .. } => Some(memtables),
+            What::Job(..) => None,
         });
-        flushes.sum()
+        flush.unwrap_or_default()
     }
 
     /// Nanoseconds until something ends, while so much else uses the device.

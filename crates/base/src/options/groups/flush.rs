@@ -11,8 +11,9 @@ option_group! {
         automatic: Flag = true;
         /// Share of `pm`, in percent, that sealed memtables may take. Below it data stays in
         /// persistent memory, and what is overwritten there never reaches the SSD. With shape `tiered` sealed
-        /// memtables share it, and two thirds of a flush more, with tables that stay there. A flush takes the oldest, with three
-        /// tenths of what `level0.pm_percent` leaves: that much memtables have at least.
+        /// memtables share it with tables that stay there, and both may have more, up to a flush below the three quarters from which
+        /// on writers are delayed. A flush takes the oldest, with a quarter of what `level0.pm_percent` leaves: that much memtables
+        /// have at least.
         pm_percent: Count = 50, 1 => 95;
         /// Share of `dram`, in percent, that indexes may take while there are sealed memtables.
         dram_percent: Count = 60, 1 => 90;

@@ -18,7 +18,7 @@ option_group! {
         shape: Shape = None;
         /// With `pm-tables` and `tiered` the share of `pm`, in percent, that tables may take there; what is
         /// more is compacted into tables on the SSD.
-        pm_percent: Count = 50, 1 => 80;
+        pm_percent: Count = 65, 1 => 80;
         /// When tables there that lie over each other are merged inside persistent memory. `off`: only
         /// by hand, and all of level 0 leaves when it is full. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
         /// as they are printed.

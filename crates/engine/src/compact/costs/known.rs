@@ -6,7 +6,7 @@ use thermocline_base::options::{Costs as Choice, Options};
 use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
 use thermocline_policy::cost::{Equation, Form, UnitCosts};
-use thermocline_policy::flush::{Beside, Sealed};
+use thermocline_policy::flush::Sealed;
 use thermocline_policy::level0::{Because, Level0Plan};
 use thermocline_policy::ranges::{self, Coming, Leaving};
 use thermocline_policy::situation::Situation;
@@ -102,12 +102,12 @@ impl Costs {
         lock(&self.known).memory.gave_up.forget();
     }
 
-    /// So much waits to be flushed. Returns what that leaves for level 0.
-    pub fn memtables_are(&self, sealed: &Sealed) -> Beside {
+    /// So much waits to be flushed. Returns what that leaves for level 0, where that may be more than its share.
+    pub fn memtables_are(&self, sealed: &Sealed) -> Option<u64> {
         let mut known = lock(&self.known);
-        let before = &mut known.memory.level0.beside;
-        *before = sealed.beside(before.lent);
-        *before
+        let lent = &mut known.memory.level0.lent;
+        *lent = sealed.lends(*lent);
+        *lent
     }
 
     /// A compaction of so many bytes has given up, which began with so much room.
