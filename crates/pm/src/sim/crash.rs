@@ -43,14 +43,15 @@ impl CrashImage {
         steps: Steps,
         mut choice: impl FnMut(usize, &PendingWord) -> usize,
     ) -> SimPm {
-        let sim = SimPm::new(capacity.max(self.len), steps);
-        for (cell, &word) in sim.core.words.iter().zip(self.words.iter()) {
-            cell.store(word, Ordering::Relaxed);
-        }
+        let all = index(capacity.max(self.len) / WORD);
+        let mut words = Vec::with_capacity(all);
+        words.extend(self.words.iter().map(|&word| AtomicU64::new(word)));
+        words.resize_with(all, AtomicU64::default);
         for (i, word) in self.pending.iter().enumerate() {
             let value = word.candidates[choice(i, word)];
-            sim.core.words[index(word.offset / WORD)].store(value, Ordering::Relaxed);
+            words[index(word.offset / WORD)] = AtomicU64::new(value);
         }
+        let sim = SimPm::of(words, false, steps);
         lock(&sim.core.state).len = self.len;
         sim
     }
@@ -141,7 +142,11 @@ impl SimPm {
                 }
             }
         }
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        // In one go: images are made at every step.
+        let mut bytes = vec![0; words.len() * index(WORD)];
+        for (to, word) in bytes.chunks_exact_mut(index(WORD)).zip(&words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
         CrashImage {
             base_digest: hash64(&bytes),
             words: Arc::new(words),
