@@ -17,7 +17,7 @@ fn with_each_shape(work: impl Fn(&'static str) + Sync) {
 #[test]
 fn who_came_before_the_store_was_opened_again_holds_nobody_up() {
     with_each_shape(|shape| {
-        let wrong: Vec<String> = (0..KINDS)
+        let wrong: Vec<String> = pairs(shape, KINDS)
             .filter_map(|kind| who_came_before(shape, kind).err())
             .collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
@@ -225,7 +225,8 @@ fn whoever_comes_by_a_handle_of_before_reads_nothing() {
 #[test]
 fn a_reader_of_an_earlier_opening_reads_a_family_that_is_dropped() {
     with_each_shape(|shape| {
-        for (kind, before) in [(0, true), (1, true), (0, false), (1, false)] {
+        let all = [(0, true), (1, true), (1, false), (0, false)];
+        for (kind, before) in pairs(shape, all.len()).map(|one| all[one]) {
             let machine = Machine::new();
             let mut engine = machine.open(shape);
             let family = engine.family("f", &CfOptions::default()).unwrap();
