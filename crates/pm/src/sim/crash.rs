@@ -43,10 +43,7 @@ impl CrashImage {
         steps: Steps,
         mut choice: impl FnMut(usize, &PendingWord) -> usize,
     ) -> SimPm {
-        let all = index(capacity.max(self.len) / WORD);
-        let mut words = Vec::with_capacity(all);
-        words.extend(self.words.iter().map(|&word| AtomicU64::new(word)));
-        words.resize_with(all, AtomicU64::default);
+        let mut words = memory(&self.words, index(capacity.max(self.len) / WORD));
         for (i, word) in self.pending.iter().enumerate() {
             let value = word.candidates[choice(i, word)];
             words[index(word.offset / WORD)] = AtomicU64::new(value);
@@ -68,6 +65,14 @@ impl CrashImage {
         }
         hash64_seeded(&bytes, self.base_digest)
     }
+}
+
+/// So many words, of which the first are these. What is generic is optimised as its callers are, tests hardly: this is not.
+fn memory(first: &[u64], count: usize) -> Vec<AtomicU64> {
+    let mut words = Vec::with_capacity(count);
+    words.extend(first.iter().map(|&word| AtomicU64::new(word)));
+    words.resize_with(count, AtomicU64::default);
+    words
 }
 
 /// What a word of a line may hold: the certain value first, the newest last, all different.
