@@ -84,7 +84,7 @@ impl<'a> Checker<'a> {
             // In a plain run more of the states are to come from first lives. Who looks for a bug tries them all.
             later_one_in: match planted.is_any() || replayed().is_some() {
                 true => 1,
-                false => one_in(4),
+                false => one_in(8),
             },
             known: HashMap::new(),
         }
