@@ -180,7 +180,7 @@ impl Committer {
 fn operations_wanted() -> u64 {
     let wanted = std::env::var("THERMOCLINE_HISTORY_OPERATIONS");
     wanted.map_or_else(
-        |_| explored(550_000, 1_100_000),
+        |_| explored(300_000, 1_100_000),
         |n| {
             n.parse()
                 .expect("THERMOCLINE_HISTORY_OPERATIONS is a number")

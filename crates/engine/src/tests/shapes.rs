@@ -436,7 +436,7 @@ fn stores_of_all_shapes_answer_alike() {
         assert!(met.dropped > explored(150, 1000), "{shape}: {met:?}");
         let merges = ["global-index", "tiered"].contains(&shape);
         assert_eq!(
-            met.merges > explored(30, 200) && met.found_merged > explored(75, 500),
+            met.merges > explored(15, 200) && met.found_merged > explored(75, 500),
             merges,
             "{shape}: {met:?}"
         );
