@@ -132,6 +132,12 @@ pub mod thread {
         shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng())
     }
 
+    /// What stands for a process among others that share this one's memory: nothing, as long as there are none. A scheduler runs
+    /// each execution on one thread of the system's, and executions on several threads must know nothing of each other.
+    pub fn process() -> Option<std::thread::ThreadId> {
+        super::SCHEDULED.then(|| std::thread::current().id())
+    }
+
     /// A small number for this thread, the same in every run of one schedule.
     #[cfg(feature = "shuttle")]
     pub fn number() -> usize {

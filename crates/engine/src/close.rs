@@ -52,7 +52,7 @@ use thermocline_pm::RegionKind;
 use thermocline_version::VersionEdit;
 
 use crate::store::{After, Elders, Handle, Inner, Left, Moment};
-use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
+use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, thread, write};
 use position::Position;
 
 /// Those of this process, for whoever opens one again. Nobody waits while
@@ -171,7 +171,8 @@ impl Elders {
         (db_id, position): ([u8; 16], &Position),
         own: Option<&dyn LockGuard>,
     ) -> Elders {
-        let ours = |left: &&Arc<Left>| left.db_id == db_id && own.is_some();
+        let here = (thread::process(), db_id);
+        let ours = |left: &&Arc<Left>| (left.process, left.db_id) == here && own.is_some();
         let ours: Vec<Arc<Left>> = all_left().iter().filter(ours).cloned().collect();
         let at = |left: &Arc<Left>| *left.position() == *position;
         let ours = ours.into_iter().filter(at);
@@ -363,6 +364,7 @@ impl Inner {
             pm_tables.extend(tables.map(|(file, table)| (file, Arc::downgrade(&table))));
         }
         Left {
+            process: thread::process(),
             db_id: self.common.db_id,
             dir: self.common.dir.clone(),
             position: std::sync::Mutex::new(position),

@@ -399,6 +399,8 @@ pub(crate) struct Registered {
 /// A store that was closed, and that somebody may read.
 #[derive(Debug)]
 pub(crate) struct Left {
+    /// Where it was open.
+    pub process: Option<std::thread::ThreadId>,
     pub db_id: [u8; 16],
     pub dir: PathBuf,
     /// Where its manifest ended when it was closed, or whoever followed it.

@@ -99,9 +99,14 @@ impl SimPm {
     fn with(capacity: u64, steps: Steps, stands_in: bool) -> SimPm {
         assert!(capacity.is_multiple_of(64));
         let words = (0..capacity / WORD).map(|_| AtomicU64::new(0)).collect();
+        SimPm::of(words, stands_in, steps)
+    }
+
+    /// Memory of these words, of which none belongs to the region yet.
+    fn of(words: Vec<AtomicU64>, stands_in: bool, steps: Steps) -> SimPm {
         SimPm {
             core: Arc::new(Core {
-                words,
+                words: words.into_boxed_slice(),
                 stands_in,
                 steps,
                 state: Mutex::default(),

@@ -23,3 +23,8 @@ pub fn explored(part: u64, whole: u64) -> u64 {
 pub fn one_in(part: u64) -> u64 {
     times().map_or(part, |_| 1)
 }
+
+/// Whether the `nth` of several is tried: each of them, or in a plain run one in `part`.
+pub fn is_tried(nth: usize, part: u64) -> bool {
+    (nth as u64).is_multiple_of(one_in(part))
+}

@@ -40,13 +40,14 @@ mod word;
 mod slab;
 mod sync;
 
+// Tests run in the order of their names: the longest of all is here, and is not to be left over at the end.
+mod added_nodes;
 mod epochs;
 mod growth;
 mod keys;
 mod lists;
 mod locks;
 mod nodes;
-mod splits;
 
 use thermocline_testkit::loom::SeqCst;
 

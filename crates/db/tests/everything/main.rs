@@ -29,7 +29,7 @@ mod reading;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
-use thermocline_testkit::explore::explored;
+use thermocline_testkit::explore::{explored, is_tried};
 use thermocline_testkit::{Replay, seeds};
 
 use crate::history::History;
@@ -57,7 +57,7 @@ fn run(seed: u64) {
 
 #[test]
 fn any_history_is_as_the_model_says() {
-    seeds(0..explored(4, 12)).into_iter().for_each(run);
+    seeds(0..explored(1, 12)).into_iter().for_each(run);
 }
 
 /// Two minutes of fresh ones where all is explored, or as many seconds as somebody asks for.
@@ -83,7 +83,8 @@ fn fresh_histories_are_as_the_model_says() {
 /// Each of these has found a fault that is mended: an open without room for a log that failed, a merge on a full
 /// disk that went on for ever, readers that had all descriptors, a compaction of a table with nothing but range
 /// tombstones that found no room and was tried again for ever, a durable commit of nothing that left what was
-/// buffered before it to a power cut, and readers of an earlier opening that kept a small region full.
+/// buffered before it to a power cut, and readers of an earlier opening that kept a small region full. A plain run has
+/// every second one.
 #[test]
 fn histories_that_found_something_find_it_no_more() {
     if std::env::var_os("THERMOCLINE_SEED").is_none() {
@@ -96,6 +97,8 @@ fn histories_that_found_something_find_it_no_more() {
             1_882_800_133_242_991,
         ]
         .into_iter()
-        .for_each(run);
+        .enumerate()
+        .filter(|(nth, _)| is_tried(*nth, 2))
+        .for_each(|(_, seed)| run(seed));
     }
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline::{CfOptions, ColumnFamily, Commit, Db, Durability, Options};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::history::Report;
 use thermocline_testkit::{Replay, Rng};
 
@@ -178,10 +179,13 @@ impl Committer {
 /// How many operations are checked in all, one test having half of them.
 fn operations_wanted() -> u64 {
     let wanted = std::env::var("THERMOCLINE_HISTORY_OPERATIONS");
-    wanted.map_or(1_100_000, |n| {
-        n.parse()
-            .expect("THERMOCLINE_HISTORY_OPERATIONS is a number")
-    })
+    wanted.map_or_else(
+        |_| explored(300_000, 1_100_000),
+        |n| {
+            n.parse()
+                .expect("THERMOCLINE_HISTORY_OPERATIONS is a number")
+        },
+    )
 }
 
 /// Rounds from `seed` on until `share` operations have been checked.

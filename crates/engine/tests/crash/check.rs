@@ -9,6 +9,7 @@ use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{Point, Site};
 use thermocline_env::Storage;
+use thermocline_testkit::explore::one_in;
 use thermocline_version::Manifest;
 
 use crate::explore::Planted;
@@ -17,6 +18,7 @@ use crate::life::{Life, dir};
 use crate::oracle::{Change, Expect, Model, Op};
 use crate::snapshot::{Budget, Snapshot, State};
 use crate::space::{SPACE, space_is_sound};
+use crate::states::{is_sampled, replayed};
 
 /// What was counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,6 +50,8 @@ pub struct Checker<'a> {
     bug: Option<Bug>,
     /// Few states of each point.
     narrow: bool,
+    /// Of the points inside a recovery, and of those of a second life, one in so many is crashed at.
+    later_one_in: u64,
     /// What was recovered from each state, by digest.
     known: HashMap<u64, Arc<Model>>,
 }
@@ -77,6 +81,11 @@ impl<'a> Checker<'a> {
             patience: if planted.is_any() { 1 } else { 5 },
             bug: planted.recovery,
             narrow: planted.narrow,
+            // In a plain run more of the states are to come from first lives. Who looks for a bug tries them all.
+            later_one_in: match planted.is_any() || replayed().is_some() {
+                true => 1,
+                false => one_in(8),
+            },
             known: HashMap::new(),
         }
     }
@@ -177,10 +186,10 @@ impl<'a> Checker<'a> {
         digest: u64,
     ) -> Verdict<Arc<Model>> {
         let mut life = snapshot.life(state, self.options, digest);
-        let first = level == Level::First;
+        let deep = level == Level::First && digest.is_multiple_of(16) && !self.narrow;
         // Now and then the recovery is not only crashed but killed.
         let kills = digest.is_multiple_of(256);
-        let inside = (first && digest.is_multiple_of(16)).then(|| watch(&life, kills));
+        let inside = deep.then(|| self.watch(&life, kills));
         let model = self.open(&mut life, &snapshot.expect)?;
         life.observe(None);
         for mut snapshot in inside.into_iter().flat_map(|taken| take(&taken)) {
@@ -194,7 +203,6 @@ impl<'a> Checker<'a> {
         // A crash of a second life leaves what a crash of the first does; of many such states a share is enough to see
         // that a third life goes on.
         if level != Level::Chained || digest.is_multiple_of(4) {
-            let deep = first && digest.is_multiple_of(16);
             self.go_on(life, snapshot, deep)?;
         }
         Ok(model)
@@ -229,7 +237,7 @@ impl<'a> Checker<'a> {
 
     /// Writes on in a second life, crashes, closes, opens.
     fn go_on(&mut self, mut life: Life, snapshot: &Snapshot, deep: bool) -> Verdict<()> {
-        let chained = deep.then(|| watch(&life, false));
+        let chained = deep.then(|| self.watch(&life, false));
         let written = write_on(&life, snapshot.expect.seen);
         life.observe(None);
         written.map_err(|why| format!("writing on: {why}"))?;
@@ -266,6 +274,19 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Puts snapshots of the points of `life` aside, in a plain run of a share of them.
+    fn watch(&self, life: &Life, forks: bool) -> Taken {
+        let taken = Taken::default();
+        let (sink, one_in, salt) = (taken.clone(), self.later_one_in, self.draw(0));
+        let snapshot = Snapshot::taker(life, forks);
+        life.observe(Some(Arc::new(move |point| {
+            if is_sampled(point.step, salt, one_in) {
+                sink.lock().unwrap().push(snapshot(point));
+            }
+        })));
+        taken
+    }
+
     /// Goes on in a world whose process was killed at `snapshot`: what the next process reads need
     /// not be durable, and must be once it answers (design §14, rule 3).
     pub fn kill(&mut self, snapshot: &Snapshot) {
@@ -274,7 +295,7 @@ impl<'a> Checker<'a> {
         };
         self.stats.kills += 1;
         let done = caught(|| {
-            let inside = watch(&life, false);
+            let inside = self.watch(&life, false);
             let opened = self.open(&mut life, &snapshot.expect);
             life.observe(None);
             opened?;
@@ -293,16 +314,6 @@ impl<'a> Checker<'a> {
             self.violation(snapshot, &snapshot.newest(), Level::First, &why);
         }
     }
-}
-
-/// Puts a snapshot of every point of `life` aside.
-fn watch(life: &Life, forks: bool) -> Taken {
-    let taken = Taken::default();
-    let sink = taken.clone();
-    life.observe(Some(Snapshot::observer(life, forks, move |snapshot| {
-        sink.lock().unwrap().push(snapshot);
-    })));
-    taken
 }
 
 fn take(taken: &Taken) -> Vec<Snapshot> {

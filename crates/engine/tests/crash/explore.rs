@@ -12,7 +12,8 @@ use thermocline_env::simulated::SeededRandom;
 use crate::check::{Checker, Level, Stats, caught};
 use crate::life::Life;
 use crate::snapshot::Snapshot;
-use crate::workload::Workload;
+use crate::states::is_sampled;
+use crate::workload::{Workload, named};
 
 /// Bugs planted in the two halves of an exploration.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +22,7 @@ pub struct Planted {
     pub work: Option<Bug>,
     /// In the recoveries.
     pub recovery: Option<Bug>,
-    /// Of each point few states are recovered, and none after a kill: a look whether the bug is found so.
+    /// Of each point few states are recovered, none after a kill, and none of a second life: a look whether the bug is found so.
     pub narrow: bool,
 }
 
@@ -120,4 +121,45 @@ pub fn explore(
         }
         outcome
     })
+}
+
+/// How a bug is looked for, until it is found: at one point in so many, and whether with few states of each and no crash in a
+/// second life. Most do harm at many points, and all that lies before the first of those would be explored in vain.
+pub const PASSES: &[(u64, bool)] = &[
+    (24, true),
+    (6, true),
+    (24, false),
+    (6, false),
+    (1, true),
+    (1, false),
+];
+
+/// The same where it is known at which points it does harm.
+const PASSES_THERE: &[(u64, bool)] = &[(6, true), (1, true), (1, false)];
+
+/// Panics unless the bug is found at one of these points, of which it is known that it does harm there.
+pub fn caught_by(workload: &str, planted: Planted, only: fn(Point) -> bool) {
+    caught_in(PASSES_THERE, workload, planted, only);
+}
+
+/// Panics unless the bug is found in one of these passes.
+pub fn caught_in(
+    passes: &[(u64, bool)],
+    workload: &str,
+    planted: Planted,
+    only: fn(Point) -> bool,
+) {
+    let mut states = 0;
+    for &(one_in, narrow) in passes {
+        let sampled = move |point: Point| only(point) && is_sampled(point.step, 7, one_in);
+        let outcome = explore(&named(workload), 7, Planted { narrow, ..planted }, sampled);
+        states += outcome.stats.states;
+        if let Some(first) = outcome.violations.first() {
+            // Which check it was, for whoever reads along.
+            let first = first.lines().next().unwrap_or_default();
+            println!("{planted:?} after {states} states, one point in {one_in}: {first}");
+            return;
+        }
+    }
+    panic!("{planted:?} was not caught in {states} states");
 }

@@ -198,7 +198,7 @@ fn flip_all(end: End, small_memtables: bool, step: usize) -> (Counts, Vec<String
 }
 
 /// In a plain run one byte in so many is flipped. None of its divisors is one of 8, so that each bit has its turn.
-const ONE_IN: u64 = 7;
+const ONE_IN: u64 = 13;
 
 fn all_are_found(end: End, small_memtables: bool) -> Counts {
     let step = usize::try_from(one_in(ONE_IN)).unwrap();

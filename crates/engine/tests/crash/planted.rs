@@ -3,39 +3,17 @@
 
 use std::ops::Bound;
 
+use thermocline_base::CfId;
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{CfId, Point};
 use thermocline_engine::Durability;
 
 use crate::check::{caught, write_on};
-use crate::explore::{Planted, explore};
+use crate::explore::{PASSES, Planted, caught_by, caught_in};
 use crate::life::{Life, options};
 use crate::oracle::{Expect, Op};
 use crate::pm_tables::in_pm;
 use crate::raw::{HERE, Raw};
 use crate::snapshot::Snapshot;
-use crate::states::is_sampled;
-use crate::workload::named;
-
-/// How a bug is looked for, until it is found: at one point in so many, and with few states of each or with many. Most do harm
-/// at many points, and all that lies before the first of those would be explored in vain.
-const PASSES: [(u64, bool); 4] = [(24, false), (6, false), (1, true), (1, false)];
-
-fn caught_by(workload: &str, planted: Planted, only: fn(Point) -> bool) {
-    let mut states = 0;
-    for (one_in, narrow) in PASSES {
-        let sampled = move |point: Point| only(point) && is_sampled(point.step, 7, one_in);
-        let outcome = explore(&named(workload), 7, Planted { narrow, ..planted }, sampled);
-        states += outcome.stats.states;
-        if let Some(first) = outcome.violations.first() {
-            // Which check it was, for whoever reads along.
-            let first = first.lines().next().unwrap_or_default();
-            println!("{planted:?} after {states} states, one point in {one_in}: {first}");
-            return;
-        }
-    }
-    panic!("{planted:?} was not caught in {states} states");
-}
 
 fn in_work(bug: Bug) -> Planted {
     Planted {
@@ -52,11 +30,11 @@ fn in_recovery(bug: Bug) -> Planted {
 }
 
 fn caught_in_work(workload: &str, bug: Bug) {
-    caught_by(workload, in_work(bug), |_| true);
+    caught_in(PASSES, workload, in_work(bug), |_| true);
 }
 
 fn caught_in_recovery(workload: &str, bug: Bug) {
-    caught_by(workload, in_recovery(bug), |_| true);
+    caught_in(PASSES, workload, in_recovery(bug), |_| true);
 }
 
 #[test]

@@ -79,7 +79,11 @@ pub fn sinking(life: &mut Life, random: &SeededRandom) {
         }
         if round == 1 {
             let pinned = life.engine().value(CfId::DEFAULT, b"pinned").unwrap();
-            assert!(pinned.as_ref().is_some_and(|value| value.is_pinned()));
+            // With some seeds it has been compacted into a file by now.
+            let levels = life.engine().metrics().levels;
+            let sunk = levels.iter().skip(1).any(|level| level.tables > 0);
+            let pinned = pinned.expect("it was written");
+            assert!(pinned.is_pinned() || sunk);
             held = Some((life.engine().snapshot(), life.expected(), pinned));
             run(life, &Op::delete(0, b"pinned"));
         }
@@ -89,7 +93,6 @@ pub fn sinking(life: &mut Life, random: &SeededRandom) {
                 let found = snapshot.value(CfId::DEFAULT, key).unwrap();
                 assert_eq!(found.as_deref(), Some(&**value));
             }
-            let pinned = pinned.expect("it was there");
             pinned.verify().unwrap();
             assert_eq!(*pinned, [5; 1500]);
             drop((snapshot, pinned));

@@ -22,6 +22,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, Storage};
 use thermocline_pm::SimPm;
 use thermocline_testkit::Rng;
+use thermocline_testkit::explore::explored;
 
 const CF: CfId = CfId::DEFAULT;
 const VALUE: usize = 4000;
@@ -44,6 +45,8 @@ struct Machine {
     dir: PathBuf,
     options: Options,
     rng: Rng,
+    /// How often it is filled again.
+    rounds: u32,
 }
 
 impl Machine {
@@ -54,6 +57,7 @@ impl Machine {
             dir,
             options,
             rng,
+            rounds: 2,
         }
     }
 
@@ -113,7 +117,7 @@ impl Machine {
             engine.metrics().space
         );
         let mut engine = Some(engine);
-        for round in 0..2 {
+        for round in 0..self.rounds {
             let last = engine.take().unwrap();
             if !kills {
                 last.close().unwrap();
@@ -258,7 +262,9 @@ fn child() {
     let preset = std::env::var(PRESET).unwrap();
     let options = Options::preset(Preset::parse(&preset).unwrap());
     let dir = PathBuf::from(home).join("db");
-    Machine::new(World::real(), dir, options).run(8 << 20, false, |_| {});
+    let mut machine = Machine::new(World::real(), dir, options);
+    machine.rounds = u32::try_from(explored(1, 2)).unwrap();
+    machine.run(8 << 20, false, |_| {});
 }
 
 /// Has the child run where `mount`, a piece of shell, has mounted a disk on `$1`. `$2` is a place for a file.

@@ -23,6 +23,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SimClock;
 use thermocline_env::{Clock, Env};
 use thermocline_pm::SimPm;
+use thermocline_testkit::explore::is_tried;
 
 const PM: u64 = 1 << 20;
 
@@ -249,12 +250,19 @@ fn family_of(engine: &Engine, kind: usize) -> Family {
     }
 }
 
+/// Of the pairs of a shape and something else every second one in a plain run, in which each of both is.
+fn pairs(shape: &'static str, of: usize) -> impl Iterator<Item = usize> {
+    let first = SHAPES.iter().position(|known| *known == shape);
+    let first = first.expect("it is one of them");
+    (0..of).filter(move |one| is_tried(first + one, 2))
+}
+
 /// Writes go on beside a reader that stands still for a day, and it reads exactly what it must.
 #[test]
 fn who_stands_still_holds_nobody_up() {
     let mut wrong = Vec::new();
     for shape in SHAPES {
-        for kind in 0..KINDS {
+        for kind in pairs(shape, KINDS) {
             let machine = Machine::new();
             let engine = machine.open(shape);
             let family = family_of(&engine, kind);

@@ -43,14 +43,12 @@ impl CrashImage {
         steps: Steps,
         mut choice: impl FnMut(usize, &PendingWord) -> usize,
     ) -> SimPm {
-        let sim = SimPm::new(capacity.max(self.len), steps);
-        for (cell, &word) in sim.core.words.iter().zip(self.words.iter()) {
-            cell.store(word, Ordering::Relaxed);
-        }
+        let mut words = memory(&self.words, index(capacity.max(self.len) / WORD));
         for (i, word) in self.pending.iter().enumerate() {
             let value = word.candidates[choice(i, word)];
-            sim.core.words[index(word.offset / WORD)].store(value, Ordering::Relaxed);
+            words[index(word.offset / WORD)] = AtomicU64::new(value);
         }
+        let sim = SimPm::of(words, false, steps);
         lock(&sim.core.state).len = self.len;
         sim
     }
@@ -67,6 +65,14 @@ impl CrashImage {
         }
         hash64_seeded(&bytes, self.base_digest)
     }
+}
+
+/// So many words, of which the first are these. What is generic is optimised as its callers are, tests hardly: this is not.
+fn memory(first: &[u64], count: usize) -> Vec<AtomicU64> {
+    let mut words = Vec::with_capacity(count);
+    words.extend(first.iter().map(|&word| AtomicU64::new(word)));
+    words.resize_with(count, AtomicU64::default);
+    words
 }
 
 /// What a word of a line may hold: the certain value first, the newest last, all different.
@@ -141,7 +147,11 @@ impl SimPm {
                 }
             }
         }
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        // In one go: images are made at every step.
+        let mut bytes = vec![0; words.len() * index(WORD)];
+        for (to, word) in bytes.chunks_exact_mut(index(WORD)).zip(&words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
         CrashImage {
             base_digest: hash64(&bytes),
             words: Arc::new(words),

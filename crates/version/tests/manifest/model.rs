@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use thermocline_base::{CfId, ErrorKind, Steps};
 use thermocline_env::Storage;
+use thermocline_testkit::explore::explored;
 use thermocline_version::{Change, Manifest, NextIds, PartitionId, State, VersionEdit, format};
 
 use crate::common::{created, dir, fresh, storage};
@@ -350,9 +351,11 @@ fn edits() -> impl Strategy<Value = Vec<VersionEdit>> {
     prop::collection::vec(edit.prop_map(|changes| VersionEdit { changes }), 1..60)
 }
 
+/// So many cases, or in a plain run a fifth of them.
 pub fn config(cases: u32) -> ProptestConfig {
+    let cases = explored(u64::from(cases / 5), u64::from(cases));
     ProptestConfig {
-        cases,
+        cases: u32::try_from(cases).unwrap_or(u32::MAX),
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -7,6 +7,7 @@ use thermocline_base::options::{Preset, Shape};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
@@ -379,7 +380,7 @@ impl Run {
 #[test]
 fn a_follower_has_what_the_store_has() {
     let mut all = Met::default();
-    for seed in seeds(0..40) {
+    for seed in seeds(0..explored(20, 40)) {
         let _replay = Replay("-p thermocline-engine a_follower_has_what", seed);
         let mut run = Run::new(seed);
         for _ in 0..1500 {
@@ -398,9 +399,14 @@ fn a_follower_has_what_the_store_has() {
     if seeds(0..2).len() == 1 {
         return;
     }
-    assert!(all.groups > 10_000 && all.staged > 500, "{all:?}");
-    assert!(all.cut_off > 50 && all.resumed > 500, "{all:?}");
-    assert!(all.kept > 1 << 20 && all.flushes > 500, "{all:?}");
+    // Of twenty.
+    let times = explored(1, 2);
+    let (groups, staged) = (5_000 * times, 250 * times);
+    assert!(all.groups > groups && all.staged > staged, "{all:?}");
+    let (cut_off, resumed) = (25 * times, 250 * times);
+    assert!(all.cut_off > cut_off && all.resumed > resumed, "{all:?}");
+    let (kept, flushes) = (times << 19, 250 * times);
+    assert!(all.kept > kept && all.flushes > flushes, "{all:?}");
 }
 
 #[test]
