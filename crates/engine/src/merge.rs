@@ -135,7 +135,7 @@ impl Merger {
         let all = indexes_of(&view, &lock(&self.common.reclaim));
         let known = situation::Indexes {
             newest_first: &all,
-            bytes_max: self.flush_due.takes_bytes(),
+            bytes_max: self.flush_due.index_bytes(),
             asked: self.common.counted.get(Count::Asked),
             paid: self.common.merges.paid.load(Ordering::Relaxed),
             merge_percent: self.common.options.level0.merge_percent,
@@ -202,7 +202,7 @@ impl Merger {
         use thermocline_policy::work::Because;
         let view = self.common.catalog.view_to_keep();
         let all = indexes_of(&view, &lock(&self.common.reclaim));
-        let decided = indexes::choose(&all, self.flush_due.takes_bytes(), false)?;
+        let decided = indexes::choose(&all, self.flush_due.index_bytes(), false)?;
         let decision = Decision::of(Work::MergeIndexes(decided), Because::NothingIsDue);
         Choice::of(&view, decision)
     }

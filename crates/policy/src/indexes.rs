@@ -5,7 +5,8 @@
 //! oldest that has at most [`INDEX_RATIO`] times the keys of all newer ones together. So what stays is few indexes, each more
 //! than that many times as large as all newer ones; and a pointer is moved only when what it is in grows by half.
 //!
-//! Where a flush takes only the oldest memtables a merged index leads to no more than it takes: it is taken as a whole.
+//! Where a flush takes only the oldest memtables a merged index leads to no more than it takes, since it is taken as a whole; but to
+//! two memtables at least.
 //!
 //! Memtables of a merged index that are dead stay until it is made anew. It counts that many keys less as they had records:
 //! making it anew then costs no more than writing those did.

@@ -3,8 +3,8 @@
 //!
 //! # Why it ends
 //! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full, and that
-//! moment is taken anew only when something was deleted since, or when the oldest reader of then has gone. Jobs that give up
-//! become smaller, or wait twice as long each time.
+//! moment is taken anew only when something was deleted since, or when the oldest reader has gone of then, or of those for whom
+//! jobs kept something since. Jobs that give up become smaller, or wait twice as long each time.
 
 use crate::tuning::{
     AGAIN_GROWTH, AGAIN_MAX_NS, AGAIN_NS, DELETES_MANY, DELETES_PAUSE_NS, RELIEF_MARGIN_BYTES,

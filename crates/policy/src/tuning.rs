@@ -34,6 +34,9 @@ pub const INDEX_PARTS: u64 = 8;
 /// indexes, and a pointer is moved only when what it is in grows by half (decisions 56 and 57).
 pub const INDEX_RATIO: u64 = 2;
 
+/// A merged index leads to so many memtables, even where a flush takes less. *Derived*: of fewer there is nothing to merge.
+pub const INDEX_MEMTABLES: u64 = 2;
+
 /// Before a flush, merged indexes are made anew if dead memtables that they keep hold one part in so many of what waits.
 /// *Chosen*: moving pointers is cheaper than writing tables.
 pub const INDEX_DEAD_PARTS: u64 = 4;

@@ -72,10 +72,13 @@ impl Picker {
             cursors: cursors.map(|at| at.cloned().unwrap_or_default()).collect(),
             turn: families.partition_point(passed),
             families,
-            room: room.map(|room| Relief {
-                room,
-                is_any_running: !jobs.running.is_empty(),
-                rewrite_before: self.pressure.rewritten_for_room(),
+            room: room.map(|room| {
+                self.pressure.note_readers();
+                Relief {
+                    room,
+                    is_any_running: !jobs.running.is_empty(),
+                    rewrite_before: self.pressure.rewritten_for_room(),
+                }
             }),
         }
     }

@@ -12,6 +12,7 @@ use thermocline_base::size::index;
 use thermocline_policy::flush::{FlushPlan, Sealed};
 use thermocline_policy::scans::Scans;
 use thermocline_policy::situation::{self, Situation};
+use thermocline_policy::tuning::INDEX_MEMTABLES;
 use thermocline_policy::work::{Decision, Work};
 
 use crate::store::FlushDue;
@@ -53,9 +54,13 @@ impl FlushDue {
         self.look().plan()
     }
 
-    /// Bytes that a flush which is due takes at least, of the oldest memtables.
-    pub fn takes_bytes(&self) -> u64 {
-        self.look().takes_bytes()
+    /// Persistent memory that a merged index leads to, at most: what a flush takes, since it takes them as a whole, but two
+    /// memtables at least.
+    pub fn index_bytes(&self) -> u64 {
+        let sealed = self.look();
+        let options = &self.common.options;
+        let memtable = options.memtable_bytes_beside(sealed.tables.is_some_and(|bytes| bytes > 0));
+        sealed.takes_bytes().max(INDEX_MEMTABLES * memtable)
     }
 
     /// What waits to be flushed. Whoever decides about level 0 hears of it.

@@ -88,6 +88,14 @@ impl Pressure {
         readers.keys().next().copied().unwrap_or(u64::MAX)
     }
 
+    /// Compactions for the sake of room are chosen now, and keep what somebody reads. Who came since the disk became full counts, too.
+    pub fn note_readers(&self) {
+        let relief = &self.gauge.relief;
+        relief
+            .read_from
+            .fetch_min(self.read_from(), Ordering::Relaxed);
+    }
+
     /// Has tables rewritten again where a reader has gone who had kept from them what was deleted.
     pub fn look_whether_readers_have_gone(&self) {
         let relief = &self.gauge.relief;

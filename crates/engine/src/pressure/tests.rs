@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfId, Codec, ErrorKind, Steps, WriteBatch};
 use thermocline_catalog::View;
 use thermocline_env::Env;
@@ -188,14 +188,22 @@ const DISK: u64 = 12 << 20;
 
 /// A small disk, its persistent memory, and a store there.
 fn on_disk(background: bool) -> (SimFs, Engine) {
+    on_disk_of(Shape::Tiered, background)
+}
+
+fn on_disk_of(shape: Shape, background: bool) -> (SimFs, Engine) {
     let steps = Steps::new();
     let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
-    let engine = open_on(&fs, &sim, background);
+    let engine = open_of(shape, &fs, &sim, background);
     fs.limit(DISK);
     (fs, engine)
 }
 
 fn open_on(fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
+    open_of(Shape::Tiered, fs, sim, background)
+}
+
+fn open_of(shape: Shape, fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
     let world = World {
         env: Env::simulated(fs.clone(), 7),
         sim: Some(sim.clone()),
@@ -206,6 +214,7 @@ fn open_on(fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
         pm: 1 << 20,
         ..Options::default()
     };
+    options.level0.shape = Some(shape);
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 64 << 10;
     options.memtable.idle_ms = 0;
@@ -438,7 +447,8 @@ fn deletes_that_cannot_be_flushed_are_kept_and_flushed_when_there_is_room() {
 #[test]
 fn a_disk_without_a_byte_left_ends_nothing() {
     for background in [false, true] {
-        let (fs, engine) = on_disk(background);
+        // No flush stays in persistent memory, which would give some of its disk's room back.
+        let (fs, engine) = on_disk_of(Shape::GlobalIndex, background);
         let keys = until_full(&engine, 0);
         // Deletes must find room in persistent memory, where nothing can be flushed any more.
         engine.flush().unwrap();

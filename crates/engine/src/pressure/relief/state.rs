@@ -19,7 +19,7 @@ pub(crate) struct Relief {
     pub(super) made_full: AtomicU64,
     /// What `deleted_up_to` was then.
     pub(super) made_full_at: AtomicU64,
-    /// The oldest moment that somebody read at then.
+    /// The oldest moment that somebody read at then, or since then when compactions were chosen for the sake of room.
     pub(super) read_from: AtomicU64,
     /// When it was looked whether that reader has gone.
     pub(super) read_looked_ns: AtomicU64,
