@@ -9,9 +9,6 @@ pub const DRAM_MIN: u64 = 1 << 20;
 /// Smallest `pm`: one part of the smallest size.
 pub const PM_MIN: u64 = 256 << 10;
 
-/// A memtable is not smaller where options do not say, in bytes.
-const MEMTABLE_MIN: u64 = 64 << 10;
-
 impl Options {
     /// With what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
     pub fn settled(mut self) -> Options {
@@ -59,10 +56,23 @@ impl Options {
     /// memtables are flushed, a quarter of what they all may have at most: the rest takes writes
     /// meanwhile. Half as much where most of `pm` is for tables.
     pub fn memtable_bytes(&self) -> u64 {
+        self.memtable_bytes_of(8)
+    }
+
+    /// The size at which a memtable is sealed while there are `tables` beside memtables in persistent memory: with shape `tiered`
+    /// half as much, where `memtable.bytes_max` does not say. What waits, what is being flushed and what takes writes then share
+    /// what tables leave, and each of them counts in whole memtables.
+    pub fn memtable_bytes_beside(&self, tables: bool) -> u64 {
+        let tiered = self.level0.shape() == Shape::Tiered;
+        self.memtable_bytes_of(if tables && tiered { 16 } else { 8 })
+    }
+
+    /// Where options do not say, one part in so many of the room for memtables.
+    fn memtable_bytes_of(&self, parts: u64) -> u64 {
         let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
         let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
         let bytes = match (self.memtable.bytes_max, self.in_dram()) {
-            (0, false) => (room / 8).clamp(MEMTABLE_MIN, 256 << 20),
+            (0, false) => (room / parts).clamp(64 << 10, 256 << 20),
             // One that takes writes, and others that are being flushed.
             (0, true) => (room / 4).clamp(32 << 10, 64 << 20),
             (bytes, _) => bytes,
@@ -70,17 +80,6 @@ impl Options {
         match self.flush.automatic {
             false => bytes,
             true => bytes.min(room / 4),
-        }
-    }
-
-    /// The size at which a memtable is sealed while there are `tables` beside memtables in persistent memory: with shape `tiered`
-    /// half as much, where `memtable.bytes_max` does not say. What waits, what is being flushed and what takes writes then share
-    /// what tables leave, and each of them counts in whole memtables.
-    pub fn memtable_bytes_beside(&self, tables: bool) -> u64 {
-        let bytes = self.memtable_bytes();
-        match tables && self.memtable.bytes_max == 0 && self.level0.shape() == Shape::Tiered {
-            true => (bytes / 2).max(MEMTABLE_MIN).min(bytes),
-            false => bytes,
         }
     }
 

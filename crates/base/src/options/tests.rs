@@ -122,6 +122,28 @@ fn nonsense_is_refused_with_the_limit() {
 }
 
 #[test]
+fn memtables_beside_tables_are_half_as_large_unless_that_is_said_or_they_are_as_large_as_can_be() {
+    let sizes = |options: &Options| {
+        let beside = |tables| options.memtable_bytes_beside(tables) >> 20;
+        (beside(false), beside(true))
+    };
+    let mut options = Options {
+        pm: 1 << 30,
+        ..Options::default()
+    };
+    options.level0.shape = Some(Shape::Tiered);
+    assert_eq!(sizes(&options), (64, 32));
+    options.pm = 64 << 30;
+    assert_eq!(sizes(&options), (256, 256));
+    options.pm = 1 << 30;
+    options.memtable.bytes_max = 24 << 20;
+    assert_eq!(sizes(&options), (24, 24));
+    options.memtable.bytes_max = 0;
+    options.level0.shape = Some(Shape::GlobalIndex);
+    assert_eq!(sizes(&options), (128, 128));
+}
+
+#[test]
 fn the_baseline_derives_its_sizes_from_dram() {
     let mut options = Options::default();
     options.set("preset", "leveled").unwrap();
