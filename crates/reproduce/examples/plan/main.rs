@@ -18,6 +18,10 @@ use thermocline_base::options::Preset;
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args().nth(1).unwrap_or("docs/plan".into());
     let folder = PathBuf::from(folder);
+    if !folder.is_dir() {
+        // Said before it takes minutes.
+        return Err(format!("{} is no folder", folder.display()).into());
+    }
     let figures = all();
     table(&figures);
     let amplification = |figure: &Figure| figure.forecast.write_amplification;
