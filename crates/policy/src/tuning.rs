@@ -34,8 +34,9 @@ pub const INDEX_PARTS: u64 = 8;
 /// indexes, and a pointer is moved only when what it is in grows by half (decisions 56 and 57).
 pub const INDEX_RATIO: u64 = 2;
 
-/// A merged index leads to so many memtables, even where a flush takes less. *Derived*: of fewer there is nothing to merge.
-pub const INDEX_MEMTABLES: u64 = 2;
+/// A merged index leads to so many halves of memtables, even where a flush takes less. *Derived*: of fewer than two memtables there is
+/// nothing to merge, and each may own a zone more than it has bytes.
+pub const INDEX_HALF_MEMTABLES: u64 = 5;
 
 /// Before a flush, merged indexes are made anew if dead memtables that they keep hold one part in so many of what waits.
 /// *Chosen*: moving pointers is cheaper than writing tables.

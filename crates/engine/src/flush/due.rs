@@ -12,7 +12,7 @@ use thermocline_base::size::index;
 use thermocline_policy::flush::{FlushPlan, Sealed};
 use thermocline_policy::scans::Scans;
 use thermocline_policy::situation::{self, Situation};
-use thermocline_policy::tuning::INDEX_MEMTABLES;
+use thermocline_policy::tuning::INDEX_HALF_MEMTABLES;
 use thermocline_policy::work::{Decision, Work};
 
 use crate::store::FlushDue;
@@ -60,7 +60,9 @@ impl FlushDue {
         let sealed = self.look();
         let options = &self.common.options;
         let memtable = options.memtable_bytes_beside(sealed.tables.is_some_and(|bytes| bytes > 0));
-        sealed.takes_bytes().max(INDEX_MEMTABLES * memtable)
+        sealed
+            .takes_bytes()
+            .max(INDEX_HALF_MEMTABLES * memtable / 2)
     }
 
     /// What waits to be flushed. Whoever decides about level 0 hears of it.
