@@ -46,14 +46,14 @@ fn level0(engine: &Engine) -> Vec<(bool, u16, u16)> {
     tables.collect()
 }
 
-/// All tables, of whatever level: whether each lies in persistent memory, and its bytes.
-fn level0_and_below(engine: &Engine) -> Vec<(bool, u64)> {
+/// Bytes of all tables in files, of whatever level.
+fn file_bytes(engine: &Engine) -> u64 {
     let version = version_of(engine);
     let family = version.family(CfId::DEFAULT);
     let levels = family.into_iter().flat_map(|family| family.levels());
     let tables = levels.flat_map(|(_, tables)| tables.iter());
-    let tables = tables.map(|table| (version.pm_table(table.file).is_some(), table.bytes));
-    tables.collect()
+    let in_files = tables.filter(|table| version.pm_table(table.file).is_none());
+    in_files.map(|table| table.bytes).sum()
 }
 
 fn pm_bytes(engine: &Engine) -> u64 {
@@ -70,19 +70,11 @@ fn flushes_bypass_a_level_0_in_which_nothing_dies_and_nothing_is_read() {
     let (mut rounds, mut stayed) = (0, 0);
     let bypasses = || engine.inner.common.compactions.costs.bypasses();
     let share = engine.inner.common.options.level0_pm_bytes().unwrap();
-    let in_files = || {
-        let tables = level0_and_below(&engine);
-        tables
-            .iter()
-            .filter(|(in_pm, _)| !in_pm)
-            .map(|(_, bytes)| bytes)
-            .sum::<u64>()
-    };
     while !bypasses() {
         assert!(rounds < 60, "it never gets full");
         // Once it is full a part leaves, and what is not on the SSD stays.
         stayed += u32::from(engine.metrics().ranges_along > 0 && pm_bytes(&engine) > 0);
-        let before = in_files();
+        let before = file_bytes(&engine);
         flush(&engine, keys.by_ref().take(300), &[7; 300]);
         assert!(!bypasses() || before >= share, "{before} of {share}");
         rounds += 1;
