@@ -78,7 +78,7 @@ fn logs_survive_their_disk() {
 #[test]
 fn a_store_that_is_begun_twice_is_made() {
     for shape in [Shape::Tiered, Shape::Leveled] {
-        stories_in(shape, true, made_twice(explored(40, 120)));
+        stories_in(shape, true, made_twice(explored(24, 120)));
     }
 }
 

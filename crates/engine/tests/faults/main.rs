@@ -385,7 +385,7 @@ fn count(work: Work, fault: Fault) -> u64 {
 }
 
 /// In a plain run one call in so many fails.
-const ONE_IN: u64 = 8;
+const ONE_IN: u64 = 12;
 
 /// Runs once for each call that `fault` can befall, or in a plain run for a share of them; returns the calls that this
 /// stands for, and for how many of them it failed.

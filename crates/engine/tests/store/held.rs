@@ -250,11 +250,13 @@ fn family_of(engine: &Engine, kind: usize) -> Family {
     }
 }
 
-/// Of the pairs of a shape and something else every second one in a plain run, in which each of both is.
+/// Of the pairs of a shape and something else every second one in a plain run, of many every third; each of both is among
+/// them.
 fn pairs(shape: &'static str, of: usize) -> impl Iterator<Item = usize> {
     let first = SHAPES.iter().position(|known| *known == shape);
     let first = first.expect("it is one of them");
-    (0..of).filter(move |one| is_tried(first + one, 2))
+    let part = if of < KINDS { 2 } else { 3 };
+    (0..of).filter(move |one| is_tried(first + one, part))
 }
 
 /// Writes go on beside a reader that stands still for a day, and it reads exactly what it must.
