@@ -171,6 +171,11 @@ impl Engine {
         self.inner.common.now_ns()
     }
 
+    /// As [`Engine::clock_ns`], but of its last tick: see [`thermocline_env::Clock::tick_ns`].
+    pub fn tick_ns(&self) -> u64 {
+        self.inner.common.world.env.clock.tick_ns()
+    }
+
     /// Whether both are handles of one open store.
     pub fn is_same(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

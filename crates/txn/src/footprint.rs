@@ -123,6 +123,22 @@ impl Touched {
         self.found.find(key.hash, is).is_some()
     }
 
+    /// Has nothing any more; keeps the memory of short lists.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.keys.clear();
+        self.found.clear();
+        self.ordered.take();
+        self.spans.clear();
+    }
+
+    /// Bytes of memory that it has while it has nothing.
+    pub fn capacity(&self) -> usize {
+        let keys = self.keys.capacity() * size_of::<(CfId, Range<usize>)>();
+        let spans = self.spans.capacity() * size_of::<Span>();
+        self.bytes.capacity() + keys + spans + self.found.capacity()
+    }
+
     fn keys(&self) -> impl Iterator<Item = (CfId, &[u8])> {
         let keys = self.keys.iter();
         keys.map(|(cf, at)| (*cf, &self.bytes[at.clone()]))

@@ -123,7 +123,9 @@
 mod by_hash;
 mod footprint;
 mod held;
+mod lane;
 mod life;
+mod lists;
 mod locks;
 mod memory;
 mod options;
@@ -140,6 +142,7 @@ mod transaction;
 mod transactions;
 mod writes;
 
+pub use lane::OPEN_MAX;
 pub use options::{Isolation, LOCK_TIMEOUT, Locking, TxnOptions};
 pub use prepared::Prepared;
 pub use reading::ValueOf;
@@ -147,7 +150,6 @@ pub use report::{
     LockedKey, REPORTED_LOCKS_MAX, REPORTED_MAX, TransactionState, TransactionsReport,
 };
 pub use scan::Scan;
-pub use shared::OPEN_MAX;
 pub use store::{MEMORY_SHARE, Moment, Ordered, Place, Store};
 pub use transaction::Transaction;
 pub use transactions::Transactions;
