@@ -10,6 +10,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `transaction`, `transactions`, `shared` | one transaction from beginning to end; all of a store; what they share |
+//! | `lane`, `lists` | where transactions begin and end; what one has, whose memory the next begins with |
 //! | `reading`, `footprint`, `writes`, `scan` | what it sees; what must not change; its own writes and savepoints; iterators over both |
 //! | `by_hash`, `same` | finding keys among few or many |
 //! | `locks`, `held`, `life` | keys and ranges that are locked, queues, deadlocks; which one has; whether it may go on |
@@ -103,12 +104,12 @@
 //!
 //! # Lock order
 //! A stripe of the table of locks; behind it, each by itself, the ranges, the graph; behind the graph a verdict. The lists
-//! of open and of prepared transactions stand alone. All of them are leaves to the engine's locks: none of those is taken under them,
+//! of open transactions, one a lane, and of prepared ones stand alone. All of them are leaves to the engine's locks: none of those is taken under them,
 //! and they under none of those.
 //!
 //! # Limits
 //! All transactions of a store together have a quarter of its `dram` for locks, writes and footprints ([`MEMORY_SHARE`]),
-//! and [`OPEN_MAX`] may be open. The engine remembers 16 MiB of changed keys while somebody watches; a transaction that
+//! and [`OPEN_MAX`] may be open. What ended ones leave for the next has a bound of its own (`lane`). The engine remembers 16 MiB of changed keys while somebody watches; a transaction that
 //! was overtaken by more is refused, unless hashes show that its keys are none of them.
 //!
 //! # Rejected

@@ -5,7 +5,7 @@ use thermocline_base::{Error, Result};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a lock costs beside its key: its slot, of five that a map may have for it, its place in its transaction's list and
+/// What a lock costs beside its key: its slot, of five that a table may have for it, its place in its transaction's list and
 /// among the keys in order.
 pub(crate) const LOCK_BYTES: u64 = 480;
 /// What a key or range that must not change costs beside its bytes: its places in lists that have room to grow, and among

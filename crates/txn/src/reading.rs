@@ -38,9 +38,9 @@ impl Footprint for Whole<'_> {
         writes || self.touched.meets(change)
     }
 
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
-        let touched = self.touched.hashes()?;
-        Some(Box::new(touched.chain(self.writes.hashes())))
+    fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
+        // A range that it deleted is in its footprint, too.
+        self.touched.holds_for_all(holds) && self.writes.hashes().all(holds)
     }
 }
 
