@@ -211,17 +211,17 @@ fn nobody_misses_a_change_while_watchers_come_and_go() {
         })
     };
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| {
+        scope.spawn(|| {
             while lock(&writer).0 < CHANGES {
                 write(&mut lock(&writer));
             }
         });
         for n in 0..WATCHERS {
-            let (writing, watch, visible) = (&writing, &watch, &visible);
+            let (watch, visible) = (&watch, &visible);
             let recent = &recent;
             scope.spawn(move || {
                 let mut rng = Rng::new(n);
-                while !writing.is_finished() {
+                while visible.load(Ordering::Acquire) < CHANGES {
                     let watching = watch();
                     let from = watching.floor.0;
                     let key = rng.below(usize::try_from(KEYS).unwrap()) as u64;
@@ -235,9 +235,9 @@ fn nobody_misses_a_change_while_watchers_come_and_go() {
                     }
                     recent.leave(&watching);
                     // Sometimes nobody watches for so long that noting stops.
-                    let pause =
-                        visible.load(Ordering::Acquire) + rng.below(30) as u64 * IDLE_CHANGES / 10;
-                    while visible.load(Ordering::Acquire) < pause && !writing.is_finished() {
+                    let pause = rng.below(30) as u64 * IDLE_CHANGES / 10;
+                    let until = (visible.load(Ordering::Acquire) + pause).min(CHANGES);
+                    while visible.load(Ordering::Acquire) < until {
                         std::thread::yield_now();
                     }
                 }
