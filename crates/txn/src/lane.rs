@@ -47,6 +47,10 @@ struct Open {
     /// Places that nobody has.
     free: Vec<usize>,
     /// Lists of ended transactions, which have nothing.
+    #[expect(
+        clippy::vec_box,
+        reason = "they go from hand to hand, and are 500 bytes each"
+    )]
     kept: Vec<Box<Lists>>,
     /// DRAM that is counted, and that nobody has.
     bytes: u64,

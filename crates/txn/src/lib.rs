@@ -9,7 +9,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `transaction`, `transactions`, `shared` | one transaction from beginning to end; all of a store; what they share |
+//! | `transaction`, `transactions`, `shared` | one transaction from beginning to end (`transaction::ending`); all of a store; what they share |
 //! | `lane`, `lists` | where transactions begin and end; what one has, whose memory the next begins with |
 //! | `reading`, `footprint`, `writes`, `scan` | what it sees; what must not change; its own writes and savepoints; iterators over both |
 //! | `by_hash`, `same` | finding keys among few or many |

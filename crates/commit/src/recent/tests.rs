@@ -245,3 +245,38 @@ fn nobody_misses_a_change_while_watchers_come_and_go() {
         }
     });
 }
+
+/// What the oldest watcher needs stays, whichever thread it and later ones began on, and goes soon when that one has ended.
+#[test]
+fn the_first_of_all_threads_says_what_is_needed() {
+    let recent = Recent::default();
+    recent.begin(0);
+    let mut batch = WriteBatch::new();
+    batch.put(CfId(1), &[1; 2000], b"").unwrap();
+    let mut seqno = 0;
+    let mut record = || {
+        for _ in 0..2 * CHUNK_BYTES / 2000 {
+            seqno += 1;
+            assert!(recent.record(SeqNo(seqno), batch.iter(), seqno));
+        }
+        seqno
+    };
+    let watch = |visible: u64| {
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| recent.watch(|| visible).unwrap());
+            watching.join().unwrap()
+        })
+    };
+    let mut watchers: Vec<_> = (0..40).map(|_| watch(record())).collect();
+    let other = Keys(vec![b"other".to_vec()], false);
+    while !watchers.is_empty() {
+        let last = record();
+        let oldest = watchers.remove(0);
+        assert_eq!(recent.check(oldest.floor, &other), Ok(SeqNo(last)));
+        let before = recent.bytes();
+        recent.leave(&oldest);
+        record();
+        assert!(recent.bytes() < before + CHUNK_BYTES);
+    }
+    assert!(recent.bytes() < 2 * CHUNK_BYTES);
+}
