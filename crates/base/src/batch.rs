@@ -161,6 +161,11 @@ impl WriteBatch {
         self.bytes.reserve(bytes);
     }
 
+    /// Bytes of memory that it has.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Raw>()
+    }
+
     /// Removes the changes behind the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if let Some(first) = self.entries.get(len) {

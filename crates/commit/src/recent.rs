@@ -7,8 +7,20 @@
 //! # What is here
 //! Every change above a bound ([`Recent::record`] drops only what no watcher needs, or what has no room). Changes lie in
 //! the order of their seqnos, in chunks: a chunk that is full is never changed again, and is read without a lock. A
-//! table of a fixed size has, for each of its slots, the last seqno of a key whose hash leads there: a key whose slot is
-//! not above a moment has not changed since. Most questions end there.
+//! table of a fixed size, the *marks*, has, for each of its slots, the last seqno of a key whose hash leads there: a key whose
+//! slot is not above a moment has not changed since. Most questions end there, and take no lock.
+//!
+//! # Questions without a lock
+//! Whoever notes a change stores its seqno in its slot, and then as the last one (release). Who asks loads the last one first
+//! (acquire), so it finds the slots of all changes up to that. What it must know of is what was granted before it asks: it
+//! holds the writer's lock, under which changes are noted, or has got the lock of a key from whoever changed it, or was told
+//! of the change in some other way. So that was noted before.
+//!
+//! # Who watches
+//! Watchers are entered in parts, each behind a lock of its own, and a moment is taken under that lock: what is visible then.
+//! Whoever drops changes looks into all parts, later than at what is visible (V), and drops none above the first moment that it
+//! finds, or above V. Who was not found there took its moment later than that look, so it is not below V. Noting stops under
+//! the locks of all parts, and while nobody is in one: who begins behind that finds it stopped.
 //!
 //! # Invariants
 //! 1. A watcher's moment is not below `State::complete_above` when it begins to watch. When noting begins nothing is
@@ -18,15 +30,25 @@
 //!    ([`Met::Forgotten`]) and never that nothing has changed.
 //!
 //! # Memory
-//! [`LOG_BYTES_MAX`] and the table's `SLOTS` words while somebody watches, nothing `IDLE_CHANGES` changes after the
+//! [`LOG_BYTES_MAX`] and the table's `SLOTS` words while somebody watches, nothing twice `IDLE_CHANGES` changes after the
 //! last one ended.
+//!
+//! # Lock order
+//! The changes' lock comes behind the writer's, and those of the parts behind that, in their order. Nothing is taken under
+//! these.
 
-use std::collections::{BTreeMap, VecDeque};
+mod watchers;
 
+use std::collections::VecDeque;
+
+use arc_swap::ArcSwapOption;
 use thermocline_base::checksum::hash64_seeded;
+use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, CfId, Kind, SeqNo};
 
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use watchers::Watchers;
+pub use watchers::Watching;
 
 /// Bytes of noted changes, at most: some 300,000 changes of short keys.
 pub const LOG_BYTES_MAX: usize = 16 << 20;
@@ -37,7 +59,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Slots of the table of last changes.
 const SLOTS: usize = 1 << 15;
 
-/// So many changes after the last watcher ended noting stops: transactions that follow each other find it going.
+/// After so many changes it is asked whether anybody has watched meanwhile, and noting stops if not: transactions that follow
+/// each other find it going.
 const IDLE_CHANGES: u64 = 4096;
 
 /// The hash of a key.
@@ -65,8 +88,8 @@ pub trait Footprint {
     /// Whether this is one of them.
     fn meets(&self, change: &Changed<'_>) -> bool;
 
-    /// The hashes of all its keys, if it has keys only and no ranges.
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>>;
+    /// Whether it has keys only, no ranges, and this holds for the hashes of all of them.
+    fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool;
 }
 
 /// Why a footprint does not stand on unchanged ground.
@@ -153,10 +176,60 @@ impl Chunk {
     }
 }
 
+/// When keys were changed last, for questions without a lock.
+#[derive(Debug)]
+struct Marks {
+    /// The last seqno that was noted.
+    last: AtomicU64,
+    /// The last change of a range.
+    last_range: AtomicU64,
+    /// By hash, the last change.
+    slots: Box<[AtomicU64]>,
+}
+
+impl Marks {
+    fn new(last: u64) -> Marks {
+        Marks {
+            last: AtomicU64::new(last),
+            last_range: AtomicU64::new(0),
+            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn slot(&self, hash: u64) -> &AtomicU64 {
+        // The high bits.
+        let slot = hash >> (u64::BITS - SLOTS.trailing_zeros());
+        &self.slots[index(slot)]
+    }
+
+    fn note(&self, change: &Changed<'_>) {
+        let seqno = change.seqno.0;
+        let mark = match change.range {
+            Some(_) => &self.last_range,
+            None => self.slot(change.hash),
+        };
+        mark.store(seqno, Ordering::Relaxed);
+        // Release: pairs with `unchanged`.
+        self.last.store(seqno, Ordering::Release);
+    }
+
+    /// Whether these alone say that a footprint has met nothing above `after`, and if so, up to where.
+    fn unchanged(&self, after: u64, footprint: &dyn Footprint) -> Option<u64> {
+        let last = self.last.load(Ordering::Acquire);
+        if last <= after {
+            return Some(after);
+        }
+        let is_before = |mark: &AtomicU64| mark.load(Ordering::Relaxed) <= after;
+        let unchanged = is_before(&self.last_range)
+            && footprint.holds_for_all(&mut |hash| is_before(self.slot(hash)));
+        unchanged.then_some(last)
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// Whether changes are noted.
-    on: bool,
+    /// What is noted goes here, too; `None` while nothing is noted.
+    marks: Option<Arc<Marks>>,
     /// All changes above this seqno are here.
     complete_above: u64,
     closed: VecDeque<Arc<Chunk>>,
@@ -164,19 +237,18 @@ struct State {
     open: Chunk,
     /// The last seqno that was noted.
     last: u64,
-    /// The moments of those who watch, and how many watch from each.
-    floors: BTreeMap<u64, usize>,
-    /// Changes since the last watcher ended.
+    /// Changes since it was asked whether anybody watches.
     idle: u64,
-    /// By hash, the last change.
-    slots: Vec<u64>,
-    /// The last change of a range.
-    last_range: u64,
+    /// Whether a chunk was closed since somebody looked which are needed.
+    grown: bool,
 }
 
 /// What was written lately. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Recent {
+    /// Those of the state.
+    marks: ArcSwapOption<Marks>,
+    watchers: Watchers,
     state: Mutex<State>,
 }
 
@@ -185,43 +257,34 @@ impl Recent {
         lock(&self.state)
     }
 
-    /// Begins to watch at what is visible, if changes are noted. Returns that moment.
-    pub fn watch(&self, visible: impl FnOnce() -> u64) -> Option<SeqNo> {
-        let mut state = self.state();
-        if !state.on {
-            return None;
-        }
-        let floor = visible();
-        *state.floors.entry(floor).or_default() += 1;
-        state.idle = 0;
-        Some(SeqNo(floor))
+    /// Begins to watch at what is visible, if changes are noted.
+    pub fn watch(&self, visible: impl FnOnce() -> u64) -> Option<Watching> {
+        self.watchers.begin(|| {
+            let noted = self.marks.load().is_some();
+            noted.then(visible)
+        })
     }
 
     /// Changes are noted from now on. The caller holds the writer's lock, and nothing is in flight: all up to `visible`
     /// is visible, and nothing behind it was granted.
     pub fn begin(&self, visible: u64) {
         let mut state = self.state();
-        if !state.on {
+        if state.marks.is_none() {
+            let marks = Arc::new(Marks::new(visible));
             *state = State {
-                on: true,
+                marks: Some(Arc::clone(&marks)),
                 complete_above: visible,
                 last: visible,
-                slots: vec![0; SLOTS],
-                floors: std::mem::take(&mut state.floors),
                 ..State::default()
             };
+            // Last: from here on somebody may watch.
+            self.marks.store(Some(marks));
         }
     }
 
-    /// Watches from `floor` no longer.
-    pub fn leave(&self, floor: SeqNo) {
-        let mut state = self.state();
-        if let Some(count) = state.floors.get_mut(&floor.0) {
-            *count -= 1;
-            if *count == 0 {
-                state.floors.remove(&floor.0);
-            }
-        }
+    /// Somebody watches no longer.
+    pub fn leave(&self, watching: &Watching) {
+        self.watchers.end(watching);
     }
 
     /// Notes changes that were granted from `first` on; `visible` is what is visible now. The caller holds the writer's
@@ -243,7 +306,7 @@ impl Recent {
                 range: range.map(|end| (!end.is_empty()).then_some(end)),
             });
         }
-        state.trim(visible)
+        self.trim(&mut state, visible)
     }
 
     /// As [`Recent::record`]: anything in family `cf` may have changed.
@@ -256,7 +319,7 @@ impl Recent {
             hash: key_hash(cf, &[]),
             range: Some(None),
         });
-        state.trim(visible)
+        self.trim(&mut state, visible)
     }
 
     /// Whether a footprint has met no change above `after`. Returns up to where that holds. Under the writer's lock that
@@ -265,11 +328,15 @@ impl Recent {
     /// # Errors
     /// The first change that it met, if that is known.
     pub fn check(&self, after: SeqNo, footprint: &dyn Footprint) -> Result<SeqNo, Met> {
+        let clean = match &*self.marks.load() {
+            Some(marks) => marks.unchanged(after.0, footprint),
+            None => Some(after.0),
+        };
+        if let Some(up_to) = clean {
+            return Ok(SeqNo(up_to));
+        }
         let state = self.state();
         let up_to = SeqNo(state.last.max(after.0));
-        if state.is_clean(after.0, footprint) {
-            return Ok(up_to);
-        }
         if after.0 < state.complete_above {
             return Err(Met::Forgotten(SeqNo(state.complete_above)));
         }
@@ -295,6 +362,25 @@ impl Recent {
         }
     }
 
+    /// Drops what nobody needs. Returns whether changes are noted any longer.
+    fn trim(&self, state: &mut State, visible: u64) -> bool {
+        if state.has_chunk_below(visible) && (state.grown || self.watchers.may_have_moved()) {
+            state.grown = false;
+            let floor = self.watchers.first(visible).min(visible);
+            while state.has_chunk_below(floor) {
+                state.drop_oldest();
+            }
+        }
+        if state.idle > IDLE_CHANGES {
+            state.idle = 0;
+            let stopped = self.watchers.stop_if_idle(|| self.marks.store(None));
+            if stopped {
+                *state = State::default();
+            }
+        }
+        state.marks.is_some()
+    }
+
     /// Bytes of noted changes.
     pub fn bytes(&self) -> usize {
         let state = self.state();
@@ -303,24 +389,19 @@ impl Recent {
 }
 
 impl State {
-    fn slot(hash: u64) -> usize {
-        // The high bits.
-        usize::try_from(hash >> (u64::BITS - SLOTS.trailing_zeros())).unwrap_or(0)
-    }
-
     fn push(&mut self, change: &Changed<'_>) {
-        let seqno = change.seqno.0;
-        self.last = seqno;
-        self.idle += 1;
-        match change.range {
-            Some(_) => self.last_range = seqno,
-            None => self.slots[State::slot(change.hash)] = seqno,
-        }
+        let Some(marks) = &self.marks else {
+            return;
+        };
         self.open.push(change);
+        self.last = change.seqno.0;
+        self.idle += 1;
+        marks.note(change);
         if self.open.size() >= CHUNK_BYTES {
             let full = std::mem::take(&mut self.open);
             self.closed_bytes += full.size();
             self.closed.push_back(Arc::new(full));
+            self.grown = true;
         }
         while self.closed_bytes > LOG_BYTES_MAX {
             self.drop_oldest();
@@ -334,27 +415,9 @@ impl State {
         }
     }
 
-    /// Drops what nobody needs. Returns whether changes are noted any longer.
-    fn trim(&mut self, visible: u64) -> bool {
-        let floor = self.floors.keys().next().map_or(visible, |&floor| floor);
-        while self.closed.front().is_some_and(|c| c.last() <= floor) {
-            self.drop_oldest();
-        }
-        if self.floors.is_empty() && self.idle > IDLE_CHANGES {
-            *self = State::default();
-        }
-        self.on
-    }
-
-    /// Whether the table alone says that nothing has changed above `after`.
-    fn is_clean(&self, after: u64, footprint: &dyn Footprint) -> bool {
-        if self.last <= after {
-            return true;
-        }
-        let hashes = (self.last_range <= after)
-            .then(|| footprint.hashes())
-            .flatten();
-        hashes.is_some_and(|mut hashes| hashes.all(|hash| self.slots[State::slot(hash)] <= after))
+    /// Whether the oldest chunk has nothing above `floor`.
+    fn has_chunk_below(&self, floor: u64) -> bool {
+        self.closed.front().is_some_and(|c| c.last() <= floor)
     }
 }
 

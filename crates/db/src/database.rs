@@ -138,7 +138,7 @@ impl Db {
     /// transactions may have, a quarter of [`Options::dram`].
     pub fn transaction(&self, options: TxnOptions) -> Result<Transaction> {
         let inner = self.transactions.begin(options)?;
-        Ok(Transaction::new(inner, &self.engine))
+        Ok(Transaction::new(inner))
     }
 
     /// Which transactions are open, since when, and what they hold.

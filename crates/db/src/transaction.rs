@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use thermocline_base::Result;
-use thermocline_engine::{Engine, Family, Operation};
+use thermocline_engine::{Engine, Family, Latencies, Operation};
 
 use crate::range::{Bounds, byte_range};
 use crate::scan::{owned, prefix_bounds};
@@ -63,7 +63,6 @@ use crate::{ColumnFamily, Prepared, Savepoint, Value, WriteOptions};
 #[derive(Debug)]
 pub struct Transaction {
     inner: thermocline_txn::Transaction<Engine>,
-    engine: Engine,
 }
 
 /// An iterator of a [`Transaction`], from both ends: its own writes over what its snapshot has. After an error it ends.
@@ -71,9 +70,12 @@ pub struct Transaction {
 pub struct TransactionScan<'t>(thermocline_txn::Scan<'t, Engine>);
 
 impl Transaction {
-    pub(crate) fn new(inner: thermocline_txn::Transaction<Engine>, engine: &Engine) -> Transaction {
-        let engine = engine.clone();
-        Transaction { inner, engine }
+    pub(crate) fn new(inner: thermocline_txn::Transaction<Engine>) -> Transaction {
+        Transaction { inner }
+    }
+
+    fn latencies(&self) -> &Latencies {
+        self.inner.store().latencies()
     }
 
     /// Its number in reports and errors. One that began later has a larger number.
@@ -115,7 +117,7 @@ impl Transaction {
     }
 
     fn read(&self, family: Family, key: &[u8]) -> Result<Option<Value>> {
-        let times = self.engine.latencies();
+        let times = self.latencies();
         times.time(Operation::Get, || self.inner.get(family, key))
     }
 
@@ -128,7 +130,7 @@ impl Transaction {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
         let one = |key: K| self.inner.get(Family::DEFAULT, key.as_ref());
-        let times = self.engine.latencies();
+        let times = self.latencies();
         times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
     }
 
@@ -141,7 +143,7 @@ impl Transaction {
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
     ) -> Result<Vec<Option<Value>>> {
         let one = |(cf, key): (&ColumnFamily, K)| self.inner.get(self.family(cf)?, key.as_ref());
-        let times = self.engine.latencies();
+        let times = self.latencies();
         times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
     }
 
@@ -416,18 +418,19 @@ impl Transaction {
     /// expired or was rolled back to break a deadlock: begin anew. Those of [`Batch::commit`](crate::Batch::commit).
     /// Nothing was written then, but after [`crate::Error::Poisoned`] the outcome is unknown.
     pub fn commit(self) -> Result<()> {
-        let times = self.engine.latencies();
-        times.time(Operation::Batch, || self.inner.commit())
+        let durability = self.inner.durability();
+        self.commit_with(durability)
     }
 
     /// As [`Transaction::commit`], with a [`Durability`](crate::Durability) or [`WriteOptions`] of its own.
     ///
     /// # Errors
     /// As [`Transaction::commit`]; [`crate::Error::Busy`] if the options ask not to wait.
-    pub fn commit_with(self, options: impl Into<WriteOptions>) -> Result<()> {
-        let options = options.into();
-        let times = self.engine.latencies();
-        times.time(Operation::Batch, || self.inner.commit_with(options))
+    pub fn commit_with(mut self, options: impl Into<WriteOptions>) -> Result<()> {
+        let begun = self.latencies().begin();
+        let done = self.inner.finish(options.into());
+        self.latencies().end(Operation::Batch, begun);
+        done
     }
 
     /// Does the first half of a two-phase commit: it survives crashes from now on, durably, and can be committed or rolled
@@ -445,8 +448,9 @@ impl Transaction {
     /// that it relies on, exceed a batch; [`crate::Error::OutOfSpace`] naming the limit where transactions have all the DRAM
     /// that they may have.
     pub fn prepare(self, name: impl AsRef<[u8]>) -> Result<Prepared> {
+        let engine = self.inner.store().clone();
         let prepared = self.inner.prepare(name.as_ref())?;
-        Ok(Prepared::new(prepared, self.engine))
+        Ok(Prepared::new(prepared, engine))
     }
 
     /// Ends it; nothing of it is left. Dropping it does the same.
@@ -455,7 +459,7 @@ impl Transaction {
     }
 
     fn family(&self, cf: &ColumnFamily) -> Result<Family> {
-        cf.check_owner(&self.engine)?;
+        cf.check_owner(self.inner.store())?;
         Ok(cf.family)
     }
 }

@@ -153,7 +153,7 @@ impl Moment {
         Hold {
             kind,
             seqno: self.seqno(),
-            since_ns: self.inner().common.now_ns(),
+            since_ns: self.inner().common.world.env.clock.tick_ns(),
             drops: self.drops,
             guest: None,
         }

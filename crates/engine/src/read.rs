@@ -4,6 +4,7 @@ use thermocline_base::bounds::KeyBounds;
 use thermocline_base::merge::MergeOperator;
 use thermocline_base::{CfId, CfOptions, Result, SeqNo};
 use thermocline_catalog::Pins;
+use thermocline_commit::recent::Watching;
 use thermocline_observe::latency::Latencies;
 use thermocline_tables::RangeSize;
 
@@ -119,10 +120,10 @@ impl Engine {
     }
 
     /// A snapshot, and the moment from which changes are noted for it, if they are.
-    fn snapshot_if_noted(&self) -> Option<(SeqNo, Snapshot)> {
+    fn snapshot_if_noted(&self) -> Option<(Watching, Snapshot)> {
         let commits = &self.inner.common.commits;
-        let floor = commits.recent.watch(|| commits.ring.visible())?;
-        Some((floor, self.snapshot()))
+        let watching = commits.recent.watch(|| commits.ring.visible())?;
+        Some((watching, self.snapshot()))
     }
 
     /// The family of this name, if there is one.
@@ -169,6 +170,11 @@ impl Engine {
     /// Nanoseconds by the store's clock.
     pub fn clock_ns(&self) -> u64 {
         self.inner.common.now_ns()
+    }
+
+    /// As [`Engine::clock_ns`], but of its last tick: see [`thermocline_env::Clock::tick_ns`].
+    pub fn tick_ns(&self) -> u64 {
+        self.inner.common.world.env.clock.tick_ns()
     }
 
     /// Whether both are handles of one open store.

@@ -13,8 +13,8 @@
 
 pub(crate) mod guard;
 
-use thermocline_base::{Result, SeqNo};
-use thermocline_commit::recent::Footprint;
+use thermocline_base::Result;
+use thermocline_commit::recent::{Footprint, Watching};
 use thermocline_commit::{Entries, WriteOptions};
 
 use crate::snapshot::Snapshot;
@@ -24,14 +24,14 @@ use guard::Guarded;
 #[derive(Debug)]
 pub struct Watch {
     /// From where on changes are noted for it; not above the snapshot's seqno.
-    floor: SeqNo,
+    watching: Watching,
     snapshot: Snapshot,
 }
 
 impl Watch {
-    /// The caller watches from `floor`, and has taken the snapshot then.
-    pub(crate) fn of((floor, snapshot): (SeqNo, Snapshot)) -> Watch {
-        Watch { floor, snapshot }
+    /// The caller watches, and has taken the snapshot then.
+    pub(crate) fn of((watching, snapshot): (Watching, Snapshot)) -> Watch {
+        Watch { watching, snapshot }
     }
 
     /// The moment.
@@ -76,6 +76,6 @@ impl Drop for Watch {
             .common
             .commits
             .recent
-            .leave(self.floor);
+            .leave(&self.watching);
     }
 }

@@ -227,3 +227,43 @@ fn can_be_direct(file: &File) -> io::Result<bool> {
     let fits = |asked: u32| asked != 0 && unit.is_multiple_of(asked);
     Ok(fits(answer.stx_dio_offset_align) && fits(answer.stx_dio_mem_align))
 }
+
+/// Nanoseconds by a clock of the kernel; `None` if it has none such.
+#[cfg(target_os = "linux")]
+fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` has room for one `timespec` and lives over the call.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanos = u64::try_from(time.tv_nsec).ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+/// Nanoseconds by the clock that [`tick_ns`] tells the ticks of.
+#[cfg(target_os = "linux")]
+pub fn tick_start_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0)
+}
+
+/// When that clock ticked last. The kernel has it in memory, so nobody waits for the processor's counter.
+#[cfg(target_os = "linux")]
+pub fn tick_ns() -> Option<u64> {
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// Elsewhere no such clock is known.
+#[cfg(not(target_os = "linux"))]
+pub fn tick_start_ns() -> u64 {
+    0
+}
+
+/// As for [`tick_start_ns`].
+#[cfg(not(target_os = "linux"))]
+pub fn tick_ns() -> Option<u64> {
+    None
+}

@@ -31,6 +31,19 @@ pub(crate) struct ByHash {
 }
 
 impl ByHash {
+    /// The list has no entries; keeps the memory of a short one.
+    pub fn clear(&mut self) {
+        self.all.clear();
+        if self.last.capacity() > 0 {
+            self.last = HashMap::default();
+        }
+    }
+
+    /// Bytes of memory that it has while the list has no entries.
+    pub fn capacity(&self) -> usize {
+        self.all.capacity() * size_of::<Link>()
+    }
+
     /// The list has one more entry.
     pub fn push(&mut self, hash: u64) {
         if self.last.is_empty() && self.all.len() == FEW {

@@ -61,8 +61,8 @@ impl Footprint for OneKey<'_> {
             }
     }
 
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
-        Some(Box::new(std::iter::once(self.hash)))
+    fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
+        holds(self.hash)
     }
 }
 
@@ -74,8 +74,8 @@ impl Footprint for Span {
         }
     }
 
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
-        None
+    fn holds_for_all(&self, _: &mut dyn FnMut(u64) -> bool) -> bool {
+        false
     }
 }
 
@@ -121,6 +121,22 @@ impl Touched {
             *cf == key.cf && self.bytes[at.clone()] == *key.key
         };
         self.found.find(key.hash, is).is_some()
+    }
+
+    /// Has nothing any more; keeps the memory of short lists.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.keys.clear();
+        self.found.clear();
+        self.ordered.take();
+        self.spans.clear();
+    }
+
+    /// Bytes of memory that it has while it has nothing.
+    pub fn capacity(&self) -> usize {
+        let keys = self.keys.capacity() * size_of::<(CfId, Range<usize>)>();
+        let spans = self.spans.capacity() * size_of::<Span>();
+        self.bytes.capacity() + keys + spans + self.found.capacity()
     }
 
     fn keys(&self) -> impl Iterator<Item = (CfId, &[u8])> {
@@ -182,10 +198,8 @@ impl Footprint for Touched {
         keys.is_some_and(|keys| keys.range::<[u8], _>((from, to)).next().is_some())
     }
 
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
-        self.spans
-            .is_empty()
-            .then(|| -> Box<dyn Iterator<Item = u64>> { Box::new(self.found.hashes()) })
+    fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
+        self.spans.is_empty() && self.found.hashes().all(holds)
     }
 }
 

@@ -27,13 +27,21 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// No locks, and so many bytes, of which some are spare.
-    pub fn with_memory(bytes: u64, spare: u64) -> Held {
-        Held {
-            bytes,
-            spare,
-            ..Held::default()
-        }
+    /// So many bytes are its own, of which some are spare. There are no locks yet.
+    pub fn take_memory(&mut self, bytes: u64, spare: u64) {
+        (self.bytes, self.spare) = (bytes, spare);
+    }
+
+    /// It has no DRAM any more. Returns how much it had.
+    pub fn forget_memory(&mut self) -> u64 {
+        self.spare = 0;
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Bytes of memory that it has while there are no locks.
+    pub fn capacity(&self) -> usize {
+        self.keys.capacity() * size_of::<LockKey>()
+            + self.ranges.capacity() * size_of::<HeldRange>()
     }
 
     fn count(&self, life: &Life) {

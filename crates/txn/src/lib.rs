@@ -9,7 +9,8 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `transaction`, `transactions`, `shared` | one transaction from beginning to end; all of a store; what they share |
+//! | `transaction`, `transactions`, `shared` | one transaction from beginning to end (`transaction::ending`); all of a store; what they share |
+//! | `lane`, `lists` | where transactions begin and end; what one has, whose memory the next begins with |
 //! | `reading`, `footprint`, `writes`, `scan` | what it sees; what must not change; its own writes and savepoints; iterators over both |
 //! | `by_hash`, `same` | finding keys among few or many |
 //! | `locks`, `held`, `life` | keys and ranges that are locked, queues, deadlocks; which one has; whether it may go on |
@@ -103,12 +104,12 @@
 //!
 //! # Lock order
 //! A stripe of the table of locks; behind it, each by itself, the ranges, the graph; behind the graph a verdict. The lists
-//! of open and of prepared transactions stand alone. All of them are leaves to the engine's locks: none of those is taken under them,
+//! of open transactions, one a lane, and of prepared ones stand alone. All of them are leaves to the engine's locks: none of those is taken under them,
 //! and they under none of those.
 //!
 //! # Limits
 //! All transactions of a store together have a quarter of its `dram` for locks, writes and footprints ([`MEMORY_SHARE`]),
-//! and [`OPEN_MAX`] may be open. The engine remembers 16 MiB of changed keys while somebody watches; a transaction that
+//! and [`OPEN_MAX`] may be open. What ended ones leave for the next has a bound of its own (`lane`). The engine remembers 16 MiB of changed keys while somebody watches; a transaction that
 //! was overtaken by more is refused, unless hashes show that its keys are none of them.
 //!
 //! # Rejected
@@ -123,7 +124,9 @@
 mod by_hash;
 mod footprint;
 mod held;
+mod lane;
 mod life;
+mod lists;
 mod locks;
 mod memory;
 mod options;
@@ -140,6 +143,7 @@ mod transaction;
 mod transactions;
 mod writes;
 
+pub use lane::OPEN_MAX;
 pub use options::{Isolation, LOCK_TIMEOUT, Locking, TxnOptions};
 pub use prepared::Prepared;
 pub use reading::ValueOf;
@@ -147,7 +151,6 @@ pub use report::{
     LockedKey, REPORTED_LOCKS_MAX, REPORTED_MAX, TransactionState, TransactionsReport,
 };
 pub use scan::Scan;
-pub use shared::OPEN_MAX;
 pub use store::{MEMORY_SHARE, Moment, Ordered, Place, Store};
 pub use transaction::Transaction;
 pub use transactions::Transactions;

@@ -1,11 +1,11 @@
 //! DRAM that the transactions of a store have, and its limit.
 
-use thermocline_base::size::format_size;
+use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a lock costs beside its key: its slot, of five that a map may have for it, its place in its transaction's list and
+/// What a lock costs beside its key: its slot, of five that a table may have for it, its place in its transaction's list and
 /// among the keys in order.
 pub(crate) const LOCK_BYTES: u64 = 480;
 /// What a key or range that must not change costs beside its bytes: its places in lists that have room to grow, and among
@@ -34,6 +34,9 @@ pub(crate) struct Memory {
 
 /// Most that a transaction takes ahead.
 const AHEAD_MAX: u64 = 4096;
+
+/// The lists of a transaction with some twenty writes of some hundred bytes.
+const LISTS_MAX: u64 = 16 << 10;
 
 impl Memory {
     pub fn new(limit: u64) -> Memory {
@@ -89,6 +92,16 @@ impl Memory {
     /// Takes so many bytes, limit or not: what an open finds prepared is there.
     pub fn take_anyway(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that a lane keeps counted for those that begin.
+    pub fn lane_max(&self) -> u64 {
+        4 * self.ahead
+    }
+
+    /// Bytes of lists that are kept when their transaction has ended.
+    pub fn lists_max(&self) -> usize {
+        index(LISTS_MAX.min(self.limit >> 11))
     }
 
     pub fn give_back(&self, bytes: u64) {

@@ -7,7 +7,9 @@ use thermocline_base::{CfId, Result, merge};
 use thermocline_engine::{Changed, Family, Footprint};
 
 use crate::footprint::{OneKey, Touched};
+use crate::lane::Lane;
 use crate::life::Life;
+use crate::lists::Lists;
 use crate::shared::Shared;
 use crate::store::{Moment, Store};
 use crate::sync::{Arc, Ordering};
@@ -36,42 +38,70 @@ impl Footprint for Whole<'_> {
         writes || self.touched.meets(change)
     }
 
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
-        let touched = self.touched.hashes()?;
-        Some(Box::new(touched.chain(self.writes.hashes())))
+    fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
+        // A range that it deleted is in its footprint, too.
+        self.touched.holds_for_all(holds) && self.writes.hashes().all(holds)
     }
 }
+
+/// Nobody has a transaction that has ended: it is taken by whatever ends it.
+const GONE: &str = "a transaction that has ended is not used";
 
 /// What a transaction sees.
 #[derive(Debug)]
 pub(crate) struct Reading<S: Store> {
-    pub shared: Arc<Shared<S>>,
+    pub lane: Arc<Lane<S>>,
     pub life: Arc<Life>,
     /// What it reads at, once it has read.
     moment: RefCell<Option<S::Moment>>,
-    /// What must not change between its moment and its commit, beside the keys that it writes ([`Reading::footprint`]).
-    pub touched: RefCell<Touched>,
-    pub writes: Writes,
+    /// What it has, until it has ended.
+    lists: Option<Box<Lists>>,
     /// Whether it has read something that may change meanwhile: then its moment cannot move.
     is_fixed: Cell<bool>,
 }
 
 impl<S: Store> Reading<S> {
-    pub fn new(shared: Arc<Shared<S>>, life: Arc<Life>) -> Reading<S> {
+    pub fn new(lane: Arc<Lane<S>>, life: Arc<Life>, lists: Box<Lists>) -> Reading<S> {
         Reading {
-            shared,
+            lane,
             life,
             moment: RefCell::default(),
-            touched: RefCell::default(),
-            writes: Writes::default(),
+            lists: Some(lists),
             is_fixed: Cell::new(false),
         }
+    }
+
+    pub fn shared(&self) -> &Shared<S> {
+        &self.lane.shared
+    }
+
+    /// What it has.
+    #[inline]
+    pub fn lists(&self) -> &Lists {
+        self.lists.as_deref().expect(GONE)
+    }
+
+    /// As [`Reading::lists`], to be changed.
+    #[inline]
+    pub fn lists_mut(&mut self) -> &mut Lists {
+        self.lists.as_deref_mut().expect(GONE)
+    }
+
+    /// It has ended, and has nothing any more. `None` if that was so before.
+    pub fn take_lists(&mut self) -> Option<Box<Lists>> {
+        self.lists.take()
+    }
+
+    /// Its own writes.
+    #[inline]
+    pub fn writes(&self) -> &Writes {
+        &self.lists().writes
     }
 
     /// Its moment: the present, if it has none yet.
     pub fn moment(&self) -> Result<Ref<'_, S::Moment>> {
         if self.moment.borrow().is_none() {
-            self.set_moment(self.shared.store.moment()?);
+            self.set_moment(self.shared().store.moment()?);
         }
         let moment = Ref::map(self.moment.borrow(), |moment| {
             moment.as_ref().expect("it was set, and is never unset")
@@ -103,15 +133,15 @@ impl<S: Store> Reading<S> {
     /// What must not change between its moment and its commit: what it has read so, and the keys that it writes.
     pub fn footprint(&self) -> Whole<'_> {
         Whole {
-            touched: self.touched.borrow(),
-            writes: &self.writes,
+            touched: self.lists().touched.borrow(),
+            writes: self.writes(),
         }
     }
 
     /// The value of a key: its own, or the one at its moment.
     pub fn look(&self, key: &OneKey<'_>) -> Result<Option<ValueOf<S>>> {
         let OneKey { cf, key: bytes, .. } = *key;
-        match self.writes.get(key) {
+        match self.writes().get(key) {
             Some(own) => self.seen(cf, bytes, own, || self.moment()?.get(cf, bytes)),
             None => self.moment()?.get(cf, bytes),
         }
@@ -126,7 +156,7 @@ impl<S: Store> Reading<S> {
         stored: impl FnOnce() -> Result<Option<V>>,
     ) -> Result<Option<ValueOf<S>>> {
         let merged = |existing: Option<&[u8]>, operand: &[u8]| {
-            let operator = self.shared.store.merge_operator(cf)?;
+            let operator = self.shared().store.merge_operator(cf)?;
             merge::merge_one(&*operator, key, existing, operand)
         };
         let value = match own {

@@ -42,7 +42,7 @@ pub struct TransactionState {
     pub locking: Locking,
     /// What it is kept from seeing.
     pub isolation: Isolation,
-    /// How long it has been open.
+    /// How long it has been open, from the clock's tick before it began: up to ten milliseconds too long.
     pub open_for: Duration,
     /// The sequence number of its snapshot, once it has one.
     pub snapshot: Option<u64>,
@@ -64,6 +64,6 @@ pub struct LockedKey {
     pub key: Vec<u8>,
     /// Whether nobody else may read it for update either.
     pub exclusive: bool,
-    /// How long it has been locked.
+    /// How long it has been locked, as [`TransactionState::open_for`].
     pub held_for: Duration,
 }

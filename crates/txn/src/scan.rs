@@ -135,7 +135,7 @@ impl<S: Store> Range<'_, S> {
             };
             let cf = self.whole.cf;
             let span = Span { cf, start, end };
-            self.reading.touched.borrow_mut().add_span(span)
+            self.reading.lists().touched.borrow_mut().add_span(span)
         });
         self.sides[side] = Some(Side { place, found, span });
         Ok(())
@@ -150,7 +150,7 @@ impl<S: Store> Range<'_, S> {
 
     /// The next entry, which is the transaction's own or the snapshot's.
     fn next(&mut self, ascending: bool) -> Result<Option<(Vec<u8>, ValueOf<S>)>> {
-        let writes = &self.reading.writes;
+        let writes = self.reading.writes();
         loop {
             let stored = self.stored(ascending)?;
             let own = writes.next(
@@ -191,7 +191,7 @@ impl<S: Store> Range<'_, S> {
 
     /// The next entry of the snapshot that the transaction has not deleted by a range.
     fn stored(&mut self, ascending: bool) -> Result<Option<(Vec<u8>, ValueOf<S>)>> {
-        let writes = &self.reading.writes;
+        let writes = self.reading.writes();
         loop {
             let side = &self.sides[usize::from(!ascending)];
             let Some(side) = side.as_ref().filter(|side| side.found) else {
@@ -220,7 +220,7 @@ impl<S: Store> Range<'_, S> {
         let Some(number) = side.and_then(|side| side.span) else {
             return;
         };
-        let mut touched = self.reading.touched.borrow_mut();
+        let mut touched = self.reading.lists().touched.borrow_mut();
         let span = touched.span_mut(number);
         match given {
             None => *span = self.whole.clone(),

@@ -1,6 +1,7 @@
-//! What the transactions of a store share: the locks, the limits, and the list of those that are open.
+//! What all transactions of a store share: the locks, the limits, and those that are prepared.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use thermocline_base::shown::shown;
 use thermocline_base::{Error, Line, Result};
@@ -8,23 +9,16 @@ use thermocline_engine::{Claims, RangeClaim, Resolution, WriteOptions};
 
 use crate::footprint::OneKey;
 use crate::held::Held;
-use crate::life::{Life, TxnId};
+use crate::life::Life;
 use crate::locks::entry::Mode;
 use crate::locks::table::{LockTable, Taken};
-use crate::memory::{BEGIN_BYTES, LOCK_BYTES, Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
-use crate::options::TxnOptions;
+use crate::memory::{LOCK_BYTES, Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
 use crate::refusal::{lock_key, lock_range};
 use crate::store::Store;
-use crate::sync::{Arc, Mutex, lock};
-
-/// Most transactions that are open at a time.
-pub const OPEN_MAX: usize = 65_536;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// Parts of the table of locks: more than cores, so that two transactions seldom meet in one.
 const STRIPES: usize = 64;
-
-/// When all transactions have ended there is memory for this many places in the list of those that are open.
-const PLACES_KEPT: usize = 1024;
 
 /// How what a prepared transaction claims is locked.
 pub(crate) fn mode_of(writes: bool) -> Mode {
@@ -56,7 +50,7 @@ fn lock_again(locks: &LockTable, life: &Arc<Life>, claims: &Claims) -> Held {
     for (cf, key, writes) in claims.keys() {
         let key = lock_key(&OneKey::new(cf, key));
         // Not got, it is not held: what is promised does not depend on locks.
-        if let Ok(Taken::Anew) = locks.acquire(life, &key, mode_of(writes), 0) {
+        if let Ok(Taken::Anew) = locks.acquire(life, &key, mode_of(writes), (life.begun_ns, 0)) {
             held.add(life, key);
         }
     }
@@ -72,78 +66,14 @@ fn lock_again(locks: &LockTable, life: &Arc<Life>, claims: &Claims) -> Held {
     held
 }
 
-/// An open transaction, in the list of all.
-type Listed = (Arc<Life>, TxnOptions);
-
-/// The open transactions.
-#[derive(Default)]
-struct Open {
-    /// Each keeps its place until it ends.
-    all: Vec<Option<Listed>>,
-    /// Places that nobody has.
-    free: Vec<usize>,
-    /// How many have begun.
-    begun: TxnId,
-}
-
-impl Open {
-    fn len(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
-
-    fn next_id(&mut self) -> TxnId {
-        self.begun += 1;
-        self.begun
-    }
-
-    fn add(&mut self, listed: Listed) -> usize {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.all.push(None);
-            self.all.len() - 1
-        });
-        self.all[place] = Some(listed);
-        place
-    }
-
-    /// Returns who had the place.
-    fn remove(&mut self, place: usize) -> Option<Listed> {
-        let listed = self.all[place].take();
-        self.free.push(place);
-        if self.len() == 0 && self.all.len() > PLACES_KEPT {
-            self.all = Vec::new();
-            self.free = Vec::new();
-        }
-        listed
-    }
-
-    /// Those that began first, the first first.
-    fn first(&self, most: usize) -> Vec<Listed> {
-        let mut all: Vec<&Listed> = self.all.iter().flatten().collect();
-        if all.len() > most {
-            all.select_nth_unstable_by_key(most, |(life, _)| life.id);
-            all.truncate(most);
-        }
-        all.sort_unstable_by_key(|(life, _)| life.id);
-        all.into_iter().cloned().collect()
-    }
-}
-
-/// A transaction that has begun.
-pub(crate) struct Begun {
-    pub life: Arc<Life>,
-    /// In the list of those that are open.
-    pub place: usize,
-    /// With what it begins: no locks, and some memory.
-    pub held: Held,
-}
-
 /// What the transactions of a store share.
 pub(crate) struct Shared<S: Store> {
     pub store: Arc<S>,
     pub locks: LockTable,
     /// What each transaction writes lies apart from what all read.
     pub memory: Line<Memory>,
-    open: Line<Mutex<Open>>,
+    /// How many have begun.
+    begun: Line<AtomicU64>,
     /// By name: those that are prepared, and those that are about to be.
     prepared: Mutex<BTreeMap<Box<[u8]>, Kept>>,
 }
@@ -165,39 +95,21 @@ impl<S: Store> Shared<S> {
         Shared {
             locks: LockTable::new(STRIPES, move || clock.now_ns()),
             memory: Line(Memory::new(store.memory_max())),
-            open: Line::default(),
+            begun: Line::default(),
             prepared: Mutex::default(),
             store,
         }
     }
 
-    /// How many transactions are open, and some of those that are open longest.
-    pub fn first(&self, most: usize) -> (usize, Vec<Listed>) {
-        let open = lock(&self.open);
-        (open.len(), open.first(most))
-    }
-
-    /// A transaction begins.
-    pub fn enter(&self, options: &TxnOptions) -> Result<Begun> {
-        let bytes = TRANSACTION_BYTES + BEGIN_BYTES;
-        self.memory.take(bytes)?;
-        let now_ns = self.store.now_ns();
-        let expires_ns = options.expiration.map_or(u64::MAX, |after| {
-            now_ns.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+    /// Of a transaction that begins now.
+    pub fn new_life(&self, expiration: Option<Duration>) -> Life {
+        // Relaxed: whoever begins after another one has begun gets a larger number.
+        let id = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let expires_ns = expiration.map_or(u64::MAX, |after| {
+            let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+            self.store.now_ns().saturating_add(after_ns)
         });
-        let mut open = lock(&self.open);
-        if open.len() >= OPEN_MAX {
-            drop(open);
-            self.memory.give_back(bytes);
-            return Err(Error::OutOfSpace(format!(
-                "{OPEN_MAX} transactions are open, as many as may be; end some (Db::transactions lists those that are \
-                 open longest)"
-            )));
-        }
-        let life = Arc::new(Life::new(open.next_id(), now_ns, expires_ns));
-        let place = open.add((Arc::clone(&life), *options));
-        let held = Held::with_memory(bytes, BEGIN_BYTES);
-        Ok(Begun { life, place, held })
+        Life::new(id, self.store.tick_ns(), expires_ns)
     }
 
     /// A transaction is about to be prepared, with these locks.
@@ -244,8 +156,7 @@ impl<S: Store> Shared<S> {
     /// What an open has found prepared has its locks again. Nobody else has any.
     pub fn restore(&self) {
         for (name, claims) in self.store.prepared_claims() {
-            let id = lock(&self.open).next_id();
-            let life = Arc::new(Life::new(id, self.store.now_ns(), u64::MAX));
+            let life = Arc::new(self.new_life(None));
             // Nobody takes its locks.
             let _ = life.settle();
             let _ = life.name.set(name.clone().into());
@@ -266,12 +177,5 @@ impl<S: Store> Shared<S> {
     /// How many are prepared.
     pub fn prepared(&self) -> usize {
         lock(&self.prepared).len()
-    }
-
-    /// The transaction at a place of the list of those that are open has ended.
-    pub fn leave(&self, place: usize) {
-        let gone = lock(&self.open).remove(place);
-        // Not under the lock.
-        drop(gone);
     }
 }

@@ -59,6 +59,9 @@ pub trait Store: Send + Sync + 'static {
     /// Nanoseconds by the store's clock.
     fn now_ns(&self) -> u64;
 
+    /// As [`Store::now_ns`], but of the clock's last tick: never ahead of it, up to ten milliseconds behind, and cheaper.
+    fn tick_ns(&self) -> u64;
+
     /// The name of a family, for messages.
     fn family_name(&self, cf: CfId) -> String;
 
@@ -171,6 +174,10 @@ impl Store for Engine {
 
     fn now_ns(&self) -> u64 {
         self.clock_ns()
+    }
+
+    fn tick_ns(&self) -> u64 {
+        Engine::tick_ns(self)
     }
 
     fn family_name(&self, cf: CfId) -> String {

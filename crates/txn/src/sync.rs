@@ -4,5 +4,5 @@
 pub(crate) use std::sync::Arc;
 
 pub(crate) use thermocline_base::sync::{
-    AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, lock, wait, wait_for,
+    AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
 };

@@ -1,24 +1,27 @@
 //! A transaction, from its beginning to its end.
 
+mod ending;
+
 use std::cell::RefCell;
 use std::ops::Bound;
 
 use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{Error, Result, merge};
-use thermocline_engine::{Claims, Family, Footprint, WriteOptions};
+use thermocline_engine::{Family, Footprint};
 
 use crate::footprint::{OneKey, Span};
 use crate::held::Held;
+use crate::lane::Begun;
 use crate::life::Life;
+use crate::lists::Lists;
 use crate::locks::entry::Mode;
 use crate::locks::table::{Refused, Taken};
 use crate::memory::{LOCK_BYTES, TOUCHED_BYTES, WRITE_BYTES};
 use crate::options::{Isolation, Locking, TxnOptions};
-use crate::prepared::Prepared;
 use crate::reading::{Reading, ValueOf};
 use crate::refusal::{ended, lock_key, lock_range, refused};
 use crate::scan::Scan;
-use crate::shared::{Begun, Shared, mode_of};
+use crate::shared::Shared;
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
 use crate::writes::{Own, Savepoint, Write};
@@ -28,23 +31,30 @@ use crate::writes::{Own, Savepoint, Write};
 pub struct Transaction<S: Store> {
     options: TxnOptions,
     reading: Reading<S>,
-    held: RefCell<Held>,
-    /// In the list of those that are open.
+    /// In its lane's list of those that are open.
     place: usize,
 }
 
 impl<S: Store> Transaction<S> {
-    pub(crate) fn new(shared: Arc<Shared<S>>, begun: Begun, options: TxnOptions) -> Transaction<S> {
+    pub(crate) fn new(begun: Begun<S>, options: TxnOptions) -> Transaction<S> {
         Transaction {
             options,
-            reading: Reading::new(shared, begun.life),
-            held: RefCell::new(begun.held),
+            reading: Reading::new(begun.lane, begun.life, begun.lists),
             place: begun.place,
         }
     }
 
     fn shared(&self) -> &Shared<S> {
-        &self.reading.shared
+        self.reading.shared()
+    }
+
+    /// The store that it is of.
+    pub fn store(&self) -> &S {
+        &self.shared().store
+    }
+
+    fn held(&self) -> &RefCell<Held> {
+        &self.reading.lists().held
     }
 
     fn life(&self) -> &Arc<Life> {
@@ -71,7 +81,7 @@ impl<S: Store> Transaction<S> {
     }
 
     fn take_memory(&self, bytes: u64) -> Result<()> {
-        let mut held = self.held.borrow_mut();
+        let mut held = self.held().borrow_mut();
         if held.spare < bytes {
             let taken = self.shared().memory.take_ahead(bytes - held.spare)?;
             held.bytes += taken;
@@ -95,7 +105,7 @@ impl<S: Store> Transaction<S> {
     fn not_locked(&self, why: &Refused) -> Error {
         if matches!(why, Refused::Deadlock(_)) {
             self.life().break_off();
-            self.held
+            self.held()
                 .borrow_mut()
                 .release(self.life(), &self.shared().locks);
         }
@@ -106,21 +116,22 @@ impl<S: Store> Transaction<S> {
 
     fn lock(&self, key: &OneKey<'_>, mode: Mode) -> Result<()> {
         let own = lock_key(key);
-        if mode == Mode::Shared && self.held.borrow().covers(own.bytes(), None) {
+        if mode == Mode::Shared && self.held().borrow().covers(own.bytes(), None) {
             return Ok(());
         }
         let cost = LOCK_BYTES + own.bytes().len() as u64;
         self.take_memory(cost)?;
-        let wait_ns = self.options.lock_timeout_ns();
-        let taken = self
-            .shared()
-            .locks
-            .acquire(self.life(), &own, mode, wait_ns);
+        let times = (
+            self.shared().store.tick_ns(),
+            self.options.lock_timeout_ns(),
+        );
+        let locks = &self.shared().locks;
+        let taken = locks.acquire(self.life(), &own, mode, times);
         match taken {
-            Ok(Taken::Anew) => self.held.borrow_mut().add(self.life(), own),
-            Ok(Taken::Before) => self.held.borrow_mut().spare += cost,
+            Ok(Taken::Anew) => self.held().borrow_mut().add(self.life(), own),
+            Ok(Taken::Before) => self.held().borrow_mut().spare += cost,
             Err(why) => {
-                self.held.borrow_mut().spare += cost;
+                self.held().borrow_mut().spare += cost;
                 return Err(self.not_locked(&why));
             }
         }
@@ -131,7 +142,7 @@ impl<S: Store> Transaction<S> {
     /// Locks a range against changes.
     fn lock_range(&self, span: &Span) -> Result<()> {
         let (start, end) = lock_range(span.cf, &span.start, span.end.as_deref());
-        if self.held.borrow().covers(&start, Some(&end)) {
+        if self.held().borrow().covers(&start, Some(&end)) {
             return Ok(());
         }
         self.take_memory(LOCK_BYTES + (start.len() + end.len()) as u64)?;
@@ -143,10 +154,10 @@ impl<S: Store> Transaction<S> {
                 .acquire_range(self.life(), (&start, &end), wait_ns, |key| keys.push(key));
         for key in keys {
             // Few, and they are locked: the limit may be passed by them.
-            self.held.borrow_mut().add(self.life(), key);
+            self.held().borrow_mut().add(self.life(), key);
         }
         let arrival = taken.map_err(|why| self.not_locked(&why))?;
-        self.held
+        self.held()
             .borrow_mut()
             .add_range(self.life(), arrival, (start, end));
         self.ready()
@@ -177,11 +188,11 @@ impl<S: Store> Transaction<S> {
 
     /// The key must not change until the commit.
     fn touch(&self, key: &OneKey<'_>) -> Result<()> {
-        if self.reading.touched.borrow().has(key) {
+        if self.reading.lists().touched.borrow().has(key) {
             return Ok(());
         }
         self.take_memory(TOUCHED_BYTES + key.key.len() as u64)?;
-        self.reading.touched.borrow_mut().add(key);
+        self.reading.lists().touched.borrow_mut().add(key);
         Ok(())
     }
 
@@ -222,7 +233,7 @@ impl<S: Store> Transaction<S> {
         check_key(key)?;
         let key = OneKey::new(family.id, key);
         // What it merges itself is merged into what its snapshot has.
-        let own = self.reading.writes.get(&key);
+        let own = self.reading.writes().get(&key);
         if matches!(own, None | Some(Own::Operand(_))) {
             self.before_read(&key)?;
         }
@@ -250,7 +261,7 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key)?;
         let key = OneKey::new(family.id, key);
-        if self.reading.writes.get(&key).is_none() {
+        if self.reading.writes().get(&key).is_none() {
             self.before_shared_read(&key)?;
         }
         self.reading.look(&key)
@@ -279,7 +290,7 @@ impl<S: Store> Transaction<S> {
         let operator = self.shared().store.merge_operator(family.id)?;
         merge::check_operand(&*operator, operand)?;
         let key = OneKey::new(family.id, key);
-        let write = self.reading.writes.merged(&key, operand, &*operator)?;
+        let write = self.reading.writes().merged(&key, operand, &*operator)?;
         self.write(&key, &write)
     }
 
@@ -297,7 +308,7 @@ impl<S: Store> Transaction<S> {
         self.before_write(key)?;
         let bytes = key.key.len() + write.len();
         self.take_memory(WRITE_BYTES + bytes as u64)?;
-        self.reading.writes.set(key, write)
+        self.reading.lists_mut().writes.set(key, write)
     }
 
     /// Deletes the keys from `start` up to, and not with, `end`, or all from `start` on. One that locks locks each key
@@ -321,8 +332,12 @@ impl<S: Store> Transaction<S> {
             self.lock_all(family, &span)?;
         }
         self.take_memory(TOUCHED_BYTES + WRITE_BYTES + 2 * span.bytes() as u64)?;
-        self.reading.touched.borrow_mut().add_span(span.clone());
-        self.reading.writes.delete_range(span)
+        self.reading
+            .lists()
+            .touched
+            .borrow_mut()
+            .add_span(span.clone());
+        self.reading.lists_mut().writes.delete_range(span)
     }
 
     /// Locks each key of a range that nobody else changes.
@@ -366,13 +381,18 @@ impl<S: Store> Transaction<S> {
         self.settle_moment(span)?;
         // What an iterator has given is of this moment.
         self.reading.fix();
-        self.reading.touched.borrow_mut().add_span(span.clone());
+        self.reading
+            .lists()
+            .touched
+            .borrow_mut()
+            .add_span(span.clone());
         Ok(false)
     }
 
     /// A point to which its writes can be taken back.
     pub fn savepoint(&mut self) -> Savepoint {
-        self.reading.writes.savepoint(self.life().id)
+        let id = self.id();
+        self.reading.lists_mut().writes.savepoint(id)
     }
 
     /// Takes back all writes since a savepoint, which stays and can be rolled back to again. Locks that were taken since
@@ -384,7 +404,10 @@ impl<S: Store> Transaction<S> {
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.ready()?;
         let id = self.id();
-        let (touched, writes) = (self.reading.touched.get_mut(), &mut self.reading.writes);
+        let Lists {
+            touched, writes, ..
+        } = self.reading.lists_mut();
+        let touched = touched.get_mut();
         // It has locked them, and may have been told that they had not changed.
         let undone = |key: &OneKey<'_>| touched.add(key);
         writes.rollback_to(id, savepoint, undone)
@@ -392,92 +415,6 @@ impl<S: Store> Transaction<S> {
 
     /// Whether it has written nothing.
     pub fn is_empty(&self) -> bool {
-        self.reading.writes.is_empty()
-    }
-
-    /// Writes all of it as one, durably as its options say. One that has written nothing is over, and nothing else
-    /// happens. Whatever the answer, the transaction has ended, and its locks are free.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`] naming a key that somebody else changed, or if the transaction had expired or was rolled back
-    /// to break a deadlock; those of a write: nothing was written. [`Error::Poisoned`]: the outcome is unknown.
-    pub fn commit(self) -> Result<()> {
-        let durability = self.options.durability;
-        self.commit_with(durability.into())
-    }
-
-    /// As [`Transaction::commit`], with options of its own.
-    ///
-    /// # Errors
-    /// As [`Transaction::commit`]; [`Error::Busy`] if the options ask not to wait.
-    pub fn commit_with(self, options: WriteOptions) -> Result<()> {
-        let settled = self.life().settle();
-        settled.map_err(|why| ended(self.life().id, why))?;
-        if self.reading.writes.is_empty() {
-            return Ok(());
-        }
-        let batch = self.reading.writes.batch()?;
-        match &*self.reading.moment_if_any() {
-            // It has read nothing: wherever its writes come to lie, it began right before.
-            None => self.shared().store.write(&batch, options),
-            Some(moment) => moment.write(&batch, options, &self.reading.footprint()),
-        }
-    }
-
-    /// Prepares it under a name: see [`Prepared`]. Whatever the answer, this value has ended; after an error the
-    /// transaction is rolled back.
-    ///
-    /// # Errors
-    /// As [`Transaction::commit`]; [`Error::Conflict`] if it writes or relies on what another prepared transaction claims,
-    /// too; [`Error::Busy`] if it locks nothing as it goes, and somebody has what it locks now; [`Error::InvalidArgument`] for
-    /// a name that is taken, empty or too long; [`Error::OutOfSpace`] if transactions have all the DRAM that they may have.
-    pub fn prepare(self, name: &[u8]) -> Result<Prepared<S>> {
-        self.ready()?;
-        let batch = self.reading.writes.batch()?;
-        let mut claims = Claims::of(&batch);
-        self.reading.touched.borrow().add_to(&mut claims);
-        self.lock_claims(&claims)?;
-        let settled = self.life().settle();
-        settled.map_err(|why| ended(self.life().id, why))?;
-        let held = self.held.take();
-        self.shared().memory.give_back(held.bytes);
-        self.shared().keep(name, self.life(), (held, &claims))?;
-        let moment = self.reading.moment_if_any();
-        let footprint = self.reading.footprint();
-        let since = moment.as_ref().map(|m| (m, &footprint as &dyn Footprint));
-        let prepared = self.shared().store.prepare(name, (&batch, claims), since);
-        if let Err(error) = prepared {
-            self.shared().let_go(name);
-            return Err(error);
-        }
-        Ok(Prepared::new(Arc::clone(&self.reading.shared), name))
-    }
-
-    /// Locks what it has not locked yet: for as long as it is prepared others wait for it.
-    fn lock_claims(&self, claims: &Claims) -> Result<()> {
-        for (cf, key, writes) in claims.keys() {
-            self.lock(&OneKey::new(cf, key), mode_of(writes))?;
-        }
-        for range in claims.ranges() {
-            self.lock_range(&Span {
-                cf: range.cf,
-                start: range.start.to_vec(),
-                end: range.end.as_ref().map(|end| end.to_vec()),
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Ends it without a trace.
-    pub fn rollback(self) {}
-}
-
-impl<S: Store> Drop for Transaction<S> {
-    fn drop(&mut self) {
-        let Transaction { reading, held, .. } = self;
-        let (shared, held) = (&*reading.shared, held.get_mut());
-        held.release(&reading.life, &shared.locks);
-        shared.memory.give_back(held.bytes);
-        shared.leave(self.place);
+        self.reading.writes().is_empty()
     }
 }

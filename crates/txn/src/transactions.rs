@@ -6,6 +6,7 @@ use std::time::Duration;
 use thermocline_base::Result;
 use thermocline_engine::{PreparedState, Resolution, WriteOptions};
 
+use crate::lane::Lanes;
 use crate::life::{Life, TxnId};
 use crate::options::TxnOptions;
 use crate::refusal::unlock_key;
@@ -19,7 +20,7 @@ use crate::transaction::Transaction;
 
 /// What the transactions of a store share. A clone is another handle.
 #[derive(Debug)]
-pub struct Transactions<S: Store>(pub(crate) Arc<Shared<S>>);
+pub struct Transactions<S: Store>(Arc<Lanes<S>>);
 
 impl<S: Store> Clone for Transactions<S> {
     fn clone(&self) -> Self {
@@ -32,7 +33,7 @@ impl<S: Store> Transactions<S> {
     pub fn new(store: S) -> Transactions<S> {
         let shared = Shared::new(store);
         shared.restore();
-        Transactions(Arc::new(shared))
+        Transactions(Arc::new(Lanes::new(shared)))
     }
 
     /// The transactions that are prepared, by name.
@@ -40,7 +41,7 @@ impl<S: Store> Transactions<S> {
     /// # Errors
     /// [`thermocline_base::Error::Closed`]; of a store that was opened for reading those of reading.
     pub fn prepared(&self) -> Result<Vec<PreparedState>> {
-        self.0.store.prepared()
+        self.0.shared.store.prepared()
     }
 
     /// Commits a prepared transaction, or rolls it back, and frees its locks.
@@ -49,7 +50,7 @@ impl<S: Store> Transactions<S> {
     /// [`thermocline_base::Error::InvalidArgument`] if none of this name is prepared. Those of a write: it is prepared as
     /// before; but after [`thermocline_base::Error::Poisoned`] the outcome is unknown.
     pub fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
-        self.0.resolve(name, resolution, mode)
+        self.0.shared.resolve(name, resolution, mode)
     }
 
     /// A transaction begins. It has no snapshot until it reads.
@@ -58,16 +59,16 @@ impl<S: Store> Transactions<S> {
     /// [`thermocline_base::Error::OutOfSpace`] with the limit, if as many are open as may be, or they have all the DRAM that they may
     /// have.
     pub fn begin(&self, options: TxnOptions) -> Result<Transaction<S>> {
-        let begun = self.0.enter(&options)?;
-        Ok(Transaction::new(Arc::clone(&self.0), begun, options))
+        let begun = self.0.begin(&options)?;
+        Ok(Transaction::new(begun, options))
     }
 
     /// Who holds what, and for how long.
     pub fn report(&self) -> TransactionsReport {
-        let shared = &*self.0;
+        let shared = &*self.0.shared;
         let now_ns = shared.store.now_ns();
         let since = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
-        let (count, first) = shared.first(REPORTED_MAX);
+        let (count, first) = self.0.first(REPORTED_MAX);
         let mut keys: BTreeMap<TxnId, Vec<LockedKey>> = BTreeMap::new();
         keys.extend(first.iter().map(|(life, _)| (life.id, Vec::new())));
         shared.locks.for_each_holder(|key, holder| {
@@ -101,7 +102,7 @@ impl<S: Store> Transactions<S> {
             waiting,
             locked_keys,
             locked_ranges,
-            memory_bytes: shared.memory.used(),
+            memory_bytes: self.0.memory_used(),
             memory_bytes_max: shared.memory.limit,
             transactions,
         }

@@ -124,6 +124,26 @@ impl Writes {
         self.count == 0
     }
 
+    /// Has nothing any more; keeps the memory of short lists.
+    pub fn clear(&mut self) {
+        self.log.clear();
+        self.states.clear();
+        self.found.clear();
+        self.ordered.take();
+        self.ranges.clear();
+        (self.bytes, self.count) = (0, 0);
+        self.savepoints.clear();
+        self.next_savepoint = 0;
+    }
+
+    /// Bytes of memory that it has while it has nothing.
+    pub fn capacity(&self) -> usize {
+        let states = self.states.capacity() * size_of::<Written>();
+        let ranges = self.ranges.capacity() * size_of::<Deleted>();
+        let savepoints = self.savepoints.capacity() * size_of::<(u64, Point)>();
+        self.log.capacity() + states + self.found.capacity() + ranges + savepoints
+    }
+
     /// The write of a key that counts.
     fn find(&self, key: &OneKey<'_>) -> Option<usize> {
         self.found.find(key.hash, |number| {

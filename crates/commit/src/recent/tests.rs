@@ -19,10 +19,9 @@ impl Footprint for Keys {
         })
     }
 
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
+    fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
         let Keys(keys, tells) = self;
-        let hashes = keys.iter().map(|key| key_hash(CfId(1), key));
-        tells.then(|| -> Box<dyn Iterator<Item = u64>> { Box::new(hashes) })
+        *tells && keys.iter().all(|key| holds(key_hash(CfId(1), key)))
     }
 }
 
@@ -35,7 +34,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
 
 /// What somebody watches, and what it was told last.
 struct Watcher {
-    floor: SeqNo,
+    watching: Watching,
     checked: SeqNo,
     keys: Keys,
 }
@@ -56,17 +55,17 @@ fn it_says_what_a_list_of_all_changes_says() {
         for _ in 0..4000 {
             match rng.below(8) {
                 0 if watchers.len() < 6 => {
-                    let floor = recent.watch(|| last).unwrap();
+                    let watching = recent.watch(|| last).unwrap();
                     let keys = (0..rng.below(4)).map(|_| key(&mut rng)).collect();
                     watchers.push(Watcher {
-                        floor,
-                        checked: floor,
+                        checked: watching.floor,
+                        watching,
                         keys: Keys(keys, rng.one_in(2)),
                     });
                 }
                 0..2 if !watchers.is_empty() => {
                     let at = rng.below(watchers.len());
-                    recent.leave(watchers.swap_remove(at).floor);
+                    recent.leave(&watchers.swap_remove(at).watching);
                 }
                 2..4 if !watchers.is_empty() => {
                     let at = rng.below(watchers.len());
@@ -119,7 +118,7 @@ fn it_says_what_a_list_of_all_changes_says() {
         assert!(met > 50 && clean > 50, "{met} {clean}");
         // Nobody needs what lies behind everybody.
         for watcher in watchers {
-            recent.leave(watcher.floor);
+            recent.leave(&watcher.watching);
         }
         let mut batch = WriteBatch::new();
         batch.put(CfId(1), b"k", b"").unwrap();
@@ -132,7 +131,7 @@ fn it_says_what_a_list_of_all_changes_says() {
 fn what_has_no_room_is_forgotten_and_that_is_said() {
     let recent = Recent::default();
     recent.begin(0);
-    let floor = recent.watch(|| 0).unwrap();
+    let floor = recent.watch(|| 0).unwrap().floor;
     let mut batch = WriteBatch::new();
     for n in 0..1000u32 {
         let key = [&n.to_be_bytes()[..], &[1; 2000]].concat();
@@ -162,7 +161,7 @@ fn what_has_no_room_is_forgotten_and_that_is_said() {
 fn noting_ends_when_nobody_has_watched_for_long() {
     let recent = Recent::default();
     recent.begin(0);
-    let floor = recent.watch(|| 0).unwrap();
+    let watching = recent.watch(|| 0).unwrap();
     let mut batch = WriteBatch::new();
     batch.put(CfId(1), b"k", b"").unwrap();
     let mut seqno = 0;
@@ -171,11 +170,113 @@ fn noting_ends_when_nobody_has_watched_for_long() {
         recent.record(SeqNo(seqno), batch.iter(), seqno)
     };
     assert!((0..2 * IDLE_CHANGES).all(|_| record()));
-    recent.leave(floor);
+    recent.leave(&watching);
     assert!(!(0..2 * IDLE_CHANGES).all(|_| record()));
     assert_eq!(recent.watch(|| 0), None);
     assert_eq!(recent.bytes(), 0);
     // It begins anew.
     recent.begin(100_000);
-    assert_eq!(recent.watch(|| 100_000), Some(SeqNo(100_000)));
+    let watching = recent.watch(|| 100_000).unwrap();
+    assert_eq!(watching.floor, SeqNo(100_000));
+}
+
+/// Watchers come and go on many threads while others write, and noting stops and begins again: nobody is told that nothing has
+/// changed where something has.
+#[test]
+fn nobody_misses_a_change_while_watchers_come_and_go() {
+    const KEYS: u64 = 64;
+    const CHANGES: u64 = 40_000;
+    const WATCHERS: u64 = 3;
+    let name = |n: u64| n.to_be_bytes().to_vec();
+    let (recent, visible) = (Recent::default(), AtomicU64::new(0));
+    // What is granted, and whether it is noted: the writer's lock.
+    let writer = Mutex::new((0u64, false));
+    let write = |writer: &mut (u64, bool)| {
+        writer.0 += 1;
+        if writer.1 {
+            let mut batch = WriteBatch::new();
+            batch.put(CfId(1), &name(writer.0 % KEYS), b"").unwrap();
+            let seen = visible.load(Ordering::Acquire);
+            writer.1 = recent.record(SeqNo(writer.0), batch.iter(), seen);
+        }
+        visible.store(writer.0, Ordering::Release);
+    };
+    let watch = || {
+        let visible = || visible.load(Ordering::Acquire);
+        recent.watch(visible).unwrap_or_else(|| {
+            let mut writer = lock(&writer);
+            recent.begin(visible());
+            writer.1 = true;
+            recent.watch(visible).unwrap()
+        })
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while lock(&writer).0 < CHANGES {
+                write(&mut lock(&writer));
+            }
+        });
+        for n in 0..WATCHERS {
+            let (watch, visible) = (&watch, &visible);
+            let recent = &recent;
+            scope.spawn(move || {
+                let mut rng = Rng::new(n);
+                while visible.load(Ordering::Acquire) < CHANGES {
+                    let watching = watch();
+                    let from = watching.floor.0;
+                    let key = rng.below(usize::try_from(KEYS).unwrap()) as u64;
+                    let keys = Keys(vec![name(key)], rng.one_in(2));
+                    for _ in 0..rng.below(20) {
+                        let until = visible.load(Ordering::Acquire);
+                        let changed = (from + 1..=until).any(|seqno| seqno % KEYS == key);
+                        let met = recent.check(watching.floor, &keys);
+                        assert!(met.is_err() || !changed, "{key} in {from}..={until}");
+                        std::thread::yield_now();
+                    }
+                    recent.leave(&watching);
+                    // Sometimes nobody watches for so long that noting stops.
+                    let pause = rng.below(30) as u64 * IDLE_CHANGES / 10;
+                    let until = (visible.load(Ordering::Acquire) + pause).min(CHANGES);
+                    while visible.load(Ordering::Acquire) < until {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// What the oldest watcher needs stays, whichever thread it and later ones began on, and goes soon when that one has ended.
+#[test]
+fn the_first_of_all_threads_says_what_is_needed() {
+    let recent = Recent::default();
+    recent.begin(0);
+    let mut batch = WriteBatch::new();
+    batch.put(CfId(1), &[1; 2000], b"").unwrap();
+    let mut seqno = 0;
+    let mut record = || {
+        for _ in 0..2 * CHUNK_BYTES / 2000 {
+            seqno += 1;
+            assert!(recent.record(SeqNo(seqno), batch.iter(), seqno));
+        }
+        seqno
+    };
+    let watch = |visible: u64| {
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| recent.watch(|| visible).unwrap());
+            watching.join().unwrap()
+        })
+    };
+    let mut watchers: Vec<_> = (0..40).map(|_| watch(record())).collect();
+    let other = Keys(vec![b"other".to_vec()], false);
+    while !watchers.is_empty() {
+        let last = record();
+        let oldest = watchers.remove(0);
+        assert_eq!(recent.check(oldest.floor, &other), Ok(SeqNo(last)));
+        let before = recent.bytes();
+        recent.leave(&oldest);
+        record();
+        assert!(recent.bytes() < before + CHUNK_BYTES);
+    }
+    assert!(recent.bytes() < 2 * CHUNK_BYTES);
 }

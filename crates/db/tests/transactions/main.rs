@@ -2,13 +2,15 @@
 //!
 //! [`anomalies`]: the published matrix, two or three transactions step by step. [`model`]: one transaction after the
 //! other against a map. [`locks`]: waiting, deadlocks, expiration, limits. [`wrong`]: wrong use. [`random`]: many threads,
-//! judged by two oracles. [`ways`]: every way into the store. [`prepared`]: two-phase commit, and
+//! judged by two oracles. [`ways`]: every way into the store. [`next`]: what
+//! one leaves for the next. [`prepared`]: two-phase commit, and
 //! [`prepared_model`] histories of it.
 
 mod anomalies;
 mod limits;
 mod locks;
 mod model;
+mod next;
 mod prepared;
 mod prepared_model;
 mod random;

@@ -48,7 +48,7 @@ pub(crate) enum Lent {
 pub(crate) struct Hold {
     pub kind: ReaderKind,
     pub seqno: SeqNo,
-    /// By the store's clock.
+    /// By the store's clock, its last tick.
     pub since_ns: u64,
     /// How many families had been dropped.
     pub drops: u64,

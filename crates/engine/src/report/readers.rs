@@ -32,7 +32,7 @@ pub struct ReaderState {
     pub kind: ReaderKind,
     /// Of each key that was written since, the version that was newest at this seqno stays for it.
     pub seqno: u64,
-    /// Since when, by the store's clock.
+    /// Since when, by the last tick of the store's clock.
     pub held: Duration,
     /// Changes since that are visible: most versions that stay for it alone.
     pub behind: u64,

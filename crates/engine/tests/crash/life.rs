@@ -37,8 +37,8 @@ impl Footprint for Nothing {
         false
     }
 
-    fn hashes(&self) -> Option<Box<dyn Iterator<Item = u64> + '_>> {
-        None
+    fn holds_for_all(&self, _: &mut dyn FnMut(u64) -> bool) -> bool {
+        false
     }
 }
 

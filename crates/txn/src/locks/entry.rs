@@ -67,6 +67,21 @@ struct More {
 }
 
 impl Entry {
+    /// One that is held by one.
+    #[inline]
+    pub fn held(who: &Arc<Life>, mode: Mode, since_ns: u64) -> Entry {
+        let who = Arc::clone(who);
+        Entry {
+            holder: Some(Holder {
+                who,
+                mode,
+                since_ns,
+            }),
+            more: None,
+        }
+    }
+
+    #[inline]
     pub fn is_unused(&self) -> bool {
         self.holder.is_none() && self.more.is_none()
     }
@@ -144,7 +159,12 @@ impl Entry {
     }
 
     /// It is held by this transaction no longer.
+    #[inline]
     pub fn release(&mut self, who: TxnId) {
+        if self.more.is_none() {
+            self.holder.take_if(|holder| holder.who.id == who);
+            return;
+        }
         self.retain(|holder| holder.who.id != who, |_| true);
     }
 

@@ -1,23 +1,23 @@
 //! The key of a lock: a family's number in two bytes, and a key of that family.
 
-use std::hash::{Hash, Hasher};
-
 use crate::sync::Arc;
 
 /// Bytes of keys that need no memory of their own.
 const SHORT_MAX: usize = 22;
 
-/// The bytes, and their hash. Keys are in the order of their bytes.
-#[derive(Debug, Clone)]
+/// The bytes, and their hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockKey {
     /// Of equal keys it is equal.
     hash: u64,
     bytes: Bytes,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Bytes {
+    /// How many, and behind them nothing but zeros.
     Short(u8, [u8; SHORT_MAX]),
+    /// More than those.
     Long(Arc<[u8]>),
 }
 
@@ -46,20 +46,6 @@ impl LockKey {
 
     pub fn hash(&self) -> u64 {
         self.hash
-    }
-}
-
-impl PartialEq for LockKey {
-    fn eq(&self, other: &LockKey) -> bool {
-        self.hash == other.hash && self.bytes() == other.bytes()
-    }
-}
-
-impl Eq for LockKey {}
-
-impl Hash for LockKey {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        hasher.write_u64(self.hash);
     }
 }
 

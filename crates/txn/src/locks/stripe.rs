@@ -1,30 +1,36 @@
 //! Some of the keys that are locked or waited for, behind one lock.
 //!
-//! Keys are found by their hashes. Their order is wanted by ranges only: it is made when a range is locked, kept from then
-//! on as keys come and go, and forgotten when, since the last range, as many keys have come and gone as it has. So keys pay
-//! nothing for it while there are no ranges, and a range pays for those keys at most that came since the one before.
-//!
-//! A map does not give memory back by itself. It is made smaller when it has less than half of what it had at most, so its
-//! slots are at most five times as many as its keys, or for [`KEPT`] keys.
+//! Of most stripes one key at a time is locked: the first lies beside the lock of the stripe, on the same cache lines, and
+//! needs no table. Keys beside it lie in a table, and are found by their hashes. Their order is wanted by ranges only: it is
+//! made when a range is locked, kept from then on as keys come and go, and forgotten when, since the last range, as many keys
+//! have come and gone as it has. So keys pay nothing for it while there are no ranges, and a range pays for those keys at
+//! most that came since the one before.
 
-use std::collections::hash_map::Entry as Place;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use crate::locks::entry::Entry;
 use crate::locks::key::{InOrder, LockKey};
-use crate::same::BySame;
+use crate::locks::slots::{Slot, Slots};
 
-/// For so many keys there is always memory.
+/// So many keys come and go before an order that has fewer is forgotten.
 const KEPT: usize = 32;
+
+/// Where a key lies.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    First,
+    Place(usize),
+}
 
 /// Keys, and who has and wants them.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
-    keys: HashMap<LockKey, Entry, BySame>,
-    /// The most that there were since the map was made smaller.
-    most: usize,
-    order: Option<Order>,
+    /// A key that found nobody here.
+    first: Option<Slot>,
+    /// The other ones.
+    rest: Slots,
+    order: Option<Box<Order>>,
 }
 
 /// The keys in order.
@@ -35,67 +41,104 @@ struct Order {
     unused: usize,
 }
 
-/// Of `len` keys one has come or gone. Has the order changed so, or forgets it.
-fn reorder(order: &mut Option<Order>, len: usize, change: impl FnOnce(&mut BTreeSet<InOrder>)) {
-    let Some(kept) = order else {
-        return;
-    };
-    kept.unused += 1;
-    if kept.unused > len + KEPT {
-        *order = None;
-    } else {
-        change(&mut kept.keys);
-    }
-}
-
 impl Stripe {
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.rest.len() + usize::from(self.first.is_some())
     }
 
     /// All keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&LockKey, &Entry)> {
-        self.keys.iter()
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.first.iter().chain(self.rest.iter())
+    }
+
+    #[inline]
+    fn find(&self, key: &LockKey) -> Option<At> {
+        match &self.first {
+            Some((own, _)) if own == key => Some(At::First),
+            _ => self.rest.find(key).map(At::Place),
+        }
+    }
+
+    fn at(&self, at: At) -> &Slot {
+        match at {
+            At::First => self.first.as_ref().expect("a key was found here"),
+            At::Place(place) => self.rest.at(place),
+        }
+    }
+
+    fn at_mut(&mut self, at: At) -> &mut Slot {
+        match at {
+            At::First => self.first.as_mut().expect("a key was found here"),
+            At::Place(place) => self.rest.at_mut(place),
+        }
+    }
+
+    /// Whether somebody has or wants a key.
+    #[inline]
+    pub fn has(&self, key: &LockKey) -> bool {
+        self.find(key).is_some()
     }
 
     pub fn get_mut(&mut self, key: &LockKey) -> Option<&mut Entry> {
-        self.keys.get_mut(key)
+        let at = self.find(key)?;
+        Some(&mut self.at_mut(at).1)
+    }
+
+    /// Adds a key that is not there.
+    #[inline]
+    pub fn add(&mut self, key: &LockKey, entry: Entry) -> &mut Entry {
+        self.reorder(|keys| {
+            keys.insert(InOrder(key.clone()));
+        });
+        let slot = (key.clone(), entry);
+        if self.first.is_none() {
+            return &mut self.first.insert(slot).1;
+        }
+        self.rest.add(slot)
     }
 
     /// The entry of a key: an unused one where there was none.
     pub fn entry(&mut self, key: &LockKey) -> &mut Entry {
-        let len = self.keys.len();
-        match self.keys.entry(key.clone()) {
-            Place::Occupied(there) => there.into_mut(),
-            Place::Vacant(free) => {
-                self.most = self.most.max(len + 1);
-                reorder(&mut self.order, len, |keys| {
-                    keys.insert(InOrder(key.clone()));
-                });
-                free.insert(Entry::default())
-            }
+        match self.find(key) {
+            None => self.add(key, Entry::default()),
+            Some(at) => &mut self.at_mut(at).1,
+        }
+    }
+
+    /// Of the keys one is to come or has gone. Has the order changed so, or forgets it.
+    #[inline]
+    fn reorder(&mut self, change: impl FnOnce(&mut BTreeSet<InOrder>)) {
+        let len = self.len();
+        let Some(kept) = &mut self.order else {
+            return;
+        };
+        kept.unused += 1;
+        if kept.unused > len + KEPT {
+            self.order = None;
+        } else {
+            change(&mut kept.keys);
         }
     }
 
     /// Calls `change` with the entry of a key, if there is one. A key that nobody has or wants then is forgotten.
+    #[inline]
     pub fn change(&mut self, key: &LockKey, change: impl FnOnce(&mut Entry)) {
-        let Place::Occupied(mut there) = self.keys.entry(key.clone()) else {
+        let Some(at) = self.find(key) else {
             return;
         };
-        change(there.get_mut());
-        if !there.get().is_unused() {
+        let (_, entry) = self.at_mut(at);
+        change(entry);
+        if !entry.is_unused() {
             return;
         }
-        there.remove();
-        let len = self.keys.len();
-        reorder(&mut self.order, len, |keys| {
+        match at {
+            At::First => self.first = None,
+            At::Place(place) => self.rest.remove(place),
+        }
+        self.reorder(|keys| {
             keys.remove(key.bytes());
         });
-        if self.most > KEPT && len < self.most / 2 {
-            self.most = len.max(KEPT);
-            self.keys.shrink_to(self.most);
-        }
     }
 
     /// The keys from `start` up to, and not with, `end`.
@@ -103,15 +146,21 @@ impl Stripe {
         &mut self,
         (start, end): (&[u8], &[u8]),
     ) -> impl Iterator<Item = (&LockKey, &Entry)> {
-        let keys = &self.keys;
-        let order = self.order.get_or_insert_with(|| Order {
-            keys: keys.keys().cloned().map(InOrder).collect(),
-            unused: 0,
-        });
-        order.unused = 0;
+        if self.order.is_none() {
+            let keys = self.iter().map(|(key, _)| InOrder(key.clone())).collect();
+            self.order = Some(Box::new(Order { keys, unused: 0 }));
+        }
+        if let Some(order) = &mut self.order {
+            order.unused = 0;
+        }
+        let this = &*self;
         let within = (Bound::Included(start), Bound::Excluded(end));
-        let within = order.keys.range::<[u8], _>(within);
-        within.filter_map(|key| keys.get_key_value(&key.0))
+        let order = this.order.iter();
+        let within = order.flat_map(move |order| order.keys.range::<[u8], _>(within));
+        within.filter_map(|InOrder(key)| {
+            let (key, entry) = this.at(this.find(key)?);
+            Some((key, entry))
+        })
     }
 }
 
@@ -120,6 +169,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::locks::slots::LEAST;
 
     fn key(n: u64) -> LockKey {
         // Long ones among them, and others with the same hash.
@@ -139,7 +189,9 @@ mod tests {
             let n = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55;
             let wanted = key(n);
             if (round / 700) % 2 == 0 {
-                assert!(stripe.entry(&wanted).is_unused());
+                if !stripe.has(&wanted) {
+                    stripe.add(&wanted, Entry::default());
+                }
                 model.insert(wanted.bytes().to_vec(), wanted.clone());
             } else {
                 stripe.change(&wanted, |_| {});
@@ -165,12 +217,8 @@ mod tests {
                 let expected = model.range::<[u8], _>(bounds).map(|(_, key)| key);
                 assert!(found.iter().eq(expected));
             }
-            let most = 5 * stripe.len().max(KEPT);
-            assert!(
-                stripe.keys.capacity() <= most,
-                "{} > {most}",
-                stripe.keys.capacity()
-            );
+            let (most, there) = (5 * stripe.len().max(LEAST), stripe.rest.capacity());
+            assert!(there <= most, "{there} > {most}");
         }
         assert!(ordered > 500 && unordered > 500, "{ordered}, {unordered}");
     }

@@ -4,7 +4,8 @@
 //! of its own. A key has an entry while somebody holds its lock or waits for it.
 //!
 //! Most keys are free when they are asked for, and nobody waits when they are given back. Such a key costs twice a
-//! stripe's lock, and nothing else that others have: no number, no wake-up, and no memory of its own.
+//! stripe's lock, and nothing else that others have: no number, no wake-up, and no memory of its own. Since when it is held
+//! is told by the clock's last tick; whoever waits looks at the clock itself.
 //!
 //! # No wake-up is lost
 //! 1. Whatever may let a request be granted (a release, a request that is given up, a range that goes, a holder that is
@@ -35,7 +36,7 @@ use crate::locks::key::LockKey;
 use crate::locks::ranges::Ranges;
 use crate::locks::stripe::Stripe;
 use crate::locks::wake::{Verdict, Wake};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
 /// Who waits looks at the clock at least this often: one that is not the machine's may jump.
 const SLEEP_MAX_NS: u64 = 100_000_000;
@@ -72,8 +73,9 @@ pub(crate) struct LockTable {
 }
 
 impl LockTable {
-    /// `clock` tells nanoseconds.
+    /// With so many stripes, a power of two. `clock` tells nanoseconds.
     pub fn new(stripes: usize, clock: impl Fn() -> u64 + Send + Sync + 'static) -> LockTable {
+        assert!(stripes.is_power_of_two(), "{stripes} stripes");
         LockTable {
             stripes: (0..stripes).map(|_| Line::default()).collect(),
             ranges: Ranges::default(),
@@ -84,8 +86,8 @@ impl LockTable {
     }
 
     fn stripe(&self, key: &LockKey) -> &Mutex<Stripe> {
-        // Not the low bits, by which a stripe's map finds its keys.
-        let at = (key.hash() >> 32) % self.stripes.len() as u64;
+        // Not the low bits, by which a stripe finds its keys.
+        let at = (key.hash() >> 32) & (self.stripes.len() as u64 - 1);
         &self.stripes[index(at)]
     }
 
@@ -146,39 +148,42 @@ impl LockTable {
         for_whom
     }
 
-    /// Locks a key, waiting for at most `wait_ns`.
+    /// Locks a key, waiting for at most `wait_ns`. `tick_ns` is the time of the clock's last tick: since when a key that was
+    /// free is held.
     ///
     /// # Errors
     /// Why it has not got it; nothing has changed then.
+    #[inline]
     pub fn acquire(
         &self,
         who: &Arc<Life>,
         key: &LockKey,
         mode: Mode,
-        wait_ns: u64,
+        (tick_ns, wait_ns): (u64, u64),
     ) -> Result<Taken, Refused> {
-        self.acquire_since(None, who, (key, mode), wait_ns)
+        let mut stripe = lock(self.stripe(key));
+        if (mode == Mode::Shared || self.ranges.len() == 0) && !stripe.has(key) {
+            stripe.add(key, Entry::held(who, mode, tick_ns));
+            return Ok(Taken::Anew);
+        }
+        self.acquire_since(None, who, (key, mode), (stripe, wait_ns))
     }
 
+    /// Locks a key that is not known to be free, in its stripe.
     fn acquire_since(
         &self,
         arrival: Option<u64>,
         who: &Arc<Life>,
         (key, mode): (&LockKey, Mode),
-        wait_ns: u64,
+        (mut stripe, wait_ns): (MutexGuard<'_, Stripe>, u64),
     ) -> Result<Taken, Refused> {
-        let now_ns = (self.clock)();
-        let mut stripe = lock(self.stripe(key));
         let entry = stripe.entry(key);
-        if entry.is_unused() && (mode == Mode::Shared || self.ranges.len() == 0) {
-            entry.hold(who, mode, now_ns);
-            return Ok(Taken::Anew);
-        }
         let before = entry.mode_of(who.id);
         if before.is_some_and(|before| before >= mode) {
             return Ok(Taken::Before);
         }
         let taken = before.map_or(Taken::Anew, |_| Taken::Before);
+        let now_ns = (self.clock)();
         // Under the stripe's lock (2): a range that has looked here already came before.
         let arrival = arrival.unwrap_or_else(|| self.arrive());
         if !entry.is_waited_for()
@@ -328,7 +333,9 @@ impl LockTable {
             wanted.extend(wanted_alone.map(|(key, _)| key.clone()));
         }
         for key in wanted {
-            match self.acquire_since(Some(arrival), who, (&key, Mode::Shared), wait_ns) {
+            let stripe = lock(self.stripe(&key));
+            let shared = (&key, Mode::Shared);
+            match self.acquire_since(Some(arrival), who, shared, (stripe, wait_ns)) {
                 Ok(Taken::Anew) => taken(key),
                 Ok(Taken::Before) => {}
                 Err(refused) => {

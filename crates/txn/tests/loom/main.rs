@@ -26,6 +26,8 @@ mod locks {
     pub mod key;
     #[path = "../../src/locks/ranges.rs"]
     pub mod ranges;
+    #[path = "../../src/locks/slots.rs"]
+    pub mod slots;
     #[path = "../../src/locks/stripe.rs"]
     pub mod stripe;
     #[expect(dead_code, reason = "the models use parts of the sources")]
@@ -34,8 +36,6 @@ mod locks {
     #[path = "../../src/locks/wake.rs"]
     pub mod wake;
 }
-#[path = "../../src/same.rs"]
-mod same;
 mod sync;
 
 use thermocline_testkit::loom::{SeqCst, check};
@@ -92,7 +92,7 @@ impl Store {
     /// A transaction that locks a key, does something, and ends. Whether it got the lock.
     fn run(&self, id: u64, mode: Mode, wait_ns: u64) -> bool {
         let life = Arc::new(Life::new(id, 0, EVER));
-        match self.locks.acquire(&life, &key("k"), mode, wait_ns) {
+        match self.locks.acquire(&life, &key("k"), mode, (0, wait_ns)) {
             Ok(taken) => assert_eq!(taken, Taken::Anew),
             Err(Refused::TimedOut { .. }) => return false,
             Err(Refused::Deadlock(circle)) => panic!("{circle:?}"),
@@ -143,7 +143,9 @@ fn one_that_gives_up_leaves_nobody_waiting() {
     all("locks, one gives up", 2, || {
         let store = Store::new();
         let life = Arc::new(Life::new(0, 0, EVER));
-        let taken = store.locks.acquire(&life, &key("k"), Mode::Shared, EVER);
+        let taken = store
+            .locks
+            .acquire(&life, &key("k"), Mode::Shared, (0, EVER));
         assert!(taken.is_ok());
         let hasty = beside(&store, |store| {
             assert!(!store.run(1, Mode::Exclusive, 3));
@@ -164,14 +166,16 @@ fn who_was_granted_and_waits_again_is_seen_in_a_circle() {
         let life = |id| Arc::new(Life::new(id, 0, EVER));
         let (first, young) = (life(1), life(3));
         for (who, name) in [(&first, "a"), (&young, "b")] {
-            let taken = store.locks.acquire(who, &key(name), Mode::Exclusive, EVER);
+            let taken = store
+                .locks
+                .acquire(who, &key(name), Mode::Exclusive, (0, EVER));
             assert!(taken.is_ok());
         }
         let second = beside(&store, move |store| {
             for name in ["a", "b"] {
                 let taken = store
                     .locks
-                    .acquire(&life(2), &key(name), Mode::Exclusive, EVER);
+                    .acquire(&life(2), &key(name), Mode::Exclusive, (0, EVER));
                 assert!(taken.is_ok(), "the older is no victim");
             }
             store.locks.release(2, &key("a"));
@@ -180,7 +184,7 @@ fn who_was_granted_and_waits_again_is_seen_in_a_circle() {
         store.locks.release(1, &key("a"));
         let taken = store
             .locks
-            .acquire(&young, &key("a"), Mode::Exclusive, EVER);
+            .acquire(&young, &key("a"), Mode::Exclusive, (0, EVER));
         if taken.is_ok() {
             store.locks.release(3, &key("a"));
         }
@@ -198,11 +202,11 @@ fn a_deadlock_is_broken_and_the_older_goes_on() {
             let life = Arc::new(Life::new(id, 0, EVER));
             let taken = store
                 .locks
-                .acquire(&life, &key(first), Mode::Exclusive, EVER);
+                .acquire(&life, &key(first), Mode::Exclusive, (0, EVER));
             assert!(taken.is_ok());
             let taken = store
                 .locks
-                .acquire(&life, &key(second), Mode::Exclusive, EVER);
+                .acquire(&life, &key(second), Mode::Exclusive, (0, EVER));
             let broken = match taken {
                 Ok(_) => {
                     store.locks.release(id, &key(second));
@@ -256,7 +260,9 @@ fn one_that_has_expired_is_passed_or_has_settled() {
     all("locks, one expires", 3, || {
         let store = Store::new();
         let life = Arc::new(Life::new(1, 0, 1));
-        let taken = store.locks.acquire(&life, &key("k"), Mode::Exclusive, EVER);
+        let taken = store
+            .locks
+            .acquire(&life, &key("k"), Mode::Exclusive, (0, EVER));
         assert!(taken.is_ok());
         let thief = beside(&store, |store| {
             store.run(2, Mode::Exclusive, 8);

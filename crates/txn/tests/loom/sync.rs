@@ -3,5 +3,6 @@
 pub(crate) use std::sync::Arc;
 
 pub(crate) use thermocline_testkit::loom::{
-    AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, lock, thread, wait, wait_for,
+    AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, thread, wait,
+    wait_for,
 };
