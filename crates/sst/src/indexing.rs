@@ -6,16 +6,20 @@
 
 use std::convert::Infallible;
 
+use thermocline_base::IndexKind;
+
 use crate::format::TRAILER_LEN;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::index::{IndexBuilder, separator};
 use crate::key::KeyRef;
 use crate::learned::{self, Boundaries};
-use crate::options::IndexKind;
 use crate::properties::IndexUse;
 
 /// Most memory that the ends of blocks take. A table with more of them has a binary index.
 const PENDING_BYTES_MAX: usize = 8 << 20;
+
+/// Less than an entry of a binary index takes: three lengths, a tag, a seqno and a handle.
+const ENTRY_LEN_MIN: usize = 7;
 
 /// The index of a table that is written.
 #[derive(Debug)]
@@ -92,8 +96,11 @@ impl Indexing {
         mut write: impl FnMut(&[u8]) -> Result<BlockHandle, E>,
     ) -> Result<(Vec<u8>, IndexUse), E> {
         if let Some(bounds) = &self.pending {
-            let len = self.binary_len(bounds, data_end);
-            if let Some(payload) = learned::build(bounds, data_end, len) {
+            let is_smaller = |len: usize| {
+                let least = ENTRY_LEN_MIN * bounds.len();
+                len < least || len < self.binary_len(bounds, data_end)
+            };
+            if let Some(payload) = learned::build(bounds, data_end, is_smaller) {
                 return Ok((payload, IndexUse::Learned));
             }
             add_all(&mut self.builder, bounds, None, &mut write)?;

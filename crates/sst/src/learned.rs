@@ -91,10 +91,14 @@ pub(crate) fn decode(bytes: &[u8], data_end: u64) -> Result<Learned, Unreadable>
 }
 
 /// The payload of a learned index over these blocks, which end at `data_end`, if one can be made that is
-/// shorter than `len` bytes. It is verified.
-pub(crate) fn build(bounds: &Boundaries, data_end: u64, len: usize) -> Option<Vec<u8>> {
+/// of a length that is `worth_it`. It is verified.
+pub(crate) fn build(
+    bounds: &Boundaries,
+    data_end: u64,
+    worth_it: impl FnOnce(usize) -> bool,
+) -> Option<Vec<u8>> {
     let payload = format::encode(&train::train(bounds)?);
-    if payload.len() >= len || payload.len() > LEARNED_LEN_MAX {
+    if payload.len() > LEARNED_LEN_MAX || !worth_it(payload.len()) {
         return None;
     }
     let learned = decode(&payload, data_end).ok()?;

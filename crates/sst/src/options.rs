@@ -1,21 +1,10 @@
 //! How a table is written.
 
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, IndexKind, Result};
 
 use crate::compress::Compression;
 use crate::format::RUN_LEN_MAX;
 use crate::properties::Creation;
-
-/// Which index a table is to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum IndexKind {
-    /// Keys between data blocks, which are bisected.
-    #[default]
-    Binary,
-    /// Models that compute in which data block a key lies. A table that they do not fit has a binary
-    /// index all the same, and its properties say so ([`crate::IndexUse::FellBack`]).
-    Learned,
-}
 
 /// How a table is written. Per table: the caller decides by level.
 ///
@@ -32,7 +21,7 @@ pub struct WriteOptions {
     /// Bytes that an index block may take as stored without compression, trailer included; one of few
     /// long keys takes more. An index that needs more has two levels. 64 to 1 MiB, default 4 KiB.
     pub index_block_bytes: usize,
-    /// Which index it has. Default: a binary one.
+    /// Which index it has, if that fits (see [`crate::IndexUse`]). Default: a binary one.
     pub index: IndexKind,
     /// Entries from one restart point to the next in data blocks. 1 to 128, default 16.
     pub restart_interval: u16,

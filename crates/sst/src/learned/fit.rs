@@ -28,7 +28,7 @@ struct Fitted {
 }
 
 /// Fits models to the thresholds of the blocks from `first` on: each as long as makes the bits for a block
-/// fewest. Appends them, and their corrections.
+/// fewest, and one without corrections up to where the line ends. Appends them, and their corrections.
 pub(super) fn models(
     ranges: &[Range],
     first: u32,
@@ -86,23 +86,51 @@ fn best(ranges: &[Range], work: &mut Work) -> Option<(usize, Fitted)> {
             _ => worse += 1,
         }
     }
-    Some(best)
+    match best.1.width {
+        0 => extended(ranges, best, work),
+        _ => Some(best),
+    }
 }
 
-/// The better of two lines: through the middles of the first and the last range, and with the slope of least squares.
-fn fit(ranges: &[Range]) -> Option<Fitted> {
-    let steps = ranges.len() as u64 - 1;
-    let ends = [ranges[0], ranges[ranges.len() - 1]].map(middle);
-    let rise = u64::try_from(ends[1] - ends[0]).unwrap_or(0);
-    let through = with_slope(ranges, Line::rising(0, rise, steps));
-    match through {
-        Some(fitted) if fitted.width == 0 => through,
-        _ => {
-            let squares = with_slope(ranges, Line::rising(0, least_squares(ranges), steps));
-            let both = through.into_iter().chain(squares);
-            both.min_by_key(|fitted| fitted.width)
+/// A model without corrections, up to where it would need some: the next one begins behind the jump then, and not
+/// before it.
+fn extended(
+    ranges: &[Range],
+    (mut count, mut fitted): (usize, Fitted),
+    work: &mut Work,
+) -> Option<(usize, Fitted)> {
+    let mut beyond = (2 * count).min(ranges.len()).min(BLOCKS_MAX as usize) + 1;
+    while beyond - count > 1 {
+        let middle = count.midpoint(beyond);
+        work.spend(4 * middle)?;
+        match fit(&ranges[..middle]) {
+            Some(longer) if longer.width == 0 => (count, fitted) = (middle, longer),
+            _ => beyond = middle,
         }
     }
+    Some((count, fitted))
+}
+
+/// The best of three lines: from the top of the first range to the bottom of the last, where a jump makes either
+/// of them wide and the line goes on at its near end; through the middles of both; and with the slope of least
+/// squares.
+fn fit(ranges: &[Range]) -> Option<Fitted> {
+    let steps = ranges.len() as u64 - 1;
+    let (first, last) = (ranges[0], ranges[ranges.len() - 1]);
+    let slopes: [&dyn Fn() -> u64; 3] = [
+        &|| u64::try_from(last.0 - first.1).unwrap_or(0),
+        &|| u64::try_from(middle(last) - middle(first)).unwrap_or(0),
+        &|| least_squares(ranges),
+    ];
+    let mut best: Option<Fitted> = None;
+    for rise in slopes {
+        let fitted = with_slope(ranges, Line::rising(0, rise(), steps));
+        best = best.into_iter().chain(fitted).min_by_key(|f| f.width);
+        if best.is_some_and(|fitted| fitted.width == 0) {
+            break;
+        }
+    }
+    best
 }
 
 fn middle((low, high): Range) -> i64 {
@@ -222,5 +250,18 @@ mod tests {
         let ranges: Vec<Range> = jump.map(|n| (n, n)).collect();
         let (models, bits) = fitted(&ranges);
         assert!(models.len() < 6 && bits == 0, "{models:?}");
+        let jumps = (1..=10_000).map(|n| 3 * n + n / 33 * 70_000);
+        let ranges: Vec<Range> = jumps.map(|n| (n, n)).collect();
+        let (models, bits) = fitted(&ranges);
+        assert!(
+            models.len() < 310 && bits == 0,
+            "{} models, {bits}",
+            models.len()
+        );
+        // Where it jumps between blocks, the threshold may be anywhere in the gap.
+        let at = |n: i64| 3 * n + n / 33 * 70_000;
+        let ranges: Vec<Range> = (1..=10_000).map(|n| (at(n - 1) + 3, at(n))).collect();
+        let (models, bits) = fitted(&ranges);
+        assert!(models.len() < 310 && bits == 0, "{}, {bits}", models.len());
     }
 }

@@ -4,8 +4,6 @@
 //! block that a group takes may shorten what all its keys begin with, widen the bases of positions, and need
 //! positions further back. When the code would exceed its limit, the group ends before the block.
 
-use std::collections::VecDeque;
-
 use super::boundaries::Boundaries;
 use super::code::{Alphabet, CODE_MAX, Code, POSITIONS_MAX, Position, base_of};
 use super::work::Work;
@@ -24,7 +22,7 @@ pub(super) struct Grown {
 }
 
 /// A group that may take more.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Growing<'a> {
     bounds: &'a Boundaries,
     alphabet: &'a Alphabet,
@@ -33,7 +31,7 @@ struct Growing<'a> {
     /// Length of what all keys begin with.
     prefix: usize,
     /// Smallest and greatest symbol of the positions behind that.
-    symbols: VecDeque<(u16, u16)>,
+    symbols: [(u16, u16); POSITIONS_MAX],
     /// The position behind the last that is needed, counted in keys.
     needed: usize,
 }
@@ -42,8 +40,10 @@ impl<'a> Growing<'a> {
     fn new(bounds: &'a Boundaries, alphabet: &'a Alphabet, first: usize) -> Growing<'a> {
         let key = bounds.first(first);
         let prefix = common(key, bounds.last(first).user_key);
-        let symbol = |n| alphabet.symbol(key, prefix + n).0;
-        let symbols = (0..POSITIONS_MAX).map(symbol).map(|s| (s, s)).collect();
+        let symbols = std::array::from_fn(|n| {
+            let symbol = alphabet.symbol(key, prefix + n).0;
+            (symbol, symbol)
+        });
         let mut group = Growing {
             bounds,
             alphabet,
@@ -70,26 +70,18 @@ impl<'a> Growing<'a> {
         let (bounds, alphabet) = (self.bounds, self.alphabet);
         let before = bounds.last(self.end - 1).user_key;
         let (first, last) = (bounds.first(self.end), bounds.last(self.end).user_key);
-        let mut group = self.clone();
+        let mut group = *self;
         let beginning = bounds.first(self.first);
         group.prefix = common(beginning, last).min(self.prefix);
         // All keys so far had the bytes of the first one up to the old prefix.
-        let symbol = |at| {
-            let symbol = alphabet.symbol(beginning, at).0;
-            (symbol, symbol)
-        };
-        match self.prefix - group.prefix {
-            POSITIONS_MAX.. => {
-                let at = group.prefix..group.prefix + POSITIONS_MAX;
-                group.symbols = at.map(symbol).collect();
-            }
-            _ => {
-                for at in (group.prefix..self.prefix).rev() {
-                    group.symbols.push_front(symbol(at));
-                }
+        let fewer = (self.prefix - group.prefix).min(POSITIONS_MAX);
+        if fewer > 0 {
+            group.symbols.copy_within(..POSITIONS_MAX - fewer, fewer);
+            for (n, symbols) in group.symbols[..fewer].iter_mut().enumerate() {
+                let symbol = alphabet.symbol(beginning, group.prefix + n).0;
+                *symbols = (symbol, symbol);
             }
         }
-        group.symbols.truncate(POSITIONS_MAX);
         group.widen(first);
         group.widen(last);
         if before != first {

@@ -48,7 +48,7 @@ fn blocks(keys: &[Vec<u8>], most: usize, rng: &mut Rng) -> Blocks {
 
 impl Blocks {
     fn built(&self) -> Option<Learned> {
-        let payload = build(&self.bounds, self.end, usize::MAX)?;
+        let payload = build(&self.bounds, self.end, |_| true)?;
         Some(decode(&payload, self.end).unwrap())
     }
 
@@ -241,7 +241,7 @@ fn keys_of_all_kinds_are_found() {
                 learned.insert(name);
                 blocks.check_all(&index, &mut rng);
                 if round == 0 {
-                    let payload = build(&blocks.bounds, blocks.end, usize::MAX).unwrap();
+                    let payload = build(&blocks.bounds, blocks.end, |_| true).unwrap();
                     let bits = payload.len() * 8 / blocks.keys.len();
                     let (groups, models) = index.counts();
                     let all = blocks.keys.len();
@@ -308,7 +308,7 @@ fn numbers_in_order_take_one_model_and_hardly_a_bit() {
         blocks.end = handle.end();
     }
     blocks.bounds = bounds;
-    let payload = build(&blocks.bounds, blocks.end, usize::MAX).unwrap();
+    let payload = build(&blocks.bounds, blocks.end, |_| true).unwrap();
     let index = decode(&payload, blocks.end).unwrap();
     assert_eq!(index.counts(), (1, 1));
     assert!(
@@ -326,7 +326,7 @@ fn the_same_keys_give_the_same_bytes() {
         let kinds = kinds(1000, &mut rng);
         let of = |keys: &Vec<Vec<u8>>, rng: &mut Rng| {
             let blocks = blocks(keys, 5, rng);
-            build(&blocks.bounds, blocks.end, usize::MAX)
+            build(&blocks.bounds, blocks.end, |_| true)
         };
         kinds
             .iter()
@@ -352,7 +352,7 @@ fn damaged_payloads_are_refused_or_can_be_asked() {
     let (mut refused, mut read) = (0, 0);
     for (_, keys) in &kinds {
         let blocks = blocks(keys, 4, &mut rng);
-        let payload = build(&blocks.bounds, blocks.end, usize::MAX).unwrap();
+        let payload = build(&blocks.bounds, blocks.end, |_| true).unwrap();
         for len in (0..payload.len()).step_by(3) {
             assert!(decode(&payload[..len], blocks.end).is_err());
         }
