@@ -15,6 +15,7 @@ mod shape;
 mod word;
 
 pub use crate::codec::Codec;
+pub use crate::index_kind::IndexKind;
 pub use crate::preset::Preset;
 pub use all::Options;
 pub use costs::Costs;
@@ -27,7 +28,7 @@ pub use groups::{
 };
 pub use partition_by::PartitionBy;
 pub use region::{Emulation, RegionDemand};
-pub use row::{CODECS, COSTS, DIVISIONS, OptionRow, SHAPES, Unit};
+pub use row::{CODECS, COSTS, DIVISIONS, INDEXES, OptionRow, SHAPES, Unit};
 pub use shape::Shape;
 
 #[cfg(test)]

@@ -119,6 +119,10 @@ bugs! {
     ForgetTableSync,
     /// The separator between two blocks that share a user key names only the user key.
     SeparatorForgetsSeqno,
+    /// A search in a learned index does not go on to the next of several blocks.
+    LearnedRunForgotten,
+    /// A key that is below what a group begins with has the greatest code.
+    CodeIgnoresOrder,
     /// The limits of a part of a table bind seeks, but not steps.
     PartLeaksBehindLimit,
     /// A file that is copied is not synced.

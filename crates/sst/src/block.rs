@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::format::coding::{Unreadable, damaged};
 use crate::format::entry::{self, RawEntry};
 use crate::format::trailer::payload_len_max;
-use crate::format::{INDEX_BINARY, INDEX_HEAD, RUN_LEN_MAX, TRAILER_LEN};
+use crate::format::{INDEX_BINARY, INDEX_HEAD, INDEX_LEARNED, RUN_LEN_MAX, TRAILER_LEN};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
 
@@ -103,6 +103,9 @@ impl Block {
                 bytes.len(),
             ));
         };
+        if kind == INDEX_LEARNED {
+            return Err(damaged("kind of an index block", 0, INDEX_BINARY, kind));
+        }
         if kind != INDEX_BINARY {
             return Err(Unreadable::Newer(format!(
                 "an index block has kind {kind}; this program knows only kind {INDEX_BINARY}"

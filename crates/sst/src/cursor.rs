@@ -10,6 +10,7 @@ use crate::block::cursor::BlockCursor;
 use crate::get::{Step, check_entered, check_supplied};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::{InternalKey, KeyRef};
+use crate::root::RootCursor;
 use crate::table::TablePart;
 use crate::value::{Found, Value};
 
@@ -57,7 +58,7 @@ enum Way {
 #[derive(Debug)]
 pub struct Cursor {
     part: TablePart,
-    root: BlockCursor,
+    root: RootCursor,
     /// In the index block of level 0, where the root has level 1.
     leaf: Option<BlockCursor>,
     data: Option<BlockCursor>,
@@ -73,7 +74,7 @@ impl Cursor {
     /// At no entry.
     pub fn new(part: TablePart) -> Cursor {
         Cursor {
-            root: BlockCursor::new(Arc::clone(&part.table().root)),
+            root: part.table().root.cursor(),
             part,
             leaf: None,
             data: None,
@@ -233,6 +234,11 @@ impl Cursor {
         }
         let target = self.target.as_ref();
         let data = enter_block(&mut self.data, block);
+        let sought = matches!(enter, Enter::Seek | Enter::SeekForPrev);
+        // Asked only where the answer counts: of a learned index, if the block ends below the target.
+        if sought && self.root.goes_on(target.user_key) && !data.seek(target) {
+            return Ok(self.enter_beside(Way::Forward, enter));
+        }
         let there = match enter {
             Enter::First => data.first(),
             Enter::Last => data.last(),
@@ -285,19 +291,26 @@ impl Cursor {
             Way::Forward => Enter::First,
             Way::Back => Enter::Last,
         };
+        self.enter_beside(way, enter)
+    }
+
+    fn enter_beside(&mut self, way: Way, enter: Enter) -> Step<bool> {
         let root = &mut self.root;
-        let go = |cursor: &mut BlockCursor| match way {
-            Way::Forward => cursor.next(),
-            Way::Back => cursor.prev(),
-        };
-        if root.block().level() > 0
+        if root.level() > 0
             && let Some(leaf) = &mut self.leaf
-            && go(leaf)
+            && match way {
+                Way::Forward => leaf.next(),
+                Way::Back => leaf.prev(),
+            }
         {
             let handle = leaf.handle();
             return self.ask(handle, enter);
         }
-        match go(root) {
+        let there = match way {
+            Way::Forward => root.next(),
+            Way::Back => root.prev(),
+        };
+        match there {
             true => self.ask(self.root.handle(), enter),
             false => Step::Done(false),
         }

@@ -35,7 +35,8 @@
 //!     n+8    4  CRC32C of everything before, started from seeded(table seed, offset in the file)
 //!
 //!  payload of data blocks (head 0 bytes) and index blocks (head 4 bytes)
-//!       0    h  head; of an index block: kind of index (1: binary), level, 2 reserved, 0
+//!       0    h  head; of an index block: kind of index (1: binary), level, 2 reserved, 0; an index
+//!               root of kind 2 (learned) is drawn in `learned/format.rs`, and has no blocks below
 //!       h       entries
 //!               4 each: offset of a restart point from the first entry
 //!            4  number of restart points, at least one in 128 entries
@@ -78,6 +79,8 @@
 //!  0x85 Largest     8 seqno, key; left out of an empty table
 //!  0x86 Blob        8 file id, 8 values, 8 bytes; once for each blob file, ascending
 //!  0x07 Creation    1 why, 1 compression, 4 block size, 2 restart interval
+//!  0x08 Index       1: 2 learned, 3 binary since a learned one did not fit; left out of a table that
+//!                   was to have a binary one
 //! ```
 //!
 //! The *table seed* is `id_low ^ rotl32(id_high) ^ file id × 0x9fb21c651e98df25` of the database id's
@@ -131,6 +134,12 @@ pub(crate) const INDEX_HEAD: usize = 4;
 
 /// The kind of index whose blocks are searched by bisection.
 pub(crate) const INDEX_BINARY: u8 = 1;
+
+/// The kind of index that computes where a key lies; its root is all of it.
+pub(crate) const INDEX_LEARNED: u8 = 2;
+
+/// Longest payload of a learned index. What is decoded of it takes up to 20 times as much memory.
+pub(crate) const LEARNED_LEN_MAX: usize = 1 << 20;
 
 /// The kind of filter that is a binary fuse filter with 8-bit fingerprints.
 pub(crate) const FILTER_FUSE8: u8 = 1;

@@ -8,6 +8,7 @@ use crate::block::cursor::BlockCursor;
 use crate::block::{Block, Place};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
+use crate::root::RootCursor;
 use crate::table::TablePart;
 use crate::value::{Found, FoundValue};
 
@@ -21,12 +22,15 @@ pub enum Step<T> {
 }
 
 /// A lookup of one key. It reads at most one index block of level 0 and one data block, and nothing
-/// where the filter knows that the key is not there.
+/// where the filter knows that the key is not there. Through a learned index it reads further data blocks
+/// where versions of the key, or of keys with the same code, begin in the first of several.
 #[derive(Debug)]
 pub struct Get<'a> {
     part: &'a TablePart,
     key: KeyRef<'a>,
     waits_for: Option<BlockHandle>,
+    /// Where the index led to.
+    root: Option<RootCursor>,
 }
 
 impl<'a> Get<'a> {
@@ -38,6 +42,7 @@ impl<'a> Get<'a> {
             part,
             key: KeyRef::new(user_key, seqno),
             waits_for: None,
+            root: None,
         }
     }
 
@@ -48,9 +53,12 @@ impl<'a> Get<'a> {
         if !self.part.limits().hold(user_key) || !table.may_contain(user_key) {
             return Step::Done(self.with_tombstones(None));
         }
-        let mut root = BlockCursor::new(Arc::clone(&table.root));
+        let root = self.root.insert(table.root.cursor());
         match root.seek(self.key) {
-            true => self.ask(root.handle()),
+            true => {
+                let handle = root.handle();
+                self.ask(handle)
+            }
             // All entries lie below the key.
             false => Step::Done(self.with_tombstones(None)),
         }
@@ -76,10 +84,25 @@ impl<'a> Get<'a> {
             }
             _ => {
                 let mut cursor = BlockCursor::new(block);
-                let there = cursor.seek(self.key) && cursor.key().user_key == self.key.user_key;
+                if !cursor.seek(self.key) {
+                    return Ok(self.behind());
+                }
+                let there = cursor.key().user_key == self.key.user_key;
                 let found = there.then(|| cursor.found());
                 Ok(Step::Done(self.with_tombstones(found)))
             }
+        }
+    }
+
+    /// The block ends below the key: the next one, if that can have it.
+    fn behind(&mut self) -> Step<Option<Found>> {
+        let next = self.root.as_mut().and_then(|root| {
+            let there = root.goes_on(self.key.user_key) && root.next();
+            there.then(|| root.handle())
+        });
+        match next {
+            Some(handle) => self.ask(handle),
+            None => Step::Done(self.with_tombstones(None)),
         }
     }
 

@@ -16,6 +16,7 @@
 //! | the same without I/O | [`Get`] and [`Cursor`] answer or say which block they [need](Step::Need) |
 //! | put a cache in between | [`BlockCache`], a [`BlockSource`] with a budget in bytes for all stores of a process |
 //! | end tables where range tombstones fit | [`tombstone_cuts`] |
+//! | have a smaller index, or say that none fitted | [`IndexKind::Learned`], [`IndexUse`] |
 //! | separate large values | [`BlobWriter`], [`BlobFile`], [`read_blob`] |
 //! | check everything | [`verify_table`], [`verify_blobs`] |
 //!
@@ -61,7 +62,9 @@
 //!    separators are those versions themselves. So the first block whose separator is not below
 //!    (key, seqno) has the newest version of the key at or below seqno, or none has: a lookup reads
 //!    one data block. (If the block ends before the target, the next entry is of another user key,
-//!    since only then is a separator shortened.)
+//!    since only then is a separator shortened.) A learned index leads to the first block that can have the
+//!    key, and says whether the next one can, too (`learned.rs`); what is there is found in one read all the
+//!    same, unless versions of one key fill several blocks.
 //! 5. **The filter denies only what is not there.** It is over all distinct user keys of entries. Range
 //!    tombstones are not in it: they are asked in memory, always.
 //! 6. **The newest wins.** [`get`] answers with the newest of entry and range tombstone at or below the
@@ -90,12 +93,14 @@
 //! writer hands over pieces of 256 KiB at offsets that are multiples of it, except the last one.
 //!
 //! Index blocks of level 0 are written between data blocks as they fill, so a writer's memory does not
-//! grow with the table except for the root, 8 bytes per distinct user key, and range tombstones.
+//! grow with the table except for the root, 8 bytes per distinct user key, and range tombstones. For a
+//! learned index it keeps the first and last key of each data block, up to 8 MiB of them; a table that falls back then
+//! has its lower index blocks behind all data blocks.
 //!
 //! # Rejected
 //!
 //! - *Hash index within data blocks*: saves a bisection of some 100 ns where the block's read costs
-//!   80 µs; learned indexes are the plan, and the index block has a kind for them.
+//!   80 µs.
 //! - *Range tombstones cut into disjoint fragments* as they are read: fragments of n nested tombstones
 //!   can number n². A tree over what was written stays linear.
 //! - *Checking entries as they are walked over* instead of once: each step of every cursor could fail.
@@ -116,13 +121,16 @@ mod get;
 mod handle;
 mod identity;
 mod index;
+mod indexing;
 mod key;
+mod learned;
 mod name;
 mod opening;
 mod options;
 mod output;
 mod placement;
 mod properties;
+mod root;
 pub mod sites;
 mod sync;
 mod table;
@@ -153,10 +161,10 @@ pub use key::{InternalKey, KeyRef};
 pub use name::{FileName, blob_name, table_name};
 pub use opening::{Opened, Opening};
 pub use options::WriteOptions;
-pub use properties::{BlobUse, Creation, Properties};
+pub use properties::{BlobUse, Creation, IndexUse, Properties};
 pub use sync::{BlockSource, FileSource, SyncCursor, get, offset_of, open_table};
 pub use table::{Table, TablePart};
-pub use thermocline_base::Codec;
+pub use thermocline_base::{Codec, IndexKind};
 pub use value::{Found, FoundValue, Pinned, Value};
 pub use verify::{FAULTS_MAX, Verified, verify_table};
 pub use writer::{TableMeta, TableWriter};

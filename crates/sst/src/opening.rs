@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use thermocline_base::{Error, Result, SeqNo};
 
-use crate::block::Block;
 use crate::filter::Filter;
 use crate::format::coding::{Unreadable, damaged};
 use crate::format::footer::Footer;
@@ -12,6 +11,8 @@ use crate::format::{FOOTER_LEN, properties, trailer};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::identity::Identity;
 use crate::key::KeyRef;
+use crate::properties::IndexUse;
+use crate::root::Root;
 use crate::table::Table;
 use crate::tombstones;
 
@@ -101,12 +102,12 @@ impl Opening {
         let tombstones = open
             .block(tombstones, tombstones::decode)?
             .unwrap_or_default();
-        let root = open.block(index, |bytes| Block::index(bytes, footer.data_end))?;
+        let root = open.block(index, |bytes| Root::decode(bytes, footer.data_end))?;
         let table = Table {
             seed,
             bytes: self.file_len,
             data_end: footer.data_end,
-            root: Arc::new(root.expect("the footer's lengths are checked")),
+            root: root.expect("the footer's lengths are checked"),
             filter,
             tombstones,
             properties: properties.expect("it was there"),
@@ -143,6 +144,23 @@ impl Piece<'_> {
     }
 }
 
+/// The index is the one that the properties name.
+fn check_index(table: &Table) -> Result<(), Unreadable> {
+    let p = &table.properties;
+    let (what, expected, got) = match (&table.root, p.index) {
+        (Root::Learned(index), IndexUse::Learned) => {
+            let blocks = u64::from(index.blocks());
+            ("data blocks of an index", p.data_blocks, blocks)
+        }
+        (Root::Binary(_), IndexUse::Binary | IndexUse::FellBack) => return Ok(()),
+        (Root::Learned(_), _) | (Root::Binary(_), _) => ("kind of index in the properties", 1, 0),
+    };
+    match expected == got {
+        true => Ok(()),
+        false => Err(damaged(what, 0, expected, got)),
+    }
+}
+
 /// The parts do not contradict each other.
 fn check(table: &Table) -> Result<(), Unreadable> {
     let p = &table.properties;
@@ -150,6 +168,7 @@ fn check(table: &Table) -> Result<(), Unreadable> {
         let what = format!("{} of an empty table", BlockKind::Index);
         return Err(damaged(what, 0, p.entries == 0, table.root.is_empty()));
     }
+    check_index(table)?;
     let tombstones = table.tombstones.iter().len() as u64;
     if tombstones != p.range_tombstones {
         return Err(damaged(

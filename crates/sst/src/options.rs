@@ -1,6 +1,6 @@
 //! How a table is written.
 
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, IndexKind, Result};
 
 use crate::compress::Compression;
 use crate::format::RUN_LEN_MAX;
@@ -21,6 +21,8 @@ pub struct WriteOptions {
     /// Bytes that an index block may take as stored without compression, trailer included; one of few
     /// long keys takes more. An index that needs more has two levels. 64 to 1 MiB, default 4 KiB.
     pub index_block_bytes: usize,
+    /// Which index it has, if that fits (see [`crate::IndexUse`]). Default: a binary one.
+    pub index: IndexKind,
     /// Entries from one restart point to the next in data blocks. 1 to 128, default 16.
     pub restart_interval: u16,
     /// How blocks are compressed. Default: not.
@@ -39,6 +41,7 @@ impl Default for WriteOptions {
         WriteOptions {
             block_bytes: 4 << 10,
             index_block_bytes: 4 << 10,
+            index: IndexKind::Binary,
             restart_interval: 16,
             compression: Compression::None,
             filter: true,

@@ -35,6 +35,28 @@ impl Creation {
     }
 }
 
+/// Which index a table has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum IndexUse {
+    /// A binary one, as was wanted.
+    #[default]
+    Binary = 1,
+    /// A learned one.
+    Learned = 2,
+    /// A binary one, since a learned one was wanted and did not fit.
+    FellBack = 3,
+}
+
+impl IndexUse {
+    pub(crate) fn from_u8(n: u8) -> Option<IndexUse> {
+        [IndexUse::Binary, IndexUse::Learned, IndexUse::FellBack]
+            .into_iter()
+            .find(|index| *index as u8 == n)
+    }
+}
+
 /// What a table refers to in one blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlobUse {
@@ -89,6 +111,8 @@ pub struct Properties {
     pub block_bytes: u32,
     /// Entries from one restart point to the next.
     pub restart_interval: u16,
+    /// Which index it has.
+    pub index: IndexUse,
 }
 
 impl Properties {
@@ -114,6 +138,7 @@ impl Properties {
             codec: Codec::None,
             block_bytes: 0,
             restart_interval: 0,
+            index: IndexUse::Binary,
         }
     }
 

@@ -99,15 +99,15 @@ pub fn get(
 }
 
 /// Where in its file, in bytes, the data block begins that would have the first entry of `key` in the
-/// table of `part`, whatever the part's limits are; where its data ends, if all entries lie before. For
-/// who asks how much lies between two keys. Reads at most one index block.
+/// table of `part`, whatever the part's limits are, or the one before; where its data ends, if it is known that all
+/// entries lie before. For who asks how much lies between two keys. Reads at most one index block.
 ///
 /// # Errors
 /// As [`get`].
 pub fn offset_of(part: &TablePart, key: &[u8], source: &dyn BlockSource) -> Result<u64> {
     let table = part.table();
     let target = KeyRef::new(key, SeqNo::MAX);
-    let mut root = BlockCursor::new(Arc::clone(&table.root));
+    let mut root = table.root.cursor();
     if !root.seek(target) {
         return Ok(table.data_end);
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use thermocline_base::{KeyLimits, RangeTombstone, RangeTombstones, Result, SeqNo};
 
-use crate::block::cursor::BlockCursor;
 use crate::block::{Block, Place};
 use crate::filter::Filter;
 use crate::format::coding::damaged;
@@ -13,6 +12,7 @@ use crate::format::trailer;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
 use crate::properties::Properties;
+use crate::root::Root;
 
 /// A table that is open: everything but its data and lower index blocks is in memory. Immutable;
 /// shared as `Arc<Table>`. It does no I/O and knows no file: see [`crate::Opening`] for how it is
@@ -22,7 +22,7 @@ pub struct Table {
     pub(crate) seed: u64,
     pub(crate) bytes: u64,
     pub(crate) data_end: u64,
-    pub(crate) root: Arc<Block>,
+    pub(crate) root: Root,
     pub(crate) filter: Option<Filter>,
     pub(crate) tombstones: RangeTombstones,
     pub(crate) properties: Properties,
@@ -106,10 +106,10 @@ impl Table {
     }
 
     /// About where in the file, in bytes, the entries of `key` would begin; without reading anything. Not
-    /// above what it says of a greater key. Exact to a data block, or, where the index has two levels, to
-    /// the blocks of one index block.
+    /// above what it says of a greater key. Exact to a data block (of a learned index to two), or, where the
+    /// index has two levels, to the blocks of one index block.
     pub fn approximate_offset(&self, key: &[u8]) -> u64 {
-        let mut cursor = BlockCursor::new(Arc::clone(&self.root));
+        let mut cursor = self.root.cursor();
         if !cursor.seek(KeyRef::new(key, SeqNo::MAX)) {
             return self.data_end;
         }

@@ -17,7 +17,9 @@ use crate::format::coding::damaged;
 use crate::handle::BlockHandle;
 use crate::identity::Identity;
 use crate::key::{InternalKey, KeyRef};
+use crate::learned::{Learned, leads_to};
 use crate::properties::BlobUse;
+use crate::root::Root;
 use crate::sync::{BlockSource, FileSource, open_table};
 use crate::table::Table;
 use crate::value::Value;
@@ -63,7 +65,10 @@ pub fn verify_table(file: &Arc<dyn File>, identity: Identity) -> Verified {
                 end: 0,
                 counted: Counted::of(&table),
             };
-            check.index(&table.root);
+            match &table.root {
+                Root::Binary(root) => check.index(root),
+                Root::Learned(index) => check.learned(index),
+            }
             check.behind_data();
             check.counts();
         }
@@ -156,7 +161,10 @@ impl Check<'_> {
                 let block = self.source.block(self.table, handle);
                 if let Some(block) = self.noted(block) {
                     match index.level() {
-                        0 => self.data(&block, handle, cursor.key()),
+                        0 => {
+                            self.data(&block, handle);
+                            self.separated(handle, cursor.key());
+                        }
                         _ => self.leaf(&block, handle, cursor.key()),
                     }
                 }
@@ -174,7 +182,31 @@ impl Check<'_> {
         }
     }
 
-    fn data(&mut self, block: &Arc<Block>, handle: BlockHandle, separator: KeyRef<'_>) {
+    /// All data blocks, and whether the index leads to each key.
+    fn learned(&mut self, index: &Learned) {
+        for n in 0..index.blocks() {
+            let handle = index.handle(n);
+            if !self.is_next(handle) {
+                continue;
+            }
+            let block = self.source.block(self.table, handle);
+            let Some(block) = self.noted(block) else {
+                continue;
+            };
+            self.data(&block, handle);
+            let mut cursor = BlockCursor::new(block);
+            let mut more = cursor.first();
+            while more {
+                if !leads_to(index, cursor.key().user_key, n) {
+                    self.fault(handle.offset, "the index above a data block");
+                    break;
+                }
+                more = cursor.next();
+            }
+        }
+    }
+
+    fn data(&mut self, block: &Arc<Block>, handle: BlockHandle) {
         self.verified.blocks += 1;
         self.counted.data_blocks += 1;
         self.counted.data_bytes += u64::from(handle.len);
@@ -184,6 +216,10 @@ impl Check<'_> {
             self.entry(&cursor, handle);
             more = cursor.next();
         }
+    }
+
+    /// Whether a data block lies below its separator.
+    fn separated(&mut self, handle: BlockHandle, separator: KeyRef<'_>) {
         if self
             .last
             .as_ref()

@@ -21,7 +21,7 @@ use crate::format::{
 };
 use crate::handle::BlockKind;
 use crate::identity::Identity;
-use crate::index::{self, IndexBuilder};
+use crate::indexing::Indexing;
 use crate::key::{InternalKey, KeyRef, shown};
 use crate::options::WriteOptions;
 use crate::output::Output;
@@ -42,7 +42,8 @@ pub struct TableMeta {
 
 /// Writes one table, entry by entry, in order.
 ///
-/// Memory: one data block, one index block and the root, 256 KiB of output, 8 bytes for each distinct
+/// Memory: one data block, one index block and the root (for a learned index the ends of all data blocks, up to
+/// 8 MiB), 256 KiB of output, 8 bytes for each distinct
 /// user key (for the filter, up to [`FILTER_KEYS_MAX`]) and the range tombstones. If it is dropped
 /// before [`TableWriter::finish`], or anything fails, the file is incomplete and never opens as a
 /// table; removing it is the caller's.
@@ -53,7 +54,7 @@ pub struct TableWriter {
     seed: u64,
     compressor: Compressor,
     data: BlockBuilder,
-    index: IndexBuilder,
+    index: Indexing,
     last: Option<InternalKey>,
     /// Of the distinct user keys; none if there is to be no filter.
     hashes: Option<Vec<u64>>,
@@ -103,7 +104,7 @@ impl TableWriter {
             placement: Placement::default(),
             seed: identity.table_seed(),
             data: BlockBuilder::new(&[], usize::from(options.restart_interval)),
-            index: IndexBuilder::new(options.index_block_bytes),
+            index: Indexing::new(options.index, options.index_block_bytes),
             last: None,
             hashes: options.filter.then(Vec::new),
             tombstones: Vec::new(),
@@ -131,7 +132,7 @@ impl TableWriter {
             .hashes
             .as_ref()
             .map_or(0, |h| h.capacity() * 8 + h.len() * 24);
-        let blocks = 2 * self.data.len() + self.index.len() + self.tombstones.capacity();
+        let blocks = 2 * self.data.len() + self.index.memory() + self.tombstones.capacity();
         (size_of::<TableWriter>() + self.out.memory() + hashes + blocks) as u64
     }
 
@@ -209,6 +210,9 @@ impl TableWriter {
             ));
         }
         self.make_room(key, kind as u8 | flag, bytes)?;
+        if self.data.count() == 0 {
+            self.index.begin_block(key.user_key);
+        }
         self.data.add(key, kind as u8 | flag, bytes);
         if let Some(to) = blob {
             let used = self.blobs.entry(to.file).or_default();
@@ -324,25 +328,17 @@ impl TableWriter {
             .write(&mut self.out, BlockKind::Data, sealing, self.seed)?;
         self.properties.data_blocks += 1;
         self.properties.data_bytes += u64::from(handle.len);
-        let last = self.last.as_ref().expect("the block has an entry");
-        let separator = index::separator(last.as_ref(), next);
-        if self.index.is_leaf_full(separator.user_key.len()) {
-            self.write_leaf()?;
-        }
-        self.index.add(separator, handle);
-        Ok(())
-    }
-
-    fn write_leaf(&mut self) -> Result<()> {
         let TableWriter {
             index,
             compressor,
             out,
             placement,
             seed,
+            last,
             ..
         } = self;
-        index.write_leaf(|payload| {
+        let last = last.as_ref().expect("the block has an entry");
+        index.end_block(last.as_ref(), next, handle, |payload| {
             let sealing = Sealing::new(BlockKind::Index, payload, compressor);
             placement.write(out, BlockKind::Index, sealing, *seed)
         })
@@ -359,9 +355,6 @@ impl TableWriter {
         if self.data.count() > 0 {
             self.end_block(None)?;
         }
-        if self.index.has_last_leaf() {
-            self.write_leaf()?;
-        }
         let blobs = self.blobs.iter().map(|(&file, &(values, bytes))| BlobUse {
             file,
             values,
@@ -373,10 +366,16 @@ impl TableWriter {
             mut compressor,
             seed,
             index,
-            properties,
+            mut placement,
+            mut properties,
             ..
         } = self;
         let mut plain = Compressor::plain();
+        let (root, used) = index.finish(out.len(), |payload| {
+            let sealing = Sealing::new(BlockKind::Index, payload, &mut compressor);
+            placement.write(&mut out, BlockKind::Index, sealing, seed)
+        })?;
+        properties.index = used;
         let data_end = out.len();
         let mut put = |kind, payload: &[u8], compressor: &mut Compressor| {
             let mut sealing = Sealing::new(kind, payload, compressor);
@@ -392,7 +391,7 @@ impl TableWriter {
             [] => 0,
             payload => put(BlockKind::RangeTombstones, payload, &mut compressor)?,
         };
-        let index_len = index.finish(|root| put(BlockKind::Index, root, &mut compressor))?;
+        let index_len = put(BlockKind::Index, &root, &mut compressor)?;
         let payload = format::encode(&properties);
         let properties_len = put(BlockKind::Properties, &payload, &mut compressor)?;
         let bytes = out.len() + crate::format::FOOTER_LEN as u64;

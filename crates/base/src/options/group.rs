@@ -10,6 +10,7 @@ macro_rules! type_of {
     (Shape) => { Option<$crate::options::shape::Shape> };
     (Division) => { $crate::options::partition_by::PartitionBy };
     (Costs) => { $crate::options::costs::Costs };
+    (Index) => { $crate::index_kind::IndexKind };
     ($number:ident) => { u64 };
 }
 
@@ -28,6 +29,9 @@ macro_rules! place_of {
         $value as u64
     };
     (Costs, $value:expr) => {
+        $value as u64
+    };
+    (Index, $value:expr) => {
         $value as u64
     };
     ($number:ident, $value:expr) => {

@@ -22,6 +22,8 @@ pub enum Unit {
     Division,
     /// When level 0 is merged inside persistent memory: one of [`COSTS`], kept as its place there.
     Costs,
+    /// Which index tables have: one of [`INDEXES`], kept as its place there.
+    Index,
 }
 
 /// The values of [`Unit::Codec`].
@@ -38,6 +40,9 @@ const SHAPES_OR_AUTO: [&str; 6] = [
 /// The values of [`Unit::Division`].
 pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
 
+/// The values of [`Unit::Index`].
+pub const INDEXES: [&str; 2] = ["binary", "learned"];
+
 /// The values of [`Unit::Costs`].
 pub const COSTS: [&str; 3] = ["off", "corrected", "printed"];
 
@@ -50,6 +55,7 @@ impl Unit {
             Unit::Shape => SHAPES_OR_AUTO.len(),
             Unit::Division => DIVISIONS.len(),
             Unit::Costs => COSTS.len(),
+            Unit::Index => INDEXES.len(),
             Unit::Bytes | Unit::Count | Unit::Millis => return u64::MAX,
         };
         words as u64 - 1
@@ -62,6 +68,7 @@ impl Unit {
             Unit::Shape => &SHAPES_OR_AUTO,
             Unit::Division => &DIVISIONS,
             Unit::Costs => &COSTS,
+            Unit::Index => &INDEXES,
             Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
         }
     }
@@ -100,6 +107,7 @@ impl OptionRow {
                         "it takes auto, immutables, global-index, ssd, pm-tables or tiered",
                     Unit::Division => "it takes none, size, prefix or keys",
                     Unit::Costs => "it takes off, corrected or printed",
+                    Unit::Index => "it takes binary or learned",
                 }
             ))
         };
@@ -108,7 +116,7 @@ impl OptionRow {
             (Unit::Flag, "true") => 1,
             (Unit::Flag, "false") => 0,
             (Unit::Flag, _) => return Err(bad()),
-            (Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs, _) => {
+            (Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs | Unit::Index, _) => {
                 let place = (0..)
                     .zip(self.unit.words())
                     .find(|(_, word)| **word == text);
@@ -124,7 +132,7 @@ impl OptionRow {
         match self.unit {
             Unit::Bytes => format_exact(value),
             Unit::Flag => (value != 0).to_string(),
-            Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs => {
+            Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs | Unit::Index => {
                 let place = usize::try_from(value).ok();
                 let word = place.and_then(|place| self.unit.words().get(place));
                 word.map_or_else(|| value.to_string(), ToString::to_string)

@@ -2,6 +2,7 @@
 //! a word among those of its unit ([`Unit`](crate::options::Unit)).
 
 use crate::codec::Codec;
+use crate::index_kind::IndexKind;
 use crate::options::shape::Shape;
 
 /// The type of an option's value.
@@ -46,6 +47,16 @@ impl Value for Codec {
 
     fn at(place: u64) -> Codec {
         nth(&Codec::ALL, place)
+    }
+}
+
+impl Value for IndexKind {
+    fn place(self) -> u64 {
+        self as u64
+    }
+
+    fn at(place: u64) -> IndexKind {
+        nth(&IndexKind::ALL, place)
     }
 }
 

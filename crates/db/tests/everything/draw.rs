@@ -1,7 +1,7 @@
 //! Random options: all presets and shapes, kinds of region, divisions, codecs; everything small.
 
 use thermocline::Options;
-use thermocline::options::{Codec, Costs, PartitionBy, Preset, Shape};
+use thermocline::options::{Codec, Costs, IndexKind, PartitionBy, Preset, Shape};
 use thermocline_testkit::Rng;
 
 use crate::machine::Machine;
@@ -45,6 +45,8 @@ pub fn redrawn(rng: &mut Rng, before: &Options) -> Options {
     options.blob.inline_bytes_max = *rng.pick(&[400, 5000, 1 << 20]);
     options.feed.retain_bytes = *rng.pick(&[0, 100_000]);
     options.ssd.direct = rng.below(2) == 1;
+    // What is drawn next is drawn as ever: seeds that found something stay what they were.
+    options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
     reading(&mut options, rng);
     level0(&mut options, rng);
     compaction(&mut options, rng);

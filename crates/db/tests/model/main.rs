@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use thermocline::limits::{KEY_LEN_MAX, VALUE_INLINE_MAX};
 use thermocline::merge::{Append, MergeOperator};
-use thermocline::options::{Codec, PartitionBy, Shape};
+use thermocline::options::{Codec, IndexKind, PartitionBy, Shape};
 use thermocline::{
     CfOptions, ChangeOp, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot,
 };
@@ -93,6 +93,8 @@ fn options(rng: &mut Rng) -> Options {
     options.read.open_tables = *rng.pick(&[1, 3, 512]);
     options.read.ahead_bytes = *rng.pick(&[0, 5000, 256 << 10]);
     options.ssd.direct = rng.below(2) == 1;
+    // What is drawn next is drawn as ever: seeds that found something stay what they were.
+    options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
     options.commit.buckets = rng.below(3) as u64;
     options.commit.ring_slots = *rng.pick(&[1, 64]);
     options.feed.retain_bytes = *rng.pick(&[0, 0, 1 << 20]);

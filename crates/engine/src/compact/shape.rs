@@ -2,7 +2,7 @@
 
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
-use thermocline_base::{CfId, Codec, FileId, KeyRange, SeqNo};
+use thermocline_base::{CfId, Codec, FileId, IndexKind, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
@@ -25,6 +25,8 @@ pub(crate) struct Shape {
     /// Bytes of persistent memory that level 0 may have where memtables lend it some. Relaxed: it guards nothing.
     level0_most: AtomicU64,
     write_bytes: usize,
+    /// Which index tables have.
+    index: IndexKind,
 }
 
 /// The levels of a family.
@@ -122,6 +124,7 @@ impl Shape {
             options: options.compaction.clone(),
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
+            index: options.ssd.index,
         }
     }
 
@@ -258,6 +261,7 @@ impl Shape {
             compression,
             creation: why,
             write_bytes: self.write_bytes,
+            index: self.index,
             ..WriteOptions::default()
         }
     }

@@ -3,6 +3,7 @@
 
 mod faults;
 mod filters;
+mod index;
 mod jobs;
 mod outputs;
 mod ranges;
@@ -13,7 +14,7 @@ use std::path::Path;
 
 use thermocline_base::options::{Options, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{CfId, Codec};
+use thermocline_base::{CfId, Codec, IndexKind};
 use thermocline_env::{Clock, Env};
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
@@ -64,6 +65,8 @@ fn tiny() -> Options {
 fn any(rng: &mut Rng) -> Options {
     let mut options = tiny();
     options.blob.inline_bytes_max = *rng.pick(&[150, 1 << 20, 1 << 20]);
+    // What is drawn next is drawn as before there were two.
+    options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
     let compaction = &mut options.compaction;
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (1 + rng.below(12) as u64) << 10;

@@ -65,11 +65,15 @@ fn index_or_data(bytes: &mut [u8], at: usize, len: usize) -> Option<()> {
     Some(())
 }
 
+/// The kind of an index that has no handles that could be read here: of its table the blocks before the footer are
+/// sealed, data blocks are not.
+const LEARNED: u8 = 2;
+
 /// Where the blocks lie that an index block points to, as far as it can be read: none if it is compressed.
 fn pointed_to(bytes: &[u8], at: usize, len: usize) -> Option<Vec<(usize, usize)>> {
     let end = at.checked_add(len.checked_sub(TRAILER)?)?;
     let mut found = Vec::new();
-    if *bytes.get(end)? != 0 {
+    if *bytes.get(end)? != 0 || *bytes.get(at)? == LEARNED {
         return Some(found);
     }
     let restarts = u32_at(bytes, end.checked_sub(4)?)?;

@@ -7,8 +7,8 @@ use thermocline_base::{BlobRef, CfId, FileId, Kind, Result, SeqNo, Steps};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, Storage};
 use thermocline_sst::{
-    Compression, FileSource, FoundValue, Identity, KeyRef, SyncCursor, TablePart, TableWriter,
-    Value, WriteOptions, get, open_table, verify_table,
+    Compression, FileSource, FoundValue, Identity, IndexKind, KeyRef, SyncCursor, TablePart,
+    TableWriter, Value, WriteOptions, get, open_table, verify_table,
 };
 use thermocline_testkit::golden;
 
@@ -40,9 +40,14 @@ fn samples() -> Vec<Vec<u8>> {
         include_str!("../../../sst/tests/golden/table-v1-shared-keys.txt"),
         include_str!("../../../sst/tests/golden/table-v1-lz4.txt"),
         include_str!("../../../sst/tests/golden/table-v1-zstd.txt"),
+        include_str!("../../../sst/tests/golden/table-v1-learned.txt"),
     ];
     let goldens = goldens.map(golden::bytes);
-    let written = [Compression::None, Compression::Lz4].map(written);
+    let written = [
+        written(Compression::None, IndexKind::Binary),
+        written(Compression::Lz4, IndexKind::Binary),
+        written(Compression::None, IndexKind::Learned),
+    ];
     let empty = table(|_| Ok(()), WriteOptions::default());
     let all = goldens.into_iter().chain(written).chain([empty]);
     all.map(|bytes| [&[0][..], &bytes].concat()).collect()
@@ -62,12 +67,13 @@ fn table(fill: impl Fn(&mut TableWriter) -> Result<()>, options: WriteOptions) -
 
 /// Small blocks, two levels of index, several versions of keys, every kind, range tombstones that share
 /// keys.
-fn written(compression: Compression) -> Vec<u8> {
+fn written(compression: Compression, index: IndexKind) -> Vec<u8> {
     let options = WriteOptions {
         block_bytes: 128,
         index_block_bytes: 64,
         restart_interval: 3,
         compression,
+        index,
         ..WriteOptions::default()
     };
     let fill = |table: &mut TableWriter| {

@@ -165,7 +165,10 @@ fn handles_ascend_and_lie_within_the_blocks() {
         assert_eq!(Block::index(bytes, 1000).is_ok(), right, "{head:?} {tag}");
     }
     assert!(Block::index(payload(&[1, 0, 0, 0], &[], &[]), 0).is_ok());
-    let newer = Block::index(payload(&[2, 0, 0, 0], &[], &[]), 0);
+    // A learned index is a root, and no block below one.
+    let learned = Block::index(payload(&[2, 0, 0, 0], &[], &[]), 0);
+    assert!(matches!(learned, Err(Unreadable::Damaged { .. })));
+    let newer = Block::index(payload(&[3, 0, 0, 0], &[], &[]), 0);
     assert!(matches!(newer, Err(Unreadable::Newer(_))));
 }
 

@@ -6,7 +6,7 @@ use thermocline_base::{CfId, FileId, SeqNo, limits};
 use super::coding::{Fields, Unreadable, damaged};
 use crate::identity::Identity;
 use crate::key::InternalKey;
-use crate::properties::{BlobUse, Creation, Properties};
+use crate::properties::{BlobUse, Creation, IndexUse, Properties};
 use thermocline_base::Codec;
 
 mod tag {
@@ -17,6 +17,7 @@ mod tag {
     pub const LARGEST: u8 = 0x85;
     pub const BLOB: u8 = 0x86;
     pub const CREATION: u8 = 0x07;
+    pub const INDEX: u8 = 0x08;
 }
 
 /// Of a tag: a reader that does not know it must stop.
@@ -69,6 +70,9 @@ pub(crate) fn encode(p: &Properties) -> Vec<u8> {
         &p.restart_interval.to_le_bytes(),
     ];
     put(&mut out, tag::CREATION, &creation);
+    if p.index != IndexUse::Binary {
+        put(&mut out, tag::INDEX, &[&[p.index as u8]]);
+    }
     out
 }
 
@@ -102,6 +106,11 @@ pub(crate) fn decode(bytes: &[u8], identity: &Identity) -> Result<Properties, Un
             tag::LARGEST => p.largest = Some(decode_key(&mut body)?),
             tag::BLOB => decode_blob(&mut body, &mut p)?,
             tag::CREATION => decode_creation(&mut body, &mut p)?,
+            tag::INDEX => {
+                let index = body.u8()?;
+                let newer = || Unreadable::Newer(format!("the table has index kind {index}"));
+                p.index = IndexUse::from_u8(index).ok_or_else(newer)?;
+            }
             newer if newer & CRITICAL != 0 => {
                 return Err(Unreadable::Newer(format!(
                     "the table has a property of kind {newer:#04x}, which a newer version wrote"

@@ -9,6 +9,7 @@ use crate::cursor::{Cursor, Move};
 use crate::format::entry;
 use crate::identity::Identity;
 use crate::properties::Properties;
+use crate::root::Root;
 use crate::table::Table;
 
 const SEQNO: SeqNo = SeqNo(5);
@@ -31,7 +32,7 @@ fn part(root: Vec<u8>) -> TablePart {
         seed: identity.table_seed(),
         bytes: 2000,
         data_end: 1000,
-        root: Arc::new(Block::index(root, 1000).unwrap()),
+        root: Root::decode(root, 1000).unwrap(),
         filter: None,
         tombstones: Default::default(),
         properties: Properties::empty(identity, CfId(0)),

@@ -254,7 +254,7 @@ fn what_a_newer_version_wrote_is_unsupported() {
     let cases = [
         (newer, "version 2"),
         (with_byte(&bytes, 0, 0, 2), "filter has kind 2"),
-        (with_byte(&bytes, 2, 0, 2), "index block has kind 2"),
+        (with_byte(&bytes, 2, 0, 3), "index block has kind 3"),
         (with_byte(&bytes, 3, 0, 0x99), "property of kind 0x99"),
     ];
     for (bytes, text) in cases {

@@ -1,10 +1,11 @@
 //! Damaged blocks of every kind, half of them with right checksums, as a buggy or malicious writer
 //! leaves them: contents or an error, never a panic, a loop, or much memory.
 
-use thermocline_base::{ErrorKind, Result, SeqNo};
+use thermocline_base::{ErrorKind, RangeTombstone, Result, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    Compression, KeyRef, SyncCursor, TablePart, WriteOptions, get, verify_table,
+    Compression, IndexKind, IndexUse, KeyRef, SyncCursor, TablePart, WriteOptions, get,
+    verify_table,
 };
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
@@ -53,7 +54,37 @@ fn samples() -> Vec<Sample> {
             blocks,
         });
     }
+    all.push(learned());
     all
+}
+
+/// A table with a learned index of several groups.
+fn learned() -> Sample {
+    let mut contents = crate::learned::small();
+    contents.tombstones.push(RangeTombstone {
+        start: b"0".to_vec(),
+        end: b"1".to_vec(),
+        seqno: SeqNo(5),
+    });
+    let fs = fresh();
+    let options = WriteOptions {
+        block_bytes: 128,
+        index: IndexKind::Learned,
+        ..WriteOptions::default()
+    };
+    let meta = contents.write(&fs, 7, options).unwrap();
+    assert_eq!(meta.properties.index, IndexUse::Learned);
+    let bytes = fs.contents(&path(7)).unwrap();
+    let mut blocks = data_blocks(&bytes);
+    let meta = meta_blocks(&bytes);
+    blocks.extend(meta);
+    // Most of what is tried with this one is tried with its index.
+    blocks.splice(0..0, [meta[2]; 40]);
+    Sample {
+        contents,
+        bytes,
+        blocks,
+    }
 }
 
 fn mutate(rng: &mut Rng, bytes: &mut [u8]) {

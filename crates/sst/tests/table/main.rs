@@ -10,6 +10,8 @@ mod edges;
 mod faults;
 mod fuzz;
 mod golden;
+mod learned;
+mod learned_drawing;
 mod model;
 mod planted;
 mod reads;

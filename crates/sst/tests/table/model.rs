@@ -2,7 +2,9 @@
 
 use thermocline_base::{RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
-use thermocline_sst::{FileSource, KeyRef, Move, SyncCursor, TablePart, get, verify_table};
+use thermocline_sst::{
+    FileSource, IndexUse, KeyRef, Move, SyncCursor, TablePart, get, verify_table,
+};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::common::*;
@@ -10,17 +12,18 @@ use crate::common::*;
 #[test]
 fn random_tables_read_as_they_were_written() {
     let all = seeds(0..400);
-    let [looked_up, moved, two_level] = random_tables(all.iter().copied());
+    let [looked_up, moved, two_level, learned] = random_tables(all.iter().copied());
     println!(
-        "{} tables ({two_level} of two levels), {looked_up} lookups, {moved} moves",
+        "{} tables ({two_level} of two levels, {learned} learned), {looked_up} lookups, {moved} moves",
         all.len()
     );
-    assert!(all.len() < 400 || two_level > 20);
+    assert!(all.len() < 400 || two_level > 20 && learned > 4);
 }
 
-/// Panics if a table differs from the model; counts lookups, moves, and tables of two levels.
-pub fn random_tables(all: impl IntoIterator<Item = u64>) -> [u64; 3] {
-    let (mut looked_up, mut moved, mut two_level) = (0, 0, 0);
+/// Panics if a table differs from the model; counts lookups, moves, tables of two levels, and those with a
+/// learned index.
+pub fn random_tables(all: impl IntoIterator<Item = u64>) -> [u64; 4] {
+    let (mut looked_up, mut moved, mut two_level, mut learned) = (0, 0, 0, 0);
     for seed in all {
         let _replay = Replay("-p thermocline-sst --test table random_tables", seed);
         let mut rng = Rng::new(seed);
@@ -38,6 +41,7 @@ pub fn random_tables(all: impl IntoIterator<Item = u64>) -> [u64; 3] {
         assert!(verified.faults.is_empty(), "{:?}", verified.faults);
         assert_eq!(verified.entries, contents.entries.len() as u64);
         two_level += u64::from(index_level(&fs) == Some(1));
+        learned += u64::from(meta.properties.index == IndexUse::Learned);
 
         let whole = TablePart::whole(table);
         looked_up += look_up(&mut rng, &whole, &contents, &source);
@@ -54,7 +58,7 @@ pub fn random_tables(all: impl IntoIterator<Item = u64>) -> [u64; 3] {
             moved += walk(&mut rng, &part, &limited, &source);
         }
     }
-    [looked_up, moved, two_level]
+    [looked_up, moved, two_level, learned]
 }
 
 /// The level of the root, where it is not compressed.
@@ -120,7 +124,7 @@ fn random_target(rng: &mut Rng, contents: &Contents) -> (Vec<u8>, SeqNo) {
     }
 }
 
-fn look_up(rng: &mut Rng, part: &TablePart, contents: &Contents, source: &FileSource) -> u64 {
+pub fn look_up(rng: &mut Rng, part: &TablePart, contents: &Contents, source: &FileSource) -> u64 {
     for _ in 0..60 {
         let (key, seqno) = random_target(rng, contents);
         let found = get(part, &key, seqno, source).unwrap().map(kept);
@@ -130,7 +134,7 @@ fn look_up(rng: &mut Rng, part: &TablePart, contents: &Contents, source: &FileSo
 }
 
 /// Random moves, each compared with the model's.
-fn walk(rng: &mut Rng, part: &TablePart, contents: &Contents, source: &FileSource) -> u64 {
+pub fn walk(rng: &mut Rng, part: &TablePart, contents: &Contents, source: &FileSource) -> u64 {
     let entries = &contents.entries;
     let mut cursor = SyncCursor::new(part.clone(), source);
     let mut place: Option<usize> = None;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thermocline_base::planted::{self, Bug};
 use thermocline_sst::WriteOptions;
 
-use crate::{blobs, crash, damage, model};
+use crate::{blobs, crash, damage, learned, model};
 
 /// Whether `check` fails with the bug, and only with it.
 fn catches(bug: Bug, check: impl Fn()) {
@@ -47,6 +47,20 @@ fn a_forgotten_sync_is_caught_by_crashes() {
 fn a_separator_without_a_seqno_is_caught_by_the_model() {
     catches(Bug::SeparatorForgetsSeqno, || {
         model::random_tables(0..60);
+    });
+}
+
+#[test]
+fn a_run_that_is_not_followed_is_caught_by_versions_over_blocks() {
+    catches(Bug::LearnedRunForgotten, || {
+        learned::versions_over_blocks(0..30);
+    });
+}
+
+#[test]
+fn a_code_without_order_is_caught_by_keys_of_all_kinds() {
+    catches(Bug::CodeIgnoresOrder, || {
+        learned::all_kinds(0..1);
     });
 }
 

@@ -1,0 +1,66 @@
+//! Which index tables have: the one that `ssd.index` names, whoever writes them.
+
+use std::ops::Bound;
+
+use thermocline_env::OpenMode;
+use thermocline_sst::{IndexUse, open_table};
+
+use super::*;
+
+/// The indexes of all tables in files.
+fn indexes(engine: &Engine) -> Vec<IndexUse> {
+    let files = &engine.inner.common.catalog.table_files;
+    let version = version_of(engine);
+    let index = |file| {
+        let opened = files
+            .storage
+            .open(&files.path(file), OpenMode::Read)
+            .unwrap();
+        let table = open_table(&*opened, files.identity(file)).unwrap();
+        table.properties().index
+    };
+    version
+        .tables()
+        .map(|(_, table)| index(table.file))
+        .collect()
+}
+
+#[test]
+fn flushes_and_compactions_write_the_index_that_is_wanted() {
+    for (kind, used) in [
+        (IndexKind::Binary, IndexUse::Binary),
+        (IndexKind::Learned, IndexUse::Learned),
+    ] {
+        let machine = Machine::new(PM);
+        let mut options = tiny();
+        options.compaction.table_bytes = 64 << 10;
+        options.ssd.index = kind;
+        let engine = open(&machine, &options);
+        let mut model = Model::new();
+        let cf = CfId::DEFAULT;
+        for round in 1..4u8 {
+            for n in 0..1000u64 {
+                let key = format!("{:08}", n * 7 % 1000).into_bytes();
+                put(&engine, cf, &key, &[round; 50]);
+                model.insert(key, vec![round; 50]);
+            }
+            flush(&engine);
+            let found = indexes(&engine);
+            assert!(!found.is_empty() && found.contains(&used), "{found:?}");
+        }
+        engine
+            .compact(cf, (Bound::Unbounded, Bound::Unbounded))
+            .unwrap();
+        assert!(deepest(&engine) > 0);
+        let found = indexes(&engine);
+        assert!(found.iter().all(|index| *index == used), "{found:?}");
+        let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+        let models = [model];
+        check_now(&engine, &[crate::Family::DEFAULT], &models, &keys);
+        engine.close().unwrap();
+        // What was written stays readable whatever is wanted now.
+        options.ssd.index = IndexKind::Binary;
+        let engine = open(&machine, &options);
+        check_now(&engine, &[crate::Family::DEFAULT], &models, &keys);
+    }
+}
