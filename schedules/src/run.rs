@@ -62,7 +62,7 @@ impl Choice {
     }
 }
 
-/// How many executions, where a whole exploration has `whole`: an eighth, or with `THERMOCLINE_EXPLORE=n` the whole, `n`
+/// How many executions, where a whole exploration has `whole`: a twelfth, or with `THERMOCLINE_EXPLORE=n` the whole, `n`
 /// times. So do the tests of the other workspace (`testkit::explore`).
 ///
 /// # Panics
@@ -75,7 +75,7 @@ pub fn explored(whole: u64) -> u64 {
                     .parse::<u64>()
                     .expect("THERMOCLINE_EXPLORE is a number")
         }
-        Err(_) => whole / 8,
+        Err(_) => whole / 12,
     }
 }
 

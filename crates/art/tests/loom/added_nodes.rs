@@ -1,7 +1,9 @@
-//! Splits: writers and readers at a place that gets a node it did not have.
+//! Nodes that are added: writers and readers at a place that gets a node it did not have.
 //!
 //! Seen to fail with a slot's store or load relaxed, with a new node that is filled after its
 //! publication, and with faults of the version lock.
+
+use thermocline_testkit::explore;
 
 use crate::check;
 use crate::keys::Indexed;
@@ -59,11 +61,17 @@ fn a_scan_beside_a_split() {
 
 #[test]
 fn a_reader_beside_two_splits() {
-    check("a reader beside two writers that split a leaf", 2, || {
-        let indexed = Indexed::new(&[b"a", b"b", b"c"], 1);
-        let writers = [1, 2].map(|i| indexed.spawn(move |indexed| indexed.insert(i)));
-        assert!(indexed.has(0));
-        writers.into_iter().for_each(|w| w.join().unwrap());
-        indexed.end(3);
-    });
+    // The longest of all models: a plain run has one preemption.
+    let preemptions = explore::times().map_or(1, |_| 2);
+    check(
+        "a reader beside two writers that split a leaf",
+        preemptions,
+        || {
+            let indexed = Indexed::new(&[b"a", b"b", b"c"], 1);
+            let writers = [1, 2].map(|i| indexed.spawn(move |indexed| indexed.insert(i)));
+            assert!(indexed.has(0));
+            writers.into_iter().for_each(|w| w.join().unwrap());
+            indexed.end(3);
+        },
+    );
 }
