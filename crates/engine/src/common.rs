@@ -1,4 +1,4 @@
-//! What all rooms of a store have in common: whether it takes writes, what waits, and asking for work.
+//! Methods that all rooms of a store share: checks whether it takes writes, figures, and requests for work.
 
 use std::time::Duration;
 
@@ -24,22 +24,22 @@ use crate::pm_tables::release::PmTablesUse;
 use crate::store::Common;
 use crate::sync::{Ordering, lock};
 
-/// What waits to be flushed.
+/// The sealed memtables that wait to be flushed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SealedUse {
     /// Sealed memtables.
     pub memtables: usize,
-    /// Persistent memory that they own.
+    /// Persistent memory that they own, in bytes.
     pub bytes: u64,
     /// Bytes of values in blob files that they refer to.
     pub blob_bytes: u64,
-    /// Of these bytes those that a running flush has taken.
+    /// The part of `bytes` that a running flush has taken.
     pub taken_bytes: u64,
     /// Their records.
     pub records: u64,
 }
 
-/// Whether something may be done, or is by itself.
+/// Checks: what the store may do, and what it does by itself.
 impl Common {
     /// Whether the store is open, and no persist has failed.
     ///
@@ -76,7 +76,7 @@ impl Common {
         self.families.check(cf, self.families.moment())
     }
 
-    /// How many versions more than there are readers the list of a key may have: because of operands.
+    /// How many versions a key's list may have beyond one for each reader. Families with operands need more.
     pub fn operands_a_list(&self) -> usize {
         match self.families.any_operator() {
             true => OPERANDS_A_BLOCK,
@@ -96,24 +96,24 @@ impl Common {
             && !self.options.read_only
     }
 
-    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
+    /// Whether indexes take their share of this store's DRAM, or of the DRAM of all stores.
     pub fn is_dram_short(&self) -> bool {
         self.dram().is_short()
     }
 
-    /// Whether this store may be short of DRAM because others have it.
+    /// Whether this store may be short of DRAM because other stores have it.
     pub fn is_crowded(&self) -> bool {
         self.dram().is_crowded(self.background.stores())
     }
 }
 
-/// Asking for work, and telling of it.
+/// Requests for work, and reports of it.
 impl Common {
     /// Has sealed memtables flushed soon.
     pub fn want_flush(&self) {
         match self.world.background {
             true => self.background.request_job(Job::Flush),
-            // Relaxed: who sees it looks at nothing else before it has taken locks.
+            // Relaxed: a thread that sees the flag reads nothing else before it has taken locks.
             false => self.room.flush_wanted.store(true, Ordering::Relaxed),
         }
     }
@@ -125,8 +125,8 @@ impl Common {
         }
     }
 
-    /// Has tables compacted that reads ask in vain, if there are new ones, and level 0 weighed anew if it was read
-    /// often.
+    /// Requests a compaction if there are new tables that reads ask in vain. Requests one, too, if level 0 was read so
+    /// often that its costs are to be weighed anew.
     #[inline]
     pub fn compact_for_reads(&self) {
         if self.catalog.table_files.reads.has_news() || self.rates.has_news() {
@@ -141,7 +141,7 @@ impl Common {
             && self.counted.get(Count::Asked) >= self.merges.next.load(Ordering::Relaxed)
             && self.merges_by_itself()
         {
-            // Until that job has found out.
+            // The job sets the next count.
             self.merges.next.store(u64::MAX, Ordering::Relaxed);
             self.background.request_job(Job::Merge);
         }
@@ -158,7 +158,7 @@ impl Common {
         }
     }
 
-    /// Lets a worker look, some time from now, whether the store has fallen idle.
+    /// Has a worker check, some time from now, whether the store has fallen idle.
     #[inline]
     pub fn written(&self) {
         // Its task takes the writer's lock, under which the write was granted.
@@ -173,14 +173,14 @@ impl Common {
         }
     }
 
-    /// Lets a worker look again when more may have expired.
+    /// Has a worker look again when more may have expired.
     pub fn look_again_when_more_expires(&self) {
         if let Some(step) = self.expiry.step() {
             self.background.request_after(Task::Expire, step);
         }
     }
 
-    /// What was decided begins.
+    /// Reports that the work of `decision` begins.
     pub fn decided(&self, decision: &Decision) {
         self.events.emit(Event::Decided {
             work: decision.work.name(),
@@ -188,7 +188,7 @@ impl Common {
         });
     }
 
-    /// Tells that the store was opened, and which memtables that did away with.
+    /// Reports that the store was opened, and which memtables the open dropped.
     pub fn tell_opened(&self, dropped: &[u64]) {
         let recovery = self.recovery;
         self.events.emit(Event::Opened {
@@ -231,9 +231,10 @@ impl Common {
     }
 }
 
-/// What transactions watch. The caller holds the writer's lock; what is returned is whether anybody still watches.
+/// Notes of changes, for transactions that watch. The caller of a `note` holds the writer's lock. A note returns
+/// whether any transaction still watches.
 impl Common {
-    /// Notes changes that were granted from `first` on.
+    /// Notes the changes of a group that was granted the seqnos from `first` on.
     #[cold]
     pub fn note_recent<'a>(
         &self,
@@ -244,13 +245,13 @@ impl Common {
         self.commits.recent.record(first, entries, visible)
     }
 
-    /// Anything in a family may have changed.
+    /// Notes that anything in a family may have changed.
     pub fn note_family(&self, seqno: SeqNo, cf: CfId) -> bool {
         let visible = self.commits.ring.visible();
         self.commits.recent.record_family(seqno, cf, visible)
     }
 
-    /// What a transaction is told whose footprint has met a change since `since`.
+    /// The error for a transaction whose footprint has met a change since `since`.
     pub fn conflict(&self, since: SeqNo, met: &Met) -> Error {
         Error::Conflict(match met {
             Met::Change { seqno, cf, key } => {
@@ -270,17 +271,17 @@ impl Common {
     }
 }
 
-/// Numbers.
+/// Figures.
 impl Common {
-    /// Nanoseconds by the clock of its world.
+    /// Nanoseconds by the clock of the store's world.
     pub fn now_ns(&self) -> u64 {
         self.world.env.clock.now_ns()
     }
 
-    /// What the file system says of its room, if it says anything.
+    /// The room on the disk, if the file system reports it.
     pub fn disk_room(&self) -> Option<DiskRoom> {
         let room = self.world.env.storage.room(&self.dir);
-        // A disk that does not answer will say so to whoever needs it.
+        // A disk that does not answer fails the next operation that needs it.
         room.unwrap_or(None)
     }
 
@@ -301,8 +302,7 @@ impl Common {
         self.options.dram.min(self.account.budget().limit())
     }
 
-    /// How many sealed memtables wait to be flushed, the persistent memory that they own, and the bytes in
-    /// blob files that they refer to.
+    /// The sealed memtables that wait to be flushed, by their numbers.
     pub fn sealed(&self) -> SealedUse {
         let view = self.catalog.view();
         let reclaim = lock(&self.reclaim);
@@ -332,7 +332,7 @@ impl Common {
         dead.map(|id| reclaim.zone_bytes(id)).sum()
     }
 
-    /// What the tables that the manifest names take.
+    /// The persistent memory of all PM tables that the manifest names.
     pub fn pm_tables_use(&self) -> PmTablesUse {
         let version = self.catalog.version();
         let mut all = PmTablesUse::default();
@@ -347,16 +347,16 @@ impl Common {
         all
     }
 
-    /// Promises what PM tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
-    /// that is less than `least`.
+    /// Promises the bytes that are left until all PM tables together have `limit` bytes, at most `most`. `None` if less
+    /// than `least` are left.
     pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
         let taken = || self.pm_tables_use().bytes;
         let promised = &self.catalog.table_files.pm.promised;
         promised.promise(taken, limit, (least, most))
     }
 
-    /// What is kept for feeds now. Where descriptors of memtables run short the oldest goes: else a flush
-    /// would be due all the time.
+    /// The limits on what is kept for feeds now. The oldest memtable is not kept where descriptors of memtables run
+    /// short: else a flush would be due all the time.
     pub fn keeping(&self) -> Keeping {
         let feed = &self.options.feed;
         let limit = self.space.usage().limit_bytes;
@@ -367,25 +367,25 @@ impl Common {
         }
     }
 
-    /// Memtables that are dead and that somebody reads, oldest first.
+    /// The retired memtables, oldest first: they are dead, and an older view or a feed holds them.
     pub fn retired(&self) -> Vec<Retired> {
         lock(&self.reclaim).retired().to_vec()
     }
 
-    /// Up to where all is durable and visible. Whoever leaves versions out asks this before it asks who reads
-    /// (`memtable::needed::Readers`).
+    /// The seqno up to which everything is durable and visible. A job that leaves versions out asks this before it asks
+    /// for the registered readers (`memtable::needed::Readers`).
     pub fn settled(&self) -> SeqNo {
         let ring = &self.commits.ring;
         SeqNo(ring.durable().min(ring.visible()))
     }
 
-    /// The moments at which somebody may read, for a merge.
+    /// The moments at which readers may read, for a merge.
     pub fn moments_of_merge(&self) -> retain::Moments {
         let (moments, horizon) = moments_of_merge(&self.commits.ring, &self.commits.readers);
         retain::Moments::new(moments, horizon)
     }
 
-    /// The last seqno of what has expired of a family; `None` if nothing has.
+    /// The last expired seqno of a family; `None` if nothing has expired.
     pub fn expired(&self, cf: CfId) -> Option<SeqNo> {
         if !self.expiry.is_any() {
             return None;
@@ -394,7 +394,7 @@ impl Common {
         self.expiry.expired(&family, &self.catalog.write_times())
     }
 
-    /// The same, for who picks jobs.
+    /// The same, as the job picker needs it.
     pub fn expired_for(&self, cf: CfId) -> Option<Expired> {
         let up_to = self.expired(cf)?;
         let seen = self.commits.readers.last();

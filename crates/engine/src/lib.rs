@@ -2,14 +2,13 @@
 //!
 //! # What an open database is
 //! A folder with a manifest, a region of persistent memory, and in DRAM a [`View`]: the memtables,
-//! newest first. Writers are granted room in the newest memtable's chain, one at a
-//! time, and fill it side by side; readers take the view and look from the newest memtable to the
-//! oldest.
+//! newest first. Writers are granted room in the newest memtable's chain one at a time, and fill it
+//! side by side. A reader takes the view, and looks from the newest memtable to the oldest.
 //!
 //! # Rooms (`store`, decision 119)
-//! The state of a store lies in rooms. Each has its own fields, the methods that change them, and the rooms that it may
-//! use: `open::wired::rooms` makes them one after the other, and gives each only some of those before it. All have
-//! `Common`: the parts below the engine, and what is plain.
+//! The state of a store lies in rooms. Each room has its own fields, the methods that change them, and the rooms that
+//! it may use. `open::wired::rooms` makes the rooms one after the other, and gives each only some of those before it.
+//! All rooms have `Common`: the parts below the engine, and plain fields.
 //!
 //! | room | what it does | in |
 //! |---|---|---|
@@ -17,24 +16,24 @@
 //! | `Level0Costs`, `Picker` | what level 0 costs; which compaction is next, and what it holds | `compact::{costs, due, beside, internal}` |
 //! | `FlushDue` | whether a flush is due | `flush::due` |
 //! | `Memtables` | where writes go: writer, next memtable, logs, promised DRAM | `write`, `next_memtable`, `dram`, `wal` |
-//! | `Reads` | who reads, and how | `snapshot`, `value`, `holds`, `approximate` |
-//! | `Sweeper` | files, blob files and PM tables that nobody needs go | `sweep`, `blobs::remove`, `pm_tables::release` |
+//! | `Reads` | lookups, and the list of readers | `snapshot`, `value`, `holds`, `approximate` |
+//! | `Sweeper` | removes unneeded files, blob files and PM tables | `sweep`, `blobs::remove`, `pm_tables::release` |
 //! | `Feeds` | what change feeds read and keep | `feed` |
-//! | `Making` | tables are made | `compact::outputs` |
+//! | `Making` | makes tables | `compact::outputs` |
 //! | `Partitioner` | how keys are divided | `partitions` |
-//! | `Reclaimer` | dead memtables go; space goes back to the disk | `reclaim` |
-//! | `Merger` | indexes become one | `merge` |
-//! | `Upkeep` | what a writer that lacks something does under its lock | `upkeep` |
+//! | `Reclaimer` | drops dead memtables; gives space back to the disk | `reclaim` |
+//! | `Merger` | merges indexes of sealed memtables | `merge` |
+//! | `Upkeep` | what a writer does under its lock when it lacks something | `upkeep` |
 //! | `Compactor` | compactions | `compact::{job, manual, internal}` |
 //! | `FlushWriter`, `Evacuator`, `Flusher` | flushes: one table, range by range, from beginning to end | `flush` |
 //! | `Admission` | what a write meets before it gets its place | `pressure`, `room` |
 //! | `Stager` | batches too large for one item; long values | `stage`, `blobs::write` |
-//! | `FamilyChanges`, `Ingester`, `Reporter` | families; tables of others; what a store says of itself | `families`, `relics`; `ingest`; `metrics`, `plan`, `map` |
+//! | `FamilyChanges`, `Ingester`, `Reporter` | families; ingested tables; reports | `families`, `relics`; `ingest`; `metrics`, `plan`, `map` |
 //!
-//! `Inner` has all of them, is what the threads of a runtime and `commit` know of a store, and opens and closes it. What a
-//! room wants of a later one it asks for as a task or a job; but a writer that has sealed a memtable, or lacks room, has that
-//! done under its lock (`store::Above`). An [`Engine`] is a handle: its methods stand in `open`,
-//! `read`, `work` and `write::submit`.
+//! `Inner` has all rooms, and opens and closes the store. The threads of a runtime and `commit` know a store as its
+//! `Inner`. A room asks a later room for work by a task or a job. There is one exception: a writer that has sealed a
+//! memtable, or lacks room, has the later rooms act under its lock (`store::Above`). An [`Engine`] is
+//! a handle. Its methods stand in `open`, `read`, `work` and `write::submit`.
 //!
 //! # The write journey (`commit`, `write`)
 //! Writes that meet in a bucket become one group. Under the writer's lock:
@@ -52,16 +51,16 @@
 //!
 //! 7. The write is acknowledged when `durable` (buffered: `visible`) has passed it.
 //!
-//! From 3 on nothing is allowed to fail; if it does, the store is poisoned, because what the next open
-//! will find is no longer what this process would answer.
+//! From 3 on nothing is allowed to fail. A failure poisons the store, because the next open may find other data
+//! than this process would answer with.
 //!
 //! # Recovery (`recover`, design §14)
-//! Map, check the region's id, replay the manifest, free the zones that nobody names, walk the chains
+//! Map, check the region's id, replay the manifest, free the zones that the manifest does not name, walk the chains
 //! of each incarnation, rebuild the indexes. Then, before any write, in this order:
 //!
 //! 1. *Re-persist* (rule 3): the items kept that are not known to be durable, and the headers of the
-//!    zones they lie in, are stored again and persisted. What is read need not be durable, and syncing it alone would
-//!    not make it so (`recover::keep` says why, and what else an open stores again).
+//!    zones they lie in, are stored again and persisted. Bytes that can be read need not be durable, and syncing them
+//!    alone would not make them so (`recover::keep` says why, and what else an open stores again).
 //! 2. *Seal* (rule 4): one edit cuts every chain of the last incarnation and opens the chain of the
 //!    new one, whose base exceeds every seqno seen plus all that the unsealed space could have held
 //!    (rule 5).
@@ -72,62 +71,65 @@
 //! A clean close cuts its chain itself; then an open finds nothing to seal, and the new incarnation's
 //! chain is recorded when the first write needs it. That keeps opening for reading cheap.
 //!
-//! # Dropping what is dead (`reclaim`)
-//! A sealed memtable of which nobody needs a version any more leaves the view; once no reader holds
-//! an older view of it, one edit drops it, and its zones are free.
+//! # Dropping dead memtables (`reclaim`)
+//! A sealed memtable without any needed version leaves the view. Once no reader holds an older view with it, one
+//! edit drops it, and its zones are free.
 //!
 //! # Merging indexes (`merge`)
-//! Sealed memtables get one index in common, so that reads ask few. Their records stay where they are.
+//! Several sealed memtables get one index, so that reads ask few indexes. The records stay where they are.
 //!
 //! # Flushing (`flush`, `tables`)
-//! Sealed memtables are written into tables of level 0; one edit names those, one view brings them in
-//! and lets the memtables go, which are dead then. Readers ask memtables first, then tables. With shape `tiered` a
+//! Sealed memtables are written into tables of level 0. One edit names the tables. One view brings the tables in
+//! and leaves the memtables out: they are dead then. Readers ask memtables first, then tables. With shape `tiered` a
 //! flush goes range by range of keys, each with an edit and a view of its own (`flush::evacuate`).
 //!
 //! # Compaction (`compact`)
-//! Tables sink from level to level, merged with what they overlap there, and what nobody needs goes. One
-//! edit for each job; readers see the same before and after.
+//! Tables sink from level to level. They are merged with the tables that they overlap there, and versions that are not
+//! needed are left out. Each job makes one edit. Readers see the same before and after.
 //!
 //! # Time to live (`expiry`)
-//! The manifest knows up to which seqno everything was written by which time. So what of a family has expired is all up to some
-//! seqno. Compactions leave it out, and tables of it go as they are.
+//! The manifest has pairs of a seqno and a time by which everything up to that seqno was written. So the expired
+//! part of a family is everything up to some seqno. Compactions leave it out, and tables with nothing else are
+//! dropped as they are.
 //!
 //! # Long values (`blobs`)
-//! A long value goes into a blob file before its write is granted, and its record has a reference to it, which
-//! flushes and compactions pass on. A file goes when nothing refers to it.
+//! A long value goes into a blob file before its write is granted. The record has a reference to the value, which
+//! flushes and compactions pass on. A blob file goes when nothing refers to it.
 //!
 //! # Transactions (`watch`, a crate of its own)
-//! Who watches a moment is told what was granted since, and can have a batch written only if nothing of that is of its
-//! concern, both under the writer's lock. Isolation is made of that above the engine.
+//! While a transaction watches a moment, all changes granted since are noted. Its batch is written only if none of
+//! them touches its footprint. Notes and the deciding check are made under the writer's lock. The crate for
+//! transactions builds isolation on that.
 //!
 //! # Copies, ingestion, change feeds (`copies`, a crate of its own)
-//! The store captures a moment for whoever copies it, and writes what of that is in no file into tables (`capture`).
+//! The store captures a moment for a copy, and writes the data that is in no file yet into tables (`capture`).
 //! It installs tables that are written for it, behind a flush of everything older, with one edit (`ingest`). It keeps
-//! for a feed that is open the memtables that it has not read, within a bound (`feed`).
+//! memtables that an open feed has not read, within a bound (`feed`).
 //!
 //! # In the background (`runtime`, `maintain`)
-//! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
-//! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
-//! and events (`events`) are its calls, which have a strand and threads of their own: whatever users do in
-//! them, tasks and jobs go on. A store whose [`World`] has no background has no tasks, and makes its
-//! calls at the end of whatever caused them. Closing ends the tasks before it cuts the chain and makes the
-//! calls that are left after it has given up the folder; from then on nothing of the store touches either.
+//! Stores share the worker threads and the DRAM budget of a [`Runtime`]. The tasks of a store run in its *strand*, one
+//! at a time: work ahead of need, work when the store falls idle, and writing back buffered commits. Callbacks and
+//! events (`events`) are its calls. Calls have a strand and threads of their own, so tasks and jobs go on whatever
+//! users do in a call. A store whose [`World`] has no background has no tasks, and makes its calls at the end of
+//! the operation that caused them. Closing ends the tasks before it cuts the chain. It makes the calls that are left
+//! after it has given up the folder. From then on nothing of the store touches the chain or the folder.
 //!
 //! # Records in DRAM (`wal`)
-//! In the baseline (preset `leveled`) the region is plain memory, and what makes an item durable is a
-//! log. All else is as described here.
+//! In the baseline (preset `leveled`) the region is plain memory, and a log makes items durable. All else is as
+//! described here.
 //!
 //! # Lock order
-//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `ingesting`, then `flushing` and
-//! the turn of `merges`, or the `gate` of compactions (shared by each job); the `gate` of blob files (shared by
-//! whoever makes or removes one, or removes PM tables); `writer`; `next`; then `manifest` or
+//! `stages` (shared by all threads that stage a batch), `ahead` (working ahead of need), `ingesting`, then `flushing`
+//! and the turn of `merges`, or the `gate` of compactions (shared by each job); the `gate` of blob files (shared by
+//! threads that make or remove blob files, or remove PM tables); `writer`; `next`; then `manifest` or
 //! the `jobs` of compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
-//! the range tombstones of a family in a memtable, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
-//! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these, but that
-//! a cursor that has stepped through a gap may find the writer's free (`cursor::gaps`); behind that comes the lock of a
-//! family's gaps in a memtable.
+//! the range tombstones of a family in a memtable, then the registry of `readers`. A thread that waits for groups in
+//! flight holds nothing behind `next`. A bucket's queue, and `syncing` with the ring's list and the log behind it,
+//! stand on their own. Readers of data take none of these locks, with one exception. A cursor that has stepped through
+//! a gap takes the writer's lock if it is free (`cursor::gaps`), and behind it the lock of a family's gaps in a
+//! memtable.
 //!
-//! Last of all, under any of them, come the leaves: a strand's queue, then, not under it, the workers'
+//! Last of all, under any of them, come the leaves: a strand's queue; not under that queue, the workers'
 //! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks
 //! requested under any lock. User code runs under none.
 //!

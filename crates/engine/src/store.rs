@@ -1,4 +1,4 @@
-//! An open store: what it holds, and for whom.
+//! The fields of an open store, room by room.
 
 use std::path::PathBuf;
 use std::sync::Weak;
@@ -54,17 +54,17 @@ pub struct Engine {
 /// Turns, each before the writer's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Of whoever flushes: one at a time.
+    /// The turn to flush: one flush at a time.
     pub flushing: Mutex<()>,
-    /// Of whoever ingests: one at a time. Before `flushing`.
+    /// The turn to ingest: one ingestion at a time. Taken before `flushing`.
     pub ingesting: Mutex<()>,
-    /// Shared by all who stage a batch.
+    /// Shared by all threads that stage a batch.
     pub stages: RwLock<()>,
-    /// Of whoever works ahead.
+    /// The turn to work ahead of need.
     pub ahead: Mutex<()>,
 }
 
-/// What all rooms of a store have in common: its parts, each of which takes care of itself, and what is plain.
+/// What all rooms of a store have in common: its parts, each of which guards its own state, and plain fields.
 pub(crate) struct Common {
     pub dir: PathBuf,
     pub world: World,
@@ -73,25 +73,25 @@ pub(crate) struct Common {
     pub space: Arc<Space>,
     /// What exists: manifest, versions, tables, and what readers see.
     pub catalog: Catalog,
-    /// Groups between grant and finish, the watermarks, and who reads the past.
+    /// Groups between grant and finish, the watermarks, and the registered readers.
     pub commits: Commits,
     /// Shared with groups of changes, which outlive the store.
     pub families: Arc<Families>,
-    /// What of families has expired.
+    /// What has expired of each family.
     pub expiry: Expiry,
-    /// Transactions that are prepared, and what nobody else may change meanwhile.
+    /// The prepared transactions, and the keys and ranges that they claim.
     pub prepared: Registry,
-    /// What memtables own; held for moments.
+    /// What memtables own. Its lock is held for moments only.
     pub reclaim: Mutex<Reclaim>,
-    /// Held by whoever does something that there is one of at a time, or that closing waits for.
+    /// Turns: held during work that is done one at a time, or that closing waits for.
     pub turns: Turns,
     pub merges: Merges,
     /// What was read since memtables were last flushed.
     pub read_since: ReadSince,
     pub compactions: Compactions,
-    /// Who made room, and who wants some.
+    /// Signals that room was made, or is wanted.
     pub room: Room,
-    /// Who reads on of earlier openings.
+    /// Earlier openings that somebody still reads.
     pub elders: Elders,
     /// How often partitions are read and written.
     pub rates: PartitionRates,
@@ -99,13 +99,14 @@ pub(crate) struct Common {
     pub closed: AtomicBool,
     pub poison: Arc<Poison>,
     pub counted: Counted,
-    /// Its DRAM.
+    /// The store's DRAM.
     pub account: Arc<Account>,
     pub background: Arc<Background>,
     pub events: Arc<Events>,
     pub stalls: Stalls,
     pub latencies: Latencies,
-    /// The folder's. The last field: whoever holds anything of a store that has failed keeps others out.
+    /// The folder's lock. It is the last field: if the store has failed, whatever still holds a part of it keeps other
+    /// openers out.
     pub lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
@@ -137,20 +138,20 @@ pub(crate) struct FlushDue {
 pub(crate) struct Memtables {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
-    /// Those above, who see to what is sealed, and make room.
+    /// The rooms above, which take care of sealed memtables and make room.
     pub above: Weak<dyn Above>,
     pub writer: Line<Mutex<Writer>>,
     /// The next memtable, once it is named. After the writer's lock, where both are held.
     pub next: Mutex<Option<Prepared>>,
-    /// What makes writes durable where records lie in DRAM.
+    /// The logs, which make writes durable where records lie in DRAM.
     pub wal: Option<Wal>,
     /// DRAM promised to batches that are being staged. Raised under the writer's lock.
     pub staging: AtomicU64,
-    /// The region's size when it was last told.
+    /// The region's size, in bytes, when growth was last reported.
     pub region_seen: AtomicU64,
 }
 
-/// What memtables ask of whoever stands above them, under the writer's lock.
+/// What memtables ask of the rooms above them, under the writer's lock.
 pub(crate) trait Above: Send + Sync {
     /// As [`Upkeep::sealed`].
     fn sealed(&self, writer: &mut Writer) -> Result<()>;
@@ -162,20 +163,20 @@ pub(crate) trait Above: Send + Sync {
     fn reclaim_descriptors(&self, writer: &mut Writer) -> Result<()>;
 }
 
-/// Who reads, and how: a key is looked up, a value copied or held, a reader asked to leave.
+/// Reading: looks keys up, copies values or holds them in place, and asks readers to give up old views.
 pub(crate) struct Reads {
     pub common: Arc<Common>,
     /// Held by views, and by values in place.
     pub pins: Weak<Pinned>,
-    /// Who is registered, and what is lent to whom.
+    /// The list of readers, and what each has been lent.
     pub holds: Arc<Holds>,
-    /// What was set aside of families that were dropped.
+    /// What was set aside for readers of families that were dropped.
     pub relics: Arc<Relics>,
-    /// By which ranges of memtables are measured.
+    /// Rulers that estimate the size of key ranges in memtables.
     pub rulers: Rulers,
 }
 
-/// What nobody names or reads any more goes: files, blob files, tables in persistent memory.
+/// Removes files, blob files and PM tables that are neither named nor read any more.
 pub(crate) struct Sweeper {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -190,12 +191,12 @@ pub(crate) struct Feeds {
     pub memtables: Arc<Memtables>,
     pub reads: Arc<Reads>,
     pub sweeper: Arc<Sweeper>,
-    /// Of what this open found, and has not made durable because it only reads, all up to this seqno was durable
-    /// before; else the largest number.
+    /// An open for reading does not make durable what it finds. All up to this seqno was durable before it. For other
+    /// opens this is the largest number.
     pub known_durable: u64,
 }
 
-/// Tables are made, and let go of if nobody names them.
+/// Makes tables, and releases those that no edit names.
 pub(crate) struct Making {
     pub common: Arc<Common>,
     pub sweeper: Arc<Sweeper>,
@@ -209,7 +210,7 @@ pub(crate) struct Partitioner {
     pub memtables: Arc<Memtables>,
 }
 
-/// Memtables in which nothing is alive go.
+/// Drops memtables in which nothing is alive.
 pub(crate) struct Reclaimer {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -218,7 +219,7 @@ pub(crate) struct Reclaimer {
     pub sweeper: Arc<Sweeper>,
 }
 
-/// Indexes of sealed memtables become one.
+/// Merges indexes of sealed memtables into one.
 pub(crate) struct Merger {
     pub common: Arc<Common>,
     pub flush_due: Arc<FlushDue>,
@@ -226,7 +227,7 @@ pub(crate) struct Merger {
     pub reclaimer: Arc<Reclaimer>,
 }
 
-/// What a writer that lacks something does under its lock.
+/// What a writer does under its lock when it lacks room, DRAM or a descriptor.
 pub(crate) struct Upkeep {
     pub common: Arc<Common>,
     pub flush_due: Arc<FlushDue>,
@@ -234,7 +235,7 @@ pub(crate) struct Upkeep {
     pub merger: Arc<Merger>,
 }
 
-/// Compactions are carried out.
+/// Carries compactions out.
 pub(crate) struct Compactor {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -246,7 +247,7 @@ pub(crate) struct Compactor {
     pub partitioner: Arc<Partitioner>,
 }
 
-/// What a flush has taken is written.
+/// Writes the tables of a flush.
 pub(crate) struct FlushWriter {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -255,7 +256,7 @@ pub(crate) struct FlushWriter {
     pub partitioner: Arc<Partitioner>,
 }
 
-/// Sealed memtables become tables, range by range.
+/// Turns sealed memtables into tables, range by range.
 pub(crate) struct Evacuator {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -269,7 +270,7 @@ pub(crate) struct Evacuator {
     pub flush_writer: Arc<FlushWriter>,
 }
 
-/// Flushes from beginning to end, and who asks for them.
+/// Flushes from beginning to end, and the requests for them.
 pub(crate) struct Flusher {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -297,7 +298,7 @@ pub(crate) struct Admission {
     pub flusher: Arc<Flusher>,
 }
 
-/// Batches that are too large for one item, and long values, go their own way in.
+/// Writes batches that are too large for one item, and long values.
 pub(crate) struct Stager {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -308,14 +309,14 @@ pub(crate) struct Stager {
     pub admission: Arc<Admission>,
 }
 
-/// Transactions are prepared and resolved.
+/// Prepares and resolves transactions.
 pub(crate) struct Preparer {
     pub common: Arc<Common>,
-    /// Whose way in their batches take.
+    /// The store, through which their batches are written.
     pub me: Weak<Inner>,
 }
 
-/// Families come and go.
+/// Creates and drops families.
 pub(crate) struct FamilyChanges {
     pub common: Arc<Common>,
     pub memtables: Arc<Memtables>,
@@ -323,7 +324,7 @@ pub(crate) struct FamilyChanges {
     pub flusher: Arc<Flusher>,
 }
 
-/// Tables of others become tables of the store.
+/// Ingests tables that were written for the store.
 pub(crate) struct Ingester {
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
@@ -348,8 +349,8 @@ pub(crate) struct Reporter {
     pub evacuator: Arc<Evacuator>,
 }
 
-/// An open store: its rooms, each of which knows those above it in this list that it has been given, and none below;
-/// and what only opening, closing and the tasks of its threads know.
+/// An open store: its rooms, and fields that only opening, closing and the tasks of its threads use. A room knows some
+/// of the rooms above it in this list, and none below it.
 pub(crate) struct Inner {
     /// Itself, for calls that outlive the task that asks for them.
     pub me: Weak<Inner>,
@@ -373,9 +374,9 @@ pub(crate) struct Inner {
     pub family_changes: Arc<FamilyChanges>,
     pub ingester: Arc<Ingester>,
     pub reporter: Arc<Reporter>,
-    /// Of a store that was closed: what those read who are still registered.
+    /// What readers that are still registered read after the store was closed.
     pub left: Mutex<After>,
-    /// What was durable when the store was last looked at as perhaps idle.
+    /// The durable seqno when the store was last checked for being idle.
     pub idle_seen: AtomicU64,
 }
 
@@ -387,19 +388,18 @@ pub(crate) struct Moment {
     pub drops: u64,
 }
 
-/// The registration that all clones of a moment share. Registering once more at a moment that is past
-/// could not be made safe: a writer that looks for readers might find the new slot still free, and the
-/// old one free already.
+/// The registration that all clones of a moment share. A second registration at a past moment would not be safe:
+/// a writer that looks for readers might find the new slot still free, and the old one free already.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub inner: Arc<Inner>,
     pub registration: Registration,
 }
 
-/// A store that was closed, and that somebody may read.
+/// A store that was closed, and that may still have readers.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Where it was open.
+    /// The process in which it was open.
     pub process: Option<std::thread::ThreadId>,
     pub db_id: [u8; 16],
     pub dir: PathBuf,
@@ -412,31 +412,31 @@ pub(crate) struct Left {
     pub relics: Weak<Relics>,
     pub blobs: Weak<Blobs>,
     pub holds: Weak<Holds>,
-    /// As long as somebody reads on at a moment, or has a handle.
+    /// Alive as long as there is a reader at a moment, or a handle.
     pub inner: Weak<Inner>,
 }
 
-/// What those read who are registered with a store that is closed.
+/// What readers that are registered with a closed store read.
 #[derive(Debug, Default)]
 pub(crate) enum After {
-    /// Nothing: there is nobody.
+    /// Nothing: there are no readers.
     #[default]
     Nothing,
     /// Its last view.
     View(Arc<View>),
-    /// Views of the store that was opened since, which knows these moments.
+    /// Views of the store that was opened since, where these moments are registered.
     Opened(Vec<Moment>),
 }
 
-/// The stores that were open here before, and that somebody reads (`close`).
+/// The stores that were open here before, and that still have readers (`close`).
 #[derive(Debug)]
 pub(crate) struct Elders {
     pub storage: Arc<dyn Storage>,
     pub dir: PathBuf,
     pub left: Vec<Arc<Left>>,
-    /// When somebody reads in them, ascending.
+    /// The moments at which their readers read, ascending.
     pub moments: Vec<SeqNo>,
-    /// Whether they have the folder again.
+    /// Whether they hold the folder again.
     pub ended: AtomicBool,
 }
 

@@ -1,5 +1,5 @@
-//! What a grant needs: room in a chain, memory for the index, a memtable that takes writes. All of
-//! it under the writer's lock (see the crate documentation for the steps).
+//! What a grant needs: room in a chain, memory for the index, and a memtable that takes writes. All of this happens
+//! under the writer's lock (see the crate documentation for the steps).
 
 pub(crate) mod env;
 pub(crate) mod submit;
@@ -30,7 +30,7 @@ use crate::sync::{Arc, Ordering, lock};
 use crate::write::env::Place;
 use writer::{SPAN_MAX, Writer};
 
-/// What a memtable may have that takes writes from now on, while there are such tables.
+/// The limits of a memtable that takes writes from now on. They depend on whether `version` has PM tables.
 pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits {
     let tables = version.pm_tables().len() > 0;
     seal::Limits {
@@ -41,13 +41,13 @@ pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits 
 }
 
 impl Memtables {
-    /// Who sees to what is sealed, and makes room.
+    /// The rooms above, which take care of sealed memtables and make room.
     pub fn above(&self) -> Result<Arc<dyn Above>> {
         self.above.upgrade().ok_or(Error::Closed)
     }
 
-    /// Sees to it that an item of `bytes` bytes can be appended: nothing after this may fail but a
-    /// persist. Where there is no room, memtables in which nothing is alive make some.
+    /// Makes sure that an item of `bytes` bytes can be appended: after this only a persist may fail. Where there is no
+    /// room, dead memtables are dropped to make some.
     ///
     /// Returns whether a zone was attached.
     pub fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
@@ -60,9 +60,9 @@ impl Memtables {
         }
     }
 
-    /// As [`Memtables::make_room`]. Unless it `may_wait`, no file is synced for it, which
-    /// [`Memtables::check_no_slowdown`] has found possible: where there is no next memtable, and cannot
-    /// be one, the active one grows.
+    /// As [`Memtables::make_room`], but it fails where there is no room. Unless it `may_wait`, it syncs no file;
+    /// [`Memtables::check_no_slowdown`] has found that possible. Where there is no next memtable, and cannot be one,
+    /// the active one grows.
     pub fn find_room(
         &self,
         writer: &mut Writer,
@@ -79,7 +79,7 @@ impl Memtables {
         let mut wide = seal::is_wide(&in_hand, &limits);
         if (seal || wide) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
-                // The active one grows instead, unless more has failed.
+                // The active memtable grows instead, unless the store is poisoned.
                 Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
                 rotated => rotated?,
             }
@@ -120,12 +120,12 @@ impl Memtables {
         Ok(attached)
     }
 
-    /// What the region lacks of what is to be there before writers need it.
+    /// The zones and pages that the region should have ready ahead of need, and lacks.
     pub fn lacks(&self) -> Lacks {
         self.common.space.lacks(room::zones_ahead)
     }
 
-    /// Whether something is to be done ahead of need.
+    /// Whether work ahead of need is due.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
         let lacks = self.lacks();
         let ahead = Ahead {
@@ -146,7 +146,7 @@ impl Memtables {
             .is_something()
     }
 
-    /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
+    /// Refuses a write of `bytes` bytes that would have to wait for a file's sync, for growth, or for other writes.
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
         let (in_hand, limits) = (writer.in_hand(), &writer.limits);
@@ -158,7 +158,7 @@ impl Memtables {
         let fits =
             writer.chain.state().left >= bytes || self.common.space.has_room_now(bytes, reserve);
         let next = seals.then(|| try_lock(&self.next));
-        // Being named, or missing.
+        // The next memtable is being named right now, or is missing.
         let no_next = next.is_some_and(|next| next.is_none_or(|next| next.is_none()));
         if !writer.recorded || wide || no_next && can_seal {
             return Err(busy("for the manifest"));
@@ -168,7 +168,7 @@ impl Memtables {
         {
             return Err(busy("for writes in flight"));
         }
-        // A region that cannot grow is full: that is no reason to wait.
+        // A region that cannot grow is full: waiting would not help.
         if !fits && self.common.space.can_grow() {
             return Err(busy("for the region to grow"));
         }
@@ -196,7 +196,7 @@ impl Memtables {
         self.witness(writer.chain.chain(), writer.nonce)
     }
 
-    /// Appends an edit that names a chain whose log has been begun. If nothing has happened, the log goes.
+    /// Appends an edit that names a chain whose log has been begun. If the edit failed without effect, the log goes.
     pub fn edit_with_log(&self, edit: VersionEdit, log: &Option<LogWriter>) -> Result<()> {
         let edited = self.common.catalog.edit(&edit);
         edited.map_err(|error| self.without_edit(log, error))
@@ -213,7 +213,7 @@ impl Memtables {
     ) -> Group<Place> {
         let first = SeqNo(writer.next_seqno);
         let last = SeqNo(first.0 + records - 1);
-        // The room first: it is what could panic, and then no seqno is missing.
+        // The room is granted first: if that panics, no seqno is missing.
         let room = writer.chain.grant(bytes);
         if let Some(wal) = &self.wal {
             wal.granted(bytes);
@@ -239,7 +239,7 @@ impl Memtables {
         }
     }
 
-    /// Covers the last write by a later `published`, if it is not covered yet.
+    /// Covers the last write by an item with a later `published`, if it is not covered yet.
     pub fn cover(&self, writer: &mut Writer) -> Result<()> {
         if writer.covered || self.common.poison.check().is_err() {
             return Ok(());
@@ -290,7 +290,7 @@ impl Memtables {
         Ok(())
     }
 
-    /// Tells if the region has grown since this was asked last.
+    /// Reports growth of the region since the last call. Returns whether there was some.
     pub fn note_growth(&self) -> bool {
         let to_bytes = self.common.space.region_bytes();
         let from_bytes = self.region_seen.fetch_max(to_bytes, Ordering::Relaxed);
@@ -326,11 +326,11 @@ impl Memtables {
         memtable.is_some_and(|memtable| memtable.chains.len() == 1)
     }
 
-    /// Makes the active memtable one that has no record, and all before it durable. Returns it.
+    /// Begins a memtable without records, unless the active one has none, and makes everything before it durable.
+    /// Returns its number.
     pub fn begin_memtable(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<u64> {
         if self.is_unused(writer, next.as_ref()) {
-            // Nothing is in flight, but what was deferred in the memtable before may not be
-            // durable.
+            // Nothing is in flight, but deferred items of the memtable before may not be durable.
             self.common.commits.drain(self)?;
             return Ok(writer.active.id());
         }

@@ -1,4 +1,4 @@
-//! What committing is given of a store (`commit::CommitEnv`): admission, a place, and what a group does there.
+//! What `commit` needs of a store (`commit::CommitEnv`): admission, a place for a group, storing and indexing it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -29,12 +29,12 @@ pub(crate) struct Place {
     pub room: Grant,
     /// The view at the grant, whose first memtable is the group's.
     pub view: Guard<Arc<View>>,
-    /// DRAM in bytes that its range tombstones were promised.
+    /// Bytes of DRAM that were promised to the group's range tombstones.
     pub tombstones: u64,
 }
 
 thread_local! {
-    /// Where this thread builds its items. Taken out while it does, and put back.
+    /// The buffer in which this thread builds items. Taken out during that, and put back.
     static BUILDER: Cell<ItemBuilder> = Cell::default();
 }
 
@@ -43,7 +43,7 @@ fn is_slow(kind: RegionKind) -> bool {
     matches!(kind, RegionKind::File | RegionKind::Dram)
 }
 
-/// Sizes and times of committing, in a region of this kind.
+/// The sizes and times by which `commit` forms groups, in a region of this kind.
 pub(crate) fn limits(options: &Options, kind: RegionKind) -> Limits {
     let commit = &options.commit;
     let slow = is_slow(kind);
@@ -111,7 +111,7 @@ impl CommitEnv for Inner {
         entries: impl Entries<'a>,
         deferred: bool,
     ) -> Result<()> {
-        // A thread that ends may write when its own memory is gone already.
+        // A thread that ends may write when its thread-local memory is gone already.
         let mut builder = BUILDER.try_with(Cell::take).unwrap_or_default();
         let persist = match deferred {
             false => Persist::Now,
@@ -125,7 +125,7 @@ impl CommitEnv for Inner {
             self.common.commits.ring.durable(),
             persist,
         );
-        // From here on the write may be durable; what fails now leaves an index that lacks it.
+        // From here on the write may be durable: a failure leaves an index without it.
         let indexed = stored.and_then(|offsets| self.index(group, entries.clone(), offsets));
         builder.trim();
         let _ = BUILDER.try_with(|kept| kept.set(builder));
@@ -178,7 +178,7 @@ impl CommitEnv for Inner {
 }
 
 impl Inner {
-    /// Applies `entries` as one, in a group of their own, unless the guard finds that it must not be.
+    /// Applies `entries` as one, in a group of their own, unless the guard refuses.
     ///
     /// # Errors
     /// Those of the guard, and those of a write ([`crate::Engine::write`]): nothing was written.
@@ -189,7 +189,7 @@ impl Inner {
         guard: &Guarded<'_>,
     ) -> Result<()> {
         let _settled = self.common.background.settled_after();
-        // Most of the work, and no place is taken for what must not be.
+        // This check goes through most of the changes, and a write that it refuses takes no place.
         guard.check(&self.common)?;
         let bytes = item_bytes(entries.clone());
         let separated = self
@@ -234,7 +234,7 @@ impl Inner {
         acknowledged
     }
 
-    /// As [`CommitEnv::reserve`], unless the guard finds under the writer's lock that it must not be.
+    /// As [`CommitEnv::reserve`], unless the guard refuses under the writer's lock.
     pub fn reserve_guarded<'a>(
         &self,
         entries: impl Entries<'a>,
@@ -266,15 +266,15 @@ impl Inner {
         } else {
             lock_short(&self.memtables.writer)
         };
-        // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
-        // came behind the cut would be lost; so would what followed a failed persist.
+        // Again: closing cuts the chain under this lock, and a write behind the cut would be lost. So would a write
+        // after a failed persist.
         self.common.check_writable()?;
         self.common.families.check_write(entries.clone())?;
         if mode.no_slowdown
             && let Err(error) = self.memtables.check_no_slowdown(&writer, bytes, reserve)
         {
             drop(writer);
-            // What it would have waited for is done meanwhile.
+            // A worker does meanwhile what the write would have waited for.
             self.common.background.request(Task::Ahead);
             return Err(error);
         }
@@ -300,7 +300,7 @@ impl Inner {
         let (prepared, step) = (&self.common.prepared, step_of(guard));
         prepared.check(&self.common.families, entries.clone(), step)?;
         if tombstones > 0 {
-            // Of the memtable that it goes into: room may have been made by a seal.
+            // Promised by the memtable that the group goes into: making room may have sealed the one before.
             writer.active.promise_tombstones(tombstones)?;
         }
         let group = self
@@ -313,7 +313,7 @@ impl Inner {
         if deletes {
             self.pressure.deleted(group.last);
         }
-        // What will be needed soon changes only with the zones that are taken.
+        // Work ahead of need becomes due only when zones are taken.
         let due = attached && self.memtables.work_is_due(&writer);
         Ok(Reserved { group, due })
     }

@@ -1,5 +1,5 @@
-//! A write's way to the pipeline of `commit`: long values go into a blob file before, and a batch that is too large
-//! for an item is staged.
+//! A write's way to the pipeline of `commit`. Long values go into a blob file before. A batch that is too large for
+//! an item is staged.
 
 pub(crate) mod kinds;
 
@@ -17,13 +17,13 @@ use crate::watch::Watch;
 use crate::write::env::Place;
 
 impl Engine {
-    /// Applies `entries` as one: visible together on return, and durable as `mode` says. Where there are none,
-    /// what is visible is durable on return all the same, if `mode` says so.
+    /// Applies `entries` as one: visible together on return, and durable as `mode` says. An empty write, too, makes
+    /// everything visible durable if `mode` says so.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] naming the budget, and why no flush makes room; [`Error::InvalidArgument`] for a family that was
-    /// dropped, [`Error::Busy`] if the mode asks for it: nothing was written. [`Error::Poisoned`] after
-    /// a failed persist: the outcome of the write that met the failure is unknown.
+    /// [`Error::OutOfSpace`] naming the budget, and why no flush makes room; [`Error::InvalidArgument`] for a family
+    /// that was dropped; [`Error::Busy`] if the mode does not allow waiting: in these cases nothing was written.
+    /// [`Error::Poisoned`] after a failed persist: the outcome of the write that met the failure is unknown.
     pub fn write<'a>(
         &self,
         entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
@@ -33,7 +33,7 @@ impl Engine {
         let inner = &*self.inner;
         let _settled = inner.common.background.settled_after();
         if entries.len() == 0 {
-            // Who is told that it is durable is told so of all before it, too.
+            // An acknowledged durable write says so of everything before it, too.
             return match mode.durability {
                 Durability::Immediate => self.sync(),
                 Durability::Buffered => Ok(()),
@@ -47,7 +47,7 @@ impl Engine {
         {
             return self.write_separated(entries, separated, mode);
         }
-        // What is staged has nothing in common with other writes.
+        // A staged batch shares no group with other writes.
         if inner.stager.is_oversized(entries.len(), bytes) {
             return self.write_oversized(entries, bytes, mode);
         }
@@ -100,13 +100,12 @@ impl Engine {
         acknowledged
     }
 
-    /// Applies `entries` as one: visible together on return, durable when `done` is called with the
-    /// outcome, by a thread of the runtime's. If 65,536 commits of the store wait for their callbacks, it
-    /// waits for one of those.
+    /// Applies `entries` as one: visible together on return, durable when a thread of the runtime calls `done` with the
+    /// outcome. If 65,536 commits of the store wait for their callbacks, this call waits for one of those.
     ///
     /// # Errors
-    /// As [`Engine::write`], and then `done` is never called; [`Error::Busy`] where it would wait for
-    /// callbacks and `no_slowdown` is true, or this is a callback or listener itself.
+    /// As [`Engine::write`], and then `done` is never called. [`Error::Busy`] where this call would wait for callbacks,
+    /// and `no_slowdown` is true or the caller is a callback or listener itself.
     pub fn write_with_callback<'a>(
         &self,
         entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
@@ -166,16 +165,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a worker write back, and then the callback be called.
+    /// Has a worker write back, which then has the callback called.
     fn have_told(&self) {
         self.request_sync();
         if self.inner.common.closed.load(Ordering::Acquire) {
-            // No worker comes any more. A failed store was closed beside this write, which must be told.
+            // No worker comes any more. The store has failed and was closed during this write: its callback must be
+            // called.
             self.inner.common.commits.tell(&*self.inner);
         }
     }
 
-    /// Makes everything visible durable, what was written `Buffered` included.
+    /// Makes everything visible durable, `Buffered` writes included.
     ///
     /// # Errors
     /// [`Error::Poisoned`]; a failed persist, which poisons the store.
@@ -189,16 +189,17 @@ impl Engine {
     }
 }
 
-/// Transactions that are prepared (`prepared`).
+/// Prepared transactions (`prepared`).
 impl Engine {
-    /// Prepares a transaction under a name: the changes of `batch` can be committed or rolled back later, after a crash,
-    /// too, and until then nobody else changes what it claims. Durable on return. It is refused if something of a footprint
-    /// has changed since a moment, where there is one; `claims` has what the batch writes, and all of the footprint.
+    /// Prepares a transaction under a name. The changes of `batch` can be committed or rolled back later, even after a
+    /// crash. Until then no other write may change the keys and ranges of `claims`. The preparation is durable on
+    /// return. With `since`, it is refused if anything of the footprint has changed since that moment. `claims` has all
+    /// keys that the batch writes, and all of the footprint.
     ///
     /// # Errors
-    /// [`Error::Conflict`] naming the key that was changed, or another transaction that is prepared and claims what this
-    /// one does; [`Error::InvalidArgument`] for a name that is taken, empty or too long, a family that was dropped, and what
-    /// exceeds a batch; those of a write: nothing was written.
+    /// [`Error::Conflict`] naming the key that was changed, or a prepared transaction with an overlapping claim;
+    /// [`Error::InvalidArgument`] for a name that is taken, empty or too long, for a family that was dropped, and for
+    /// more than fits a batch; those of a write: nothing was written.
     pub fn prepare(
         &self,
         name: &[u8],
@@ -212,11 +213,11 @@ impl Engine {
         self.inner.preparer.prepare(name, (batch, claims), since)
     }
 
-    /// Commits a prepared transaction, as one, or rolls it back. Nobody is asked any more.
+    /// Commits a prepared transaction, as one, or rolls it back. No conflict is looked for any more.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if none of this name is prepared. Those of a write: it is prepared as before; but after
-    /// [`Error::Poisoned`] the outcome is unknown until the next open.
+    /// [`Error::InvalidArgument`] if none of this name is prepared. Those of a write: the transaction is prepared as
+    /// before, but after [`Error::Poisoned`] the outcome is unknown until the next open.
     pub fn resolve(
         &self,
         name: &[u8],
@@ -229,30 +230,30 @@ impl Engine {
     /// The transactions that are prepared, by name.
     ///
     /// # Errors
-    /// [`Error::Closed`]. Of a store that was opened for reading those of reading.
+    /// [`Error::Closed`]. If the store was opened for reading: those of reading.
     pub fn prepared(&self) -> Result<Vec<PreparedState>> {
         self.inner.preparer.states()
     }
 
-    /// What the prepared transactions claim, by name. Of a store that was opened for reading: nothing.
+    /// What the prepared transactions claim, by name. Empty if the store was opened for reading.
     pub fn prepared_claims(&self) -> Vec<(Vec<u8>, Claims)> {
         self.inner.preparer.claims_of_all()
     }
 }
 
-/// A write in steps, for tests that let several be in flight on one thread and crash between them.
+/// A write in steps, for tests that have several writes in flight on one thread and crash between steps.
 #[must_use = "a write that is granted and dropped can never finish"]
 pub struct InFlight {
     inner: Arc<Inner>,
     batch: WriteBatch,
     group: Group<Place>,
     durability: Durability,
-    /// Keeps the file with its long values until it is carried.
+    /// Keeps the blob file with its long values until the write is carried out.
     _hold: Option<Hold>,
 }
 
 impl Engine {
-    /// Gives a write its seqnos and its place, and no more.
+    /// Gives a write its seqnos and its place, and does no more.
     ///
     /// # Errors
     /// As [`Engine::write`].
@@ -285,8 +286,8 @@ impl Engine {
 }
 
 impl InFlight {
-    /// Stores, persists unless that is deferred, indexes, and finishes; without waiting for those that
-    /// were granted before. Returns whether it may be acknowledged already.
+    /// Stores the write, persists it unless that is deferred, indexes and finishes it. It does not wait for writes that
+    /// were granted before. Returns whether the write may be acknowledged already.
     ///
     /// # Errors
     /// As [`Engine::write`].
@@ -298,7 +299,7 @@ impl InFlight {
         Ok(commits.is_acknowledged(last, self.durability))
     }
 
-    /// Its last seqno.
+    /// The write's last seqno.
     pub fn last(&self) -> SeqNo {
         self.group.last
     }

@@ -1,4 +1,4 @@
-//! Who writes: one at a time.
+//! The state of the writer: one thread at a time holds it, under the writer's lock.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ pub(super) const SPAN_MAX: u64 = if cfg!(test) {
     tuning::SPAN_MAX
 };
 
-/// What the one writer holds.
+/// The state that the writer's lock protects.
 pub(crate) struct Writer {
     pub active: Arc<Memtable>,
-    /// What that may have.
+    /// The limits of the active memtable.
     pub limits: seal::Limits,
     pub descriptor: Option<Descriptor>,
     pub chain: ChainWriter,
@@ -28,10 +28,10 @@ pub(crate) struct Writer {
     pub(super) next_seqno: u64,
     /// Whether the manifest names the chain.
     pub(super) recorded: bool,
-    /// Cuts of the chains of this incarnation that have been sealed and that the manifest does not
-    /// know yet: for the clean close, or for an edit that drops one of them.
+    /// Cuts of this incarnation's sealed chains that the manifest does not have yet. The clean close records them, or
+    /// an edit that drops one of the chains.
     pub(super) ended: Vec<Change>,
-    /// Whether the zone at hand may be the one that is kept back for deletes.
+    /// Whether the chain's zone may be the one that is kept back for deletes.
     pub(super) in_reserve: bool,
     /// Writes that are known to fit the DRAM budgets.
     pub credit: Credit,
@@ -39,7 +39,7 @@ pub(crate) struct Writer {
     pub heavy: bool,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
-    /// Whether transactions watch: then changes are noted as they are granted (`commit::recent`).
+    /// Whether transactions watch. If so, changes are noted as they are granted (`commit::recent`).
     pub watched: bool,
 }
 
@@ -69,7 +69,7 @@ impl Writer {
         }
     }
 
-    /// Where the current chain ends if nothing more is written. Nothing is in flight, so all that was
+    /// The cut of the current chain if nothing more is written. The caller has nothing in flight, so all that was
     /// granted is durable.
     pub(super) fn cut(&self) -> Change {
         Change::ChainCut {
@@ -92,14 +92,14 @@ impl Writer {
         std::mem::take(&mut self.ended)
     }
 
-    /// They are not known after all.
+    /// Puts cuts back that the manifest does not have after all.
     pub fn give_back_ended(&mut self, ended: Vec<Change>) {
         self.ended.splice(..0, ended);
     }
 
     /// The active memtable, by its numbers.
     pub(super) fn in_hand(&self) -> seal::Active {
-        // What several memtables have in common was sealed.
+        // Only a merged index has several memtables, and those were sealed.
         let home = &self.active.homes()[0];
         seal::Active {
             bytes: home.bytes(),
@@ -115,8 +115,7 @@ impl Writer {
         self.next_seqno
     }
 
-    /// Goes over to the next memtable, behind all that was granted. Returns the writer of the chain
-    /// before.
+    /// Goes over to the next memtable, behind all that was granted. Returns the writer of the old chain.
     pub fn go_over(
         &mut self,
         (active, limits): (Arc<Memtable>, seal::Limits),
@@ -130,7 +129,7 @@ impl Writer {
         std::mem::replace(&mut self.chain, chain)
     }
 
-    /// Goes on with a new memtable, behind `last`, which the manifest covers.
+    /// Goes on with a new memtable, behind `last`. The manifest covers everything up to `last`.
     pub fn go_on(
         &mut self,
         active: Arc<Memtable>,

@@ -1,13 +1,13 @@
-//! What a write is made of.
+//! The kinds of entries in a write.
 
 use thermocline_base::{BatchEntry, Kind};
 
-/// Whether a write adds nothing.
+/// Whether a write has only deletes.
 pub(crate) fn only_deletes<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
     entries.all(is_delete)
 }
 
-/// Whether a write takes something away.
+/// Whether a write has any delete.
 pub(crate) fn deletes_any<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
     entries.any(is_delete)
 }
