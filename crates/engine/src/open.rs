@@ -31,9 +31,9 @@ impl Engine {
     /// Opens the database in `dir`, making it if the options say so.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for options that make no sense, a folder that is not a database,
-    /// or none at all; [`Error::Locked`]; [`Error::Corruption`] with file or region and offset;
-    /// [`Error::OutOfSpace`]; those of the file system.
+    /// [`thermocline_base::Error::InvalidArgument`] for options that make no sense, a folder that is not a database,
+    /// or none at all; [`thermocline_base::Error::Locked`]; [`thermocline_base::Error::Corruption`] with file or
+    /// region and offset; [`thermocline_base::Error::OutOfSpace`]; those of the file system.
     pub fn open(world: World, dir: &Path, options: Options) -> Result<Engine> {
         Engine::open_with(world, dir, options, Setup::default())
     }
