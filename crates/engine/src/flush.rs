@@ -1,60 +1,56 @@
 //! Flushing: sealed memtables become tables of level 0.
 //!
 //! # Steps
-//! 1. *Take* the sealed memtables of the view that were not flushed: all, or as many of the oldest ones as a flush that is
-//!    due takes (`policy::flush`), without a gap.
+//! 1. *Take* the sealed memtables of the view that were not flushed: all, or only the oldest ones, without a gap. For
+//!    a flush that is due `policy::flush` says how many.
 //! 2. *Merge* them, family by family, in the order of keys (no lock held; no epoch guard outlives a
-//!    chunk), and write what somebody may still be answered with into new tables (`jobs`).
+//!    chunk), and write all needed versions into new tables (`jobs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
-//!    gets none. (With shape `tiered` there may be several, one for each range of keys: [`evacuate`]. Tables may lie
-//!    in persistent memory, with some shapes if little lives: [`rewrite`].)
+//!    gets none. (With shape `tiered` there may be several edits, one for each range of keys: [`evacuate`]. Tables may
+//!    lie in persistent memory; with some shapes only if little of the memtables is alive: [`rewrite`].)
 //! 5. *Go over*, under the same lock: one view without the memtables and with the tables.
-//! 6. The memtables are dead (`reclaim`): once nobody reads them, *edit 2* drops them, and their zones
-//!    are free.
+//! 6. The memtables are dead (`reclaim`): once no reader holds them, *edit 2* drops them, and their zones are free.
 //!
 //! # Invariants
 //! 1. *Whole and in order.* A flush takes whole memtables, and none while an older one that was not
 //!    flushed stays in the view. So everything in tables is older than everything in memtables that
 //!    were not flushed.
 //! 2. *Flushed is known by seqnos.* Let F be the largest seqno in a table, or what the manifest says if that
-//!    is more (`ingest`). A sealed memtable whose
-//!    base is at most F was flushed, by 1. One that was flushed and of which tables have nothing any more,
-//!    nor of any younger one, may lie above F: nothing of it had to stay, or a compaction has left it out.
-//!    It counts as one that was not, and may be flushed again: all its seqnos are above F, and by 4 all
-//!    younger ones that were flushed are there with it. So a flush of one edit needs no word in the manifest about it,
-//!    and no record gets into two tables, which their order by age forbids. While memtables are evacuated
-//!    range by range the manifest says what F is (`evacuate`, 4).
-//! 3. *Durable first.* A table has nothing that is not durable and visible.
-//! 4. *In order they are forgotten.* A flushed memtable is dropped only with, or after, all older
-//!    ones that the manifest names, or by an edit after which it says, by a seqno, that those were
-//!    flushed. (Somebody may read an older one: it was flushed before, by 1, or was found dead, so
-//!    that a younger one had all that was needed, and that was flushed.) Memtables are read
-//!    before tables: an older one that came back into a view after a crash would hide what the
-//!    tables have of the flushed one.
-//! 5. *No table without its name.* A file is named by an edit only when its bytes and its name are
-//!    durable; what no edit names, the next open removes.
+//!    is more (`ingest`). A sealed memtable whose base is at most F was flushed, by 1. A flushed memtable may lie above
+//!    F if tables have nothing any more of it or of any younger one: none of its versions was needed, or a compaction
+//!    has left them out. Such a memtable counts as not flushed, and may be flushed again: all its seqnos are above F,
+//!    and by 4 all younger memtables that were flushed are still there. So a flush of one edit need not be recorded in
+//!    the manifest, and no record gets into two tables, which the order of tables by age forbids. While memtables are
+//!    evacuated range by range the manifest says what F is (`evacuate`, 4).
+//! 3. *Durable first.* A table has only records that are durable and visible.
+//! 4. *Dropped in order.* A flushed memtable is dropped only with, or after, all older
+//!    memtables that the manifest names. The exception is an edit after which the manifest says, by a seqno, that the
+//!    older ones were flushed. (A reader may hold an older one. That one was flushed before, by 1. Or it was found
+//!    dead: then a younger one had all that was needed, and that was flushed.) Memtables are read before tables: an
+//!    older memtable that came back into a view after a crash would hide what the tables have of the flushed one.
+//! 5. *No table without its name.* An edit names a file only when its bytes and its name are
+//!    durable. The next open removes files that no edit names.
 //!
 //! # What a crash leaves
 //! | a crash | finds |
 //! |---|---|
-//! | before edit 1 | the memtables, and files that nobody names: removed |
+//! | before edit 1 | the memtables, and files that no edit names: removed |
 //! | between edit 1 and edit 2 | the memtables, and tables with some of the same records |
 //! | after edit 2 | the tables |
 //!
 //! In the second row records are there twice, with equal seqnos. By invariant 2 the open knows the
 //! memtables as flushed: it leaves them out of its first view, and hands them to `reclaim` as retired.
-//! Readers would find in them nothing that the tables do not say. But where tables were ingested since
-//! (`ingest`), those are newer than the memtables, which would be asked first and hide them.
+//! Readers would find nothing in them that the tables do not have. But tables that were ingested since
+//! (`ingest`) are newer than the memtables, which would be asked first and hide them.
 //!
 //! # What is left out
-//! See `jobs`. Below a memtable are all tables of the version at hand. A tombstone may go
-//! though a memtable that is out of the view, and still named, has its key: that one is older, and by
+//! See `jobs`. All tables of the version at hand are below a memtable. A tombstone may be left out
+//! although a memtable that is out of the view, and still named, has its key. That memtable is older. By
 //! invariant 4 the tombstone's memtable outlives it, or it is known as flushed.
 //!
-//! Who is inside a call, with an older view, reads the memtables on; their zones stay until he
-//! has gone. Who stands still has none (`holds`): of what he may still ask for the tables have
-//! every version.
+//! A reader inside a call that has an older view still reads the memtables. Their zones stay until the call ends. A
+//! reader that stands still has no such view (`holds`): the tables have every version that it may still ask for.
 
 mod ahead;
 mod along;
@@ -82,18 +78,18 @@ use evacuate::Taken;
 use told::Made;
 use write::To;
 
-/// How much of what is sealed a flush takes.
+/// How many of the sealed memtables a flush takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it.
+    /// All of them.
     All,
-    /// What a flush takes that is due: the oldest, if that is enough.
+    /// As many as a due flush takes: only the oldest, if they are enough.
     Due,
 }
 
 impl Flusher {
-    /// As [`Engine::flush`], of what is sealed. The caller holds no lock. A store without threads does the
-    /// compactions that are due then.
+    /// As [`Engine::flush`], of the sealed memtables. The caller holds no lock. A store without threads then does the
+    /// compactions that are due.
     pub fn flush(&self) -> Result<usize> {
         self.flush_and_compact(Extent::All)
     }
@@ -101,7 +97,7 @@ impl Flusher {
     pub(super) fn flush_and_compact(&self, extent: Extent) -> Result<usize> {
         let flushed = match self.flush_sealed(extent) {
             Err(error) if error.is_no_room() => {
-                // What is dead, of deletes too, need not be written, and its zones may go back to the disk.
+                // Dead memtables, those of deletes too, need not be written, and their zones may go back to the disk.
                 let before = self.common.disk_room();
                 self.reclaimer.reclaim()?;
                 self.reclaimer.give_space_back(false);
@@ -126,17 +122,17 @@ impl Flusher {
         Ok(())
     }
 
-    /// As [`Flusher::flush`], and no more.
+    /// As [`Flusher::flush`], without compactions, and without making room.
     pub fn flush_sealed(&self, extent: Extent) -> Result<usize> {
         self.flush_holding(&lock(&self.common.turns.flushing), extent)
     }
 
-    /// As [`Flusher::flush_sealed`], for whoever holds the turn to flush.
+    /// As [`Flusher::flush_sealed`]. The caller holds the turn to flush.
     pub fn flush_holding(&self, flushing: &MutexGuard<'_, ()>, extent: Extent) -> Result<usize> {
         self.flush_to(flushing, extent, false)
     }
 
-    /// As [`Flusher::flush_holding`], but if it does not rewrite ([`rewrite`]) it fails for lack of room.
+    /// As [`Flusher::flush_holding`]. With `only_pm` it fails for lack of room if it would not rewrite ([`rewrite`]).
     fn flush_to(
         &self,
         _flushing: &MutexGuard<'_, ()>,
@@ -158,11 +154,11 @@ impl Flusher {
             if taken.memtables.is_empty() {
                 return Ok(flushed);
             }
-            // What an evacuation has left; then what came since (`evacuate`, 5).
+            // First the rest of an unfinished evacuation, then what came since (`evacuate`, 5).
             let is_rest = taken.front.is_some();
             let begun = self.begin_flush(&taken.memtables);
             let bytes = taken.memtables.iter().map(|m| m.bytes()).sum();
-            // What is taken is known now.
+            // The figures change: it is known now what is taken.
             self.flush_due.look();
             let mut made = Made::default();
             let done = self.flush_taken(taken, only_pm, &mut made);
@@ -196,17 +192,17 @@ impl Flusher {
         self.sweeper.release_pm_tables();
         lock(&self.common.reclaim).taken = 0;
         done?;
-        // What is still held here is not free.
+        // Zones of memtables that are held here would not be freed.
         drop(taken);
-        // Whoever waits for the turn to flush finds the room that this has made.
+        // Reclaims now, so that the next holder of the turn finds the room that this flush has made.
         self.common.want_compaction();
         self.reclaimer.reclaim()?;
         Ok(flushed)
     }
 
-    /// As [`Flusher::flush_holding`], for whoever holds the writer's lock, too, and so keeps all writers
-    /// waiting. What has died by it goes with the next reclaiming. A merge that is under way finds its inputs
-    /// gone when it gets the writer's lock.
+    /// As [`Flusher::flush_holding`]. The caller holds the writer's lock, too, and so keeps all writers waiting. The
+    /// next reclaiming drops the memtables that die here. A merge that is under way finds its inputs gone when it gets
+    /// the writer's lock.
     pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
         loop {
             let taken = self.evacuator.taken_now(u64::MAX);
@@ -237,14 +233,14 @@ impl Flusher {
     }
 }
 
-/// The largest seqno in a table, or that the manifest says was flushed if that is more; 0 if there is neither.
+/// The largest seqno in a table, or the flushed seqno of the manifest if that is more; 0 if there is neither.
 pub(crate) fn newest_in_tables(state: &State) -> u64 {
     let tables = state.version().tables();
     let largest = tables.map(|(_, table)| table.largest_seqno.0);
     largest.max().unwrap_or(0).max(state.flushed_up_to())
 }
 
-/// Memtables with bases up to here were flushed (invariant 2).
+/// The seqno F of invariant 2: memtables with bases up to it were flushed.
 pub(crate) fn flushed_up_to(state: &State) -> u64 {
     match state.evacuation() {
         Some(evacuation) if !active(Bug::EvacuatedIsFlushed) => evacuation.above,

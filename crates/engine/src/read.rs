@@ -1,4 +1,4 @@
-//! What is read through a handle of a store, and what the store says of itself.
+//! Reads and reports through a handle of a store.
 
 use thermocline_base::bounds::KeyBounds;
 use thermocline_base::merge::MergeOperator;
@@ -45,7 +45,7 @@ impl Engine {
         self.latest((cf, key), |pins, hit| self.inner.reads.value(pins, hit))
     }
 
-    /// Calls `found` with what is visible now of a key, and with what holds values of that view.
+    /// Calls `found` with the visible version of a key, and with the pins that hold values of that view.
     #[inline]
     fn latest<T>(
         &self,
@@ -54,24 +54,24 @@ impl Engine {
     ) -> Result<Option<T>> {
         let inner = &*self.inner;
         let verify = inner.common.options.read.verify_checksums;
-        // A memtable that comes after this holds only what was not visible when we began.
+        // A memtable that comes after this holds only records that were not visible when the read began.
         let view = inner.common.catalog.view();
         let pins = view.pins()?;
-        // Behind the view: what was dropped by now may be missing from it, or from a part of it.
+        // Asked after the view is loaded: a family that was dropped by now may be missing from it, or in part.
         inner.common.check_family(cf)?;
         let visible = inner.common.commits.ring.visible_mark();
         inner.reads.find(
             &view,
             (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
-            // What was ingested may be there and not visible yet (`ingest`).
+            // Ingested tables may be in the view and not visible yet (`ingest`).
             |tables| tables.get(cf, key, SeqNo(visible.load(Ordering::SeqCst))),
             || self.folded_now(cf, key),
             |hit| found(pins, hit),
         )
     }
 
-    /// The value of a key with operands, as of now. The reader is registered, so that none of them goes while they are
+    /// The value of a key with operands, as of now. The reader is registered, so that no operand goes while they are
     /// collected.
     #[cold]
     fn folded_now(&self, cf: CfId, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -90,12 +90,12 @@ impl Engine {
         Ok(Cursor::new(moment, family))
     }
 
-    /// What is visible now, held.
+    /// A snapshot of what is visible now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(Moment::now(&self.inner), ReaderKind::Snapshot)
     }
 
-    /// What is visible now, held, and what is granted from then on, noted: for transactions.
+    /// A snapshot of what is visible now; all changes granted from then on are noted. For transactions.
     ///
     /// # Errors
     /// [`thermocline_base::Error::Poisoned`]; [`thermocline_base::Error::Closed`].
@@ -111,7 +111,7 @@ impl Engine {
         }
         self.inner.common.commits.recent.begin(ring.visible());
         writer.watched = true;
-        // Before anybody can note so much that nobody seems to watch.
+        // Taken under the lock: many notes of other writes could otherwise end the noting before this thread watches.
         let noted = self.snapshot_if_noted();
         drop(writer);
         Ok(Watch::of(noted.expect(
@@ -136,12 +136,13 @@ impl Engine {
         self.inner.common.families.names()
     }
 
-    /// What a family was made with: what is not set of how it is divided the database's options say.
+    /// The options that a family was made with. The database's options hold where these do not say how the family is
+    /// divided.
     pub fn family_options(&self, family: Family) -> CfOptions {
         self.inner.common.families.options_of(family)
     }
 
-    /// The merge operator of a family: whoever writes an operand asks it whether it takes that
+    /// The merge operator of a family. A writer asks it whether it takes an operand
     /// ([`check_operand`](thermocline_base::merge::check_operand)).
     ///
     /// # Errors
@@ -157,12 +158,12 @@ impl Engine {
     /// As [`Engine::get`].
     pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let value = self.get(CfId::METADATA, &cf.metadata_key(), found)?;
-        // Behind the look: as for a get.
+        // Asked after the read, as for a get.
         self.inner.common.check_family(cf)?;
         Ok(value)
     }
 
-    /// The name of a family for a message; its number, if it was dropped.
+    /// The name of a family for a message; its number if it was dropped.
     pub fn name_of_family(&self, cf: CfId) -> String {
         self.inner.common.families.told_name(cf)
     }
@@ -202,19 +203,19 @@ impl Engine {
         self.inner.reads.approximate_sizes(cf, ranges)
     }
 
-    /// The partitions of a family, in the order of keys, and about how much of the tables lies in each, as
-    /// their indexes say: opens tables that lie in more than one.
+    /// The partitions of a family, in the order of keys, and about how many bytes of tables lie in each. The figures
+    /// come from the tables' indexes: tables that lie in several partitions are opened.
     pub fn partitions(&self, cf: CfId) -> Vec<PartitionSize> {
         self.inner.partitioner.sizes(cf)
     }
 
-    /// Where the data of each family lies that has tables or several partitions. What is in no table yet is in the
-    /// memtables that [`Engine::metrics`] has.
+    /// Where the data of each family lies, for families with tables or several partitions. [`Engine::metrics`] has the
+    /// memtables, with the data that is in no table yet.
     pub fn map(&self) -> Vec<FamilyMap> {
         self.inner.reporter.map()
     }
 
-    /// What background work comes next, and why. Changes nothing.
+    /// The background work that comes next, and why. Changes nothing.
     pub fn plan(&self) -> Plan {
         self.inner.reporter.plan()
     }

@@ -1,11 +1,11 @@
-//! What lies over keys of range tombstones.
+//! Range tombstones over keys, as a cursor asks for them.
 
 use thermocline_base::SeqNo;
 use thermocline_base::planted::{Bug, active};
 use thermocline_memtable::Cover;
 
-/// The range tombstones of one memtable, and of them what lies over the last key that was asked for:
-/// the next one is mostly in the same fragment.
+/// The range tombstones of one memtable, and the fragment of the last key that was asked for: the next key is mostly
+/// in the same fragment.
 #[derive(Debug)]
 pub(super) struct Covering {
     pub(super) cover: Cover,
@@ -13,7 +13,7 @@ pub(super) struct Covering {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     over: Option<SeqNo>,
-    /// It says nothing of keys below this one.
+    /// The tombstones say nothing about keys before this one: those were evacuated into tables.
     first: Box<[u8]>,
 }
 
@@ -32,12 +32,12 @@ impl Covering {
         }
     }
 
-    /// The first key of those before `key`, which is covered, that are all covered.
+    /// The first key of the covered stretch that `key` lies in; `key` must be covered.
     pub fn covered_from(&self, key: &[u8]) -> &[u8] {
         self.cover.covered_from(key).max(&self.first)
     }
 
-    /// The newest over `key`.
+    /// The newest range tombstone over `key`.
     pub fn over(&mut self, key: &[u8]) -> Option<SeqNo> {
         if *key < *self.first {
             return None;
@@ -60,6 +60,6 @@ impl Covering {
 pub(super) enum Edge {
     /// Forwards: the first key behind it. Backwards: the first key within it.
     At(Vec<u8>),
-    /// All the way is covered.
+    /// The stretch has no end on the cursor's way.
     Nowhere,
 }

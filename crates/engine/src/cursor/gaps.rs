@@ -1,18 +1,16 @@
 //! Gaps on a cursor's way: stretches of deleted keys, which one cursor steps through and later ones
 //! pass (`memtable::gaps`).
 //!
-//! Between one key with a value and the next a cursor counts what it steps over, and keeps the
-//! first of those keys. If it was much, the stretch from there to where it has come is a gap, since
-//! that is what a cursor means: it has found nothing visible there. Whatever it passed on the way,
-//! range tombstones and other gaps included, was not visible. The memtable that takes the writes
-//! keeps the gap, if the cursor's view has that in front.
+//! Between one key with a value and the next, a cursor counts the keys that it steps over, and keeps the
+//! first of them. If they were many, the stretch from that key to the cursor's position is a gap: the cursor has found
+//! nothing visible there. That holds for everything it passed on the way, range tombstones and other gaps included.
+//! The active memtable keeps the gap, if the cursor's view has that memtable in front.
 //!
-//! What comes first of all sources, and lies in a gap of its own memtable or of a newer one, is
-//! passed: its source goes on behind the gap. A gap counts as several keys, so that many small ones
-//! behind each other become one.
+//! An entry that comes first of all sources is passed if it lies in a gap of its own memtable or of a newer one: its
+//! source goes on behind the gap. A gap counts as several keys, so that many small adjacent gaps become one.
 //!
-//! Where the next gap on the way begins is kept, by the first bytes of its key: so among keys that
-//! have values gaps cost a comparison.
+//! The cursor keeps the first bytes of the key at which the next gap on its way begins. So a gap costs one comparison
+//! for each key that has a value.
 //!
 //! A cursor never waits for this: where the writer's lock is taken, the next cursor notes the gap.
 
@@ -30,13 +28,13 @@ use crate::sync::{Arc, try_lock};
 use passed::{GAP_COUNTS, NOTED_AFTER, behind};
 
 impl Walk {
-    /// The cursor is somewhere else, or goes another way, or has loaded other gaps.
+    /// Forgets the next gap: the cursor was moved, has turned round, or has loaded other gaps.
     pub(super) fn look_for_gaps(&mut self) {
         self.has_gaps = self.sources.iter().any(|source| source.gaps.is_some());
         self.passed.near = None;
     }
 
-    /// Whether what comes first lies before the next gap.
+    /// Whether the entry that comes first lies before the next gap.
     #[inline]
     fn is_before_gaps(&self, first: First) -> bool {
         let begins = match first {
@@ -49,8 +47,8 @@ impl Walk {
         })
     }
 
-    /// Where the next gap lies from `key` on, which is passed in none; `None` if it lies in one,
-    /// that of an older source.
+    /// Where the next gap begins from `key` on. `None` if `key` lies in a gap: that of an older source, since the
+    /// caller has not passed it.
     fn near_gap(&self, key: &[u8], reader: Reader) -> Option<u64> {
         let far = match reader.direction {
             Direction::Forward => u64::MAX,
@@ -75,7 +73,7 @@ impl Walk {
         Some(near)
     }
 
-    /// If what comes first lies in a gap, moves its source on. Returns whether it did.
+    /// If the entry that comes first lies in a gap, moves its source on. Returns whether it did.
     pub(super) fn pass_gap(&mut self, first: First) -> Result<bool> {
         if self.is_before_gaps(first) {
             return Ok(false);
@@ -106,7 +104,7 @@ impl Walk {
         let edge = edge.to_vec();
         self.key.clear();
         self.key.extend_from_slice(key);
-        // Other sources may stand in the same one.
+        // Other sources may stand in the same gap.
         if edge != self.passed.edge {
             self.passed.count(&self.key, GAP_COUNTS);
             self.passed.edge.clone_from(&edge);
@@ -115,7 +113,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// The cursor has come to the next key with a value, or to none: notes what it has passed.
+    /// Notes what the cursor has passed. It has come to the next key with a value, or to the end.
     #[inline]
     pub(super) fn end_of_passed(&mut self) {
         if self.passed.counts > 0 {
@@ -146,8 +144,8 @@ impl Walk {
         if !Arc::ptr_eq(&writer.active, newest) {
             return;
         }
-        // Where nothing is under way the writer may be far ahead: an open leaves a gap in the
-        // seqnos.
+        // If no write is in flight, `visible` is the last write. The writer's next seqno may be far above it, because
+        // an open leaves a gap in the seqnos.
         let granted = match inner.common.commits.ring.at_most(0) {
             true => inner.common.commits.ring.visible(),
             false => writer.next_seqno() - 1,

@@ -1,15 +1,15 @@
-//! What range tombstones hide from a cursor.
+//! Entries that range tombstones hide from a cursor.
 //!
-//! Its sources are layers: memtables, then runs of tables, each older than all before it. What comes first
-//! of all sources is hidden if
-//! 1. a range tombstone of a newer layer covers its key, whatever the seqnos (law of age). Then its source
-//!    goes on behind all that is covered there: a seek for each stretch of keys that is covered and each
-//!    source that has keys in it, not a step for each key. Or if
-//! 2. one of its own layer does that is newer than it. Then its source takes a step: behind it there may be
-//!    newer entries.
+//! The sources of a cursor are layers: memtables, then runs of tables, each older than all before it. The entry that
+//! comes first of all sources is hidden in two cases.
+//! 1. A range tombstone of a newer layer covers its key, whatever the seqnos (law of age). Then its source
+//!    goes on behind the covered stretch. That costs a seek for each covered stretch and each source with keys in it,
+//!    not a step for each key.
+//! 2. A range tombstone of its own layer covers its key and is newer than the entry. Then its source takes a step:
+//!    entries behind it may be newer.
 //!
-//! A hidden entry says nothing of its key in other sources: in older ones the same tombstone hides it, in
-//! newer ones it came first. While a cursor moves no range tombstone appears or goes: it sees those up to
+//! A hidden entry says nothing of its key in other sources. The same tombstone hides the key in older sources, and in
+//! newer sources the key came first. While a cursor moves, no range tombstone appears or goes: it sees those up to
 //! its seqno, all of which were there when it was made, and stay for it (`memtable::tombstones`, 2).
 
 use std::ops::Bound;
@@ -30,7 +30,7 @@ impl Walk {
             || self.runs.iter().any(TableSource::has_covers)
     }
 
-    /// If a range tombstone hides what comes first, moves its source on. Returns whether it did.
+    /// If a range tombstone hides the entry that comes first, moves its source on. Returns whether it did.
     pub(super) fn pass_covered(&mut self, first: First) -> Result<bool> {
         let reader = self.reader();
         // The cursor is at no key, so the buffer is free.
@@ -51,7 +51,8 @@ impl Walk {
         passed
     }
 
-    /// Where the keys from `key` on that range tombstones of one layer above `first` cover end.
+    /// The end of the stretch around `key` that the range tombstones of one layer above `first` cover; `None` if none
+    /// does.
     fn edge_over(&mut self, first: First, key: &[u8], reader: Reader) -> Option<Edge> {
         let (memtables, runs) = match first {
             First::Memtable(i, _) => (i, 0),
@@ -98,7 +99,8 @@ impl Walk {
         }
     }
 
-    /// If a range tombstone of its own layer is newer than what comes first, goes on by a step.
+    /// If a range tombstone of the first entry's own layer covers it and is newer, moves its source on by a step.
+    /// Returns whether it did.
     fn step_if_covered(&mut self, first: First, key: &[u8], reader: Reader) -> Result<bool> {
         match first {
             First::Memtable(i, head) => {

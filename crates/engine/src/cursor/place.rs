@@ -10,16 +10,16 @@ use crate::partitions::rates::counters::PartitionRates;
 use crate::store::{Inner, Moment};
 use crate::sync::Arc;
 
-/// A moment, and the view in which it is looked at.
+/// A moment, and the view in which the cursor reads it.
 #[derive(Debug)]
 pub(super) struct Place {
     moment: Moment,
     pub view: Lease,
-    /// What [`Holds::asked`](crate::holds::Holds::asked) was when it was last looked at the newest view.
+    /// The value of [`Holds::asked`](crate::holds::Holds::asked) when the newest view was last compared.
     asked: u64,
 }
 
-/// A view that may have been taken, and whose it is if it is that of a later opening.
+/// A view, unless it was taken away, and the moment of a later opening if the view is that opening's.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
     pub view: Option<Arc<View>>,
@@ -27,7 +27,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Takes it, if it `is_past`.
+    /// Takes the view away if it `is_past`.
     pub fn take_if(&mut self, is_past: &dyn Fn(&View) -> bool) -> Option<Lease> {
         let past = self.view.as_ref().is_some_and(|view| is_past(view));
         past.then(|| std::mem::take(self))
@@ -66,8 +66,8 @@ impl Place {
         &self.inner().common.rates
     }
 
-    /// Sees to it that there is a view of family `cf`, and none that keeps what was retired.
-    /// Returns whether it is another one now. They all show the same at its seqno (`snapshot`).
+    /// Makes sure that there is a view of family `cf`, and that it keeps no retired memtable or table. Returns whether
+    /// the view is another one now. All views show the same at the moment's seqno (`snapshot`).
     ///
     /// # Errors
     /// See [`Moment::view`].

@@ -23,12 +23,12 @@ pub struct Cursor {
     seat: Arc<Seat>,
     hold: HoldId,
     valid: bool,
-    /// What it lends: the walk has them while it moves.
+    /// The key and value that the cursor lends. The walk has both buffers while it moves.
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// On a line of its own: its lock is taken twice for each step, and mostly by one thread.
+/// The walk, on a cache line of its own: its lock is taken and released in each step, mostly by one thread.
 #[derive(Debug)]
 struct Seat(Line<Mutex<Walk>>);
 
@@ -71,7 +71,7 @@ impl Cursor {
         }
     }
 
-    /// Moves, and keeps its view and its place for as long.
+    /// Moves the cursor. It keeps its view and its place during the call.
     #[inline]
     fn moved(&mut self, go: impl FnOnce(&mut Walk) -> Result<bool>) -> Result<bool> {
         let mut walk = lock(&self.seat.0);
@@ -88,7 +88,7 @@ impl Cursor {
     ///
     /// # Errors
     /// [`thermocline_base::Error::Corruption`] naming region and offset; the cursor is then at no
-    /// key. So for all moves.
+    /// key. This holds for all moves.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.moved(|walk| walk.seek(key))
     }
@@ -125,7 +125,7 @@ impl Cursor {
         self.moved(Walk::seek_to_last)
     }
 
-    /// Goes to the next key. `false`, and at no key, if there is none or it was at none.
+    /// Goes to the next key. Returns `false`, and is at no key, if there is none or if it was at no key.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -137,7 +137,7 @@ impl Cursor {
         self.moved(|walk| walk.step(walk.way(Direction::Forward)))
     }
 
-    /// Goes to the key before.
+    /// Goes to the previous key. Returns `false`, and is at no key, if there is none or if it was at no key.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -168,7 +168,7 @@ impl Cursor {
     pub fn refresh(&mut self) -> Result<()> {
         let now = Moment::now(self.moment.inner());
         now.check(self.family.id)?;
-        // Of a store that is closed there may be none.
+        // A closed store may have no view for a new moment.
         now.view(self.family.id)?;
         *self = Cursor::new(now, self.family);
         Ok(())

@@ -1,4 +1,4 @@
-//! What a cursor reads of one memtable.
+//! A cursor's source of records: one memtable.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -15,7 +15,8 @@ use crate::sync::Arc;
 /// Entries of a cursor's first chunk from each memtable; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
 
-/// Records that are asked for ahead of the one that is read. The first lines of all in the chunk were, when it was filled.
+/// Records that are prefetched whole ahead of the one that is read. The first lines of each record in a chunk were
+/// prefetched when the chunk was filled.
 const AHEAD: usize = 2;
 
 /// The records of one memtable from the cursor's position on.
@@ -27,21 +28,21 @@ pub(super) struct Source {
     pub(super) more: bool,
     pub(super) chunk_len: usize,
     pub(super) head: Option<Head>,
-    /// Entries that were collected, and are not yet counted.
+    /// Entries that were collected and are not counted yet.
     pub(super) collected: u64,
     /// The range tombstones of its memtable.
     pub(super) covering: Option<Covering>,
     /// The gaps of its memtable.
     pub(super) gaps: Option<Arc<GapList>>,
-    /// Keys below this one are none of its own: those are in tables (`evacuate`).
+    /// The first key of this source. Keys before it were evacuated into tables (`flush::evacuate`).
     pub(super) first: Box<[u8]>,
 }
 
-/// The record of a source that is next.
+/// The next record of a source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) at: PmOff,
-    /// Of its key ([`first_bytes`]): most comparisons end here, without touching the record.
+    /// The first bytes of its key ([`first_bytes`]): most comparisons end here, without touching the record.
     pub(super) prefix: u64,
 }
 
@@ -77,12 +78,12 @@ impl Head {
     }
 }
 
-/// Which source has what comes first.
+/// The source with the entry that comes first.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum First {
-    /// That of a memtable.
+    /// The source of a memtable.
     Memtable(usize, Head),
-    /// That of a run.
+    /// The source of a run.
     Run(usize),
 }
 
@@ -97,7 +98,7 @@ pub(super) struct Reader {
 }
 
 impl Source {
-    /// Goes to where there is nothing.
+    /// Goes to the end, where there is no record.
     pub(super) fn end(&mut self) {
         self.chunk.clear();
         (self.at, self.more, self.head) = (0, false, None);
@@ -155,10 +156,10 @@ impl Source {
                 memtable.prefetch(ahead.at);
             }
             if let Some(entry) = self.chunk.get(self.at) {
-                // Verified before it is believed: its seqno decides whether it shows, its key where.
+                // Verified before it is used: its seqno decides whether it shows, its key where.
                 let record = memtable.record(entry.at, reader.verify)?;
                 if *record.key < *self.first {
-                    // It is on its way back.
+                    // The cursor moves backwards and has left the source's keys.
                     self.end();
                     return Ok(());
                 }

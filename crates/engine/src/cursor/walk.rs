@@ -20,10 +20,10 @@ use crate::operands;
 use crate::store::Moment;
 use crate::sync::Arc;
 
-/// What seeking in a memtable costs, in keys that it might be asked for.
+/// The cost of a seek in a memtable, in lookups of single keys.
 pub(super) const CHUNK_ASKS: u64 = 4;
 
-/// A position in one column family, at one moment of the store: what of a cursor is used while it moves.
+/// A position in one column family, at one moment of the store: the part of a cursor that moves.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) at: Place,
@@ -32,9 +32,9 @@ pub(super) struct Walk {
     pub(super) sources: Vec<Source>,
     /// One for each run of tables below them, newest first.
     pub(super) runs: Vec<TableSource>,
-    /// The tables that the runs are of.
+    /// The tables of the runs.
     pub(super) tables: Option<Arc<Tables>>,
-    /// The way it goes through the bytes; see [`Walk::way`].
+    /// The direction in the bytewise order; see [`Walk::way`].
     pub(super) direction: Direction,
     pub(super) valid: bool,
     pub(super) key: Vec<u8>,
@@ -86,9 +86,9 @@ impl Walk {
         self.start(Bound::Unbounded, self.way(Direction::Reverse))
     }
 
-    /// The way through the bytes for a way through the family's order: where keys descend, the first key
-    /// is the one with the largest bytes, and the next one lies before. All below this turn knows bytes
-    /// only.
+    /// The direction in the bytewise order for a direction in the family's order. Where keys descend, the first key
+    /// is the one with the largest bytes, and the next one lies before it. Everything below this function knows the
+    /// bytewise order only.
     pub(super) fn way(&self, order: Direction) -> Direction {
         match (order, self.family.reverse) {
             (Direction::Forward, false) | (Direction::Reverse, true) => Direction::Forward,
@@ -126,7 +126,7 @@ impl Walk {
         let reader = self.reader();
         let memtables = self.at.view.memtables.len();
         if memtables > 2 {
-            // Of each a chunk is read, which costs as much as asking for some keys.
+            // A chunk of each memtable is read, which costs as much as some lookups.
             self.at
                 .inner()
                 .common
@@ -141,7 +141,7 @@ impl Walk {
             };
             let cover = memtable.cover(reader.cf, reader.seqno);
             source.covering = cover.map(|cover| Covering::new(cover, first));
-            // It is known by now at which moment this reads.
+            // The cursor's moment is registered by now.
             source.gaps = memtable.gaps(reader.cf);
             source.first = first.into();
             source.restart(memtable, reader, from)?;
@@ -202,7 +202,8 @@ impl Walk {
         Ok(self.valid)
     }
 
-    /// `deletes` deletes were stepped over, the last of them in a run.
+    /// Charges the run's table, once in [`READ_DELETES`] deletes. `deletes` were stepped over, the last one in this
+    /// run.
     pub(super) fn charge_deletes(&self, run: usize, deletes: u64) {
         if deletes.is_multiple_of(READ_DELETES)
             && let (Some(tables), Some(table)) = (&self.tables, self.runs[run].table())
@@ -211,7 +212,7 @@ impl Walk {
         }
     }
 
-    /// Copies the key of what comes first, and its value. Returns whether it has one.
+    /// Copies the key of the entry that comes first, and its value. Returns whether it has a value.
     pub(super) fn take(&mut self, first: First) -> Result<bool> {
         let (kind, key, value) = match first {
             First::Memtable(i, head) => {
@@ -241,10 +242,10 @@ impl Walk {
             Stored::Blob(at) if found => blob = Some(at),
             _ => {}
         }
-        // Before a reference is believed.
+        // Checked before a reference is used.
         self.at.inner().common.space.region().check_media()?;
         if let Some(blob) = blob {
-            // Both at a time would be one too many.
+            // The old buffer goes first, so that only one long value is in DRAM.
             self.value = Vec::new();
             self.value = self.at.inner().common.catalog.table_files.read_blob(
                 self.family.id,
@@ -255,7 +256,7 @@ impl Walk {
         Ok(found)
     }
 
-    /// As [`Walk::take`], of the key that was copied, whose newest version is an operand.
+    /// As [`Walk::take`], for the copied key, whose newest version is an operand.
     #[cold]
     fn take_folded(&mut self) -> Result<bool> {
         let place = (self.family.id, &*self.key);
@@ -266,7 +267,7 @@ impl Walk {
         Ok(found)
     }
 
-    /// Moves all sources on that stand at the key of `first`, which was copied.
+    /// Moves on all sources that stand at the copied key of `first`.
     pub(super) fn advance_past(&mut self, first: First) -> Result<()> {
         let reader = self.reader();
         let newest = match first {
@@ -293,7 +294,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether what compares like this to the first so far comes sooner.
+    /// Whether a key that compares to the first so far by `order` comes sooner on the cursor's way.
     pub(super) fn is_sooner(&self, order: Ordering) -> bool {
         match self.direction {
             Direction::Forward => order.is_lt(),
@@ -301,7 +302,7 @@ impl Walk {
         }
     }
 
-    /// Which source's head comes first; of equal keys the newest.
+    /// The source whose head comes first. Of equal keys the newest source wins.
     pub(super) fn first(&self) -> Result<Option<First>> {
         let memtables = &self.at.view.memtables;
         let mut best: Option<(usize, Head)> = None;

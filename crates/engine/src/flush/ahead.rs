@@ -5,23 +5,24 @@
 //! one after the other.
 //!
 //! # The argument
-//! 1. *Order.* What a range's tables have is decided by the frozen memtables, which do not change, and by what
-//!    lies below its keys. Of the ranges before it none has such a key, and range tombstones are cut where ranges end. So it
-//!    makes no difference whether those are named before it is written or after. Only edits move the front
-//!    (`evacuate`, 1), and each is made as if there were no group.
-//! 2. *A crash* finds the tables of more than one range that nobody names: zones and files that are free, as of one.
-//! 3. *Room.* Each has the same part of what is promised, and a group has so few ranges that this is not less than
-//!    it takes in memtables, if all are as large. One that finds no room in its part is written once more when its turn
-//!    to be named has come, into all that the others have left; if that is too little, into files.
-//! 4. *Threads* that the system does not give are done without. A fence covers what its own thread wrote: each writes its
-//!    tables alone, and fences them before it ends.
-//! 5. *Failures.* The ranges before the first one that failed are named. What was written of those behind it is
-//!    gone, and the next flush goes on from the front.
-//! 6. *What leaves* is not written ahead: what one range takes along may reach into the next one, which would find it
-//!    held.
+//! 1. *Order.* The frozen memtables, which do not change, and the tables below a range's keys decide what its tables
+//!    have. No range before it has such a key, and range tombstones are cut where ranges end. So it makes no difference
+//!    whether earlier ranges are named before it is written or after. Only edits move the front
+//!    (`evacuate`, 1), and each edit is made as if there were no group.
+//! 2. *A crash* may leave unnamed tables of more than one range. Their zones and files are free, as those of one range.
+//! 3. *Room.* Each range has the same part of the promise. A group has so few ranges that this part is not less than
+//!    a range takes in memtables, if all ranges are as large. A range that finds no room in its part is written once
+//!    more when its turn to be named has come, into all that the others have left. If that is too little, it goes into
+//!    files.
+//! 4. *Threads* that the system refuses are done without. A fence covers what its own thread wrote: each thread writes
+//!    its tables alone, and fences them before it ends.
+//! 5. *Failures.* The ranges before the first failed one are named. Tables of the ranges behind it are removed, and
+//!    the next flush goes on from the front.
+//! 6. *Ranges that leave* are not written ahead: the tables that one of them takes along may reach into the next range,
+//!    which would find them held.
 //!
-//! A store without threads of its own writes a group in its order, before it names any of it: so what simulations see
-//! of groups repeats itself.
+//! A store without threads of its own writes a group in its order, before it names any range of it. So simulations of
+//! groups repeat themselves.
 
 use std::panic::resume_unwind;
 
@@ -35,7 +36,7 @@ use super::evacuate::{Span, Taken};
 use crate::store::FlushWriter;
 use crate::sync::thread;
 
-/// What was written of a range, and whether there was room for it.
+/// The tables that were written for a range, and whether there was room for them.
 pub(super) type Written = (Outputs, Result<bool>);
 
 impl FlushWriter {

@@ -1,43 +1,45 @@
-//! What a range of an evacuation takes along when it leaves persistent memory (design §1 and §7: "under pressure a cold
-//! range may go straight to L1, together with all older level-0 data of that range").
+//! Merging down: the older tables that a range of an evacuation takes along when it leaves persistent memory (design §1
+//! and §7: "under pressure a cold range may go straight to L1, together with all older level-0 data of that range").
 //!
-//! Where level 0 in persistent memory is full, a flush that wrote more tables there would have others leave for them,
-//! and what it writes leaves with the next ones: everything would be copied twice. And one that wrote files would put
-//! them above tables in persistent memory, which can go nowhere then but down to the base level, with what they overlap
-//! there. So a range that would leave, or for which there is no room, is merged with what lies there of
-//! level 0: into files of level 0, or into the base level (`policy::pick::pick_along` says which).
+//! Suppose that level 0 in persistent memory is full. A flush that wrote more tables there would make others leave, and
+//! its own tables would leave with the next flush: everything would be copied twice. A flush that wrote files would put
+//! them above tables in persistent memory. Those could then go only down to the base level, with what they overlap
+//! there. So a range that would leave, or that finds no room, is merged with the level-0 tables of its keys: into files
+//! of level 0, or into the base level (`policy::pick::pick_along` says which).
 //!
-//! Which ranges leave is decided by `policy::ranges`.
+//! `policy::ranges` decides which ranges leave.
 //!
 //! # The argument
-//! 1. *Age.* All that is taken along is older than the frozen memtables, as all tables are. To level 0 goes with it
-//!    what lies there of the range in persistent memory, if no seqno of anything else of the range there is as new:
-//!    what stays is below. To the base level goes all that lies in level 0 of the range, and all of the base level that
-//!    it overlaps. That may reach further than the range, where level 0 has tables which stay, but nothing of the
-//!    memtables does: outputs end at both ends of the range.
-//! 2. *Once, at every moment.* One edit names the outputs, takes away what was taken along, and says how far the
-//!    memtables are evacuated; one view follows it (`evacuate`, 2). References that reach over an end of the range stay
-//!    with the part that lies outside.
-//! 3. *Beside jobs.* What it takes it holds in the list of running jobs, from before it picks until after the
-//!    edit: the range, in all levels that it changes, and each table of level 0 as a whole, since who cut one outside of the
-//!    range would take it away from here. So no compaction, split or merge changes it meanwhile, and it takes nothing
-//!    that one of those holds. Nothing is above it in level 0: what comes there comes by flushes. So it holds seqnos
-//!    without an end, and no spill joins what lies on both sides of the range into one table around it. What jobs
-//!    take below stays below, as under an internal merge ([`Held`](thermocline_policy::pick::Held)). A family that was
-//!    dropped meanwhile has none of it any more, and gets none of the outputs.
-//! 4. *What is left out*: below are the tables of the version that it was picked in, but those that were taken. It
+//! 1. *Age.* All tables that are taken along are older than the frozen memtables, as all tables are. If the outputs go
+//!    to level 0, the range takes its level-0 tables in persistent memory along, provided that they are newer than
+//!    all others of its keys in level 0: those stay, and are below. If the outputs go to the base level, the range
+//!    takes along all its level-0 tables, and all tables of the base level that these overlap. Such tables may reach
+//!    further than the range, where level 0 has tables that stay. The memtables' data does not: outputs end at both
+//!    ends of the range.
+//! 2. *Once, at every moment.* One edit names the outputs, removes the tables that were taken along, and says how far
+//!    the memtables are evacuated. One view follows it (`evacuate`, 2). References that reach over an end of the range
+//!    stay with the part that lies outside.
+//! 3. *Beside jobs.* The range is held in the list of running jobs from before it picks until after the edit. It holds
+//!    its keys in all levels that it changes, and each table of level 0 as a whole: a job that cut such a table outside
+//!    of the range would take it away from here. So no compaction, split or merge changes these tables meanwhile, and
+//!    the range takes no table that another job holds. Nothing in level 0 is above it, because only flushes add tables
+//!    there. So it holds seqnos without an end, and no spill joins tables on both sides of the range into one table
+//!    around it. Tables that jobs take below stay below, as under an internal merge
+//!    ([`Held`](thermocline_policy::pick::Held)). A family that was dropped meanwhile has none of these tables any
+//!    more, and gets none of the outputs.
+//! 4. *What is left out*: below are the tables of the version in which it was picked, except those that were taken. It
 //!    was picked before moments were asked for (`jobs`, 3).
-//! 5. *Nothing new stops a flush.* Where the disk has no room for the files, or what is taken along cannot be read, the
-//!    range is written as others are: into persistent memory, as far as that is promised, or into files above it all.
-//!    Nothing of what was to be taken along has moved.
+//! 5. *Nothing new stops a flush.* The disk may have no room for the files, or a table that is taken along may be
+//!    unreadable. Then the range is written as others are: into persistent memory, as far as that is promised, or into
+//!    files above all these tables. No table that was to be taken along has moved.
 //!
-//! A crash finds what it finds of any range (`evacuate`): before the edit the memtables and the tables, after it
-//! the outputs; and tables in persistent memory that nothing refers to, which are removed.
+//! A crash finds the same as with any range (`evacuate`): before the edit the memtables and the tables, after it
+//! the outputs. Tables in persistent memory that nothing refers to are removed.
 //!
 //! # Bypass
-//! Where flushes bypass level 0 (`policy::level0::Memory::skips`) every range leaves. Once nothing of level 0
-//! is left in persistent memory such a flush is one of another shape: not cut into ranges, and as large, since
-//! memtables may have what tables do not.
+//! Where flushes skip level 0 (`policy::level0::Memory::skips`) every range leaves. Once nothing of level 0
+//! is left in persistent memory such a flush is like one of another shape: it is not cut into ranges, and is as large,
+//! since memtables may have the memory that tables do not.
 
 use std::cell::Cell;
 
@@ -64,18 +66,18 @@ use crate::partitions::share;
 use crate::store::Evacuator;
 use crate::sync::Arc;
 
-/// What one family's part of a range takes along.
+/// The tables that one family's part of a range takes along.
 pub(super) struct Along<'a> {
     pub cf: CfId,
-    /// Where the outputs stand.
+    /// The level of the outputs.
     pub to: Level,
-    /// That in which it was picked.
+    /// The version in which the tables were picked.
     version: Arc<Version>,
-    /// Whole references, and where they stand.
+    /// Whole references, and the places where they stand.
     inputs: Vec<(Place, Arc<TableRef>)>,
-    /// What lies in the range of each, as runs, newest first.
+    /// The part of each reference that lies in the range, as runs, newest first.
     runs: Vec<Vec<Arc<TableRef>>>,
-    /// What stays of those that reach further.
+    /// The parts that stay, of references that reach further.
     rests: Vec<Arc<TableRef>>,
     /// The keys at which the range begins and, unless nothing lies behind, ends.
     from: Vec<u8>,
@@ -85,7 +87,7 @@ pub(super) struct Along<'a> {
 }
 
 impl Evacuator {
-    /// What a flush of these does not leave in persistent memory.
+    /// The ranges of `taken` that leave persistent memory.
     pub(super) fn leaving(&self, taken: &Taken) -> Leaving {
         let version = self.common.catalog.version();
         let held = |cf: CfId| self.common.compactions.of_family(cf).0;
@@ -111,8 +113,8 @@ impl Evacuator {
         self.common.compactions.costs.leaving(&plan, &coming)
     }
 
-    /// What each family takes along of a range of which about `bytes` lie in memtables; `must` if it cannot stay in
-    /// persistent memory.
+    /// The tables that each family takes along. About `bytes` of the range lie in memtables. It `must` leave if it
+    /// cannot stay in persistent memory.
     pub(super) fn along_of(
         &self,
         taken: &Taken,
@@ -139,7 +141,7 @@ impl Evacuator {
             let largest = tables.map(|(_, table)| &*table.range.last).max();
             let range = match end {
                 Some(end) => KeyRange::until(from, end),
-                // Behind the last key of all tables nobody holds anything.
+                // No job holds anything behind the last key of all tables.
                 None => KeyRange::inclusive(from, largest.unwrap_or(from).max(from)),
             };
             let state = levels.state(running);
@@ -159,7 +161,7 @@ impl<'a> Along<'a> {
         let levels = Levels::of(&version, cf, None);
         let to = level_of(picked.to);
         let of = |level: Level, places: &[usize]| -> Vec<(Place, Arc<TableRef>)> {
-            // A family has the levels that have tables.
+            // The list has only levels with tables.
             let tables = levels.refs.get(usize::from(level.0));
             let tables = tables.map_or(&[][..], |tables| &tables[..]);
             let place = Place::new(cf, level);
@@ -194,14 +196,14 @@ impl<'a> Along<'a> {
         }
     }
 
-    /// What was taken along, newest first, to be read.
+    /// The tables that were taken along, as readable runs, newest first.
     pub fn runs<'r>(&self, files: &'r TableFiles, read: &'r Cell<u64>) -> Vec<RunInput<'r>> {
         let runs = self.runs.iter().cloned();
         runs.map(|run| RunInput::new(files, self.cf, run, read))
             .collect()
     }
 
-    /// What lies below the outputs.
+    /// The key ranges of tables below the outputs.
     pub fn below(&self) -> RangesBelow {
         let is_input = |table: &Arc<TableRef>| {
             self.inputs
@@ -212,8 +214,8 @@ impl<'a> Along<'a> {
         below(all.filter(|table| !is_input(table)))
     }
 
-    /// For outputs in the base level: they end at both ends of the range, and where level 0 may end its own at `starts` of
-    /// partitions.
+    /// The cutter for outputs in the base level. They end at both ends of the range. They end, too, where level 0 may
+    /// end its tables at `starts` of partitions.
     pub fn cutter(&self, shape: &Shape, starts: Vec<Vec<u8>>) -> Cutter<'_> {
         let levels = Levels::of(&self.version, self.cf, None);
         let ends = [Some(&self.from), self.end.as_ref()].into_iter().flatten();
@@ -232,12 +234,12 @@ impl<'a> Along<'a> {
         shape.write_options(usize::from(self.to.0), last_level, why)
     }
 
-    /// Whether all that it takes is still there: not if the family was dropped.
+    /// Whether all tables that it takes still exist: not if the family was dropped.
     pub fn stands(&self, state: &State) -> bool {
         stand(&self.inputs, state)
     }
 
-    /// What an edit says of what was taken along.
+    /// The changes of an edit that removes the tables that were taken along, and adds the parts that stay.
     pub fn taken(&self) -> impl Iterator<Item = Change> {
         let removed = self.inputs.iter();
         let removed = removed.map(|(place, table)| Change::table_removed(*place, table));
@@ -250,7 +252,7 @@ impl<'a> Along<'a> {
         removed.chain(rests.filter(move |_| !forgets))
     }
 
-    /// The newest seqno of those.
+    /// The newest seqno of the tables that were taken along.
     pub fn newest(&self) -> SeqNo {
         let newest = self.inputs.iter().map(|(_, table)| table.largest_seqno);
         newest.max().unwrap_or(SeqNo(0))
@@ -262,13 +264,13 @@ impl<'a> Along<'a> {
     }
 }
 
-/// The part of a reference in a range, where it has some, and those before and behind it.
+/// The part of a reference in a range that it overlaps, and the parts before and behind it, if there are such.
 fn pieces(
     table: &Arc<TableRef>,
     from: &[u8],
     end: Option<&[u8]>,
 ) -> (Arc<TableRef>, [Option<Arc<TableRef>>; 2]) {
-    // How much of it lies where nobody knows without looking.
+    // How many bytes lie on each side is unknown without reading the table: half is assumed.
     let half = (1, 2);
     let (before, table) = match table.cut_at(from, half) {
         Some([before, table]) => (Some(Arc::new(before)), Arc::new(table)),
@@ -280,7 +282,7 @@ fn pieces(
     }
 }
 
-/// The range tombstones of all these.
+/// The range tombstones of all these runs.
 pub(super) fn tombstones_of(runs: &[RunInput<'_>]) -> Result<Vec<RangeTombstone>> {
     let mut all = Vec::new();
     for run in runs {
@@ -289,7 +291,7 @@ pub(super) fn tombstones_of(runs: &[RunInput<'_>]) -> Result<Vec<RangeTombstone>
     Ok(all)
 }
 
-/// Them as sources.
+/// The runs as inputs of a merge.
 pub(super) fn inputs_of(runs: Vec<RunInput<'_>>) -> impl Iterator<Item = Input<'_>> {
     runs.into_iter().map(|run| Input::Run(Box::new(run)))
 }

@@ -1,4 +1,4 @@
-//! Flushes that are asked for: by whoever found no room, or deleted on a full disk.
+//! Flushes on request: by a writer that found no room, or that deleted on a full disk.
 
 use thermocline_base::Result;
 use thermocline_env::DiskRoom;
@@ -10,7 +10,7 @@ use crate::store::Flusher;
 use crate::sync::{Ordering, lock};
 
 impl Flusher {
-    /// Flushes deletes, if that was asked for; whether it was. The caller holds no lock.
+    /// Flushes deletes if that was requested. Returns whether it was. The caller holds no lock.
     pub fn flush_deletes(&self) -> Result<bool> {
         let due = self.pressure.takes_relief();
         if due {
@@ -25,7 +25,7 @@ impl Flusher {
 
     pub fn flush_what_is_deleted(&self) -> Result<()> {
         match self.flush() {
-            // A range that was deleted since may hide most of what there was no room for.
+            // A range tombstone in the active memtable may hide most of the data that found no room.
             Err(error)
                 if error.is_no_room()
                     && self.common.catalog.view().memtables[0].has_tombstones() =>
@@ -47,26 +47,27 @@ impl Flusher {
         Ok(())
     }
 
-    /// Does what [`Common::want_flush`](crate::store::Common) has left to the writer. The caller holds no lock.
+    /// Runs the flush that [`Common::want_flush`](crate::store::Common) has left to the writer. The caller holds no
+    /// lock.
     #[inline]
     pub fn flush_inline(&self) {
         if !self.common.world.background
             && self.common.room.flush_wanted.swap(false, Ordering::Relaxed)
         {
-            // What has not poisoned the store is told to whoever needs the room.
+            // An error that has not poisoned the store is reported to the next write that needs the room.
             let _ = self.flush_wanted();
         }
     }
 
-    /// Flushes what is due, or all there is for somebody who found no room, or deleted on a full disk.
+    /// Flushes what is due, or everything if a writer found no room, or deleted on a full disk.
     pub fn flush_wanted(&self) -> Result<()> {
         if self.flush_deletes()? {
-            // That was all there is.
+            // That has flushed everything.
             self.common.room.room_wanted.store(false, Ordering::Relaxed);
             return Ok(());
         }
         let room_wanted = self.common.room.room_wanted.swap(false, Ordering::Relaxed);
-        // Where DRAM is short, what is kept for change feeds has none to give.
+        // Memtables that are kept for change feeds have no DRAM to give.
         if room_wanted && !self.common.is_dram_short() && self.reclaimer.yield_kept()? {
             return Ok(());
         }
@@ -100,9 +101,9 @@ impl Flusher {
         Ok(())
     }
 
-    /// What a job thread does about flushing.
+    /// The flush job of a job thread.
     pub fn flush_job(&self) -> Result<()> {
-        // Some may have died since this was asked for.
+        // Memtables may have died since the job was requested.
         self.reclaimer.reclaim()?;
         let crowded = self.common.is_crowded();
         if crowded && self.common.flushes() {

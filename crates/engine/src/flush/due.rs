@@ -1,12 +1,13 @@
 //! When sealed memtables are flushed: `policy::flush` decides, with the numbers that are gathered here.
 //!
-//! Whoever asks has dropped what is dead before ([`Reclaimer::reclaim`](crate::store::Reclaimer)). Where little of what is taken lives, that stays in persistent
-//! memory with shapes that flush to the SSD, too ([`rewrite`](super::rewrite)).
+//! The caller has dropped dead memtables before it asks ([`Reclaimer::reclaim`](crate::store::Reclaimer)). If little of
+//! what a flush takes is alive, it stays in persistent memory even with shapes that flush to the SSD
+//! ([`rewrite`](super::rewrite)).
 //!
 //! # Who does it
-//! A job thread (`runtime::jobs`). Where there is none (a store without background, for tests) the
-//! writer, at the end of the write that made it due ([`Flusher::flush_inline`](crate::store::Flusher)), when it holds no lock.
-//! A writer that finds no room does not wait for either (`room`).
+//! A job thread flushes (`runtime::jobs`). A store without background, for tests, has none. There the writer flushes
+//! at the end of the write that made the flush due ([`Flusher::flush_inline`](crate::store::Flusher)), when it holds no
+//! lock. A writer that finds no room does not wait for either (`room`).
 
 use thermocline_base::size::index;
 use thermocline_policy::flush::{FlushPlan, Sealed};
@@ -19,14 +20,14 @@ use crate::store::FlushDue;
 use crate::sync::Ordering;
 
 impl FlushDue {
-    /// Has sealed memtables flushed, if that is due. May be called under the writer's lock.
+    /// Requests a flush of sealed memtables, if one is due. May be called under the writer's lock.
     pub fn flush_if_due(&self) {
         if self.is_flush_due() {
             self.common.want_flush();
         }
     }
 
-    /// Has room made soon, for a write that found none and does not wait.
+    /// Requests room, for a write that found none and does not wait.
     pub fn want_room(&self) {
         self.common.room.room_wanted.store(true, Ordering::Relaxed);
         self.common.want_flush();
@@ -36,7 +37,7 @@ impl FlushDue {
         self.common.flushes() && self.next_flush(false, None).work == Work::Flush
     }
 
-    /// What is to be done about sealed memtables, of which dead ones keep so much in merged indexes.
+    /// The next work on sealed memtables. Merged indexes keep `dead_in_merged` bytes of dead ones, if that is known.
     pub fn next_flush(&self, room_wanted: bool, dead_in_merged: Option<u64>) -> Decision {
         let sealed = situation::Sealed {
             sealed: self.look(),
@@ -54,8 +55,8 @@ impl FlushDue {
         self.look().plan()
     }
 
-    /// Persistent memory that a merged index leads to, at most: what a flush takes, since it takes them as a whole, but two
-    /// memtables at least.
+    /// Most bytes of persistent memory that a merged index leads to: as much as a flush takes, since it takes an index
+    /// as a whole, but at least [`INDEX_HALF_MEMTABLES`] halves of a memtable.
     pub fn index_bytes(&self) -> u64 {
         let sealed = self.look();
         let options = &self.common.options;
@@ -65,7 +66,7 @@ impl FlushDue {
             .max(INDEX_HALF_MEMTABLES * memtable / 2)
     }
 
-    /// What waits to be flushed. Whoever decides about level 0 hears of it.
+    /// The memtables that wait to be flushed, by their numbers. The decisions about level 0 get the same numbers.
     pub fn look(&self) -> Sealed {
         let waits = self.common.sealed();
         let skips = self.common.compactions.costs.bypasses() && !self.pressure.is_relieving();

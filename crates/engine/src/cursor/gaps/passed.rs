@@ -2,24 +2,23 @@
 
 use thermocline_base::sync::SCHEDULED;
 
-/// Keys without a value behind each other that are worth a gap. Unit tests and schedules have few
-/// keys.
+/// Adjacent keys without a value that are worth a gap. It is small in unit tests and schedules, which have few keys.
 pub(super) const NOTED_AFTER: u64 = if SCHEDULED || cfg!(test) { 3 } else { 32 };
 
-/// So many of those a gap counts as that was passed.
+/// The number of keys as which a passed gap counts.
 pub(super) const GAP_COUNTS: u64 = NOTED_AFTER / 4 + 1;
 
-/// What a cursor has passed since the last key that had a value.
+/// The keys that a cursor has passed since the last key with a value.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
-    /// Keys.
+    /// Keys that were stepped over.
     pub(super) stepped: u64,
     pub(super) counts: u64,
     /// The first key of the stretch, if anything was passed.
     pub(super) first: Vec<u8>,
-    /// Where the last gap ended.
+    /// Where the last passed gap ended.
     pub(super) edge: Vec<u8>,
-    /// No gap lies before keys that begin like this, on the way; `None` if that is not known.
+    /// The first bytes of the key at which the next gap on the way begins; `None` if that is not known.
     pub(super) near: Option<u64>,
 }
 
