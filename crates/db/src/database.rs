@@ -13,8 +13,8 @@ use crate::{
 
 /// An open database. Clones share it; dropping the last one closes it.
 ///
-/// All methods may be called from several threads at once. Reads take no lock; writes are put in
-/// order one at a time, and stored, persisted and indexed side by side.
+/// All methods may be called from several threads at once. Reads take no lock. Writes are put in order one at a time,
+/// but stored, persisted and indexed in parallel.
 #[derive(Debug, Clone)]
 pub struct Db {
     pub(crate) engine: Engine,
@@ -22,11 +22,10 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens the database in the folder `path`, and makes it if there is none and the options
-    /// allow. What the last process left unfinished is cut off; what was acknowledged is there.
+    /// Opens the database in the folder `path`. Makes it if there is none and the options allow that. Every durable
+    /// write of the last process is there; the writes that it left unfinished are cut off.
     ///
-    /// With [`Options::read_only`] nothing at all is written: after a crash the store is recovered
-    /// in DRAM only.
+    /// With [`Options::read_only`] the open writes nothing at all. After a crash it recovers the store in DRAM only.
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] for options that break a rule or a folder that is no
@@ -36,7 +35,7 @@ impl Db {
         Db::open_in_world(World::real(), path, options)
     }
 
-    /// As [`Db::open`], in a world of the caller's: for tests of the store, on simulated hardware.
+    /// As [`Db::open`], with files, clock and persistent memory of the caller: for tests on simulated hardware.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -52,8 +51,8 @@ impl Db {
         }
     }
 
-    /// Opens the database in the folder `path` as one of the stores of `runtime`: it shares their
-    /// threads, and their budget of DRAM beside its own. [`Db::open`] gives it a runtime of its own.
+    /// Opens the database in the folder `path` as one of the stores of `runtime`. It shares their threads. Its DRAM
+    /// counts against the runtime's budget, and against its own. [`Db::open`] makes a runtime for the database alone.
     ///
     /// ```
     /// use thermocline::{Db, Options, Runtime, RuntimeOptions};
@@ -79,13 +78,13 @@ impl Db {
         Db::builder(path).options(options).runtime(runtime).open()
     }
 
-    /// Opens the database in the folder `path` step by step: with options, a runtime that it shares
-    /// with others, a listener.
+    /// Begins to open the database in the folder `path`. The builder takes options, a shared runtime, a listener,
+    /// merge operators, compaction filters and TTLs.
     pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
         DbBuilder::new(path.as_ref())
     }
 
-    /// Makes everything durable that readers see, [`crate::Durability::Buffered`] writes included.
+    /// Makes all visible writes durable, [`crate::Durability::Buffered`] ones included.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] after a failed persist, this one or an earlier one.
@@ -93,8 +92,8 @@ impl Db {
         self.engine.sync()
     }
 
-    /// The values of keys in several column families, in their order and all at one moment of the
-    /// store: a batch over these families shows in all of them or in none.
+    /// The values of keys in several column families, in the order of the arguments. All values are of one moment of
+    /// the store: a batch over these families shows in all of them or in none.
     ///
     /// ```
     /// # use thermocline::{CfOptions, Db, Durability, Options};
@@ -112,7 +111,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::get`], for the first key that meets one; [`crate::Error::InvalidArgument`] for a
+    /// As [`Db::get`], for the first key that fails; [`crate::Error::InvalidArgument`] for a
     /// family that was dropped or is another database's.
     pub fn multi_get_cf<'a, K: AsRef<[u8]>>(
         &self,
@@ -121,7 +120,7 @@ impl Db {
         self.snapshot().multi_get_cf(keys)
     }
 
-    /// What is visible now, to be read for as long as it is held.
+    /// A snapshot of what is visible now. It can be read for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.engine.snapshot(), Family::DEFAULT)
     }
@@ -131,17 +130,17 @@ impl Db {
         Batch::new(self.engine.clone())
     }
 
-    /// A transaction begins; [`TxnOptions`] say how. See [`Transaction`].
+    /// Begins a transaction, as [`TxnOptions`] say. See [`Transaction`].
     ///
     /// # Errors
-    /// [`crate::Error::OutOfSpace`] naming the limit, if 65,536 are open, or those that are have all the DRAM that
-    /// transactions may have, a quarter of [`Options::dram`].
+    /// [`crate::Error::OutOfSpace`] naming the limit: 65,536 transactions are open, or the open ones use all the DRAM
+    /// that transactions may have, a quarter of [`Options::dram`].
     pub fn transaction(&self, options: TxnOptions) -> Result<Transaction> {
         let inner = self.transactions.begin(options)?;
         Ok(Transaction::new(inner))
     }
 
-    /// Which transactions are open, since when, and what they hold.
+    /// The open transactions: for how long each is open, and which locks it holds.
     ///
     /// ```
     /// # use thermocline::{Db, Options, TxnOptions};
@@ -160,11 +159,11 @@ impl Db {
         self.transactions.report()
     }
 
-    /// The transactions that are prepared, by name, those of earlier openings and of what the database is a copy of
-    /// included. See [`Prepared`](crate::Prepared).
+    /// The prepared transactions, by name, those of earlier openings included. A copy lists those of its original,
+    /// too. See [`Prepared`](crate::Prepared).
     ///
     /// # Errors
-    /// [`Error::Closed`]. Of a database that was opened for reading only, those of reading.
+    /// [`Error::Closed`]. For a database that was opened for reading only, also those of reading.
     pub fn prepared(&self) -> Result<Vec<PreparedState>> {
         self.transactions.prepared()
     }
@@ -172,13 +171,13 @@ impl Db {
     /// Commits the prepared transaction `name`, durably: see [`Prepared::commit`](crate::Prepared::commit).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if none of this name is prepared, or not any more; otherwise as
+    /// [`Error::InvalidArgument`] if no transaction of this name is prepared (any more); otherwise as
     /// [`Prepared::commit`](crate::Prepared::commit).
     pub fn commit_prepared(&self, name: impl AsRef<[u8]>) -> Result<()> {
         self.resolve(name.as_ref(), Resolution::Commit)
     }
 
-    /// Rolls the prepared transaction `name` back, durably: nothing of it is left.
+    /// Rolls the prepared transaction `name` back, durably. None of its writes is left.
     ///
     /// # Errors
     /// As [`Db::commit_prepared`].
@@ -194,13 +193,12 @@ impl Db {
         })
     }
 
-    /// The column family `name`, made durably with these options if there is none. The database
-    /// remembers them: for a family that is there, options that are not set are as it was made.
+    /// The column family `name`. If there is none, it is made durably, with `options`. The database remembers the
+    /// options: for a family that exists, options that are not set here stay as they were.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for a name that is empty or too long, too many families,
-    /// or an option that is fixed and set differently from what the family was made with; those of
-    /// a write.
+    /// [`crate::Error::InvalidArgument`] for a name that is empty or too long, for too many families, or for a fixed
+    /// option that differs from what the family was made with; otherwise those of a write.
     pub fn column_family(&self, name: &str, options: CfOptions) -> Result<ColumnFamily> {
         let family = self.engine.family(name, &options)?;
         Ok(ColumnFamily::new(self.engine.clone(), family, name))
@@ -212,10 +210,10 @@ impl Db {
         Some(ColumnFamily::new(self.engine.clone(), family, name))
     }
 
-    /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots,
-    /// cursors and iterators from before go on; handles of it are refused from then on. The name is
-    /// free: a family that is made with it is a new one. Its persistent memory and the DRAM of its
-    /// index are not given back at once: the DRAM when the database is opened again.
+    /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots, cursors and iterators
+    /// made before go on. Handles of the family are refused from then on. The name is free: a family made with it
+    /// later is a new one. The family's persistent memory and the DRAM of its index do not come back at once. The
+    /// DRAM comes back when the database is opened again.
     ///
     /// ```
     /// # use thermocline::{CfOptions, Db, Options};
@@ -231,9 +229,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Conflict`] while a prepared transaction writes to it or relies on what is there;
-    /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default
-    /// one; those of a write.
+    /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on keys of it;
+    /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default one; otherwise
+    /// those of a write.
     pub fn drop_column_family(&self, name: &str) -> Result<()> {
         self.engine.drop_family(name)
     }
@@ -243,19 +241,19 @@ impl Db {
         self.engine.families()
     }
 
-    /// Moves everything that was written so far out of memtables, into tables on SSD; with shapes of level 0 that lie
-    /// in persistent memory into tables there, as long as there is room. The store does so by itself when it needs the
-    /// room; this is for tests, and for who wants memtables empty.
+    /// Moves everything written so far from memtables into tables. These lie on the SSD. If the shape of level 0 has
+    /// tables in persistent memory, they lie there as long as there is room. The store flushes by itself when it
+    /// needs the room. This call is for tests, and for users who want empty memtables.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for a database that is open for reading only, those of the file
-    /// system, after which everything is as before; [`crate::Error::Poisoned`].
+    /// [`crate::Error::InvalidArgument`] for a database that was opened for reading only; those of the file system,
+    /// after which everything is as before; [`crate::Error::Poisoned`].
     pub fn flush(&self) -> Result<()> {
         self.engine.flush().map(drop)
     }
 
-    /// Returns when no flush and no compaction is due or runs: for benchmarks, which count that work
-    /// too. Data that fits persistent memory stays there. While others write, it may take long.
+    /// Returns when no flush or compaction is due or running. Benchmarks call it to count that work, too. Data that
+    /// fits into persistent memory stays there. While others write, the call may take long.
     ///
     /// # Errors
     /// As [`Db::compact`].
@@ -268,8 +266,9 @@ impl Db {
         Metrics::of(&self.engine)
     }
 
-    /// Bytes of the region that this process reaches through huge pages of 2 MiB (option `pm.huge_pages`): what `stat` prints.
-    /// `None` where the system does not say. It touches every page of the region to find out, so it is not for every second.
+    /// Bytes of the region that this process maps with huge pages of 2 MiB (option `pm.huge_pages`), as `stat` prints
+    /// them. `None` where the system does not report it. The call touches every page of the region, so do not make it
+    /// every second.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -281,7 +280,7 @@ impl Db {
         self.engine.pm_huge_bytes()
     }
 
-    /// What background work comes next, and the numbers on which that is decided: what `explain` prints.
+    /// The background work that comes next, and the numbers that decide it, as `explain` prints them.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -299,7 +298,7 @@ impl Db {
         self.engine.plan()
     }
 
-    /// Where the data lies: of each column family its partitions, how often they are read and written, and its
+    /// Where the data lies: for each column family its partitions, how often they are read and written, and its
     /// tables.
     ///
     /// ```
@@ -317,16 +316,18 @@ impl Db {
         self.engine.map()
     }
 
-    /// Closes the database for all handles: by those nothing is read or written any more.
-    /// Snapshots, iterators and values that were there go on, also when the database is opened again. If this
-    /// process does that, they hold no more of it than readers of the new handle: of overwritten keys the versions that they
-    /// see. On return the folder may be removed, and a new database made there. Dropping the last handle does the same, without an answer.
+    /// Closes the database for all handles. Nothing can be read or written through them any more. Existing snapshots,
+    /// iterators and values go on, also after the database is opened again. If this process opens it again, they hold
+    /// no more than readers of the new handle do: the versions that they see of overwritten keys. On return the
+    /// folder may be removed, and a new database made there. Dropping the last handle closes the database as well,
+    /// without a result.
     ///
-    /// On return every callback has been called, and every event told: it waits for one that blocks, when all is
-    /// durable and another opening need not wait. In a callback or listener it waits for none.
+    /// On return every callback has been called, and every event delivered. The call waits for a callback that
+    /// blocks. By then everything is durable, and another opening need not wait. Called in a callback or listener, it
+    /// waits for none.
     ///
     /// # Errors
-    /// A failed persist, now or earlier. The database is closed all the same; what was acknowledged is
+    /// The error of a failed persist, now or earlier. The database is closed all the same. Acknowledged writes are
     /// there when it is opened again.
     pub fn close(self) -> Result<()> {
         self.engine.close()
@@ -335,12 +336,12 @@ impl Db {
     /// Checks every checksum and structural rule of the database in `path`. Writes nothing.
     ///
     /// # Errors
-    /// If the check cannot be made (no database, locked, I/O); damage is in the report.
+    /// If the check cannot be made (no database, locked, I/O). Damage is no error: it is in the report.
     pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport> {
         thermocline_engine::verify(&World::real(), path.as_ref(), &options).map(VerifyReport::from)
     }
 
-    /// The options that the database in `path` was last opened with; `None` if there is none.
+    /// The options that the database in `path` was last opened with; `None` if there is no database.
     ///
     /// # Errors
     /// [`crate::Error::Corruption`] of the manifest; those of the file system.
@@ -350,16 +351,16 @@ impl Db {
 }
 
 impl DbBuilder {
-    /// Opens it.
+    /// Opens the database.
     ///
     /// # Errors
-    /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for its index.
+    /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for the database's index.
     pub fn open(self) -> Result<Db> {
         self.open_engine().map(Db::of)
     }
 }
 
-/// Tables of records lie in column families.
+/// A table of records is a column family.
 impl thermocline_records::Store for Db {
     type Family = ColumnFamily;
     type Reader = Snapshot;
@@ -392,7 +393,7 @@ impl thermocline_records::Store for Db {
     }
 }
 
-/// Tables need keys that ascend.
+/// Tables of records need ascending keys.
 fn ascending(family: ColumnFamily) -> Result<ColumnFamily> {
     match family.family.reverse {
         false => Ok(family),

@@ -59,11 +59,11 @@ pub use prepared::Prepared;
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
-/// Compaction filters: what compactions leave out, or write otherwise, because the user says so.
+/// Compaction filters: user code that removes or changes values as compactions move them.
 pub mod filter {
     pub use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 }
-/// Merge operators: what [`Db::merge`] does with a value and an operand.
+/// Merge operators: how a value and an operand of [`Db::merge`] become a new value.
 pub mod merge {
     pub use thermocline_base::merge::{Append, Counter, MergeOperator};
 }

@@ -1,4 +1,4 @@
-//! Transactions: reads and writes as one, beside others.
+//! Transactions: isolated reads and writes that take effect as one.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -9,19 +9,20 @@ use crate::range::{Bounds, byte_range};
 use crate::scan::{owned, prefix_bounds};
 use crate::{ColumnFamily, Prepared, Savepoint, Value, WriteOptions};
 
-/// Reads and writes that happen as one, and as if others had happened before or behind them, as far as its
-/// [`Isolation`](crate::Isolation) says. Made by [`Db::transaction`](crate::Db::transaction). Nobody sees its writes before it is committed;
-/// dropped, it is rolled back.
+/// Reads and writes that take effect as one, isolated from other writers as its [`Isolation`](crate::Isolation) says.
+/// Made by [`Db::transaction`](crate::Db::transaction). Other readers see its writes only after the commit. Dropping
+/// it rolls it back.
 ///
-/// It reads at a *snapshot*, which its first read takes, and sees its own writes over that. What it writes, and what it
-/// reads with [`Transaction::get_for_update`], does not change until it has committed:
+/// It reads at a *snapshot*, which its first read takes, and sees its own writes above that. It relies on the keys that
+/// it writes, and on those that it reads with [`Transaction::get_for_update`]: it commits only if nobody else has changed
+/// them since the snapshot.
 ///
-/// - A *pessimistic* one locks such keys as it goes, and waits for others who have them. Of transactions that wait for
-///   each other the youngest is rolled back at once.
-/// - An *optimistic* one locks nothing. When it commits, it is refused if somebody else was faster.
+/// - A *pessimistic* transaction locks these keys as it goes, and waits for transactions that hold them. When
+///   transactions wait for each other, the youngest is rolled back at once.
+/// - An *optimistic* transaction locks nothing. Its commit is refused if another writer changed such a key first.
 ///
-/// Plain writes ([`Db::put`](crate::Db::put), batches) take no locks and wait for none. To a transaction each is another one that
-/// commits at once: if it changes what must not change, [`Transaction::commit`] is refused.
+/// Plain writes ([`Db::put`](crate::Db::put), batches) take no locks and wait for none. A plain write counts as a
+/// transaction that commits at once: if it changes a key that must not change, [`Transaction::commit`] is refused.
 ///
 /// ```
 /// use thermocline::{Db, Options, TxnOptions};
@@ -58,14 +59,16 @@ use crate::{ColumnFamily, Prepared, Savepoint, Value, WriteOptions};
 /// # Ok::<(), thermocline::Error>(())
 /// ```
 ///
-/// It keeps the database open. Of one that is never ended the store keeps what its snapshot sees, as for any
-/// [`Snapshot`](crate::Snapshot); [`Db::transactions`](crate::Db::transactions) lists it, and [`TxnOptions::expiration`](crate::TxnOptions::expiration) frees its locks.
+/// An open transaction keeps the database open. As for any [`Snapshot`](crate::Snapshot), the store keeps the
+/// versions that it sees. [`Db::transactions`](crate::Db::transactions) lists transactions that were never ended, and
+/// [`TxnOptions::expiration`](crate::TxnOptions::expiration) frees their locks.
 #[derive(Debug)]
 pub struct Transaction {
     inner: thermocline_txn::Transaction<Engine>,
 }
 
-/// An iterator of a [`Transaction`], from both ends: its own writes over what its snapshot has. After an error it ends.
+/// An iterator of a [`Transaction`], from both ends: the transaction's own writes over its snapshot. It ends after an
+/// error.
 #[derive(Debug)]
 pub struct TransactionScan<'t>(thermocline_txn::Scan<'t, Engine>);
 
@@ -78,31 +81,33 @@ impl Transaction {
         self.inner.store().latencies()
     }
 
-    /// Its number in reports and errors. One that began later has a larger number.
+    /// The transaction's number in reports and errors. A transaction that began later has a larger number.
     pub fn id(&self) -> u64 {
         self.inner.id()
     }
 
-    /// Takes the snapshot now, which the first read would take. Returns the sequence number of its moment.
+    /// Takes the snapshot now instead of at the first read. Returns the sequence number of the snapshot.
     ///
-    /// Until it has read with anything but [`Transaction::get_for_update`], a pessimistic transaction may move its
-    /// snapshot forward, when it gets a lock of what has changed meanwhile. From then on, or after this, it never does: it
-    /// is refused the key.
+    /// A pessimistic transaction may move its snapshot forward when it locks a key that has changed meanwhile. It
+    /// does so only before this call, and before its first read other than [`Transaction::get_for_update`].
+    /// Afterwards it is refused such a key.
     ///
     /// # Errors
-    /// [`crate::Error::Closed`], [`crate::Error::Poisoned`]; [`crate::Error::Conflict`] if the transaction may not go on.
+    /// [`crate::Error::Closed`], [`crate::Error::Poisoned`]; [`crate::Error::Conflict`] if the transaction has
+    /// expired or was rolled back to break a deadlock.
     pub fn take_snapshot(&mut self) -> Result<u64> {
         self.inner.take_snapshot()
     }
 
-    /// The value of `key` in the default column family: the one that the transaction has written, or the one at its
+    /// The value of `key` in the default column family: what the transaction itself wrote, or the value at its
     /// snapshot.
     ///
-    /// A serializable transaction remembers that it has read the key; a pessimistic one locks it against writers.
+    /// A serializable transaction remembers that it has read the key. If it is pessimistic, it also locks the key
+    /// against writers.
     ///
     /// # Errors
-    /// As [`Db::get`](crate::Db::get). [`crate::Error::Conflict`] if the transaction may not go on: it has expired, or was rolled back to
-    /// break a deadlock. Where the key is locked, as [`Transaction::get_for_update`].
+    /// As [`Db::get`](crate::Db::get). [`crate::Error::Conflict`] if the transaction has expired, or was rolled back
+    /// to break a deadlock. Where the key is locked, as [`Transaction::get_for_update`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.read(Family::DEFAULT, key.as_ref())
     }
@@ -121,10 +126,11 @@ impl Transaction {
         times.time(Operation::Get, || self.inner.get(family, key))
     }
 
-    /// The values of `keys` in the default column family, in their order; each as [`Transaction::get`] gives it.
+    /// The values of `keys` in the default column family, in the order of the arguments; each as [`Transaction::get`]
+    /// gives it.
     ///
     /// # Errors
-    /// As [`Transaction::get`], for the first key that meets one.
+    /// As [`Transaction::get`], for the first key that fails.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -137,7 +143,7 @@ impl Transaction {
     /// As [`Transaction::multi_get`], in several column families.
     ///
     /// # Errors
-    /// As [`Transaction::get_cf`], for the first key that meets one.
+    /// As [`Transaction::get_cf`], for the first key that fails.
     pub fn multi_get_cf<'a, K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
@@ -147,16 +153,16 @@ impl Transaction {
         times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
     }
 
-    /// As [`Transaction::get`], of a key that must not change until the commit, as if it were written: a pessimistic
-    /// transaction locks it against all others that want it so, or write it; an optimistic one is refused its commit if
-    /// somebody has written it.
+    /// As [`Transaction::get`], for a key that must not change until the commit, as if the transaction wrote it. A
+    /// pessimistic transaction locks the key against all transactions that write or lock it. An optimistic transaction is
+    /// refused its commit if another writer has changed the key.
     ///
     /// # Errors
-    /// As [`Transaction::get`]. [`crate::Error::Busy`] where somebody else had the key for longer than
-    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout); it says who, since when, and what to do. [`crate::Error::Conflict`] where it was
-    /// changed since the snapshot. The transaction is as before, and may go on. [`crate::Error::Conflict`] where it was
-    /// rolled back to break a deadlock. [`crate::Error::OutOfSpace`] naming the limit where transactions have all the
-    /// DRAM that they may have.
+    /// As [`Transaction::get`]. [`crate::Error::Busy`] if another transaction held the key's lock for longer than
+    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout); the error says which one, since when, and what
+    /// to do. [`crate::Error::Conflict`] if the key was changed since the snapshot. After these two the transaction
+    /// is as before, and may go on. [`crate::Error::Conflict`] if the transaction was rolled back to break a
+    /// deadlock. [`crate::Error::OutOfSpace`] naming the limit if transactions use all the DRAM that they may have.
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.inner.get_for_update(Family::DEFAULT, key.as_ref())
     }
@@ -174,8 +180,8 @@ impl Transaction {
         self.inner.get_for_update(family, key.as_ref())
     }
 
-    /// As [`Transaction::get_for_update`], beside others that want only this of the key: it does not change until the
-    /// commit, and nobody is kept from reading it so. For what many transactions rely on and few change.
+    /// As [`Transaction::get_for_update`], but shared. The key does not change until the commit, and other
+    /// transactions may read it for share as well. It is for keys that many transactions rely on and few change.
     ///
     /// ```
     /// # use thermocline::{Db, Options, TxnOptions};
@@ -214,7 +220,7 @@ impl Transaction {
     /// Sets `key` to `value` in the default column family, when the transaction commits.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] past a limit, also that of all writes of a transaction,
+    /// [`crate::Error::InvalidArgument`] past a limit, or if all writes of the transaction exceed
     /// [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX); otherwise as [`Transaction::get_for_update`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.inner
@@ -224,8 +230,8 @@ impl Transaction {
     /// As [`Transaction::put`], in `cf`.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] for a family of another database. One that was dropped
-    /// is refused by the commit.
+    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] for a family of another database. The commit
+    /// refuses a family that was dropped.
     pub fn put_cf(
         &mut self,
         cf: &ColumnFamily,
@@ -237,12 +243,12 @@ impl Transaction {
     }
 
     /// Merges `operand` into the value of `key` in the default column family, when the transaction commits; see
-    /// [`Db::merge`](crate::Db::merge). It reads nothing; to others it is a write of the key like [`Transaction::put`]. Reads of the
-    /// transaction see what it makes of the value.
+    /// [`Db::merge`](crate::Db::merge). The call reads nothing. For other transactions it is a write of the key, like
+    /// [`Transaction::put`]. The transaction's own reads see the merged value.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] as [`Db::merge`](crate::Db::merge), or if the operator cannot merge it
-    /// into what the transaction wrote before.
+    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] as [`Db::merge`](crate::Db::merge), or if the
+    /// operator cannot merge the operand into what the transaction wrote before.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.inner
             .merge(Family::DEFAULT, key.as_ref(), operand.as_ref())
@@ -280,10 +286,10 @@ impl Transaction {
     }
 
     /// Removes all keys in `range` from the default column family, when the transaction commits; see
-    /// [`Db::delete_range`](crate::Db::delete_range). What it puts there later stays.
+    /// [`Db::delete_range`](crate::Db::delete_range). Keys that the transaction puts there later stay.
     ///
-    /// A pessimistic transaction locks every key that is there, and the range against new ones, so this costs as much as
-    /// reading the range. For an optimistic one it costs next to nothing.
+    /// A pessimistic transaction locks every existing key of the range, and the range against new keys. So the call costs as
+    /// much as reading the range. For an optimistic transaction it costs next to nothing.
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.
@@ -291,7 +297,7 @@ impl Transaction {
         self.remove_range(Family::DEFAULT, &owned(&range))
     }
 
-    /// As [`Transaction::delete_range`], in `cf`, the bounds in its order.
+    /// As [`Transaction::delete_range`], in `cf`, with the bounds in its order.
     ///
     /// # Errors
     /// As [`Transaction::delete_range`] and [`Transaction::put_cf`].
@@ -311,16 +317,17 @@ impl Transaction {
         }
     }
 
-    /// All entries of the default column family, in key order, from both ends: the transaction's own over those of its
-    /// snapshot. While the iterator is there the transaction only reads.
+    /// All entries of the default column family, in key order, from both ends: the transaction's own writes over its
+    /// snapshot. The transaction can only read while the iterator lives.
     ///
-    /// A serializable transaction remembers what of the range was read, keys that are not there included; a pessimistic
-    /// one locks all of it against writers when the iterator is made. An error of that is the first item.
+    /// A serializable transaction remembers how much of the range was read, absent keys included. If it is
+    /// pessimistic, it locks the whole range against writers when the iterator is made. If that fails, the error is
+    /// the first item.
     pub fn iter(&self) -> TransactionScan<'_> {
         self.scan(Ok(Family::DEFAULT), &(Bound::Unbounded, Bound::Unbounded))
     }
 
-    /// As [`Transaction::iter`], of the keys in `range`.
+    /// As [`Transaction::iter`], for the keys in `range`.
     ///
     /// ```
     /// # use thermocline::{Db, Options, TxnOptions};
@@ -339,18 +346,18 @@ impl Transaction {
         self.scan(Ok(Family::DEFAULT), &owned(&range))
     }
 
-    /// As [`Transaction::iter`], of the keys that begin with `prefix`.
+    /// As [`Transaction::iter`], for the keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TransactionScan<'_> {
         let bounds = prefix_bounds(prefix.as_ref(), false);
         self.scan(Ok(Family::DEFAULT), &bounds)
     }
 
-    /// As [`Transaction::iter`], of `cf`, in its order.
+    /// As [`Transaction::iter`], in `cf` and in its order.
     pub fn iter_cf(&self, cf: &ColumnFamily) -> TransactionScan<'_> {
         self.scan(self.family(cf), &(Bound::Unbounded, Bound::Unbounded))
     }
 
-    /// As [`Transaction::range`], of `cf`, in its order.
+    /// As [`Transaction::range`], in `cf` and in its order.
     pub fn range_cf<K: AsRef<[u8]>>(
         &self,
         cf: &ColumnFamily,
@@ -359,7 +366,7 @@ impl Transaction {
         self.scan(self.family(cf), &owned(&range))
     }
 
-    /// As [`Transaction::prefix`], of `cf`, in its order.
+    /// As [`Transaction::prefix`], in `cf` and in its order.
     pub fn prefix_cf(&self, cf: &ColumnFamily, prefix: impl AsRef<[u8]>) -> TransactionScan<'_> {
         let bounds = prefix_bounds(prefix.as_ref(), cf.family.reverse);
         self.scan(self.family(cf), &bounds)
@@ -393,30 +400,33 @@ impl Transaction {
         self.inner.savepoint()
     }
 
-    /// Takes back all writes since `savepoint`, which can be used again. Locks that were taken since are kept, and what
-    /// was read since still counts.
+    /// Takes back all writes since `savepoint`, which can be used again. Locks taken since then are kept, and reads
+    /// since then still count.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for a savepoint of another transaction, or one made after another that was
-    /// rolled back to; [`crate::Error::Conflict`] if the transaction may not go on.
+    /// [`crate::Error::InvalidArgument`] for a savepoint of another transaction, or one that was made after a
+    /// savepoint that was rolled back to; [`crate::Error::Conflict`] if the transaction has expired or was rolled
+    /// back to break a deadlock.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.inner.rollback_to(savepoint)
     }
 
-    /// Whether it has written nothing.
+    /// Whether the transaction has written nothing.
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// Applies all of its writes, in all column families, as one: visible together on return, and durable as
-    /// [`TxnOptions::durability`](crate::TxnOptions::durability) says. One that has written nothing has nothing to commit, and is never refused.
+    /// Applies all writes of the transaction, in all column families, as one. They are visible together on return,
+    /// and durable as [`TxnOptions::durability`](crate::TxnOptions::durability) says. A transaction without writes
+    /// has nothing to commit, and is never refused.
     ///
-    /// Whatever the answer is, the transaction has ended: after an error it is rolled back.
+    /// The transaction has ended whatever the result is: after an error it is rolled back.
     ///
     /// # Errors
     /// [`crate::Error::Conflict`] naming a key that must not have changed and has, or saying that the transaction has
-    /// expired or was rolled back to break a deadlock: begin anew. Those of [`Batch::commit`](crate::Batch::commit).
-    /// Nothing was written then, but after [`crate::Error::Poisoned`] the outcome is unknown.
+    /// expired or was rolled back to break a deadlock: begin anew. Otherwise those of
+    /// [`Batch::commit`](crate::Batch::commit). After an error nothing was written, except that after
+    /// [`crate::Error::Poisoned`] the outcome is unknown.
     pub fn commit(self) -> Result<()> {
         let durability = self.inner.durability();
         self.commit_with(durability)
@@ -433,27 +443,27 @@ impl Transaction {
         done
     }
 
-    /// Does the first half of a two-phase commit: it survives crashes from now on, durably, and can be committed or rolled
-    /// back later, by its name, too. See [`Prepared`]. Names have 1 to
-    /// [`PREPARED_NAME_LEN_MAX`](crate::limits::PREPARED_NAME_LEN_MAX) bytes, and are free again when the transaction is
-    /// resolved. One that has written nothing can be prepared, too: what it relies on does not change then.
+    /// Does the first half of a two-phase commit. From now on the transaction survives crashes. It can be committed
+    /// or rolled back later, also by its name. See [`Prepared`]. A name has 1 to
+    /// [`PREPARED_NAME_LEN_MAX`](crate::limits::PREPARED_NAME_LEN_MAX) bytes, and is free again when the transaction
+    /// is resolved. A transaction without writes can be prepared, too; the keys that it relies on do not change then.
     ///
-    /// An optimistic transaction takes locks now, and may wait for them. Whatever the answer is, this value has ended: after
-    /// an error the transaction is rolled back.
+    /// An optimistic transaction takes its locks now, and may wait for them. This value has ended whatever the result
+    /// is: after an error the transaction is rolled back.
     ///
     /// # Errors
-    /// As [`Transaction::commit`]. [`crate::Error::Conflict`] if another prepared transaction writes what this one writes or
-    /// relies on, or relies on what it writes; [`crate::Error::Busy`] if somebody else has a lock of it;
-    /// [`crate::Error::InvalidArgument`] for a name that is taken, empty or too long, and for one whose writes, with the keys
-    /// that it relies on, exceed a batch; [`crate::Error::OutOfSpace`] naming the limit where transactions have all the DRAM
-    /// that they may have.
+    /// As [`Transaction::commit`]. [`crate::Error::Conflict`] if another prepared transaction writes what this one
+    /// writes or relies on, or relies on what this one writes; [`crate::Error::Busy`] if another transaction holds
+    /// one of its locks; [`crate::Error::InvalidArgument`] for a name that is taken, empty or too long, or if the
+    /// writes, with the keys that the transaction relies on, exceed a batch; [`crate::Error::OutOfSpace`] naming the
+    /// limit if transactions use all the DRAM that they may have.
     pub fn prepare(self, name: impl AsRef<[u8]>) -> Result<Prepared> {
         let engine = self.inner.store().clone();
         let prepared = self.inner.prepare(name.as_ref())?;
         Ok(Prepared::new(prepared, engine))
     }
 
-    /// Ends it; nothing of it is left. Dropping it does the same.
+    /// Ends the transaction without writing anything. Dropping it does the same.
     pub fn rollback(self) {
         self.inner.rollback();
     }
