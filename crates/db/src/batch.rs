@@ -28,26 +28,27 @@ impl Batch {
         }
     }
 
-    /// Adds "`key` has `value`" in the default column family. A limit that is broken here is
-    /// reported by [`Batch::commit`].
+    /// Adds a put of `key` with `value` in the default column family. If it breaks a limit, [`Batch::commit`] reports
+    /// that.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         let result = self.writes.put(CfId::DEFAULT, key.as_ref(), value.as_ref());
         self.note(result)
     }
 
-    /// Adds "`key` has no value" in the default column family.
+    /// Adds a delete of `key` in the default column family.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Batch {
         let result = self.writes.delete(CfId::DEFAULT, key.as_ref());
         self.note(result)
     }
 
-    /// Adds "`operand` is merged into the value of `key`" in the default column family; see [`Db::merge`](crate::Db::merge).
+    /// Adds a merge of `operand` into the value of `key` in the default column family; see
+    /// [`Db::merge`](crate::Db::merge).
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Batch {
         let result = self.add_merge(CfId::DEFAULT, key.as_ref(), operand.as_ref());
         self.note(result)
     }
 
-    /// Adds "`operand` is merged into the value of `key`" in `cf`; see [`Db::merge`](crate::Db::merge).
+    /// Adds a merge of `operand` into the value of `key` in `cf`; see [`Db::merge`](crate::Db::merge).
     pub fn merge_cf(
         &mut self,
         cf: &ColumnFamily,
@@ -65,7 +66,7 @@ impl Batch {
         self.writes.merge(cf, key, operand)
     }
 
-    /// Adds "`key` has `value`" in `cf`.
+    /// Adds a put of `key` with `value` in `cf`.
     pub fn put_cf(
         &mut self,
         cf: &ColumnFamily,
@@ -78,7 +79,7 @@ impl Batch {
         self.note(result)
     }
 
-    /// Adds "`key` has no value" in `cf`.
+    /// Adds a delete of `key` in `cf`.
     pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> &mut Batch {
         let result = cf
             .check_owner(&self.engine)
@@ -86,8 +87,9 @@ impl Batch {
         self.note(result)
     }
 
-    /// Adds "no key in `range` has a value" in the default column family; see [`Db::delete_range`](crate::Db::delete_range). It is
-    /// of what was written before it, earlier in this batch too: what the batch puts there after it stays.
+    /// Adds a delete of all keys in `range` in the default column family; see
+    /// [`Db::delete_range`](crate::Db::delete_range). It removes everything that was written before it, earlier in
+    /// this batch, too. Keys that the batch puts there after it stay.
     ///
     /// ```
     /// # use thermocline::{Db, Durability, Options};
@@ -104,8 +106,7 @@ impl Batch {
         self.add_range(Ok(Family::DEFAULT), &owned(&range))
     }
 
-    /// Adds "no key in `range` has a value" in `cf`, the bounds in its order; see
-    /// [`Batch::delete_range`].
+    /// Adds a delete of all keys in `range` in `cf`, with the bounds in its order; see [`Batch::delete_range`].
     pub fn delete_range_cf<K: AsRef<[u8]>>(
         &mut self,
         cf: &ColumnFamily,
@@ -115,20 +116,19 @@ impl Batch {
         self.add_range(family, &owned(&range))
     }
 
-    /// Adds "no key that begins with `prefix` has a value" in the default column family; see
-    /// [`Batch::delete_range`].
+    /// Adds a delete of all keys that begin with `prefix` in the default column family; see [`Batch::delete_range`].
     pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> &mut Batch {
         self.add_range(Ok(Family::DEFAULT), &prefix_bounds(prefix.as_ref(), false))
     }
 
-    /// Adds "no key that begins with `prefix` has a value" in `cf`; see [`Batch::delete_range`].
+    /// Adds a delete of all keys that begin with `prefix` in `cf`; see [`Batch::delete_range`].
     pub fn delete_prefix_cf(&mut self, cf: &ColumnFamily, prefix: impl AsRef<[u8]>) -> &mut Batch {
         let family = cf.check_owner(&self.engine).map(|_| cf.family);
         let bounds = prefix_bounds(prefix.as_ref(), cf.family.reverse);
         self.add_range(family, &bounds)
     }
 
-    /// Adds what `add` does in `cf`.
+    /// Lets `add` add a change in `cf`.
     pub(crate) fn add_in(
         &mut self,
         cf: &ColumnFamily,
@@ -147,9 +147,9 @@ impl Batch {
         self.note(result)
     }
 
-    /// Adds "the metadata of the default column family is `blob`": an offset, say, or a raft index,
-    /// that belongs to the changes of this batch. It replaces what was set before, and is visible
-    /// and durable together with the batch, which may hold nothing else. [`Db::metadata`](crate::Db::metadata) reads it.
+    /// Sets the metadata of the default column family to `blob`: to an offset or a Raft index, say, that belongs to
+    /// the changes of this batch. It replaces what was set before. It is visible and durable together with the batch,
+    /// which may hold nothing else. [`Db::metadata`](crate::Db::metadata) reads it.
     ///
     /// ```
     /// # use thermocline::{Db, Durability, Options};
@@ -166,7 +166,7 @@ impl Batch {
         self.note(result)
     }
 
-    /// Adds "the metadata of `cf` is `blob`"; see [`Batch::set_metadata`].
+    /// Sets the metadata of `cf` to `blob`; see [`Batch::set_metadata`].
     pub fn set_metadata_cf(&mut self, cf: &ColumnFamily, blob: impl AsRef<[u8]>) -> &mut Batch {
         let result = cf
             .check_owner(&self.engine)
@@ -174,7 +174,7 @@ impl Batch {
         self.note(result)
     }
 
-    /// Number of changes, those of metadata included.
+    /// Number of changes, metadata included.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
@@ -190,24 +190,22 @@ impl Batch {
         self.error = None;
     }
 
-    /// Applies all changes, or none. `options` are a [`Durability`] or [`WriteOptions`]. The batch
-    /// is empty afterwards and can be filled again. Where there are no changes, [`Durability::Immediate`] still makes
-    /// durable what was written before.
+    /// Applies all changes, or none. `options` are a [`Durability`] or [`WriteOptions`]. The batch is empty
+    /// afterwards and can be filled again. A batch without changes makes earlier writes durable, if it is committed
+    /// with [`Durability::Immediate`].
     ///
-    /// A batch may have up to [`BATCH_BYTES_MAX`]. One over `memtable.item_bytes_max`, 64 MiB, is
-    /// written ahead beside all other writers, and is durable on return whatever was asked for. It
-    /// fits into whatever room there is in persistent memory, in however many pieces, and takes one
-    /// of the 64 memtables that a database can have; [`Error::OutOfSpace`] says which of
-    /// the two there was not, or DRAM for its index. It always waits for the manifest: with
-    /// `no_slowdown` it is [`Error::Busy`].
+    /// A batch may have up to [`BATCH_BYTES_MAX`] bytes. One over `memtable.item_bytes_max`, 64 MiB, is written
+    /// ahead, beside all other writers. It is durable on return, whatever durability was asked for. It fits into any
+    /// free room in persistent memory, in however many pieces, and takes one of the 64 memtables that a database can
+    /// have. [`Error::OutOfSpace`] says which of the two was missing, or that DRAM for its index was. Such a batch
+    /// always waits for the manifest, so with `no_slowdown` it is [`Error::Busy`].
     ///
     /// [`Durability`]: crate::Durability
     /// [`BATCH_BYTES_MAX`]: crate::limits::BATCH_BYTES_MAX
     ///
     /// # Errors
-    /// The first limit that a change broke, until the batch is cleared; [`Error::InvalidArgument`]
-    /// naming a column family that was dropped; otherwise as [`Db::put`](crate::Db::put). The batch stays as it
-    /// was.
+    /// The first limit that a change broke; the batch is refused until it is cleared. [`Error::InvalidArgument`]
+    /// naming a column family that was dropped; otherwise as [`Db::put`](crate::Db::put). The batch stays as it was.
     pub fn commit(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
         self.check()?;
         let engine = &self.engine;
@@ -218,9 +216,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Applies all changes, or none, and returns when readers see them; the [`Commit`] is ready
-    /// when they are durable. Many commits share one persist. The batch is empty afterwards and can
-    /// be filled again.
+    /// Applies all changes, or none, and returns when readers see them. The [`Commit`] is ready when they are
+    /// durable. Many commits share one persist. The batch is empty afterwards and can be filled again.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -242,8 +239,8 @@ impl Batch {
         self.commit_async_with(WriteOptions::default())
     }
 
-    /// As [`Batch::commit_async`], with options: a [`Durability::Buffered`] commit is ready at once, and
-    /// one with `no_slowdown` is refused rather than kept waiting.
+    /// As [`Batch::commit_async`], with options. A [`Durability::Buffered`] commit is ready at once. A commit with
+    /// `no_slowdown` is refused rather than kept waiting.
     ///
     /// [`Durability::Buffered`]: crate::Durability::Buffered
     ///
@@ -262,18 +259,17 @@ impl Batch {
         Ok(commit)
     }
 
-    /// As [`Batch::commit_async`], but `done` is called with the outcome, once, on a thread of the
-    /// runtime's that does nothing else. Callbacks are called one after another, in the order of the commits, so
-    /// each should be quick, and must not wait for another commit. One that blocks holds up the store's later
-    /// callbacks and events, and whoever [closes](crate::Db::close) the store, but nothing else: what was
-    /// written becomes durable meanwhile.
+    /// As [`Batch::commit_async`], but `done` is called once, with the outcome, on a thread of the runtime that does
+    /// nothing else. Callbacks run one after another, in the order of the commits. A callback should be quick, and
+    /// must not wait for another commit. One that blocks holds up the store's later callbacks and events, and
+    /// [`Db::close`](crate::Db::close). It holds up nothing else: writes become durable meanwhile.
     ///
-    /// While 65,536 commits of the store wait for their callbacks, this waits for one of those; so does
+    /// While 65,536 commits of the store wait for their callbacks, this call waits for one of them; so does
     /// [`Batch::commit_async`].
     ///
     /// # Errors
-    /// As [`Batch::commit`], and then `done` is never called; [`crate::Error::Busy`] where it would have to wait
-    /// for a callback and is called in a callback or listener itself.
+    /// As [`Batch::commit`], and then `done` is never called; [`crate::Error::Busy`] if the call is made in a
+    /// callback or listener and would have to wait for a callback.
     pub fn commit_with_callback(
         &mut self,
         done: impl FnOnce(Result<()>) + Send + 'static,
@@ -293,10 +289,10 @@ impl Batch {
         Ok(())
     }
 
-    /// Whether no change was lost.
+    /// Fails if a change was lost.
     fn check(&mut self) -> Result<()> {
         if let Some(error) = self.error.take() {
-            // Said once as it was; from then on a batch that lost a change must not be applied.
+            // The first call returns the error as it was. Later ones refuse the batch, since it lacks a change.
             self.error = Some(Error::InvalidArgument(format!(
                 "this batch lost a change and can only be cleared: {error}"
             )));

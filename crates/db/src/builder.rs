@@ -11,9 +11,9 @@ use thermocline_engine::{Engine, EventListener, Runtime, Setup, World};
 
 use crate::Options;
 
-/// What a database is to be opened with. Made by [`Db::builder`](crate::Db::builder).
+/// How a database is to be opened. Made by [`Db::builder`](crate::Db::builder).
 ///
-/// [`Options`] are kept with the database; a runtime and a listener are of this process.
+/// [`Options`] are kept with the database. A runtime and a listener belong to this process.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -49,27 +49,26 @@ impl DbBuilder {
         }
     }
 
-    /// The options; those by default unless given.
+    /// The options of the database; without this call the default ones.
     pub fn options(mut self, options: Options) -> DbBuilder {
         self.options = options;
         self
     }
 
-    /// The runtime that it shares with other databases; one of its own unless given.
+    /// The runtime that the database shares with others; without this call it has one of its own.
     pub fn runtime(mut self, runtime: &Runtime) -> DbBuilder {
         self.setup.runtime = Some(runtime.clone());
         self
     }
 
-    /// Who is told what happens to the database. See [`EventListener`] for when and where.
+    /// The listener that receives the database's events. [`EventListener`] says when and on which thread.
     pub fn listener(mut self, listener: impl EventListener + 'static) -> DbBuilder {
         self.setup.listener = Some(Arc::new(listener));
         self
     }
 
-    /// A merge operator that column families of it may have, beside those that are built in
-    /// ([`merge`](crate::merge)). To be given at every opening of a database with a family that has it; without it the
-    /// database does not open.
+    /// A merge operator for column families of this database, beside the built-in ones ([`merge`](crate::merge)). It
+    /// must be given at every opening of a database in which a family has it. Without it the database does not open.
     ///
     /// ```
     /// use thermocline::merge::MergeOperator;
@@ -102,9 +101,9 @@ impl DbBuilder {
         self
     }
 
-    /// The compaction filter of the column family of this name, which may be made later, too. It is of this opening and not kept
-    /// with the database: whoever opens it without the filter filters nothing. [`CompactionFilter`] says what holds, and
-    /// [`Metrics::compaction`](crate::Metrics::compaction) what filters have done.
+    /// The compaction filter of the column family `family`, which may be made later. The filter belongs to this
+    /// opening and is not kept with the database: an opening without it filters nothing. [`CompactionFilter`] says
+    /// what holds for filters, and [`Metrics::compaction`](crate::Metrics::compaction) what they have done.
     ///
     /// ```
     /// use thermocline::filter::{CompactionFilter, Entry, Verdict};
@@ -153,22 +152,24 @@ impl DbBuilder {
         self
     }
 
-    /// The time to live of the column family of this name, which may be made later, too; `default` is that of the database itself.
-    /// It is of this opening and not kept with the database: another one may give another TTL, or none, and then finds what has not
-    /// gone yet.
+    /// The time to live (TTL) of the column family `family`, which may be made later. `default` is the family that
+    /// [`Db`](crate::Db) itself reads and writes. The TTL belongs to this opening and is not kept with the database.
+    /// Another opening may give another TTL, or none, and then finds the entries that have not gone yet.
     ///
-    /// What was written longer ago *may* go from then on, and does when a compaction comes by; tables of which everything has expired go
-    /// unread. It is never younger than its TTL, and a value that was overwritten or deleted never returns. Until it goes, reads find
-    /// it. Snapshots, cursors, iterators and transactions keep what they see. In a family with a merge operator each operand counts for
-    /// its TTL at least. Change feeds do not tell of what goes.
+    /// An entry that was written longer ago than that *may* go. It goes when a compaction reads it; a table in which
+    /// everything has expired is dropped unread. No entry goes before its TTL, and a value that was overwritten or
+    /// deleted never returns. Reads find an entry until it goes. Snapshots, cursors, iterators and transactions keep
+    /// what they see. In a family with a merge operator each operand counts for its TTL at least. Change feeds do not
+    /// report what goes.
     ///
-    /// It goes late: by the time until its memtable was sealed, by a hundredth of the shortest TTL of the database, and where that is far
-    /// longer ago than the shortest TTL, by up to 6 percent of its age. [`Db::compact`](crate::Db::compact) removes all that
-    /// is known to have expired. Time is that of the machine's calendar: if that is set ahead, what was written before counts as older by
-    /// as much; if it is set back, what is written until it is where it was expires later.
+    /// Entries go late: by the time until their memtable was sealed, and by a hundredth of the shortest TTL of the
+    /// database. An entry far older than the shortest TTL is also late by up to 6 percent of its age.
+    /// [`Db::compact`](crate::Db::compact) removes all that is known to have expired. Time is the machine's calendar.
+    /// If that is set ahead, earlier writes count as older by as much. If it is set back, writes expire later until
+    /// the calendar is where it was.
     ///
-    /// [`Db::open`](crate::Db::open) and its like fail with [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the TTL is 0 or
-    /// longer than 100 years. A part of a second counts as a whole one.
+    /// Opening fails with [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the TTL is 0 or longer than
+    /// 100 years. A part of a second counts as a whole one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -192,7 +193,7 @@ impl DbBuilder {
         self
     }
 
-    /// Opens what a database is a handle of.
+    /// Opens the engine that the handles of the database share.
     pub(crate) fn open_engine(self) -> Result<Engine> {
         Engine::open_with(World::real(), &self.path, self.options, self.setup)
     }

@@ -1,4 +1,4 @@
-//! Change feeds: what was committed, in its order, for replicas and other followers.
+//! Change feeds: committed changes in the order of commits, for replicas and other followers.
 
 use thermocline_base::{Error, Result};
 use thermocline_engine::{Change, ChangeFeed, ChangeOp};
@@ -6,26 +6,25 @@ use thermocline_engine::{Change, ChangeFeed, ChangeOp};
 use crate::{Batch, ColumnFamily, Db};
 
 impl Db {
-    /// What was committed after the sequence number `since`, in the order of commits: an iterator that ends
-    /// where nothing more is durable, and goes on when it is asked again. Whoever keeps the last sequence
-    /// number that it was given, with what it made of the changes, can ask for the rest later, also
-    /// after this database was reopened or has crashed: what was given once is never taken back, and
-    /// nothing else is ever given under its numbers.
+    /// The changes committed after the sequence number `since`, in the order of commits. The iterator ends where no
+    /// more is durable, and goes on when it is asked again. A follower stores the last sequence number that it was
+    /// given, together with what it made of the changes. With that number it can ask for the rest later, also after
+    /// this database was reopened or has crashed. A change that was given is never taken back, and nothing else is
+    /// ever given under its number.
     ///
-    /// Changes come in groups: each is one batch or several that were committed together, and none is
-    /// divided. Changes of column families that were dropped are left out, and making and dropping
-    /// families is no change: compare [`Db::column_families`]. What [`Db::ingest`] brings comes as no change
-    /// either; who was before it gets the error below.
+    /// Changes come in groups. A group is one batch, or several that were committed together, and is never divided.
+    /// Changes of dropped column families are left out. Making and dropping families is no change: compare
+    /// [`Db::column_families`]. Entries that [`Db::ingest`] brings come as no change, either; a follower that was
+    /// before the ingestion gets the error below.
     ///
-    /// A follower begins with 0 while there is everything; or, beside a copy, with the number of a
-    /// snapshot ([`crate::Snapshot::seqno`]) that the copy was made from.
+    /// A follower begins with 0 while all changes are kept. Otherwise it begins with a copy, and with the number of
+    /// the snapshot ([`crate::Snapshot::seqno`]) that the copy was made from.
     ///
-    /// Changes are read where they lie in persistent memory, and are gone when their memtable
-    /// has been flushed. The iterator keeps what it has not given, up to `feed.pins_percent_max` of `pm`;
-    /// `feed.retain_bytes` are kept in any case. Values in blob files count like all others. Writes that find no
-    /// room come first: they take from both. A group that was given is a copy, and keeps no more than the
-    /// files of its long values. A database that was opened for reading after a crash gives no more than what
-    /// was known to be durable.
+    /// Changes are read where they lie in persistent memory, and are gone when their memtable has been flushed. The
+    /// iterator keeps changes that it has not given, up to `feed.pins_percent_max` of `pm`; `feed.retain_bytes` are
+    /// kept in any case. Values in blob files count like all others. A write that finds no room comes first: it takes
+    /// from both. A given group is a copy, and keeps no more than the files of its long values. A database that was
+    /// opened for reading after a crash gives only changes that were known to be durable.
     ///
     /// ```
     /// # use thermocline::{CfOptions, Db, Durability, Options};
@@ -43,7 +42,7 @@ impl Db {
     ///         let cf = replica.column_family(&change.family, CfOptions::default())?;
     ///         batch.apply(&cf, &change);
     ///     }
-    ///     // With the changes, so that the two cannot differ.
+    ///     // The position lies in the same batch as the changes, so that the two cannot differ.
     ///     batch.set_metadata(group.last().to_le_bytes());
     ///     batch.commit(Durability::Immediate)?;
     /// }
@@ -56,18 +55,19 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ChangesGone`], here or from the iterator, which ends then: something after `since` is not kept
-    /// any more; it tells the smallest number that can be asked for. [`Error::InvalidArgument`] if there is no
-    /// such change here: it was lost in a crash, or is another database's, and who has it begins anew. [`Error::Corruption`] of a record, naming region and offset.
+    /// [`Error::ChangesGone`], here or from the iterator, which ends then: a change after `since` is not kept any
+    /// more. The error has the smallest number that can be asked for. [`Error::InvalidArgument`] if this database has
+    /// no change `since`: it was lost in a crash, or is another database's, and the follower begins anew.
+    /// [`Error::Corruption`] of a record, naming region and offset.
     pub fn changes_since(&self, since: u64) -> Result<ChangeFeed> {
         self.engine.changes_since(since)
     }
 }
 
 impl Batch {
-    /// Adds a change of another database's feed, in `cf`, which stands for the change's family here: ranges are
-    /// deleted bytewise, in whatever order the keys of either are. An operand is merged, so `cf` must have the merge operator
-    /// that the change's family has, and each change must be applied once.
+    /// Adds a change of another database's feed, in `cf`, which stands for the change's family here. A range is
+    /// deleted bytewise, whatever the order of either family's keys. An operand is merged: `cf` must have the merge
+    /// operator of the change's family, and each change must be applied once.
     pub fn apply(&mut self, cf: &ColumnFamily, change: &Change<'_>) -> &mut Batch {
         if let ChangeOp::Merge { key, operand } = &change.op {
             return self.merge_cf(cf, key, operand);

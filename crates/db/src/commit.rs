@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use thermocline_base::sync::{Condvar, Mutex, lock, wait};
 use thermocline_base::{Error, Result};
 
-/// The outcome of a commit that goes on without its thread: await it on any runtime, or [wait].
+/// The outcome of a commit that goes on in the background: await it on any runtime, or [wait].
 /// Dropping it forgets the outcome; the commit goes on.
 ///
 /// [wait]: Commit::wait
@@ -30,7 +30,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// Owes the commit its outcome. Dropped untold, it says that nobody knows.
+/// The duty to tell a commit's outcome. If it is dropped before, it tells that the outcome is unknown.
 #[derive(Debug)]
 struct Teller(Option<Arc<Shared>>);
 

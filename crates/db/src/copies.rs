@@ -1,4 +1,4 @@
-//! Copies of a database, and tables that go in and out.
+//! Copies of a database, and tables that are exported and ingested.
 
 use std::ops::RangeBounds;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::scan::owned;
 use crate::{ColumnFamily, Db, VerifyReport};
 
 impl Db {
-    /// Makes the folder `path` a database of its own with everything that is visible now: all column
-    /// families, their options and metadata. Tables are hard links where `path` lies on the same file
-    /// system, so that costs little. All of it is durable on return. Writers go on meanwhile.
+    /// Makes the folder `path` a database of its own, with everything that is visible now: all column families, their
+    /// options and metadata. Tables are hard links if `path` lies on the same file system, so that costs little. The
+    /// copy is durable on return. Writers go on meanwhile.
     ///
-    /// From then on the two know nothing of each other. The copy's persistent memory is made when it is
-    /// first opened for writing, where the options say then.
+    /// From then on the two databases are independent. The copy's persistent memory is made when the copy is first
+    /// opened for writing, where the options of that opening say.
     ///
     /// ```
     /// # use thermocline::{Db, Options};
@@ -31,16 +31,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty;
-    /// [`crate::Error::Corruption`] of a record; those of the file system. There is no copy then, and
-    /// this database is unharmed.
+    /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty; [`crate::Error::Corruption`] of a record;
+    /// those of the file system. After an error there is no copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.engine.checkpoint(path.as_ref())
     }
 
-    /// Brings the entries of `tables`, which [`IngestWriter`] or [`Db::export`] has written, into the
-    /// default column family: all at one moment, as if they were written now by one batch. Durable on
-    /// return. The files are read, and stay where they are.
+    /// Brings the entries of `tables`, which [`IngestWriter`] or [`Db::export`] has written, into the default column
+    /// family. They come all at one moment, as if one batch wrote them now, and are durable on return. The files are
+    /// read, and stay where they are.
     ///
     /// ```
     /// # use thermocline::{Db, IngestWriter, Options};
@@ -60,11 +59,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on what is there;
-    /// [`crate::Error::InvalidArgument`] if two tables overlap in keys, naming both;
-    /// [`crate::Error::Corruption`] naming the table that is damaged; [`crate::Error::Unsupported`] for
-    /// one that has merge operands or values in blob files; those of a write and of the file system. Nothing was
-    /// ingested then.
+    /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on keys of it;
+    /// [`crate::Error::InvalidArgument`] if two tables overlap in keys, naming both; [`crate::Error::Corruption`]
+    /// naming the damaged table; [`crate::Error::Unsupported`] for a table with merge operands or with values in blob
+    /// files; those of a write and of the file system. After an error nothing was ingested.
     pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
         self.engine.ingest(Family::DEFAULT.id, tables)
     }
@@ -91,14 +89,13 @@ impl ColumnFamily {
         self.engine.ingest(self.family.id, tables)
     }
 
-    /// Writes the entries of this family whose keys lie in `range`, from the bound that comes first in
-    /// its order to the other, into one table, for [`Db::ingest`]. The file is there, durably, on
-    /// return. Metadata is not exported.
+    /// Writes the entries of this family whose keys lie in `range` into one table, for [`Db::ingest`]. The range goes
+    /// from the bound that comes first in the family's order to the other. The file is durable on return. Metadata is
+    /// not exported.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the file exists, if the range ends before it begins, or if it is too
-    /// much for one table;
-    /// those of reading and of the file system. There is no such file then.
+    /// [`crate::Error::InvalidArgument`] if the file exists, if the range ends before it begins, or if the entries
+    /// are too much for one table; those of reading and of the file system. After an error there is no such file.
     pub fn export<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -108,31 +105,31 @@ impl ColumnFamily {
     }
 }
 
-/// Writes a table outside of any database, to be ingested ([`Db::ingest`]).
+/// Writes a table outside of any database, for [`Db::ingest`].
 #[derive(Debug)]
 pub struct IngestWriter(thermocline_engine::IngestWriter);
 
 impl IngestWriter {
-    /// Begins the table `path`, which does not exist. It is written under a temporary name beside it.
+    /// Begins the table `path`, which must not exist. The table is written under a temporary name beside it.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if it exists; those of the file system.
+    /// [`crate::Error::InvalidArgument`] if the file, or the temporary one, exists; those of the file system.
     pub fn create(path: impl AsRef<Path>) -> Result<IngestWriter> {
         let writer = thermocline_engine::IngestWriter::create(&World::real().env, path.as_ref())?;
         Ok(IngestWriter(writer))
     }
 
-    /// Adds a key with its value. Keys ascend bytewise, strictly, also where the family's descend.
+    /// Adds a key with its value. Keys must ascend strictly, bytewise, even if the family's keys descend.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for a key that does not ascend, a key or value that is too
-    /// long, or a table that becomes too large: the entry is not added, and others may follow. Those of
-    /// the file system, after which nothing can.
+    /// [`crate::Error::InvalidArgument`] for a key that does not ascend, a key or value that is too long, or a table
+    /// that becomes too large: the entry is not added, and others may follow. Those of the file system, after which
+    /// nothing can be added.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.0.put(key.as_ref(), value.as_ref())
     }
 
-    /// Adds a key that ingesting the table will delete.
+    /// Adds a delete of `key`, which ingesting the table carries out.
     ///
     /// # Errors
     /// As [`IngestWriter::put`].
@@ -140,8 +137,8 @@ impl IngestWriter {
         self.0.delete(key.as_ref())
     }
 
-    /// Adds a range of keys, from `start` to before `end`, that ingesting the table will delete, but for
-    /// what the table itself has there. Ranges ascend by start, strictly, beside the keys, and may overlap.
+    /// Adds a delete of the keys from `start` to before `end`, which ingesting the table carries out. Keys of the
+    /// table itself stay. Ranges must ascend strictly by start, may overlap, and are ordered apart from the keys.
     ///
     /// # Errors
     /// As [`IngestWriter::put`]; [`crate::Error::InvalidArgument`] for a range without keys.
@@ -149,7 +146,7 @@ impl IngestWriter {
         self.0.delete_range(start.as_ref(), end.as_ref())
     }
 
-    /// Completes the table, which is there, durably, on return. Without this call there is none.
+    /// Completes the table. Its file is durable on return. Without this call there is no file.
     ///
     /// # Errors
     /// Those of the file system.
@@ -158,8 +155,8 @@ impl IngestWriter {
     }
 }
 
-/// Several backups in one folder, which may lie on another device. They share the tables that they have
-/// in common, each of which is stored once.
+/// Several backups in one folder, which may lie on another device. A table that several backups have in common is
+/// stored once.
 ///
 /// ```
 /// # use thermocline::{Backups, Db, Options};
@@ -182,7 +179,7 @@ impl IngestWriter {
 pub struct Backups(thermocline_engine::Backups);
 
 impl Backups {
-    /// Those in the folder `path`, which the first backup makes. Nothing is read yet.
+    /// The backups in the folder `path`, which the first backup makes. This call reads nothing.
     pub fn new(path: impl AsRef<Path>) -> Backups {
         Backups(thermocline_engine::Backups::new(
             World::real().env,
@@ -190,13 +187,13 @@ impl Backups {
         ))
     }
 
-    /// Backs up everything that is visible in `db` now. Tables that a backup here has are not copied
-    /// again. Durable on return. Writers go on meanwhile.
+    /// Backs up everything that is visible in `db` now. Tables that an earlier backup in the folder has are not
+    /// copied again. The backup is durable on return. Writers go on meanwhile.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the folder has anything but backups;
-    /// [`crate::Error::Locked`] if somebody else works in it; [`crate::Error::Corruption`] naming the
-    /// database's table that is damaged; those of the file system. There is no new backup then.
+    /// [`crate::Error::InvalidArgument`] if the folder has anything but backups; [`crate::Error::Locked`] if another
+    /// process or handle works in it; [`crate::Error::Corruption`] naming the damaged table of the database; those of
+    /// the file system. After an error there is no new backup.
     pub fn create(&self, db: &Db) -> Result<BackupInfo> {
         self.0.create(&db.engine)
     }
@@ -205,12 +202,12 @@ impl Backups {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if there is no such folder, or it has anything but backups;
-    /// [`crate::Error::Corruption`] naming a list that is damaged.
+    /// [`crate::Error::Corruption`] naming a damaged list.
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         self.0.list()
     }
 
-    /// Removes backup `id`, were it damaged, and the tables that no other one needs.
+    /// Removes backup `id`, even if it is damaged, and the tables that no other backup needs.
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if there is no such backup; [`crate::Error::Locked`]; those of
@@ -222,19 +219,20 @@ impl Backups {
     /// Reads everything in the folder and reports every file that is not as it was written.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the folder is none of backups; those of the file system.
-    /// Damage is in the report.
+    /// [`crate::Error::InvalidArgument`] if the folder is no folder of backups; those of the file system. Damage is
+    /// no error: it is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.0.verify().map(VerifyReport::from)
     }
 
-    /// Makes the folder `path` a database of what backup `id` has, or the newest one. Every byte is
-    /// checked on its way. A database that is restored is a new one, however often that is done.
+    /// Makes the folder `path` a database with the content of backup `id`, or of the newest backup. Every byte is
+    /// checked as it is copied. Each restored database is a new one, also if the same backup is restored several
+    /// times.
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if there is no such backup, or `path` exists and is not empty;
-    /// [`crate::Error::Corruption`] naming the file that is damaged, missing or another one; those of
-    /// the file system. There is no database in `path` then.
+    /// [`crate::Error::Corruption`] naming the file that is damaged, missing or another one; those of the file
+    /// system. After an error there is no database in `path`.
     pub fn restore(&self, id: Option<u64>, path: impl AsRef<Path>) -> Result<BackupInfo> {
         self.0.restore(id, path.as_ref())
     }

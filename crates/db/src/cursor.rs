@@ -3,12 +3,11 @@
 use thermocline_base::Result;
 use thermocline_engine::Operation;
 
-/// A position among the entries of one column family, at one moment of the store: writes that come
-/// after it was made do not show. It lends the key and value it is at, without allocating.
+/// A position among the entries of one column family, at one moment of the store: writes made after the cursor do not
+/// show. It lends the key and value at its position, without allocating.
 ///
-/// First, next, at or after: all moves are in the family's order. Where keys descend
-/// ([`crate::CfOptions::reverse`]), the first key is the largest, and a key at or after another is
-/// not above it.
+/// All moves are in the family's order: first, next, at or after. Where keys descend ([`crate::CfOptions::reverse`]),
+/// the first key is the largest, and a key at or after another one is not above it.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -28,7 +27,9 @@ impl Cursor {
     /// Moves to the first key at or after `key`; returns whether there is one.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] naming region and offset, here and for all moves.
+    /// [`crate::Error::Corruption`] naming file or region and offset; [`crate::Error::Closed`]; [`crate::Error::Io`]
+    /// if a file cannot be read; [`crate::Error::InvalidArgument`] for operands that the family's merge operator
+    /// cannot merge. All moves have these errors.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.timed(Operation::Seek, |cursor| cursor.seek(key))
     }
@@ -57,7 +58,7 @@ impl Cursor {
         self.timed(Operation::Seek, |cursor| cursor.seek_to_last())
     }
 
-    /// Moves to the next key; false, and no longer valid, past the last.
+    /// Moves to the next key; returns whether there is one. Past the last key the cursor is not valid.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -69,7 +70,7 @@ impl Cursor {
         self.timed(Operation::Step, |cursor| cursor.next())
     }
 
-    /// Moves to the key before; false, and no longer valid, before the first.
+    /// Moves to the key before; returns whether there is one. Before the first key the cursor is not valid.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -103,12 +104,11 @@ impl Cursor {
         self.0.value()
     }
 
-    /// Moves to what is visible now, and to no key: cheaper than a new cursor, and what it held of
-    /// the past is let go.
+    /// Moves to what is visible now, and to no key. This is cheaper than a new cursor, and lets go of what the cursor
+    /// held of the past.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if its column family has been dropped; the cursor stays as
-    /// it was then.
+    /// [`crate::Error::InvalidArgument`] if the cursor's column family has been dropped; the cursor stays as it was.
     pub fn refresh(&mut self) -> Result<()> {
         self.0.refresh()
     }

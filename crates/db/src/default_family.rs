@@ -1,4 +1,4 @@
-//! The keys of the default column family.
+//! Reads and writes of the default column family.
 
 use std::ops::RangeBounds;
 
@@ -13,10 +13,10 @@ impl Db {
     /// Sets `key` to `value` in the default column family, durably.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] past a limit, [`crate::Error::OutOfSpace`] when the
-    /// region or the DRAM budget is used up (nothing was written then);
-    /// [`crate::Error::Conflict`] while a prepared transaction writes the key or relies on it ([`Prepared`](crate::Prepared));
-    /// [`crate::Error::Poisoned`] after a failed persist.
+    /// [`crate::Error::InvalidArgument`] past a limit, or for a database that was opened for reading only;
+    /// [`crate::Error::OutOfSpace`] when the region or the DRAM budget is used up (nothing was written then);
+    /// [`crate::Error::Conflict`] while a prepared transaction writes the key or relies on it
+    /// ([`Prepared`](crate::Prepared)); [`crate::Error::Closed`]; [`crate::Error::Poisoned`] after a failed persist.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())
     }
@@ -44,13 +44,14 @@ impl Db {
             .put(key.as_ref(), value.as_ref(), options.into())
     }
 
-    /// Merges `operand` into the value of `key` in the default column family, durably, and reads nothing: whoever reads the
-    /// key later finds the value that the family's operator makes of all operands, each of which counts once.
+    /// Merges `operand` into the value of `key` in the default column family, durably, and reads nothing. Later reads
+    /// of the key find the value that the family's operator makes of all operands; each operand counts once.
     ///
-    /// A family has an operator if [`CfOptions::merge_operator`](crate::CfOptions::merge_operator) names one, and keeps it. Two are built in,
-    /// [`Counter`](crate::merge::Counter) and [`Append`](crate::merge::Append); another is given with
-    /// [`DbBuilder::merge_operator`](crate::DbBuilder::merge_operator). A merge never removes a key. Operands are folded when reads ask for
-    /// the value, and by flushes and compactions; a key that gets very many between two flushes is slow to read meanwhile.
+    /// A family has an operator if [`CfOptions::merge_operator`](crate::CfOptions::merge_operator) names one, and
+    /// keeps it. Two are built in, [`Counter`](crate::merge::Counter) and [`Append`](crate::merge::Append); others
+    /// are given with [`DbBuilder::merge_operator`](crate::DbBuilder::merge_operator). A merge never removes a key.
+    /// Reads fold the operands into a value when they ask for it; flushes and compactions fold them for good. A key
+    /// with very many operands between two flushes is slow to read meanwhile.
     ///
     /// ```
     /// use thermocline::merge::{Append, Counter, MergeOperator};
@@ -113,13 +114,12 @@ impl Db {
         self.keys().delete(key.as_ref(), options.into())
     }
 
-    /// Removes all keys in `range` from the default column family, durably, and at once: the write is one
-    /// record, however many keys there are. Snapshots, cursors and iterators from before go on seeing them.
-    /// Other bounds than [`std::ops::Range`] do as well, and none: `db.delete_range::<&str>(..)` removes
-    /// everything.
+    /// Removes all keys in `range` from the default column family, durably and at once: the write is one record,
+    /// however many keys there are. Snapshots, cursors and iterators made before still see the keys. A range may have
+    /// any bounds, or none: `db.delete_range::<&str>(..)` removes everything.
     ///
-    /// As in RocksDB, a range that is empty is no error and removes nothing, and one that ends before it
-    /// begins is refused. The memory of what was removed comes back as with [`Db::delete`], later.
+    /// As in RocksDB, an empty range is no error and removes nothing. A range that ends before it begins is refused.
+    /// The memory of removed entries comes back later, as with [`Db::delete`].
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -166,15 +166,15 @@ impl Db {
     /// The value of `key` in the default column family.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] if the record's checksum does not match;
-    /// [`crate::Error::InvalidArgument`] for a key past the limit, or one whose operands the family's merge operator
-    /// cannot merge.
+    /// [`crate::Error::Corruption`] if a checksum does not match; [`crate::Error::InvalidArgument`] for a key past the
+    /// limit, or one whose operands the family's merge operator cannot merge; [`crate::Error::Closed`];
+    /// [`crate::Error::Io`] if a file cannot be read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.keys().get(key.as_ref())
     }
 
-    /// The values of `keys` in the default column family, in their order and all at one moment of
-    /// the store.
+    /// The values of `keys` in the default column family, in the order of the arguments and all at one moment of the
+    /// store.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -187,7 +187,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::get`], for the first key that meets one.
+    /// As [`Db::get`], for the first key that fails.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -195,8 +195,8 @@ impl Db {
         self.keys().multi_get(keys)
     }
 
-    /// The metadata of the default column family: what [`Batch::set_metadata`](crate::Batch::set_metadata) set last. `None` if
-    /// nothing ever did.
+    /// The metadata of the default column family, as [`Batch::set_metadata`](crate::Batch::set_metadata) set it last.
+    /// `None` if it was never set.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -209,8 +209,8 @@ impl Db {
         self.keys().iter()
     }
 
-    /// The entries of the default column family whose keys lie in `range`. Where that ends before it begins,
-    /// the first item is an [`crate::Error::InvalidArgument`].
+    /// The entries of the default column family whose keys lie in `range`. If the range ends before it begins, the
+    /// first item is an [`crate::Error::InvalidArgument`].
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -234,15 +234,15 @@ impl Db {
     /// A cursor over the default column family, before any key.
     ///
     /// # Errors
-    /// None yet; a cursor over files may have some.
+    /// None: the default column family cannot be dropped. Reading with the cursor can fail.
     pub fn cursor(&self) -> Result<Cursor> {
         Ok(Cursor(self.engine.cursor(Family::DEFAULT)?))
     }
 
-    /// About how much the keys in `range` of the default column family take, and how many entries they
-    /// have, without reading them. Of tables it is off by a block at each end; in persistent memory by
-    /// what was written since it was measured last, an eighth at most. Older versions and deletes count until
-    /// they are compacted. The first question after many writes walks over the index.
+    /// About how many bytes the keys in `range` of the default column family take, and how many entries they have,
+    /// without reading them. For tables the answer is off by a block at each end. In persistent memory it is off by
+    /// what was written since it was measured last, an eighth at most. Older versions and deletes count until they
+    /// are compacted. The first call after many writes walks over the index.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -257,8 +257,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the range ends before it begins; [`crate::Error::Corruption`] of
-    /// an index; those of the file system.
+    /// [`crate::Error::InvalidArgument`] if the range ends before it begins; [`crate::Error::Corruption`] of an
+    /// index; those of the file system.
     pub fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -266,7 +266,7 @@ impl Db {
         Ok(self.keys().sizes([range])?[0])
     }
 
-    /// As [`Db::approximate_size`], of several ranges at one moment.
+    /// As [`Db::approximate_size`], for several ranges at one moment.
     ///
     /// # Errors
     /// As [`Db::approximate_size`].
@@ -277,8 +277,8 @@ impl Db {
         self.keys().sizes(ranges)
     }
 
-    /// Compacts the keys in `range` of the default column family down to one level, without what nobody
-    /// can read any more: overwritten versions, and all that was deleted. Writes go on meanwhile.
+    /// Compacts the keys in `range` of the default column family down to one level. Versions that nobody can read any
+    /// more are left out: overwritten ones, and all that was deleted. Writes go on meanwhile.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -296,13 +296,13 @@ impl Db {
         self.keys().compact(range)
     }
 
-    /// Merges what level 0 of the default column family has in persistent memory, inside persistent memory, until a
-    /// read has to ask one table of it at most: an internal compaction (PM-Blade §IV-B). What nobody can read any more
-    /// is left out, and the rest stays in persistent memory. What memtables have is not part of it ([`Db::flush`]
-    /// makes tables of that), nor are slices of keys of which some lies in files of level 0. Writes go on meanwhile.
+    /// Merges the tables in persistent memory of level 0 of the default column family, until a read has to ask one of
+    /// them at most. The merge stays inside persistent memory: it is an internal compaction (PM-Blade §IV-B).
+    /// Versions that nobody can read any more are left out. Memtables take no part; [`Db::flush`] makes tables of
+    /// them. Slices of keys that also have files in level 0 take no part, either. Writes go on meanwhile.
     ///
-    /// With `level0.shape` `pm-tables` and `tiered` the store does so by itself when that pays (`level0.internal`);
-    /// with others there is nothing to merge.
+    /// With `level0.shape` `pm-tables` and `tiered` the store does this by itself when it pays (`level0.internal`).
+    /// With other shapes there is nothing to merge.
     ///
     /// ```
     /// # use thermocline::{Db, Options};
@@ -321,8 +321,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::OutOfSpace`] where persistent memory, or the share of level 0 (`level0.pm_percent`), has no room
-    /// for what is merged: what was merged before stays so; otherwise as [`Db::compact`].
+    /// [`crate::Error::OutOfSpace`] if persistent memory, or the share of level 0 (`level0.pm_percent`), has no room
+    /// for the output; what was merged before stays merged. Otherwise as [`Db::compact`].
     pub fn compact_level0(&self) -> Result<()> {
         self.engine.compact_level0(Family::DEFAULT.id)
     }

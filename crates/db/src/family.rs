@@ -10,12 +10,11 @@ use crate::keys::Keys;
 use crate::scan::{Scan, owned, prefix_bounds};
 use crate::{Cursor, RangeSize, Value, WriteOptions};
 
-/// A named, ordered map of its own within a database. Families share batches: one batch can change
-/// several, as one.
+/// A named, ordered map of its own within a database. One batch can change several families, as one.
 ///
-/// Keys order bytewise, ascending or, in a family made with [`CfOptions::reverse`], descending.
-/// Everything that has to do with order is in the family's: iteration, [`Cursor`] moves, and the
-/// bounds of [`ColumnFamily::range`], the one that comes first in that order first.
+/// Keys order bytewise: ascending, or descending in a family made with [`CfOptions::reverse`]. Iteration, [`Cursor`]
+/// moves and bounds follow the order of the family. The first bound of [`ColumnFamily::range`] is the one that comes
+/// first in that order.
 ///
 /// ```
 /// # use thermocline::{CfOptions, Db, Options};
@@ -25,7 +24,7 @@ use crate::{Cursor, RangeSize, Value, WriteOptions};
 /// for day in ["2026-01-30", "2026-01-31", "2026-02-01", "2026-02-02"] {
 ///     log.put(day, "")?;
 /// }
-/// // The newest two, and what lies from February 1st back to, not including, January 30th.
+/// // The newest two days, and the days from February 1st back to January 30th, which is not included.
 /// let newest: Vec<_> = log.iter().take(2).collect::<Result<_, _>>()?;
 /// assert_eq!(newest[0].0, b"2026-02-02");
 /// let range: Vec<_> = log.range("2026-02-01".."2026-01-30").collect::<Result<_, _>>()?;
@@ -34,8 +33,8 @@ use crate::{Cursor, RangeSize, Value, WriteOptions};
 /// # Ok::<(), thermocline::Error>(())
 /// ```
 ///
-/// After [`Db::drop_column_family`](crate::Db::drop_column_family) all of this is [`Error::InvalidArgument`] naming the family,
-/// also once another one of its name is made.
+/// After [`Db::drop_column_family`](crate::Db::drop_column_family) all reads and writes fail with
+/// [`Error::InvalidArgument`] naming the family, also after another family of its name is made.
 #[derive(Debug, Clone)]
 pub struct ColumnFamily {
     pub(crate) engine: Engine,
@@ -52,12 +51,13 @@ impl ColumnFamily {
         }
     }
 
-    /// Its name.
+    /// The family's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it was made with. How its keys are divided is set only if it was then; else the database's options say.
+    /// The options that the family was made with. The division of its keys is set only if it was set then; otherwise
+    /// the database's options decide it.
     pub fn options(&self) -> CfOptions {
         self.engine.family_options(self.family)
     }
@@ -126,8 +126,9 @@ impl ColumnFamily {
         self.keys().delete(key.as_ref(), options.into())
     }
 
-    /// As [`Db::delete_range`](crate::Db::delete_range), in this family: from the bound that comes first in its order to the other.
-    /// Where keys descend, `"z".."a"` removes `z` and all keys below it down to `a`, which stays.
+    /// As [`Db::delete_range`](crate::Db::delete_range), in this family. The range goes from the bound that comes
+    /// first in the family's order to the other. Where keys descend, `"z".."a"` removes `z` and all keys below it
+    /// down to `a`, which stays.
     ///
     /// # Errors
     /// As [`Db::delete_range`](crate::Db::delete_range); [`Error::InvalidArgument`] once the family was dropped.
@@ -164,7 +165,7 @@ impl ColumnFamily {
         self.keys().get(key.as_ref())
     }
 
-    /// As [`Db::compact`](crate::Db::compact), in this family, whose order the bounds are in.
+    /// As [`Db::compact`](crate::Db::compact), in this family, with the bounds in its order.
     ///
     /// # Errors
     /// As [`Db::compact`](crate::Db::compact); [`Error::InvalidArgument`] once the family was dropped.
@@ -204,7 +205,7 @@ impl ColumnFamily {
         self.keys().iter()
     }
 
-    /// As [`Db::range`](crate::Db::range), in this family: from the bound that comes first in its order to the other.
+    /// As [`Db::range`](crate::Db::range), in this family, from the bound that comes first in its order to the other.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
         self.keys().range(range)
     }
@@ -214,8 +215,8 @@ impl ColumnFamily {
         self.keys().prefix(prefix)
     }
 
-    /// As [`Db::approximate_size`](crate::Db::approximate_size), of this family: from the bound that comes first in its order to the
-    /// other.
+    /// As [`Db::approximate_size`](crate::Db::approximate_size), for a range of this family, from the bound that
+    /// comes first in its order to the other.
     ///
     /// # Errors
     /// As [`Db::approximate_size`](crate::Db::approximate_size); [`Error::InvalidArgument`] once the family was dropped.
@@ -226,7 +227,7 @@ impl ColumnFamily {
         Ok(self.keys().sizes([range])?[0])
     }
 
-    /// As [`Db::approximate_sizes`](crate::Db::approximate_sizes), of this family.
+    /// As [`Db::approximate_sizes`](crate::Db::approximate_sizes), for ranges of this family.
     ///
     /// # Errors
     /// As [`ColumnFamily::approximate_size`].
@@ -252,7 +253,7 @@ impl ColumnFamily {
         }
     }
 
-    /// Its id, if it is one of this store's.
+    /// The family's id, if the family belongs to this store.
     pub(crate) fn check_owner(&self, engine: &Engine) -> Result<CfId> {
         if self.engine.is_same(engine) {
             return Ok(self.family.id);

@@ -1,4 +1,4 @@
-//! The keys of one family: what a database does with those of the default one, and a family with its own.
+//! Reads and writes of one family. [`crate::Db`] makes them in the default family, a family in itself.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::range::{Bounds, byte_range, check_order};
 use crate::scan::{Scan, owned, prefix_bounds};
 use crate::{RangeSize, Value, WriteOptions};
 
-/// A family in an open store. Arguments are checked here.
+/// A family in an open store. Its methods check their arguments.
 pub(crate) struct Keys<'a> {
     pub engine: &'a Engine,
     pub family: Family,
@@ -72,7 +72,7 @@ impl Keys<'_> {
             value: end.as_deref().unwrap_or_default(),
         });
         let times = self.engine.latencies();
-        // A range without keys is a write of nothing, which may have to be durable like others.
+        // Without keys, this is a write of nothing. It may still have to make earlier writes durable.
         times.time(Operation::Delete, || {
             self.engine.write(entry.into_iter(), options)
         })
@@ -98,7 +98,7 @@ impl Keys<'_> {
         let ranges: Vec<KeyBounds<'_>> = ranges
             .iter()
             .map(|(first, last)| match self.family.reverse {
-                // In the order of the family the greater key comes first.
+                // The greater key comes first in the order of the family.
                 true => (bytes(last), bytes(first)),
                 false => (bytes(first), bytes(last)),
             })

@@ -1,4 +1,4 @@
-//! What a store says about itself: the numbers that `stat` prints and benchmarks report.
+//! The numbers of a store that `stat` prints and benchmarks report.
 
 mod reading;
 
@@ -13,10 +13,10 @@ use thermocline_engine::{
 pub struct Metrics {
     /// The preset that the options started from.
     pub preset: String,
-    /// `file`, `shm` or `dax`; `dram` where records lie in DRAM and in logs; `none` for a copy that was never
-    /// opened for writing, and so has no region yet; in tests also `sim` or `shadow`.
+    /// `file`, `shm` or `dax`; `dram` if records lie in DRAM and in logs; `none` for a copy that was never opened for
+    /// writing, since it has no region yet; in tests also `sim` or `shadow`.
     pub region_kind: &'static str,
-    /// What data in this kind of region survives, as words that follow "survives".
+    /// What data in this kind of region survives, worded to follow "survives".
     pub region_survives: &'static str,
     /// The file or folder of the region.
     pub region_path: PathBuf,
@@ -27,11 +27,11 @@ pub struct Metrics {
     pub wal_bytes_written: u64,
     /// Size of the region now, in bytes.
     pub region_bytes: u64,
-    /// Most persistent memory that the store may use, in bytes, as far as the disk has room for it. Where records lie in
-    /// DRAM (region kind `dram`), this and what follows are DRAM.
+    /// Most persistent memory that the store may use, in bytes, as far as the disk has room for it. If records lie in
+    /// DRAM (region kind `dram`), this and the following numbers are of DRAM.
     pub pm_limit_bytes: u64,
-    /// Most that the options allow, in bytes: more than `pm_limit_bytes` where the region shares a disk with tables that has
-    /// no room for more.
+    /// Most that the options allow, in bytes. It is more than `pm_limit_bytes` if the region shares a disk with
+    /// tables, and the disk has no room for more.
     pub pm_allowed_bytes: u64,
     /// Persistent memory in zones with an owner, in bytes.
     pub pm_attached_bytes: u64,
@@ -53,38 +53,37 @@ pub struct Metrics {
     pub dram_limit_bytes: u64,
     /// Persistent memory of records in the memtable that takes the writes, in bytes.
     pub pm_active_bytes: u64,
-    /// The same of memtables that wait to be flushed.
+    /// Persistent memory of records in memtables that wait to be flushed, in bytes.
     pub pm_sealed_bytes: u64,
-    /// The same of memtables in which nothing is alive, and which somebody still reads.
+    /// Persistent memory of records in memtables without live records that readers or feeds still hold, in bytes.
     pub pm_retired_bytes: u64,
     /// Tables of level 0 that lie in persistent memory.
     pub pm_tables: u64,
-    /// What they take there.
+    /// Persistent memory of those tables, in bytes.
     pub pm_table_bytes: u64,
-    /// The part of it that is compacted already, and that somebody still reads.
+    /// The part of it in tables that are compacted already and that readers still hold, in bytes.
     pub pm_table_retired_bytes: u64,
-    /// The levels of tables, from 0 to the deepest one that has any.
+    /// The levels of tables, from level 0 to the deepest one that has tables.
     pub levels: Vec<LevelMetrics>,
-    /// What flushes and compactions have read and written since the opening, by level and by reason.
+    /// The work of flushes and compactions since the opening, by level and by reason.
     pub compaction: CompactionUse,
-    /// How keys are divided, and how often that has changed.
+    /// The partitions of the keys, and how often they have changed.
     pub partitions: PartitionUse,
     /// The blob files, in which long values lie.
     pub blobs: BlobMetrics,
     /// Tables that are open.
     pub tables_open: u64,
-    /// The cache of blocks; all zeros until a table was read.
+    /// The cache of blocks; all zeros until a table is read.
     pub block_cache: CacheMetrics,
-    /// The memtables, oldest first; the last one takes the writes. Those that are retired
-    /// are among them.
+    /// The memtables, retired ones included, oldest first. The last one takes the writes.
     pub memtables: Vec<MemtableMetrics>,
-    /// Memtables dropped since the opening, because nobody needed what was in them.
+    /// Memtables dropped since the opening, because nobody needed their records.
     pub memtables_dropped: u64,
     /// The last sequence number that readers see.
     pub seqno_visible: u64,
     /// The last sequence number that survives a crash.
     pub seqno_durable: u64,
-    /// What the manifest knows of when something was written; `None` where no family ever had a TTL.
+    /// The times of writes that the manifest has; `None` if no family ever had a TTL.
     pub write_times: Option<WriteTimesUse>,
     /// Bytes of keys and values that callers wrote.
     pub user_bytes_written: u64,
@@ -94,7 +93,7 @@ pub struct Metrics {
     pub pm_media_bytes_written: u64,
     /// Lines of 64 bytes written back, non-temporal ones included.
     pub pm_lines_written_back: u64,
-    /// Fences.
+    /// Fences, each of which waits for write-backs.
     pub pm_fences: u64,
     /// Bytes written to SSD files, logs included, and to the device for a region of kind `file`.
     pub ssd_bytes_written: u64,
@@ -110,18 +109,18 @@ pub struct Metrics {
     pub gets: u64,
     /// Point reads that found their key.
     pub gets_found: u64,
-    /// Deleted keys that iterators have stepped over; those that they have passed in a seek are not counted.
+    /// Deleted keys that iterators have stepped over. Keys that they have passed by a seek do not count.
     pub keys_stepped_over: u64,
-    /// What callbacks and listeners have not been told yet, and what they never will be.
+    /// Commits and events that callbacks and listeners have not received yet, and events that were dropped.
     pub deliveries: DeliveryUse,
-    /// Open snapshots, cursors and iterators, of earlier openings in this process, too: who holds old versions.
+    /// Open snapshots, cursors and iterators, those of earlier openings in this process included. They hold old
+    /// versions.
     pub readers: u64,
-    /// Who they are, those that have been there longest first; 64 of them at most. An iterator that
-    /// is read from both ends is two cursors.
+    /// At most 64 of those readers, the oldest first. An iterator that is read from both ends counts as two cursors.
     pub readers_told: Vec<ReaderState>,
-    /// Bytes of values that readers hold where they lie; their place cannot be used again.
+    /// Bytes of values that readers hold where they lie. Their place cannot be used again meanwhile.
     pub pinned_bytes: u64,
-    /// Change feeds, what persistent memory keeps for them, and since when changes can be asked for.
+    /// Change feeds, the persistent memory that is kept for them, and since which number changes can be asked for.
     pub feed: FeedUse,
     /// Delay that the engine itself put on writers, in milliseconds.
     pub stall_ms: f64,
@@ -129,30 +128,30 @@ pub struct Metrics {
     pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,
-    /// How long operations took, of the kinds that were timed.
+    /// How long operations took, for each kind that was timed.
     pub latencies: Vec<LatencyMetrics>,
-    /// The runtime that the store is in; `None` once it is closed.
+    /// The runtime of the store; `None` once the store is closed.
     pub runtime: Option<RuntimeMetrics>,
-    /// That delay by cause, for every cause there is.
+    /// The delay of writers by cause, for every cause.
     pub stalls: Vec<StallMetrics>,
     /// Where point reads found their keys.
     pub hits: Hits,
     /// How often indexes of sealed memtables were merged.
     pub index_merges: u64,
-    /// Keys that this moved.
+    /// Keys that these merges moved.
     pub index_keys_merged: u64,
-    /// Flushes that have rewritten what was mostly dead into tables in persistent memory, and not on the SSD.
+    /// Flushes that have rewritten mostly dead memtables into tables in persistent memory, and not on the SSD.
     pub rewrites: u64,
-    /// Bytes of the records that those have taken, dead or alive.
+    /// Bytes of the records of those memtables, dead or alive.
     pub rewritten_bytes: u64,
-    /// Ranges of keys that flushes have not left in persistent memory, but taken out of it with what lay there of level 0
-    /// (shape `tiered`, where level 0 is full).
+    /// Ranges of keys that flushes have merged down: these took the range out of persistent memory, with its tables
+    /// of level 0 there (shape `tiered`, when level 0 is full).
     pub ranges_along: u64,
     /// Bytes of the tables that were taken along.
     pub bytes_along: u64,
-    /// Ranges of keys that flushes have written into persistent memory together, by several threads (shape `tiered`).
+    /// Ranges of keys that flushes have written into persistent memory with several threads at once (shape `tiered`).
     pub ranges_ahead: u64,
-    /// What the last open had to do.
+    /// The work of the last open.
     pub recovery: RecoveryMetrics,
     /// Every option with its effective value, as text that `--set` reads.
     pub effective_options: Vec<(String, String)>,
@@ -163,18 +162,18 @@ pub struct Metrics {
 /// The tables of one level on the SSD, of all column families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LevelMetrics {
-    /// Its number; 0 is the newest.
+    /// The level's number; 0 is the newest.
     pub level: u8,
     /// Tables in it.
     pub tables: u64,
-    /// Lists of tables that do not overlap, of the family that has most: how many tables of the level a
-    /// read may have to look into.
+    /// Runs, each a list of tables that do not overlap, in the family that has most. It is the number of tables of
+    /// this level that a read may have to look into.
     pub runs: u64,
     /// Bytes of the tables.
     pub bytes: u64,
     /// Entries, older versions and deletes included.
     pub entries: u64,
-    /// Of those, deletes.
+    /// Deletes among these entries.
     pub deletes: u64,
 }
 
@@ -183,14 +182,15 @@ pub struct LevelMetrics {
 pub struct BlobMetrics {
     /// Blob files.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the blob files.
     pub bytes: u64,
     /// Bytes of values in them that tables refer to, older versions included.
     pub table_bytes: u64,
-    /// Bytes of values in them that memtables have referred to since they began and that were not
-    /// flushed, what was overwritten since included.
+    /// Bytes of values in them that memtables have referred to since they began, until they are flushed. Values that
+    /// were overwritten since count, too.
     pub memtable_bytes: u64,
-    /// About how many of their bytes nothing refers to. They come back when nothing refers to the file.
+    /// About how many bytes of blob files nothing refers to. They are free when nothing refers to their file any
+    /// more.
     pub garbage_bytes: u64,
 }
 
@@ -201,18 +201,18 @@ pub struct CacheMetrics {
     pub hits: u64,
     /// Blocks that had to be read.
     pub misses: u64,
-    /// Bytes that it takes.
+    /// Bytes that the cache takes.
     pub bytes: u64,
-    /// Most bytes that it may take.
+    /// Most bytes that the cache may take.
     pub bytes_max: u64,
 }
 
 /// One memtable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemtableMetrics {
-    /// Its number; later memtables have higher ones.
+    /// The memtable's number; later memtables have higher ones.
     pub id: u64,
-    /// Whether it takes no more writes.
+    /// Whether the memtable takes no more writes.
     pub sealed: bool,
     /// Records in it, older versions and tombstones included.
     pub records: u64,
@@ -222,24 +222,22 @@ pub struct MemtableMetrics {
     pub index_bytes: u64,
     /// Bytes of values in it that readers hold where they lie.
     pub pinned_bytes: u64,
-    /// Whether nothing in it is alive, and it stays only for those who hold it.
+    /// Whether the memtable has no live record, and stays only for readers or feeds that hold it.
     pub retired: bool,
-    /// Views of earlier moments that hold it: those of reads under way, and of cursors that have
-    /// not been asked to let go of them. While there are any, its persistent memory is not free.
-    /// Not exact while somebody writes.
+    /// Older views that hold the memtable: those of running reads, and of cursors that were not asked yet to let go
+    /// of them. While there are any, its persistent memory is not free. The number is not exact while others write.
     pub views: u64,
-    /// Open snapshots and iterators at a moment at which it was the newest memtable.
+    /// Open snapshots and iterators of a moment at which this was the newest memtable.
     pub readers: u64,
 }
 
-/// How long operations of one kind took, from the call to its return, in microseconds; failed ones
-/// included. Of all operations one in `metrics.latency_every` is timed, chosen at random. Quantiles are
-/// at most a sixteenth too long.
+/// How long operations of one kind took, from call to return, in microseconds, failed ones included. One operation in
+/// `metrics.latency_every` is timed, chosen at random. Quantiles are at most a sixteenth too long.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LatencyMetrics {
-    /// `put`, `delete`, `batch`, `get`, `multi_get`; `seek` and `step` of cursors and iterators.
+    /// The kind: `put`, `delete`, `batch`, `get`, `multi_get`; `seek` and `step` of cursors and iterators.
     pub operation: &'static str,
-    /// How many were timed.
+    /// Number of timed operations.
     pub count: u64,
     /// The mean.
     pub avg: f64,
@@ -258,15 +256,15 @@ pub struct LatencyMetrics {
 /// Delay that the engine put on writers, by one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StallMetrics {
-    /// `growth`: the region grew. `memtable`: the manifest had to name the next memtable.
-    /// `flush`: there was no room before something was flushed. The others hold writers back a little, the
-    /// more the fuller something is: `pm_fill`, `level0_tables`, `pending_bytes`, `disk_room`.
+    /// `growth`: the region grew. `memtable`: the manifest had to name the next memtable. `flush`: there was no room
+    /// before a flush. The other causes delay writers a little, and more as something fills up: `pm_fill`,
+    /// `level0_tables`, `pending_bytes`, `disk_room`.
     pub cause: &'static str,
     /// Writes that were delayed.
     pub count: u64,
-    /// In all, in milliseconds.
+    /// Their delay in all, in milliseconds.
     pub ms: f64,
-    /// The longest, in milliseconds.
+    /// The longest delay, in milliseconds.
     pub ms_max: f64,
 }
 
@@ -285,33 +283,33 @@ pub struct Hits {
     pub ssd: u64,
 }
 
-/// What an open had to do to bring the store back.
+/// The work of an open to recover the store.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RecoveryMetrics {
     /// Records indexed again.
     pub records: u64,
-    /// Records that are in tables, too, and were passed over: they are still in persistent memory for
-    /// change feeds, or for readers that have outlived an earlier opening.
+    /// Records that were passed over because tables have them, too. They are in persistent memory for change feeds,
+    /// or for readers that have outlived an earlier opening.
     pub kept_records: u64,
     /// Chains of zones walked.
     pub chains: u64,
     /// Readable records of unfinished writes that were cut off at the end.
     pub cut_records: u64,
-    /// Whether the process before did not close the store.
+    /// Whether the last process did not close the store.
     pub after_crash: bool,
     /// Time from the start of open until the store took requests, in seconds.
     pub seconds: f64,
 }
 
 impl Metrics {
-    /// Bytes written to the SSD for each byte that callers wrote, since the opening. `None` if nobody
-    /// wrote anything.
+    /// Bytes written to the SSD for each byte of keys and values that callers wrote, since the opening. `None` if
+    /// nothing was written.
     pub fn write_amplification_ssd(&self) -> Option<f64> {
         self.for_each_user_byte(self.ssd_bytes_written)
     }
 
-    /// Bytes stored in persistent memory for each byte that callers wrote, as
-    /// [`Metrics::write_amplification_ssd`].
+    /// Bytes stored in persistent memory for each byte of keys and values that callers wrote, since the opening.
+    /// `None` if nothing was written.
     pub fn write_amplification_pm(&self) -> Option<f64> {
         self.for_each_user_byte(self.pm_bytes_written)
     }

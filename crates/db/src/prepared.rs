@@ -5,21 +5,22 @@ use thermocline_engine::{Engine, Operation};
 
 use crate::WriteOptions;
 
-/// A transaction that is prepared: the first half of a two-phase commit is done. Made by
+/// A prepared transaction: the first half of its two-phase commit is done. Made by
 /// [`Transaction::prepare`](crate::Transaction::prepare).
 ///
-/// When several databases, or other services, are to do something together or not at all, each *prepares* its part. Once
-/// all have, each is told to commit. Whoever has prepared must be able to do both, whatever happens meanwhile; so
+/// Several databases, or other services, may have to do something together or not at all. Then each *prepares* its
+/// part. Once all have prepared, each is told to commit. A prepared part must be able to commit and to roll back,
+/// whatever happens meanwhile. So
 ///
 /// - a prepared transaction survives crashes, and is in checkpoints and backups. After an opening
 ///   [`Db::prepared`](crate::Db::prepared) lists it, and [`Db::commit_prepared`](crate::Db::commit_prepared) and
 ///   [`Db::roll_back_prepared`](crate::Db::roll_back_prepared) end it by its name.
-/// - nobody else changes what it writes or relies on: plain writes, batches, ingested tables and the commits of other
-///   transactions are refused with [`Error::Conflict`](crate::Error::Conflict), and so is dropping such a column family.
-///   Pessimistic transactions wait for its locks, as they wait for anybody's.
+/// - nobody else changes what it writes or relies on. Plain writes, batches, ingested tables and the commits of other
+///   transactions are refused with [`Error::Conflict`](crate::Error::Conflict), and so is dropping such a column
+///   family. Pessimistic transactions wait for its locks, as for those of any other transaction.
 /// - its commit is never refused because of what others do. It needs room, as any batch of its size does.
 ///
-/// Nobody sees its writes before it is committed. Dropped, it stays prepared.
+/// Nobody sees its writes before it is committed. If this value is dropped, the transaction stays prepared.
 ///
 /// ```
 /// use thermocline::{Db, ErrorKind, Options, TxnOptions};
@@ -36,7 +37,7 @@ use crate::WriteOptions;
 ///
 /// let db = Db::open(&path, Options::default())?;
 /// for state in db.prepared()? {
-///     // Here one asks whoever coordinates what has become of it.
+///     // Here the application asks the coordinator for the outcome.
 ///     db.commit_prepared(&state.name)?;
 /// }
 /// assert_eq!(db.get("alice")?.as_deref(), Some(&b"7"[..]));
@@ -54,24 +55,25 @@ impl Prepared {
         Prepared { inner, engine }
     }
 
-    /// The name that it was prepared under.
+    /// The name under which the transaction was prepared.
     pub fn name(&self) -> &[u8] {
         self.inner.name()
     }
 
-    /// Applies all of its writes, in all column families, as one: visible together and durable on return.
+    /// Applies all writes of the transaction, in all column families, as one. They are visible together, and durable,
+    /// on return.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if it was resolved by its name before. Those of
-    /// [`Batch::commit`](crate::Batch::commit), with which it is prepared as before, and can be resolved by its name; but after
-    /// [`crate::Error::Poisoned`] the outcome is unknown until the next opening.
+    /// [`crate::Error::InvalidArgument`] if the transaction was resolved by its name before. Otherwise those of
+    /// [`Batch::commit`](crate::Batch::commit): the transaction is prepared as before then, and can be resolved by
+    /// its name. But after [`crate::Error::Poisoned`] the outcome is unknown until the next opening.
     pub fn commit(self) -> Result<()> {
         let times = self.engine.latencies();
         times.time(Operation::Batch, || self.inner.commit())
     }
 
-    /// As [`Prepared::commit`], with a [`Durability`](crate::Durability) or [`WriteOptions`] of its own. A commit that was
-    /// `Buffered` and is lost in a crash leaves it prepared.
+    /// As [`Prepared::commit`], with a [`Durability`](crate::Durability) or [`WriteOptions`] of its own. If a crash
+    /// loses a `Buffered` commit, the transaction is still prepared.
     ///
     /// # Errors
     /// As [`Prepared::commit`]; [`crate::Error::Busy`] if the options ask not to wait.
@@ -81,7 +83,7 @@ impl Prepared {
         times.time(Operation::Batch, || self.inner.commit_with(options))
     }
 
-    /// Ends it, durably; nothing of it is left.
+    /// Rolls the transaction back, durably. None of its writes is left.
     ///
     /// # Errors
     /// As [`Prepared::commit`].

@@ -10,7 +10,7 @@ use thermocline_base::{Error, Result};
 /// Where a range begins and where it ends, in the order of its family.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The first key, and the first key behind; no end where all keys from the first on are meant.
+/// The first key, and the first key behind the range; without an end, all keys from the first on.
 pub(crate) type ByteRange = (Vec<u8>, Option<Vec<u8>>);
 
 /// The keys between the bounds, in a family whose keys descend if `reverse`; `None` if there can be none.
@@ -39,8 +39,8 @@ pub(crate) fn byte_range((begin, end): &Bounds, reverse: bool) -> Result<Option<
     Ok((!is_empty).then_some((start, end)))
 }
 
-/// Refuses a range that ends before it begins, in a family whose keys descend if `reverse`. It is a mistake,
-/// and looks like a range without keys. One that ends where it begins is empty.
+/// Refuses a range that ends before it begins, in a family whose keys descend if `reverse`. Such a range is a
+/// mistake, but looks like a range without keys. A range that ends where it begins is empty, and no error.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] with both ends.

@@ -1,7 +1,8 @@
 //! Tables of records: typed columns, a primary key, secondary indexes that change in the same transaction as the rows.
 //!
-//! A [`Schema`] declares a table in code, and the store keeps it: [`Table::open`] refuses one that differs, and adds what
-//! can be added. Reads take a [`Snapshot`] or a [`Transaction`], writes a transaction.
+//! A [`Schema`] declares a table in code, and the store keeps it. [`Table::open`] adds what the schema adds, and
+//! refuses any other difference from what is kept. Reads take a [`Snapshot`] or a [`Transaction`], writes a
+//! transaction.
 //!
 //! ```
 //! use thermocline::records::{Schema, Table, Type, fields};
@@ -38,7 +39,8 @@
 //! # Ok::<(), thermocline::Error>(())
 //! ```
 //!
-//! A column that is added later is nullable, and behind the others. An index that is added gets the rows that are there:
+//! A column that is added later is nullable, and comes behind the others. An added index gets entries for the
+//! existing rows:
 //!
 //! ```
 //! # use thermocline::records::{Schema, Table, Type, fields};
@@ -58,8 +60,9 @@
 //! # Ok::<(), thermocline::Error>(())
 //! ```
 //!
-//! A table is a column family of its name: [`Db::drop_column_family`](crate::Db::drop_column_family) drops it, and options of its own
-//! ([`Db::column_family`](crate::Db::column_family)) are given before it is opened first. Keys, rows and the schema are described in `FORMATS.md`.
+//! A table is a column family of its name. [`Db::drop_column_family`](crate::Db::drop_column_family) drops it. To
+//! give that family options of its own, make it with [`Db::column_family`](crate::Db::column_family) before the table
+//! is first opened. `FORMATS.md` describes keys, rows and the schema.
 
 use std::ops::Bound;
 

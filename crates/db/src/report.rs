@@ -1,22 +1,22 @@
-//! What `verify` finds.
+//! The report of `verify`.
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The file or zone.
     pub place: String,
     /// The offset in it, in bytes.
     pub offset: u64,
-    /// What is wrong, and what should have been there.
+    /// A description of the fault, and of what should have been there.
     pub what: String,
 }
 
-/// The answer of `Db::verify`.
+/// The result of `Db::verify` and `Backups::verify`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VerifyReport {
-    /// Everything that is wrong; empty for a sound database. Of a file with very many faults the first ones.
+    /// The faults; empty for a sound database. A file with very many faults has only its first ones here.
     pub faults: Vec<Fault>,
-    /// How many more there are.
+    /// Number of faults that are not among `faults`.
     pub more_faults: u64,
     /// Records whose checksums were checked.
     pub records: u64,

@@ -9,24 +9,23 @@ use thermocline_engine::{Cursor, Direction, Operation};
 use crate::Value;
 use crate::range::{Bounds, check_order};
 
-/// An iterator over the entries of a range, from both ends, at the moment at which it was made:
-/// later writes do not show. After an error it ends. Of a range that ends before it begins the first item is
-/// that error.
+/// An iterator over the entries of a range, from both ends, at the moment at which it was made: later writes do not
+/// show. It ends after an error. If the range ends before it begins, the first item is that error.
 #[derive(Debug)]
 pub struct Scan {
-    /// What kept it from beginning: the first thing that it gives.
+    /// The error that kept the iterator from beginning. It is the first item.
     failed: Option<Error>,
     /// `None` once it has ended.
     range: Option<Range>,
 }
 
-/// What is still to be given. Everything here is in the family's order.
+/// The entries that are still to be given. All bounds are in the family's order.
 #[derive(Debug)]
 struct Range {
     begin: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
     front: Cursor,
-    /// Made when first asked for; sees the same moment.
+    /// The cursor of the back end, made when first asked for. It sees the same moment.
     back: Option<Cursor>,
     front_begun: bool,
 }
@@ -76,7 +75,7 @@ impl Range {
             _ => &self.front,
         };
         let key = cursor.key();
-        // How the other end's bound lies to the key: it must lie ahead, or at it if it is included.
+        // The key must lie ahead of the other end's bound, or at it if the bound is included.
         let (ahead, other) = if at_back {
             (Ordering::Less, &self.begin)
         } else {
@@ -91,7 +90,7 @@ impl Range {
             return Ok(None);
         }
         let entry = (key.to_vec(), Value::copy(cursor.value()));
-        // What this end has given, the other must not give again.
+        // An entry that this end has given must not be given by the other.
         set_excluded(
             if at_back {
                 &mut self.end
@@ -103,7 +102,7 @@ impl Range {
         Ok(Some(entry))
     }
 
-    /// One move of one end, timed.
+    /// Moves one end, and measures how long that takes.
     fn moved(&mut self, at_back: bool) -> Result<bool> {
         let begun = self.front.latencies().begin();
         let first = match at_back {

@@ -11,17 +11,16 @@ use crate::range::Bounds;
 use crate::scan::{owned, prefix_bounds};
 use crate::{ColumnFamily, Cursor, Scan, Value};
 
-/// One moment of the store: reads answer as they would have then, whatever is written meanwhile,
-/// and a batch is there whole or not at all. Made by [`crate::Db::snapshot`].
+/// One moment of the store. Reads answer as they would have then, whatever is written meanwhile, and a batch is there
+/// whole or not at all. Made by [`crate::Db::snapshot`].
 ///
-/// It costs next to nothing to make and to clone. While it is held, of each key that is overwritten
-/// the version that it sees stays, wherever that is moved, and nothing else: it may be held for as
-/// long as one likes. Dropping the last clone, and the last iterator made from it, gives that back
-/// as the keys are written again. It does not keep the database open, but reads at it go on after
-/// [`crate::Db::close`], and beside whoever opens the database again.
+/// A snapshot costs next to nothing to make and to clone. While it is held, the store keeps the version that it sees
+/// of each overwritten key, wherever that version is moved, and nothing else. So it may be held for as long as one
+/// likes. When the last clone is dropped, and the last iterator made from it, these versions go as their keys are
+/// written again. A snapshot does not keep the database open. Its reads go on after [`crate::Db::close`], also while
+/// the database is open again.
 ///
-/// It reads the default column family; [`Snapshot::column_family`] gives the same moment of
-/// another.
+/// It reads the default column family; [`Snapshot::column_family`] gives the same moment of another one.
 ///
 /// ```
 /// # use thermocline::{CfOptions, Db, Options};
@@ -62,8 +61,8 @@ impl Snapshot {
         })
     }
 
-    /// The sequence number of its moment: it has all changes up to this one, and none after it. Of a copy made from
-    /// it [`crate::Db::changes_since`] gives what is missing.
+    /// The sequence number of the snapshot: it has all changes up to this one, and none after it. From this number
+    /// on, [`crate::Db::changes_since`] gives what a copy made from the snapshot lacks.
     pub fn seqno(&self) -> u64 {
         self.moment.seqno().0
     }
@@ -91,7 +90,7 @@ impl Snapshot {
     /// The values that `keys` had, in their order.
     ///
     /// # Errors
-    /// As [`crate::Db::get`], for the first key that meets one.
+    /// As [`crate::Db::get`], for the first key that fails.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -103,7 +102,7 @@ impl Snapshot {
     /// [`crate::Db::multi_get_cf`].
     ///
     /// # Errors
-    /// As [`crate::Db::get`] and [`Snapshot::column_family`], for the first key that meets one.
+    /// As [`crate::Db::get`] and [`Snapshot::column_family`], for the first key that fails.
     pub fn multi_get_cf<'a, K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
@@ -125,25 +124,25 @@ impl Snapshot {
         self.moment.metadata(self.family.id, Value::copy)
     }
 
-    /// All entries there were, in key order, from both ends.
+    /// All entries at this moment, in key order, from both ends.
     pub fn iter(&self) -> Scan {
         self.scan((Bound::Unbounded, Bound::Unbounded))
     }
 
-    /// The entries there were whose keys lie in `range`.
+    /// The entries at this moment whose keys lie in `range`.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
         self.scan(owned(&range))
     }
 
-    /// The entries there were whose keys begin with `prefix`.
+    /// The entries at this moment whose keys begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
         self.scan(prefix_bounds(prefix.as_ref(), self.family.reverse))
     }
 
-    /// A cursor over the entries there were, before any key.
+    /// A cursor over the entries at this moment, before any key.
     ///
     /// # Errors
-    /// As [`crate::Db::cursor`].
+    /// [`Error::InvalidArgument`] if the column family had been dropped at this moment.
     pub fn cursor(&self) -> Result<Cursor> {
         Ok(Cursor(self.moment.cursor(self.family)?))
     }

@@ -62,7 +62,7 @@ impl Metrics {
         }
     }
 
-    /// What was counted since the opening, and where the log stands.
+    /// The counters since the opening, and the sequence numbers of the log.
     fn counted(m: &EngineMetrics) -> Metrics {
         let stalls: Vec<StallMetrics> = m.stalls.iter().map(StallMetrics::of).collect();
         Metrics {
