@@ -33,8 +33,8 @@ pub struct BatchEntry<'a> {
     pub cf: CfId,
     /// The user key; of a range delete the first key.
     pub key: &'a [u8],
-    /// The value; empty for a delete; the operand of a merge; of a range delete the first key behind, or empty if there is no
-    /// end; of a [`Kind::PutBlob`] where the value lies.
+    /// The value. It is empty for a delete, and the operand for a merge. For a range delete it is the first key
+    /// behind the range, or empty if the range has no end. For a [`Kind::PutBlob`] it is the reference to the value.
     pub value: &'a [u8],
 }
 
@@ -53,7 +53,7 @@ impl WriteBatch {
         batch
     }
 
-    /// Adds "`key` has `value`".
+    /// Adds a put of `key` with `value`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the key or value is longer than the limit, or the batch would
@@ -64,7 +64,7 @@ impl WriteBatch {
         self.push(Kind::Put, cf, key, value)
     }
 
-    /// Adds "`key` has no value".
+    /// Adds a delete of `key`.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -73,8 +73,8 @@ impl WriteBatch {
         self.push(Kind::Delete, cf, key, &[])
     }
 
-    /// Adds "`operand` is merged into the value of `key`". Whether the family has an operator, and that takes the operand,
-    /// is for the caller to know ([`crate::merge::check_operand`]).
+    /// Adds a merge of `operand` into the value of `key`. The caller checks before that the family has an operator,
+    /// and that the operator takes the operand ([`crate::merge::check_operand`]).
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -83,9 +83,9 @@ impl WriteBatch {
         self.push(Kind::Merge, cf, key, operand)
     }
 
-    /// Adds "no key from `start` up to, and not with, `end` has a value", in the order of bytes, or "no
-    /// key from `start` on" without an `end`. It is of what was written before it, in this batch or
-    /// earlier. Where `start` and `end` are equal nothing is added.
+    /// Adds a delete of all keys from `start` to before `end`, in the order of bytes; without an `end`, of all keys
+    /// from `start` on. It removes everything that was written before it, in this batch or earlier. If `start` and
+    /// `end` are equal nothing is added.
     ///
     /// # Errors
     /// As [`WriteBatch::put`]; [`Error::InvalidArgument`] if `end` lies before `start`.
@@ -96,7 +96,7 @@ impl WriteBatch {
         }
     }
 
-    /// Adds "the metadata of `cf` is `blob`".
+    /// Sets the metadata of `cf` to `blob`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the blob is longer than [`limits::METADATA_LEN_MAX`] or the batch
@@ -150,18 +150,18 @@ impl WriteBatch {
         });
     }
 
-    /// Adds a change that was checked, past any limit of the whole.
+    /// Adds a change that was checked, past any limit of the whole batch.
     pub fn push_checked(&mut self, entry: &BatchEntry<'_>) {
         self.append(entry.kind, entry.cf, entry.key, entry.value);
     }
 
-    /// Takes memory for so many more changes, and so many bytes of keys and values.
+    /// Reserves memory for that many more changes, and that many bytes of keys and values.
     pub fn reserve(&mut self, changes: usize, bytes: usize) {
         self.entries.reserve(changes);
         self.bytes.reserve(bytes);
     }
 
-    /// Bytes of memory that it has.
+    /// Bytes of memory that the batch has.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.entries.capacity() * size_of::<Raw>()
     }
@@ -187,7 +187,7 @@ impl WriteBatch {
     /// The change with this number.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the batch has no such change.
     pub fn get(&self, number: usize) -> BatchEntry<'_> {
         self.change(&self.entries[number])
     }
@@ -234,8 +234,8 @@ pub fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Checks a range of keys and gives what a record of [`Kind::RangeDelete`] has as its value; `None` if
-/// no key lies within.
+/// Checks a range of keys, and gives the value of a record of [`Kind::RangeDelete`] for it; `None` if no key lies
+/// within.
 ///
 /// # Errors
 /// As [`check_key`], for either; [`Error::InvalidArgument`] if `end` lies before `start`.

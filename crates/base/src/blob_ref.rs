@@ -1,5 +1,5 @@
-//! Where a separated value lies, and the bytes that say so: the value of a record or entry whose own value was
-//! written to a blob file.
+//! References to values in blob files. A reference is the value of a record or entry whose own value was written to a
+//! blob file.
 //!
 //! ```text
 //!  0   file      8
@@ -16,12 +16,12 @@ use crate::numbers::{u32_at, u64_at};
 /// Bytes of a reference to a value in a blob file.
 pub const BLOB_REF_LEN: usize = 20;
 
-/// Where the value of a key lies that was written to a blob file.
+/// The place of a value in a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobRef {
     /// The blob file.
     pub file: FileId,
-    /// Where its record begins, in bytes.
+    /// Offset in the file of the value's record, in bytes.
     pub offset: u64,
     /// The value's length in bytes.
     pub len: u32,
@@ -36,7 +36,7 @@ pub fn encode_blob_ref(blob: BlobRef) -> [u8; BLOB_REF_LEN] {
     bytes
 }
 
-/// What [`encode_blob_ref`] wrote; `None` if it is none by its length.
+/// Reads the bytes that [`encode_blob_ref`] wrote; `None` if their length is not that of a reference.
 ///
 /// ```
 /// use thermocline_base::blob_ref::{decode_blob_ref, encode_blob_ref};

@@ -1,4 +1,4 @@
-//! Ranges of keys that somebody asks about, and where a key lies to one.
+//! Ranges of keys for readers, and how a key lies to such a range.
 
 use std::ops::Bound;
 
@@ -35,7 +35,7 @@ pub fn is_behind(key: &[u8], to: Bound<&[u8]>) -> bool {
     }
 }
 
-/// The first key behind `key`; `None` behind the greatest key that there can be.
+/// The first key behind `key`; `None` behind the greatest possible key.
 pub fn behind(key: &[u8]) -> Option<Vec<u8>> {
     let mut next = key.to_vec();
     if key.len() < limits::KEY_LEN_MAX {

@@ -1,10 +1,9 @@
-//! Budgets of DRAM: what a store may use, and what all stores of a process may use together.
+//! Budgets of DRAM: one for each store, and one for all stores of a process together.
 //!
-//! An [`Account`] is a store's, a [`Budget`] is what several accounts draw on. Memory is counted where
-//! it is taken from the system ([`Account::take`]), in whatever pieces that happens. A write must not
-//! fail once it was granted its place, so memory is *promised* before ([`Account::promise`]): the
-//! store says how many bytes it will use at most, all its memory together, when every write that it
-//! has let through is done.
+//! An [`Account`] belongs to one store. Several accounts draw on a [`Budget`]. Memory is counted when it is taken
+//! from the system ([`Account::take`]), in pieces of any size. A write must not fail once it was granted its place,
+//! so memory is *promised* before ([`Account::promise`]). The store says how many bytes all its memory together will
+//! use at most, when every write that it has let through is done.
 //!
 //! # Why two stores never spend the same room
 //! An account *holds* room, at least what it uses; the budget counts what all of them hold.
@@ -23,29 +22,28 @@
 //! a write under way may take again what another gave back.
 //!
 //! # What a promise costs others
-//! A store that promises for many writes ahead keeps others from room that it may never use. So it does
-//! that only with a small share of the room that is free ([`Account::has_ample_room_for`]), and gives the rest
-//! back when it falls idle.
+//! A store that promises for many writes ahead keeps others from room that it may never use. So it promises ahead
+//! only a small share of the free room ([`Account::has_ample_room_for`]), and gives the rest back when it falls idle.
 //!
 //! # Memory beside the indexes
-//! Blocks that are cached, tables that are open, and what flushes work with are *charged*
-//! ([`Account::charge`]): counted when they are made, for as long as the [`Charge`] lives. They get what
-//! promises leave, and give way to promises: who needs room asks those who can give some back
-//! ([`Evict`]), first of all accounts, then of his own.
+//! Cached blocks, open tables, and the memory that flushes work with are *charged* ([`Account::charge`]): counted
+//! when they are made, for as long as the [`Charge`] lives. They get what promises leave, and give way to promises.
+//! An account that needs room asks the holders that can give some back ([`Evict`]), first those of all accounts, then
+//! its own.
 //!
 //! - **B4** Whenever a promise or a charge returns, what is held and what is charged are together at most
 //!   the limit, of the budget and of the account. A promise raises `held` first and looks at `charged`
 //!   after; a charge raises `charged` first and looks at `held` after; both sequentially consistent. So of
 //!   two that want the same room at once one sees the other at least, and gives up or has others give way.
 //!
-//! Some of it can never be given back while its store is open: memory in which records lie (preset
-//! `leveled`). It is *kept* ([`Account::charge_kept`]), and may be half of a budget at most, so that stores
-//! that came first leave room for the indexes of all.
+//! Some charged memory can never be given back while its store is open: the memory in which records lie (preset
+//! `leveled`). It is *kept* ([`Account::charge_kept`]), and may be half of a budget at most, so that the first stores
+//! leave room for the indexes of all.
 //!
-//! With B3, what is used and what is charged are together at most the limit, at every moment. There are
-//! two exceptions, which [`Account::over`] tells: what has to be done even where nothing can give way
-//! ([`Account::charge_over`]: a flush, by which indexes become smaller; a table that is read and not kept);
-//! and an account whose own limit was lowered, before its indexes are below that.
+//! With B3, used and charged memory together are at most the limit, at every moment. There are two exceptions, which
+//! [`Account::over`] tells. One is work that must be done even if nothing can give way ([`Account::charge_over`]): a
+//! flush, which makes indexes smaller, or a table that is read and not kept. The other is an account whose own limit
+//! was lowered, until its indexes are below that.
 //!
 //! # At the limits
 //! - While a store is being opened nothing is promised: its indexes are rebuilt, and `take` itself asks

@@ -10,9 +10,8 @@ const BYTES: &str = "partition.bytes";
 const PREFIX_LEN: &str = "partition.prefix_len";
 const MERGE: &str = "merge_operator";
 
-/// What may differ from one column family to the next. An option that is not set stays as the
-/// family was made, and is as by default for a new family: so an existing family can be had without
-/// repeating its options.
+/// The options that may differ from one column family to the next. For an existing family an option that is not set
+/// stays as the family was made, so its options need not be repeated. For a new family it has its default.
 ///
 /// ```
 /// use thermocline_base::CfOptions;
@@ -26,14 +25,14 @@ pub struct CfOptions {
     /// Whether keys order bytewise descending. By default they ascend. Fixed when the family is
     /// made.
     pub reverse: Option<bool>,
-    /// By what the keys are divided into partitions, in place of `partition.by` of the database. Fixed when
-    /// the family is made, as are the two that follow; where it is not set, the database's options say.
+    /// How the keys are divided into partitions, in place of `partition.by` of the database. Fixed when the family is
+    /// made, as are the next two. If it is not set, the database's options decide.
     pub partition_by: Option<PartitionBy>,
     /// Bytes on the SSD past which a partition is split, in place of `partition.bytes`.
     pub partition_bytes: Option<u64>,
-    /// Bytes of a key that say which partition it belongs to, in place of `partition.prefix_len`.
+    /// Bytes at the beginning of a key that decide its partition, in place of `partition.prefix_len`.
     pub partition_prefix_len: Option<u64>,
-    /// The name of its merge operator. A family that has none can be given one, also later; it stays.
+    /// The name of the family's merge operator. A family without one can be given one later; then it stays.
     pub merge_operator: Option<MergeName>,
 }
 
@@ -79,8 +78,8 @@ impl CfOptions {
         self
     }
 
-    /// Every option set that has a default of its own: what is not set is as by default. How keys are divided
-    /// stays as it is: where that is not set, the database's options say.
+    /// Sets every option that has a default of its own and is not set. The division of keys stays as it is: if it is
+    /// not set, the database's options decide.
     #[must_use]
     pub fn settled(self) -> CfOptions {
         CfOptions {
@@ -89,7 +88,7 @@ impl CfOptions {
         }
     }
 
-    /// What a database remembers: names and values of the options that are not as by default.
+    /// The names and values of the options that differ from the defaults: what a database remembers.
     pub fn stored(&self) -> Vec<(String, String)> {
         let reverse = self.reverse == Some(true);
         let options = [
@@ -110,8 +109,8 @@ impl CfOptions {
     /// Reads what [`CfOptions::stored`] gave; every option is set.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an option or value that this version does not know: it may decide
-    /// how the family is to be read.
+    /// [`Error::Unsupported`] for an option or value that this version does not know: it may decide how the family is
+    /// to be read.
     pub fn from_stored(options: &[(String, String)]) -> Result<CfOptions> {
         let mut settled = CfOptions::default().settled();
         for (name, value) in options {

@@ -10,8 +10,8 @@ thread_local! {
     static SUMMED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Bytes that this thread has put through [`crc32c`] so far: by how much it grows says how much work was
-/// done, which a clock does not. Wraps. In tests only.
+/// Bytes that this thread has put through [`crc32c`] so far. The growth measures work, which a clock does not. Wraps.
+/// In tests only.
 #[cfg(feature = "planted")]
 pub fn summed() -> u64 {
     SUMMED.get()
@@ -49,8 +49,8 @@ pub fn hash64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// A 64-bit hash of `bytes` under `seed`: XXH3-64, whose values are fixed by its specification. What
-/// is stored of it (the keys of filters, seeds of checksums) is pinned by goldens.
+/// A 64-bit hash of `bytes` under `seed`: XXH3-64, whose values are fixed by its specification. Goldens pin the
+/// values that are stored (the keys of filters, seeds of checksums).
 pub fn hash64_seeded(bytes: &[u8], seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
 }

@@ -1,6 +1,6 @@
 //! How blocks of tables are compressed.
 
-/// What reads what a writer has compressed, which is the same for all of its levels: so much a table says.
+/// The kind of decompression, which is the same for all levels of a compressor. A table names only that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Codec {

@@ -46,7 +46,7 @@ pub enum Error {
     /// Another write came first (transactions).
     #[error("conflict: {0}")]
     Conflict(String),
-    /// A row has values already that no two rows may have (tables of records). Trying again does not help.
+    /// Another row has the values that only one row may have (tables of records). Trying again does not help.
     #[error("duplicate: {0}")]
     Duplicate(String),
     /// The resource is in use; trying later can succeed.
@@ -63,26 +63,26 @@ pub enum Error {
     /// The database has been closed, by this handle or by another one.
     #[error("the database is closed; open it again to use it")]
     Closed,
-    /// An earlier persist failed, so what is durable is unknown: reads go on, writes fail until the
-    /// database is reopened.
+    /// An earlier persist failed, so it is unknown what is durable. Reads go on; writes fail until the database is
+    /// reopened.
     #[error("the store is poisoned by an earlier failure and takes no writes until reopened: {0}")]
     Poisoned(String),
-    /// A part that this version does not have.
+    /// A feature that this version does not have.
     #[error("not supported: {0}")]
     Unsupported(String),
     /// A budget is used up; the message names it, its size and the remedy.
     #[error("out of space: {0}")]
     OutOfSpace(String),
-    /// Changes were asked for that are not kept any more. Whoever followed them begins anew, with a copy.
+    /// Changes were asked for that are not kept any more. A follower begins anew, with a copy.
     #[error(
         "the changes since seqno {since} are not kept any more, only those since {oldest}: begin anew with \
          a checkpoint, a backup or a scan of a snapshot, and keep more (feed.retain_bytes, \
          feed.pins_percent_max)"
     )]
     ChangesGone {
-        /// What was asked for.
+        /// The sequence number since which changes were asked for.
         since: u64,
-        /// The smallest that can be asked for.
+        /// The smallest sequence number that can be asked for.
         oldest: u64,
     },
 }
@@ -149,8 +149,8 @@ impl Error {
         }
     }
 
-    /// Whether something had no room: a budget of the store is used up ([`Error::OutOfSpace`]), or the disk, a quota or
-    /// the largest file that is allowed.
+    /// Whether there was no room: a budget of the store is used up ([`Error::OutOfSpace`]), or the disk, a quota or
+    /// the largest allowed file is.
     pub fn is_no_room(&self) -> bool {
         match self {
             Error::OutOfSpace(_) => true,
@@ -164,8 +164,8 @@ impl Error {
         }
     }
 
-    /// Whether the operating system failed to make something durable, whatever it gave as the reason: nobody knows what
-    /// of it the device has.
+    /// Whether the operating system failed to make something durable, for any reason. Then it is unknown what of it
+    /// the device has.
     pub fn is_failed_sync(&self) -> bool {
         matches!(self, Error::Io { op, .. } if op.starts_with("sync"))
     }

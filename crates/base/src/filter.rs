@@ -1,8 +1,8 @@
-//! Compaction filters: what a compaction leaves out, or writes otherwise, because the user says so.
+//! Compaction filters: user code that removes or changes values as compactions move them.
 //!
-//! A family may have one. Whenever a compaction writes the table entry of a key anew it asks the filter, which keeps the
-//! value, removes it or gives another one. Nobody writes a delete for that, and nothing else is read or written.
-//! What holds for those who read meanwhile, the engine argues (`engine::compact::filters`).
+//! A family may have one. When a compaction writes the table entry of a key anew it asks the filter. The filter keeps
+//! the value, removes it or gives another one. No delete is written for that, and nothing else is read or written.
+//! `engine::compact::filters` argues what concurrent readers see.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::shown::shown;
 
-/// What becomes of a value.
+/// The filter's answer about a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It stays.
@@ -24,19 +24,20 @@ pub enum Verdict {
     Change(Vec<u8>),
 }
 
-/// Says what becomes of values when a compaction moves them.
+/// Decides about values when a compaction moves them.
 ///
 /// # What holds
-/// - It is asked for the newest version that a compaction finds of a key, if that is a value that no registered reader
-///   (snapshot, cursor, iterator, transaction, copy) sees. Deletes, and operands that are not folded yet, it never sees. Versions
-///   above, in memtables or levels that the compaction does not take, hide what it says, or operands there build on it.
-/// - What it says comes true as a whole with the compaction, or not at all: then it is asked again, some other time.
-///   A snapshot never changes, nor does what a transaction reads.
-/// - Nobody promises when it is asked. `compact` asks it for all that lies in a range, as far as nobody reads there. Flushes do
-///   not ask it, nor do tables that change their level without being rewritten.
-/// - Change feeds do not tell of what it removes.
+/// - It is asked for the newest version of a key that a compaction finds, if that is a value that no registered
+///   reader (snapshot, cursor, iterator, transaction, copy) sees. It never sees deletes, or operands that are not
+///   folded yet. Newer versions, in memtables or levels that the compaction does not take, hide the result; operands
+///   there build on it.
+/// - Its answers take effect with the compaction, all or none. If none do, it is asked again some other time. A
+///   snapshot never changes, nor does what a transaction reads.
+/// - There is no promise when it is asked. `compact` asks it for all entries of a range, except those that a reader
+///   sees. Flushes do not ask it, nor do tables that change their level without being rewritten.
+/// - Change feeds do not report what it removes.
 ///
-/// It is called by threads that compact, several at a time, and must not use the database.
+/// Compaction threads call it, several at a time. It must not use the database.
 ///
 /// ```
 /// use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
@@ -58,22 +59,23 @@ pub enum Verdict {
 /// assert_eq!(verdict, Ok(Verdict::Remove));
 /// ```
 pub trait CompactionFilter: fmt::Debug + Send + Sync {
-    /// Its name, for messages.
+    /// The filter's name, for messages.
     fn name(&self) -> &str;
 
-    /// What becomes of an entry.
+    /// Decides about an entry.
     ///
     /// # Errors
-    /// A text that says what is wrong. The compaction fails with it, and everything stays as it was. So does it after a panic.
+    /// A text that says what is wrong. The compaction fails with it, and everything stays as it was. A panic has the
+    /// same effect.
     fn filter(&self, entry: &Entry<'_>) -> std::result::Result<Verdict, String>;
 }
 
-/// A key and its value, which a filter is asked about.
+/// A key and its value, about which a filter is asked.
 pub struct Entry<'a> {
     key: &'a [u8],
     value: Held<'a>,
     level: usize,
-    /// Why the value could not be read.
+    /// The error with which reading the value failed.
     failed: RefCell<Option<Error>>,
 }
 
@@ -96,7 +98,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A key and a value of `len` bytes in a blob file, which is read when it is asked for.
+    /// A key and a value of `len` bytes in a blob file. The value is read only when it is asked for.
     pub fn elsewhere(key: &'a [u8], len: u64, read: ReadValue<'a>) -> Entry<'a> {
         Entry {
             value: Held::Elsewhere(len, read),
@@ -104,7 +106,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The same, on its way to this level.
+    /// The same entry, on its way to this level.
     #[must_use]
     pub fn to_level(self, level: usize) -> Entry<'a> {
         Entry { level, ..self }
@@ -115,7 +117,7 @@ impl<'a> Entry<'a> {
         self.key
     }
 
-    /// The bytes of the value. Reads nothing.
+    /// Length of the value, in bytes. Reads nothing.
     pub fn value_len(&self) -> u64 {
         match self.value {
             Held::Here(value) => value.len() as u64,
@@ -123,10 +125,10 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The value. A long one lies in a blob file, and is read now; a filter that does not ask for it leaves it there unread.
+    /// The value. A long one lies in a blob file, and is read now. It stays unread if the filter does not ask for it.
     ///
     /// # Errors
-    /// Why it cannot be read. A filter that fails then fails the compaction with the error of reading.
+    /// The error of reading it. A filter that fails then fails the compaction with that error.
     pub fn value(&self) -> std::result::Result<Cow<'_, [u8]>, String> {
         match self.value {
             Held::Here(value) => Ok(Cow::Borrowed(value)),
@@ -138,7 +140,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The level that it is written into: 0 inside persistent memory, else a level of files.
+    /// The level into which the entry is written: 0 inside persistent memory, else a level of files.
     pub fn level(&self) -> usize {
         self.level
     }
@@ -154,11 +156,11 @@ impl fmt::Debug for Entry<'_> {
     }
 }
 
-/// What `filter` says about an entry.
+/// The answer of `filter` about an entry.
 ///
 /// # Errors
-/// The error of reading the value, if that is why the filter fails; else [`Error::InvalidArgument`] naming filter and key, if it
-/// fails or panics, or gives a value of more than [`limits::VALUE_INLINE_MAX`] bytes.
+/// The error of reading the value, if the filter fails because of it. Else [`Error::InvalidArgument`] naming filter
+/// and key, if the filter fails or panics, or gives a value of more than [`limits::VALUE_INLINE_MAX`] bytes.
 pub fn ask(filter: &dyn CompactionFilter, entry: &Entry<'_>) -> Result<Verdict> {
     let why = match catch_unwind(AssertUnwindSafe(|| filter.filter(entry))) {
         Ok(Ok(Verdict::Change(value))) if value.len() > limits::VALUE_INLINE_MAX => format!(

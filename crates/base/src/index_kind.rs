@@ -6,8 +6,8 @@ pub enum IndexKind {
     /// Keys between data blocks, which are bisected.
     #[default]
     Binary,
-    /// Models that compute in which data block a key lies. A table that they do not fit has a binary
-    /// index all the same, and its properties say so.
+    /// Models that compute the data block of a key. A table that they do not fit gets a binary index all the same,
+    /// and its properties say so.
     Learned,
 }
 

@@ -1,6 +1,6 @@
-//! Words that every layer of Thermocline speaks: errors, sequence numbers, ranges of keys, record kinds,
-//! range tombstones, write batches, options, limits, checksums, and the seams through which tests see the
-//! engine (the `sync` facade, the step counter of the simulators, planted bugs).
+//! The shared words of all layers of Thermocline: errors, sequence numbers, ranges of keys, record kinds, range
+//! tombstones, write batches, options, limits and checksums. The seams through which tests see the engine are here,
+//! too: the `sync` facade, the step counter of the simulators, planted bugs.
 //!
 //! Nothing here knows of files, persistent memory or threads. Every other crate may use it.
 #![forbid(unsafe_code)]

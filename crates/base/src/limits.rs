@@ -29,7 +29,7 @@ pub const CF_NAME_LEN_MAX: usize = 255;
 /// Longest name of a prepared transaction, in bytes.
 pub const PREPARED_NAME_LEN_MAX: usize = 64;
 
-/// Longest operand of a merge, in bytes. A value that operands make may have [`VALUE_LEN_MAX`].
+/// Longest operand of a merge, in bytes. A merged value may have [`VALUE_LEN_MAX`].
 pub const MERGE_OPERAND_LEN_MAX: usize = 64 << 10;
 
 /// Longest time to live of a column family, in seconds: 100 years.

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-/// A value on cache lines that it shares with nothing: what many threads write must not lie beside what
+/// A value on cache lines that it shares with nothing. Data that many threads write must not lie beside data that
 /// they read. Two lines, because processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]

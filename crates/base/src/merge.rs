@@ -1,13 +1,13 @@
-//! Merge operators: what becomes of a value and an operand.
+//! Merge operators: functions that make one value of a value and an operand.
 //!
-//! A family may have one. `merge(key, operand)` then writes the operand and reads nothing; whoever reads the key later
-//! folds the operands into the value. The engine folds operands whenever it moves them, so it must not matter in which
-//! groups they are folded.
+//! A family may have one. `merge(key, operand)` then writes the operand and reads nothing. A later read of the key
+//! folds the operands into the value. The engine folds operands whenever it moves them, so the result must not depend
+//! on how they are grouped.
 //!
 //! # The law
-//! For all values and operands, `merge(merge(e, a), b) = merge(e, merge(a, b))`, where `e` may be absent. So an operand is a
-//! value too: the one that the key has if it had none before. Operands of a key are folded in the order in which they were
-//! written, and each exactly once; they need not commute.
+//! For all values and operands, `merge(merge(e, a), b) = merge(e, merge(a, b))`, where `e` may be absent. So an
+//! operand is a value, too: the value of a key that had none before. Operands of a key are folded in the order in
+//! which they were written, and each exactly once; they need not commute.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,12 +17,12 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::shown::shown;
 
-/// Makes one value of a value and an operand. See [`Counter`] and [`Append`] for two that are built in.
+/// Makes one value of a value and an operand. [`Counter`] and [`Append`] are built in.
 ///
 /// # The law
-/// It must be associative: `merge(merge(e, a), b)` is `merge(e, merge(a, b))`, whether `e` is there or not. It must be a
-/// function: the same arguments give the same result, in every process that opens the database. It is called by whoever reads,
-/// and by threads that flush and compact; it must not use the database.
+/// It must be associative: `merge(merge(e, a), b)` is `merge(e, merge(a, b))`, whether `e` is there or not. It must
+/// be a function: the same arguments give the same result, in every process that opens the database. Reads call it,
+/// and threads that flush and compact. It must not use the database.
 ///
 /// ```
 /// use thermocline_base::merge::MergeOperator;
@@ -40,16 +40,16 @@ use crate::shown::shown;
 /// assert_eq!(Largest.merge(b"k", Some(b"b"), b"a"), Ok(b"b".to_vec()));
 /// ```
 pub trait MergeOperator: fmt::Debug + Send + Sync {
-    /// Its name, of 1 to [`limits::MERGE_NAME_LEN_MAX`] bytes. A database remembers it for each family that has the
-    /// operator. An operator that does something else needs another name.
+    /// The operator's name, of 1 to [`limits::MERGE_NAME_LEN_MAX`] bytes. A database remembers it for each family
+    /// that has the operator. An operator with another meaning needs another name.
     fn name(&self) -> &str;
 
-    /// The value of `key` behind `operand`, if it was `existing` before: a value, an operand or several folded ones; or
-    /// `None` if it had no value.
+    /// The value of `key` after `operand`. `existing` is what it had before: a value, an operand or several folded
+    /// ones; or `None` if it had no value.
     ///
     /// # Errors
-    /// A text that says what does not fit. The read that needs the value fails with it, and the operands stay as they are.
-    /// A panic counts as an error.
+    /// A text that says what does not fit. The read that needs the value fails with it, and the operands stay as they
+    /// are. A panic counts as an error.
     fn merge(
         &self,
         key: &[u8],
@@ -57,7 +57,7 @@ pub trait MergeOperator: fmt::Debug + Send + Sync {
         operand: &[u8],
     ) -> std::result::Result<Vec<u8>, String>;
 
-    /// Whether an operand is one that can be merged. It is asked before the operand is written.
+    /// Whether an operand can be merged. It is asked before the operand is written.
     ///
     /// # Errors
     /// A text that says what an operand should be. Nothing is written then.
@@ -116,7 +116,7 @@ impl MergeOperator for Counter {
     }
 }
 
-/// Puts operands one behind the other, with a delimiter between two, which may be empty.
+/// Joins operands, with a delimiter between two, which may be empty.
 ///
 /// ```
 /// use thermocline_base::merge::{Append, MergeOperator};
@@ -131,11 +131,11 @@ pub struct Append {
     name: String,
 }
 
-/// Of the names of [`Append`]; the delimiter follows in hexadecimal digits.
+/// The beginning of the names of [`Append`]; the delimiter follows in hexadecimal digits.
 const APPEND: &str = "thermocline.append:";
 
 impl Append {
-    /// With this delimiter, of up to 22 bytes: no family takes the name of one that is longer.
+    /// An operator with this delimiter, of up to 22 bytes. With a longer one its name would be too long for a family.
     pub fn new(delimiter: impl AsRef<[u8]>) -> Append {
         let delimiter: Vec<u8> = delimiter.as_ref().to_vec();
         let digits: String = delimiter.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -145,7 +145,7 @@ impl Append {
         }
     }
 
-    /// The one of this name.
+    /// The operator of this name.
     fn named(name: &str) -> Option<Append> {
         let digits = name.strip_prefix(APPEND)?;
         let pairs = (0..digits.len()).step_by(2);
@@ -173,7 +173,7 @@ impl MergeOperator for Append {
     }
 }
 
-/// The operator of this name that is built in.
+/// The built-in operator of this name.
 pub fn built_in(name: &str) -> Option<Arc<dyn MergeOperator>> {
     match name == Counter::NAME {
         true => Some(Arc::new(Counter)),
@@ -213,7 +213,7 @@ impl fmt::Debug for MergeName {
     }
 }
 
-/// What `operator` makes of a value and one operand.
+/// The value that `operator` makes of a value and one operand.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming operator and key if the operator fails or panics, or the value is longer than
@@ -242,7 +242,7 @@ pub fn merge_one(
     )))
 }
 
-/// What `operator` makes of a value and operands, the newest of which is given first.
+/// The value that `operator` makes of a value and operands, which are given newest first.
 ///
 /// # Errors
 /// As [`merge_one`].
@@ -267,7 +267,7 @@ pub fn fold<O: AsRef<[u8]>>(
 /// Checks an operand before it is written.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] past [`limits::MERGE_OPERAND_LEN_MAX`], or with what the operator says.
+/// [`Error::InvalidArgument`] past [`limits::MERGE_OPERAND_LEN_MAX`], or with the operator's text.
 pub fn check_operand(operator: &dyn MergeOperator, operand: &[u8]) -> Result<()> {
     if operand.len() > limits::MERGE_OPERAND_LEN_MAX {
         return Err(Error::InvalidArgument(format!(

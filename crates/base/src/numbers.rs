@@ -1,7 +1,7 @@
 //! Numbers at fixed places: little-endian, as everything at rest has them.
 //!
-//! The bytes are there: whoever reads foreign bytes has compared lengths before. Lengths are stored in 4 bytes, since
-//! the limits of keys, values and blocks are far below 4 GiB.
+//! The caller checks lengths before, so that the bytes are there. Lengths are stored in 4 bytes, since the limits of
+//! keys, values and blocks are far below 4 GiB.
 
 /// The two bytes at `at`.
 #[inline]
@@ -41,8 +41,8 @@ pub fn len_of(len: u32) -> usize {
     usize::try_from(len).expect("addresses have 32 bits or more")
 }
 
-/// The first eight bytes of a key as a number, with zeros behind a shorter one: numbers order as keys do, but equal ones
-/// decide nothing.
+/// The first eight bytes of a key as a number; a shorter key is filled up with zeros. Different numbers order as
+/// their keys do; equal ones decide nothing.
 #[inline]
 pub fn first_bytes(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];

@@ -1,8 +1,8 @@
 //! Bugs planted on purpose. A layer of tests counts only after it has caught one.
 //!
-//! The code that could go wrong asks [`active`]; without the feature `planted` (switched on by
-//! test targets only) that is the constant `false` and vanishes. A test chooses the bug at run
-//! time, for its own thread, so that tests can run side by side; or a process of its own has it in all threads.
+//! Code that could go wrong asks [`active`]. Without the feature `planted` (switched on by test targets only) that is
+//! the constant `false` and vanishes. A test chooses the bug at run time for its own thread, so that tests can run
+//! side by side. A process of its own may plant it in all threads.
 
 macro_rules! bugs {
     ($($(#[$meta:meta])* $name:ident,)*) => {
@@ -37,9 +37,9 @@ bugs! {
     CutBelowPublished,
     /// Rule 3: recovery does not persist again what it keeps.
     SkipRepersist,
-    /// What an open relies upon is synced again and not stored again, though a sync may have failed.
+    /// An open syncs again the bytes that it relies on, and does not store them again, though a sync may have failed.
     TrustCacheAfterFailedSync,
-    /// A sync that fails for want of room is taken for no room, and what it covered for durable.
+    /// A sync that fails for want of room only counts as a lack of room, and its bytes as durable.
     CleanAfterEnospc,
     /// Rule 4: writing starts before the manifest records the cut.
     AcceptBeforeSeal,
@@ -71,21 +71,21 @@ bugs! {
     ReplayForgetsDrops,
     /// Replay takes metadata for records of a family that does not exist.
     ReplayForgetsMetadata,
-    /// An open does not look for prepared transactions: nobody is kept from what they claim.
+    /// An open does not look for prepared transactions: other writers may change what they claim.
     OpenForgetsPrepared,
     /// A transaction is acknowledged as prepared when it is visible.
     PreparedWhenVisible,
-    /// What commits a prepared transaction, or rolls it back, does not forget that it was prepared.
+    /// Committing or rolling back a prepared transaction does not forget that it was prepared.
     ResolvedStaysPrepared,
     /// The descriptor of a dead memtable is given back before the manifest forgets the memtable.
     ReleaseBeforeEdit,
     /// A flushed memtable is dropped while an older one is named, and nothing says that this one was flushed.
     DropFlushedFirst,
-    /// A cursor that stands still keeps its view, whoever asks for it.
+    /// A cursor that stands still keeps its view, even if it is asked to let go.
     IdleKeepsView,
-    /// Replay keeps the newest version of a key alone, whoever reads on of an earlier opening.
+    /// Replay keeps only the newest version of a key, even if readers of an earlier opening go on.
     ReplayForgetsElders,
-    /// An open frees what values hold in place that were read in an earlier opening.
+    /// An open frees values in place that readers of an earlier opening hold.
     ElderValueForgotten,
     /// A staged batch reserves its chain over numbers that it has read before it took the manifest's lock.
     StaleReservation,
@@ -145,9 +145,9 @@ bugs! {
     LogAfterName,
     /// The log of a dropped memtable is removed before the edit that drops it.
     RetireLogBeforeEdit,
-    /// A memtable of which tables have records, and no later one, is taken for one that takes writes.
+    /// A memtable whose records tables have, and that has no later one, is taken for one that takes writes.
     FloorForgetsTables,
-    /// Nobody asks whose logs outside of a database's folder are.
+    /// Logs outside of a database's folder are used without asking whose they are.
     LogsUnclaimed,
     /// The checksum of what a frame of a log carries is not compared.
     SkipFrameChecksum,
@@ -157,7 +157,7 @@ bugs! {
     FeedAheadOfDurable,
     /// Memtables go though a change feed has not read them.
     FeedForgetsPin,
-    /// A change feed takes all that could be read after a crash for durable.
+    /// A change feed takes everything that could be read after a crash for durable.
     FeedTrustsWhatIsRead,
     /// A change feed takes no notice of seqnos that were lost in a crash.
     FeedAcceptsLost,
@@ -167,7 +167,7 @@ bugs! {
     IndexKeptAtOpen,
     /// A PM table is named while its last piece is not fenced.
     NameTableUnpersisted,
-    /// A PM table goes as soon as nothing refers to it, whoever reads it.
+    /// A PM table goes as soon as nothing refers to it, even if readers hold it.
     PmTableForgetsReaders,
     /// An internal compaction that has ended before its slice takes its inputs away as a whole.
     InternalForgetsRest,
@@ -181,11 +181,11 @@ bugs! {
     BlobForgetsMemtables,
     /// A blob file goes although a write is about to refer to it.
     BlobForgetsWrites,
-    /// A value from a blob file is not asked whose it is.
+    /// A value from a blob file is not checked to be the right key's.
     BlobOfAnyKey,
     /// The manifest does not say that records may refer to blob files.
     LongValuesUntold,
-    /// What blob files take does not count in what feeds may keep.
+    /// Bytes in blob files do not count in what feeds may keep.
     KeptBlobsUncounted,
     /// While memtables are evacuated they are taken for flushed, as far as tables have seqnos.
     EvacuatedIsFlushed,
@@ -193,21 +193,21 @@ bugs! {
     FrontForgotten,
     /// Range tombstones of a memtable hide what was evacuated from it.
     FrontForgetsTombstones,
-    /// What a range of a flush takes along is not looked for among what jobs hold.
+    /// Data that a range of a flush takes along is not looked for among what jobs hold.
     AlongBesideJob,
-    /// Of a table that a range of a flush takes along, what lies outside of the range goes, too.
+    /// A range of a flush that takes a table along drops the part outside of the range, too.
     AlongForgetsRest,
     /// A flush that rewrites leaves the oldest memtable where it is.
     RewriteLeavesOlder,
     /// An open takes no names of blob files away.
     BlobForgottenAtOpen,
-    /// What a row was in an index stays there when it is something else.
+    /// An old index entry of a row stays when the row changes.
     RowForgetsEntry,
     /// While a unique index is built, a write takes away an entry that leads to another row.
     BuildTakesOthers,
     /// A unique index is not asked whether another row has the values.
     UniqueUnasked,
-    /// Whoever writes a row does not keep the schema from changing.
+    /// A writer of a row does not keep the schema from changing.
     SchemaUnshared,
     /// An index can be read as soon as writes keep it.
     ReadyBeforeBuilt,

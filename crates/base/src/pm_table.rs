@@ -1,16 +1,16 @@
-//! What is said of a table in persistent memory: by whoever has written it, to the manifest that names it, and to
-//! whoever opens it.
+//! The description of a table in persistent memory. Its writer gives it to the manifest, which names the table, and
+//! to the reader that opens it.
 
 use crate::{CfId, FileId, KeyRange, SeqNo};
 
 /// A finished table in persistent memory, which owns zones of the region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PmTableMeta {
-    /// Who owns its zones: an id of the same sequence as those of chains, never given out twice.
+    /// The owner of its zones: an id of the same sequence as those of chains, never given out twice.
     pub owner: u64,
     /// Its zones (or runs of zones), each of which has one piece of it; one at least.
     pub zones: u32,
-    /// Bytes of those zones: what the table takes of persistent memory.
+    /// Bytes of those zones: the persistent memory that the table takes.
     pub zone_bytes: u64,
     /// Bytes that were written there.
     pub bytes: u64,
@@ -20,30 +20,30 @@ pub struct PmTableMeta {
     pub range_tombstones: u64,
     /// Smallest and largest seqno, of entries and range tombstones.
     pub seqnos: (SeqNo, SeqNo),
-    /// What it has of each column family, by family; one at least.
+    /// The table's part of each column family, by family; one at least.
     pub families: Vec<PmFamily>,
     /// The blob files that it refers to, by file.
     pub blobs: Vec<PmBlob>,
 }
 
 impl PmTableMeta {
-    /// What it has of a family.
+    /// The table's part of a family.
     pub fn family(&self, cf: CfId) -> Option<&PmFamily> {
         let at = self.families.binary_search_by_key(&cf, |family| family.cf);
         at.ok().and_then(|at| self.families.get(at))
     }
 }
 
-/// What a table in persistent memory has of one column family.
+/// The part of a table in persistent memory that belongs to one column family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PmFamily {
     /// The family.
     pub cf: CfId,
     /// Entries: puts, deletes and merges.
     pub entries: u64,
-    /// Of those, deletes.
+    /// Deletes among these entries.
     pub deletes: u64,
-    /// Of those, merges.
+    /// Merges among these entries.
     pub merges: u64,
     /// Range tombstones.
     pub range_tombstones: u64,
@@ -53,11 +53,11 @@ pub struct PmFamily {
     pub value_bytes: u64,
     /// Smallest and largest seqno.
     pub seqnos: (SeqNo, SeqNo),
-    /// No entry or range tombstone reaches out of it. Open if a range tombstone reaches furthest.
+    /// The range that holds all entries and range tombstones. Open if a range tombstone reaches furthest.
     pub range: KeyRange<Vec<u8>>,
 }
 
-/// What a table in persistent memory refers to in one blob file.
+/// The values in one blob file that a table in persistent memory refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PmBlob {
     /// The blob file.

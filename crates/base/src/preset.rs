@@ -7,7 +7,7 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Preset {
-    /// The engine as it is meant to be.
+    /// The default engine.
     #[default]
     Thermocline,
     /// The Global Index of LogFree (§3.3): level 0 is one index over all sealed memtables, into which each

@@ -1,7 +1,7 @@
 //! Ranges of user keys.
 //!
-//! What lies in a table has a first key and a last one: [`KeyRange`]. What somebody asks for, or cuts, may be without
-//! limits: [`KeyBounds`](crate::bounds::KeyBounds) of readers, [`KeyLimits`] of tables.
+//! A table's keys have a first and a last one: [`KeyRange`]. A range that is asked for, or cut to, may be without
+//! limits: [`KeyBounds`](crate::bounds::KeyBounds) for readers, [`KeyLimits`] for tables.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::bounds::is_behind;
 
-/// From a user key to another one, which belongs to the range or is the first behind it. With keys of its own, or borrowed
-/// ones: `KeyRange<&[u8]>`.
+/// A range from one user key to another, which belongs to the range or is the first one behind it. It has keys of its
+/// own, or borrowed ones: `KeyRange<&[u8]>`.
 ///
 /// ```
 /// use thermocline_base::KeyRange;
@@ -43,7 +43,7 @@ impl<K: AsRef<[u8]>> KeyRange<K> {
         KeyRange { first, last, open }
     }
 
-    /// The same, borrowed.
+    /// The same range, borrowed.
     pub fn borrowed(&self) -> KeyRange<&[u8]> {
         KeyRange {
             first: self.first.as_ref(),
@@ -52,7 +52,7 @@ impl<K: AsRef<[u8]>> KeyRange<K> {
         }
     }
 
-    /// The same, with keys of its own.
+    /// The same range, with keys of its own.
     pub fn owned(&self) -> KeyRange {
         KeyRange {
             first: self.first.as_ref().into(),
@@ -75,7 +75,7 @@ impl<K: AsRef<[u8]>> KeyRange<K> {
         self.first.as_ref() <= key && !self.ends_before(key)
     }
 
-    /// Whether all of it lies before `key`.
+    /// Whether the whole range lies before `key`.
     pub fn ends_before(&self, key: &[u8]) -> bool {
         match self.open {
             true => self.last.as_ref() <= key,
@@ -88,7 +88,7 @@ impl<K: AsRef<[u8]>> KeyRange<K> {
         (self.last.as_ref(), !self.open)
     }
 
-    /// Whether all of it lies within `other`.
+    /// Whether the whole range lies within `other`.
     pub fn is_within(&self, other: &KeyRange<impl AsRef<[u8]>>) -> bool {
         other.first.as_ref() <= self.first.as_ref() && self.end() <= other.end()
     }
@@ -103,7 +103,7 @@ impl<K: AsRef<[u8]>> KeyRange<K> {
         !self.ends_below(from) && !is_behind(self.first.as_ref(), to)
     }
 
-    /// Whether all of it lies below what begins with `from`.
+    /// Whether the whole range lies below a range that begins with `from`.
     pub fn ends_below(&self, from: Bound<&[u8]>) -> bool {
         match from {
             Bound::Included(key) => self.ends_before(key),
@@ -115,7 +115,7 @@ impl<K: AsRef<[u8]>> KeyRange<K> {
 }
 
 impl KeyRange {
-    /// What of it lies from `lower` on and before `upper`.
+    /// The part of the range from `lower` on and before `upper`.
     pub fn cut(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> KeyRange {
         let first = lower.map_or(&*self.first, |lower| lower.max(&self.first));
         match upper.filter(|upper| !self.ends_before(upper)) {
@@ -129,7 +129,7 @@ impl KeyRange {
 }
 
 impl<'a> KeyRange<&'a [u8]> {
-    /// The least range that holds both.
+    /// The smallest range that holds both.
     ///
     /// ```
     /// use thermocline_base::KeyRange;
@@ -138,7 +138,7 @@ impl<'a> KeyRange<&'a [u8]> {
     /// ```
     pub fn hull(self, other: KeyRange<&'a [u8]>) -> KeyRange<&'a [u8]> {
         let first = self.first.min(other.first);
-        // Of two that end with the same key, the one that holds it reaches further.
+        // If two ranges end with the same key, the one that holds it reaches further.
         let further = match self.end() > other.end() {
             true => self,
             false => other,
@@ -161,7 +161,7 @@ impl<K: AsRef<[u8]>> fmt::Debug for KeyRange<K> {
     }
 }
 
-/// A key as a message shows it: not too much of it.
+/// A key as a message shows it: its beginning.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {
@@ -176,8 +176,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// What limits the keys of a table that a reader reads: all from `lower` on and before `upper`, where there are such.
-/// Cheap to clone.
+/// The limits within which a reader reads the keys of a table: from `lower` on and before `upper`, if these are
+/// given. Cheap to clone.
 ///
 /// ```
 /// use thermocline_base::KeyLimits;
@@ -217,13 +217,13 @@ impl KeyLimits {
         !self.is_below(key) && !self.is_behind(key)
     }
 
-    /// Whether `key` lies before all that is within.
+    /// Whether `key` lies before all keys within.
     #[inline]
     pub fn is_below(&self, key: &[u8]) -> bool {
         self.lower().is_some_and(|lower| key < lower)
     }
 
-    /// Whether `key` lies behind all that is within.
+    /// Whether `key` lies behind all keys within.
     #[inline]
     pub fn is_behind(&self, key: &[u8]) -> bool {
         self.upper().is_some_and(|upper| key >= upper)

@@ -1,24 +1,24 @@
-//! What a check of data at rest finds.
+//! The report of a check of data at rest.
 
 use crate::error::{Error, Result};
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The file or region.
     pub place: String,
-    /// The offset in it.
+    /// The offset in it, in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Everything that is wrong; of a file with very many faults the first ones.
+    /// The faults; a file with very many has only its first ones here.
     pub faults: Vec<Fault>,
-    /// How many more there are.
+    /// Number of faults that are not among `faults`.
     pub more_faults: u64,
     /// Records, entries of tables and values in blob files whose checksums were checked.
     pub records: u64,
@@ -30,7 +30,7 @@ impl Report {
     /// Notes a corruption as a fault.
     ///
     /// # Errors
-    /// Any other error: it is the caller's.
+    /// Any other error is returned as it is.
     pub fn note(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Corruption {

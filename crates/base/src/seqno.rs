@@ -35,8 +35,8 @@ pub struct CfId(pub u16);
 impl CfId {
     /// The family that every database has.
     pub const DEFAULT: CfId = CfId(0);
-    /// Not one of the user's families but the engine's own: holds the metadata of each of them, under its id in two
-    /// big-endian bytes, and prepared transactions, under longer keys.
+    /// The engine's own family, none of the user's. It holds the metadata of each family, under the family's id in
+    /// two big-endian bytes, and prepared transactions, under longer keys.
     pub const METADATA: CfId = CfId(u16::MAX);
 
     /// The key of this family's metadata in [`CfId::METADATA`].
@@ -63,8 +63,8 @@ pub enum Kind {
     /// All keys from this key up to, and not with, the value have no value: a range tombstone. Where
     /// the value is empty, all keys from this key on. (No range ends before the empty key.)
     RangeDelete = 4,
-    /// The key has the value that lies in a blob file; the record's value says where. Of records in
-    /// memtables only: in a table it is a [`Kind::Put`] whose entry says the same by a flag.
+    /// The key has a value in a blob file; the record's value is the reference. Only records in memtables have this
+    /// kind: in a table it is a [`Kind::Put`] whose entry says the same by a flag.
     PutBlob = 9,
 }
 

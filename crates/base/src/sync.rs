@@ -40,12 +40,11 @@ pub fn fence_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
-/// How often whoever waits for something short looks again before it sleeps: a few microseconds.
-/// Under a scheduler that takes over, looking again is a step like sleeping.
+/// How often a thread that waits for something short looks again before it sleeps: a few microseconds. Under a
+/// scheduler that takes over, looking again is a step like sleeping.
 pub const SPINS: u32 = if cfg!(feature = "shuttle") { 1 } else { 400 };
 
-/// Whether a scheduler takes over. Whoever waits for something else than this module's locks must not
-/// then.
+/// Whether a scheduler takes over. Then no thread may wait for anything but this module's locks.
 pub const SCHEDULED: bool = cfg!(feature = "shuttle");
 
 /// Hints to the processor.
@@ -126,14 +125,15 @@ pub mod thread {
         u32::from_le_bytes(high)
     }
 
-    /// A random number of the execution's own: another thread's state of before would not repeat itself.
+    /// A random number of the execution's own. A generator that outlives the execution would make it unrepeatable.
     #[cfg(feature = "shuttle")]
     pub fn random() -> u32 {
         shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng())
     }
 
-    /// What stands for a process among others that share this one's memory: nothing, as long as there are none. A scheduler runs
-    /// each execution on one thread of the system's, and executions on several threads must know nothing of each other.
+    /// An id for the simulated process of this thread, if several share this process's memory; `None` otherwise. A
+    /// scheduler runs each execution on one thread of the system's, and executions on several threads must know
+    /// nothing of each other.
     pub fn process() -> Option<std::thread::ThreadId> {
         super::SCHEDULED.then(|| std::thread::current().id())
     }
@@ -163,8 +163,8 @@ mod imp {
         mutex.try_lock()
     }
 
-    /// Locks what is held for a fraction of a microsecond by whoever holds it: looks again for a
-    /// while before it sleeps.
+    /// Locks a mutex that is only ever held for a fraction of a microsecond: looks again for a while before it
+    /// sleeps.
     #[inline]
     pub fn lock_short<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.try_lock().unwrap_or_else(|| lock_spinning(mutex))

@@ -1,15 +1,15 @@
-//! Range tombstones, and those of a table.
+//! Range tombstones, and the set of those of a table.
 //!
-//! [`RangeTombstones`] never change: a table that is open keeps them in memory, and is asked for the newest that covers
-//! a key. They may overlap in any way. The set is a balanced tree laid out in an array sorted by start: of each subtree
-//! the furthest end and the newest seqno are known, so that a look passes over what ends before the key or is older than
-//! what it has found. (A reader of the past passes over little where nearly all that covers the key is newer than it is:
-//! readers of the past are few.) Memory stays linear in what was read, whatever the overlaps, where cutting them into
-//! disjoint fragments could square it.
+//! [`RangeTombstones`] never change: an open table keeps them in memory, and is asked for the newest one that covers
+//! a key. They may overlap in any way. The set is a balanced tree laid out in an array sorted by start. The furthest
+//! end and the newest seqno of each subtree are known, so that a look passes over subtrees that end before the key or
+//! are older than what it has found. (A reader of the past passes over little if nearly all tombstones over the key
+//! are newer than the reader. Such readers are few.) Memory stays linear in the bytes that were read, whatever the
+//! overlaps. Cutting them into disjoint fragments could square it.
 //!
-//! Two others look alike and are not. A memtable's grow while they are read, and every reader has the state of its
-//! moment: a persistent map of fragments (`memtable::tombstones`). A merge asks for keys in their order, and for the
-//! *oldest* tombstone over an entry that is newer than it (`compaction::retain`).
+//! Two other structures look alike and are not. A memtable's tombstones grow while they are read, and every reader
+//! has the state of its moment: a persistent map of fragments (`memtable::tombstones`). A merge asks for keys in
+//! their order, and for the *oldest* tombstone over an entry that is newer than the entry (`compaction::retain`).
 
 use std::cmp::Ordering;
 use std::ops::{Range, RangeInclusive};
@@ -19,8 +19,8 @@ use crate::numbers::{len_of, len32};
 use crate::planted::{self, Bug};
 use crate::{CfId, KeyLimits, SeqNo, limits};
 
-/// All keys from `start` up to, and not with, `end` have no value older than `seqno`. With keys of its own, or borrowed
-/// ones: `RangeTombstone<&[u8]>`.
+/// All keys from `start` to before `end` have no value older than `seqno`. It has keys of its own, or borrowed ones:
+/// `RangeTombstone<&[u8]>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeTombstone<K = Vec<u8>> {
     /// The first key that it covers.
@@ -32,7 +32,7 @@ pub struct RangeTombstone<K = Vec<u8>> {
 }
 
 impl RangeTombstone {
-    /// The same, borrowed.
+    /// The same tombstone, borrowed.
     pub fn borrowed(&self) -> RangeTombstone<&[u8]> {
         RangeTombstone {
             start: &self.start,
@@ -43,7 +43,7 @@ impl RangeTombstone {
 }
 
 impl<'a> RangeTombstone<&'a [u8]> {
-    /// The same, with keys of its own.
+    /// The same tombstone, with keys of its own.
     pub fn owned(self) -> RangeTombstone {
         RangeTombstone {
             start: self.start.to_vec(),
@@ -61,7 +61,7 @@ impl<'a> RangeTombstone<&'a [u8]> {
         self.start <= key && !behind
     }
 
-    /// What of it lies from `lower` on and before `upper`, if anything does.
+    /// The part from `lower` on and before `upper`, if there is any.
     pub fn cut(self, lower: Option<&'a [u8]>, upper: Option<&'a [u8]>) -> Option<Self> {
         let start = lower.map_or(self.start, |lower| lower.max(self.start));
         let end = upper.map_or(self.end, |upper| upper.min(self.end));
@@ -69,20 +69,20 @@ impl<'a> RangeTombstone<&'a [u8]> {
     }
 }
 
-/// What a table has of a range tombstone before its keys.
+/// The bytes of a table before the keys of a range tombstone.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
     /// The family.
     pub cf: CfId,
-    /// Bytes of the start; `None` if it is that of the one before.
+    /// Bytes of the start; `None` if the start is that of the tombstone before.
     pub start: Option<u64>,
-    /// Bytes of the end; `None` if it is that of the one before.
+    /// Bytes of the end; `None` if the end is that of the tombstone before.
     pub end: Option<u64>,
     /// When it was written.
     pub seqno: SeqNo,
 }
 
-/// One of them: where its keys lie in the bytes.
+/// One tombstone: where its keys lie in the bytes.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     seqno: SeqNo,
@@ -90,7 +90,7 @@ struct Spot {
     end: u32,
     start_len: u16,
     end_len: u16,
-    /// In the subtree of which it is the middle: which reaches furthest, and which is the newest.
+    /// In the subtree whose middle this is: the tombstone that reaches furthest, and the newest one.
     furthest: u32,
     newest: u32,
 }
@@ -105,8 +105,9 @@ pub struct RangeTombstones {
 }
 
 impl RangeTombstones {
-    /// Those that a table has as `bytes`, by family: of each a head, which `head` reads and moves behind, then its start and
-    /// its end where they are not as before. Allocates a small multiple of the bytes. `Err` is where they are wrong.
+    /// Decodes those that a table has as `bytes`, by family. Each has a head, which `head` reads and moves behind,
+    /// then its start and its end if they differ from those before. Allocates a small multiple of the bytes. `Err` is
+    /// the place where they are wrong.
     pub fn decode(
         bytes: &[u8],
         head: fn(&[u8], &mut usize) -> Option<Head>,
@@ -164,19 +165,19 @@ impl RangeTombstones {
         size_of_val(&*self.spots)
     }
 
-    /// Bytes of memory of what was decoded, which the families of a table share.
+    /// Bytes of memory of the decoded bytes, which the families of a table share.
     pub fn key_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The newest, at or below `at`, that covers `key`.
+    /// The newest tombstone, at or below `at`, that covers `key`.
     pub fn newest_over(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<&[u8]>> {
         let mut newest = None;
         self.visit(key, at, 0..self.spots.len(), &mut newest);
         newest.map(|n| self.get(n))
     }
 
-    /// The newest within `limits`, at or below `at`, that covers `key`, as they cut it.
+    /// The newest tombstone within `limits`, at or below `at`, that covers `key`, as the limits cut it.
     pub fn covering<'a>(
         &'a self,
         limits: &'a KeyLimits,
@@ -187,15 +188,15 @@ impl RangeTombstones {
         newest?.cut(limits.lower(), limits.upper())
     }
 
-    /// All as `limits` cut them, by start, then newest first, as the writers of tables take them: of those that begin
-    /// together and are equally new, the one that reaches furthest.
+    /// All tombstones as `limits` cut them, by start, then newest first, as the writers of tables take them. Of
+    /// tombstones that begin together and are equally new, only the one that reaches furthest.
     pub fn within<'a>(
         &'a self,
         limits: &'a KeyLimits,
     ) -> impl Iterator<Item = RangeTombstone<&'a [u8]>> {
         let cut = |t: RangeTombstone<&'a [u8]>| t.cut(limits.lower(), limits.upper());
         let mut cut: Vec<_> = self.iter().filter_map(cut).collect();
-        // Those that were cut at the lower limit begin together now.
+        // Tombstones that were cut at the lower limit begin together now.
         cut.sort_by(|a, b| {
             let newer_first = || (b.seqno, b.end).cmp(&(a.seqno, a.end));
             order(a.start, b.start).then_with(newer_first)
@@ -226,7 +227,7 @@ impl RangeTombstones {
         if tombstone.covers(key) && tombstone.seqno <= at && so_far < Some(tombstone.seqno) {
             *newest = Some(middle);
         }
-        // Behind the middle are the later starts: nested tombstones are mostly newer there.
+        // The later starts come after the middle: nested tombstones are mostly newer there.
         let behind = match tombstone.start <= key {
             true => self.visit(key, at, middle + 1..range.end, newest),
             false => 0,
@@ -258,7 +259,7 @@ impl RangeTombstones {
 }
 
 impl Spot {
-    /// Reads the keys at `at` that `head` tells of, behind the one `before`, and moves behind them.
+    /// Reads the keys at `at` that `head` describes, after the tombstone `before`, and moves behind them.
     fn read(bytes: &[u8], at: &mut usize, head: &Head, before: Option<&Spot>) -> Option<Spot> {
         let mut key = |len: Option<u64>, as_before: Option<(u32, u16)>| {
             let Some(len) = len else { return as_before };
@@ -289,7 +290,7 @@ impl Spot {
         }
     }
 
-    /// Whether it covers something, and may come behind the one `before` of its family.
+    /// Whether it covers a key, and may come after the tombstone `before` of its family.
     fn is_sound(&self, bytes: &[u8], before: Option<&Spot>) -> bool {
         let own = self.of(bytes);
         let Some(before) = before.map(|spot| spot.of(bytes)) else {
@@ -304,12 +305,12 @@ impl Spot {
     }
 }
 
-/// Whether these are the same bytes in memory: keys that stand before are.
+/// Whether these are the same bytes in memory, as keys are that repeat those before.
 fn same(a: &[u8], b: &[u8]) -> bool {
     std::ptr::eq(a, b)
 }
 
-/// How keys order, without reading them where they are the same: thousands may share long ones.
+/// How keys order. Equal bytes in memory are not read: thousands of tombstones may share long keys.
 fn order(a: &[u8], b: &[u8]) -> Ordering {
     match same(a, b) {
         true => Ordering::Equal,

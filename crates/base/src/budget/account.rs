@@ -18,13 +18,12 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Bytes that it counts.
+    /// Bytes that the charge counts.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Counts `bytes` from now on, if those are more; over the limits if need be, as
-    /// [`Account::charge_over`].
+    /// Counts `bytes` from now on, if that is more than now; over the limits if need be, as [`Account::charge_over`].
     pub fn grow_over(&mut self, bytes: u64) {
         if bytes > self.bytes {
             let mut more = self.account.charge_over(bytes - self.bytes);
@@ -46,7 +45,7 @@ impl Drop for Charge {
 #[derive(Debug)]
 pub struct Account {
     budget: Arc<Budget>,
-    /// What is held is changed under `stage` only.
+    /// Held bytes change under `stage` only.
     tally: Tally,
     overdrawn: AtomicU64,
     over: AtomicU64,
@@ -97,14 +96,14 @@ impl Account {
         self.tally.charged()
     }
 
-    /// By how many bytes a limit was exceeded, at most, by what had to be done although nothing could
-    /// give way; 0 unless `dram` is small.
+    /// By how many bytes, at most, a limit was exceeded by work that had to be done although nothing could give way;
+    /// 0 unless `dram` is small.
     pub fn over(&self) -> u64 {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// From now on `who` is asked to give back where the account's own limit is in the way, after all
-    /// who are asked already.
+    /// Has `who` asked to give back from now on when the account's own limit is in the way, after the holders that
+    /// are asked already.
     pub fn add_evicting(&self, who: Weak<dyn Evict>) {
         self.tally.add_evicting(who);
     }
@@ -115,7 +114,7 @@ impl Account {
         both.saturating_add(bytes) > self.tally.limit()
     }
 
-    /// Has whoever can give back do so, until both limits are kept (B4).
+    /// Has holders give back, until both limits are kept (B4).
     fn make_room(&self) -> Result<(), Full> {
         match () {
             () if !self.budget.tally.make_room() => Err(Full::Budget),
@@ -136,12 +135,12 @@ impl Account {
         Some(self.charged_for(bytes))
     }
 
-    /// As [`Account::charge`]; where there is no room others give way, if they can.
+    /// As [`Account::charge`]. If there is no room, other holders give way, if they can.
     pub fn charge_or_evict(self: &Arc<Account>, bytes: u64) -> Option<Charge> {
         if let Some(charge) = self.charge(bytes) {
             return Some(charge);
         }
-        // In front, so that what others give back is for this.
+        // Charged first, so that the room that others give back is for this.
         let charge = self.charge_blindly(bytes);
         match self.make_room() {
             Ok(()) => Some(charge),
@@ -149,8 +148,8 @@ impl Account {
         }
     }
 
-    /// As [`Account::charge_or_evict`], of memory that nobody can give back: all of it in the budget is at
-    /// most half of that.
+    /// As [`Account::charge_or_evict`], for memory that nobody can give back. All such memory together is at most
+    /// half of the budget.
     pub fn charge_kept(self: &Arc<Account>, bytes: u64) -> Option<Charge> {
         if !self.budget.keep(bytes) {
             return None;
@@ -175,7 +174,7 @@ impl Account {
         let charge = self.charge_blindly(bytes);
         if self.make_room().is_err() {
             let over = self.tally.excess().max(self.budget.tally.excess());
-            // The rest is a limit that was lowered.
+            // The rest comes from a limit that was lowered.
             let over = over.min(self.charged());
             self.over.fetch_max(over, Ordering::Relaxed);
         }
@@ -217,7 +216,7 @@ impl Account {
         Err(self.full(Full::Budget, "opening this store"))
     }
 
-    /// Holds what is used, beyond any promise. False if that cannot be and need not be.
+    /// Holds the used bytes, beyond any promise. False if that cannot be and need not be.
     #[cold]
     fn cover(&self) -> bool {
         let stage = lock(&self.stage);
@@ -245,15 +244,15 @@ impl Account {
     pub fn give(&self, bytes: u64) {
         self.tally.sub_used(bytes);
         self.budget.tally.sub_used(bytes);
-        // A closed account takes nothing any more, so this needs no lock to be right; and an open
-        // one must not lower what it holds here (B3).
+        // A closed account takes nothing any more, so this needs no lock. An open one must not lower its held bytes
+        // here (B3).
         let stage = lock(&self.stage);
         if *stage == Stage::Closed {
             self.hold_only(self.used());
         }
     }
 
-    /// Lowers what is held to `bytes`. The caller has the lock.
+    /// Lowers the held bytes to `bytes`. The caller has the lock.
     fn hold_only(&self, bytes: u64) {
         let held = self.held();
         if bytes < held {
@@ -262,17 +261,17 @@ impl Account {
         }
     }
 
-    /// Whether there is room for a promise of `bytes` where nothing else has any.
+    /// Whether a promise of `bytes` would have room if nothing else had any.
     pub fn could_hold(&self, bytes: u64, spare: Spare) -> bool {
         let limit = self.tally.limit().min(self.budget.limit());
         bytes <= room(limit, spare)
     }
 
-    /// Promises that at most `bytes` will be in use, what is in use now and all writes under way
-    /// included, and takes the room for that, or gives back what an earlier promise had beyond it.
+    /// Promises that at most `bytes` will be in use, bytes in use now and all writes under way included. Takes the
+    /// room for that, or gives back what an earlier promise had beyond it.
     ///
     /// # Errors
-    /// Which limit is in the way; the earlier promise stands then.
+    /// The limit that is in the way; the earlier promise stands then.
     pub fn promise(&self, bytes: u64, spare: Spare) -> Result<(), Full> {
         if bytes > room(self.tally.limit(), spare) {
             return Err(Full::Account);
@@ -298,8 +297,8 @@ impl Account {
         made
     }
 
-    /// Whether a promise of `bytes` would leave either limit with room to spare, and other stores seven
-    /// eighths of what is free: whether it may be for writes that may never come.
+    /// Whether a promise of `bytes` would leave room to spare in both limits, and seven eighths of the free room to
+    /// other stores. Only such a promise may be made for writes that may never come.
     pub fn has_ample_room_for(&self, bytes: u64) -> bool {
         let free = room(self.budget.limit(), Spare::Keep).saturating_sub(self.budget.held());
         bytes <= room(self.tally.limit(), Spare::Keep)
@@ -311,7 +310,7 @@ impl Account {
         *lock(&self.stage) = Stage::Open;
     }
 
-    /// Gives up what was promised beyond what is in use. No write is under way.
+    /// Gives up promised room beyond what is in use. No write is under way.
     pub fn settle(&self) {
         let _stage = lock(&self.stage);
         self.hold_only(self.used());
@@ -324,7 +323,7 @@ impl Account {
         self.hold_only(self.used());
     }
 
-    /// The error for `what`, which a limit has no room for.
+    /// The error for `what`, for which a limit has no room.
     #[cold]
     pub fn full(&self, limit: Full, what: &str) -> Error {
         Error::OutOfSpace(match limit {

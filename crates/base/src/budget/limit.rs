@@ -18,7 +18,7 @@ pub enum Full {
     Budget,
 }
 
-/// What a limit leaves to those who may use so much of it.
+/// The part of a limit that may be used, with this much spare.
 pub(super) fn room(limit: u64, spare: Spare) -> u64 {
     match spare {
         Spare::Keep => limit - limit / 16,

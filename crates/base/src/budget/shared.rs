@@ -1,15 +1,15 @@
-//! What several accounts draw on.
+//! The budget on which several accounts draw.
 
 use std::sync::{Arc, Weak};
 
 use crate::budget::tally::{Evict, Tally};
 use crate::sync::{AtomicU64, Ordering};
 
-/// What several accounts draw on. See the module's text.
+/// The budget on which several accounts draw. See the module's text.
 #[derive(Debug)]
 pub struct Budget {
     pub(super) tally: Tally,
-    /// Of what is charged, what nobody can give back.
+    /// The part of the charged bytes that nobody can give back.
     kept: AtomicU64,
 }
 
@@ -42,21 +42,21 @@ impl Budget {
         self.tally.charged()
     }
 
-    /// From now on `who` is asked to give back, after all who are asked already.
+    /// Has `who` asked to give back from now on, after the holders that are asked already.
     pub fn add_evicting(&self, who: Weak<dyn Evict>) {
         self.tally.add_evicting(who);
     }
 
-    /// As [`Budget::add_evicting`], before all who are asked already.
+    /// As [`Budget::add_evicting`], before the holders that are asked already.
     pub fn add_evicting_first(&self, who: Weak<dyn Evict>) {
         self.tally.add_evicting_first(who);
     }
 
-    /// Counts what nobody can give back, if there is room.
+    /// Counts bytes that nobody can give back, if there is room.
     pub(super) fn keep(&self, bytes: u64) -> bool {
         let most = self.limit() / 2;
         let more = |kept: u64| kept.checked_add(bytes).filter(|&kept| kept <= most);
-        // Relaxed: it guards nothing but itself.
+        // Relaxed: the counter guards nothing but itself.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         self.kept.fetch_update(set, fetch, more).is_ok()
     }

@@ -1,8 +1,8 @@
 //! Checksums of any piece of some bytes, without summing that piece.
 //!
-//! Whoever looks for records among bytes that may be anything tries many places, and each may claim to
-//! reach to the end. Summing every claim takes time that grows with the square of the bytes. But a CRC is
-//! linear: if `R(x)` is the register after the first `x` bytes, started from zero, then the register
+//! A search for records among arbitrary bytes tries many places, and each may claim to reach to the end. Summing
+//! every claim takes time that grows with the square of the bytes. But a CRC is linear. Let `R(x)` be the register
+//! after the first `x` bytes, started from zero. Then the register
 //! after the piece from `a` to `b`, started from `s`, is `(s ^ R(a)) * x^(8(b-a)) ^ R(b)`, a product of
 //! polynomials modulo that of CRC32C. So the bytes are summed once, the register is noted at every
 //! multiple of some length, and a piece costs the bytes behind two such multiples and four products.
@@ -35,7 +35,7 @@ pub struct Prefix {
 }
 
 impl Sums {
-    /// Of no bytes yet. Takes four bytes of memory for each `every` bytes.
+    /// A register after no bytes. Takes four bytes of memory for each `every` bytes.
     ///
     /// # Panics
     /// If `every` is 0.
@@ -70,7 +70,7 @@ impl Sums {
         self.len
     }
 
-    /// Whether none were.
+    /// Whether no bytes were added.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -83,7 +83,7 @@ impl Sums {
     /// The bytes before `at`, of which `rest` are those from [`Sums::noted_before`] on.
     ///
     /// # Panics
-    /// If `rest` is not as long, or so many bytes were not added.
+    /// If `rest` has another length, or that many bytes were not added.
     pub fn up_to(&self, at: u64, rest: &[u8]) -> Prefix {
         let from = self.noted_before(at);
         assert!(at <= self.len && rest.len() as u64 == at - from);

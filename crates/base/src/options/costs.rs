@@ -2,7 +2,7 @@
 
 use crate::options::word::{Value, nth};
 
-/// When level 0 is merged inside persistent memory by itself.
+/// When the store itself merges level 0 inside persistent memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Costs {
     /// Never.

@@ -1,4 +1,4 @@
-//! What derives from options: what `auto` and 0 stand for, and what several options say together.
+//! Values derived from options: those that `auto` and 0 stand for, and those that several options give together.
 
 use crate::options::all::Options;
 use crate::options::shape::Shape;
@@ -10,7 +10,7 @@ pub const DRAM_MIN: u64 = 1 << 20;
 pub const PM_MIN: u64 = 256 << 10;
 
 impl Options {
-    /// With what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
+    /// Sets what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
     pub fn settled(mut self) -> Options {
         if self.in_dram() {
             self.level0.shape = Some(Shape::Ssd);
@@ -18,7 +18,7 @@ impl Options {
         self
     }
 
-    /// With the shape of level 0 that `auto` stands for, on persistent memory or on a file that stands in for it.
+    /// Sets the shape of level 0 that `auto` stands for, on persistent memory or on a file that stands in for it.
     ///
     /// ```
     /// use thermocline_base::options::{Options, Shape};
@@ -43,8 +43,8 @@ impl Options {
         }
     }
 
-    /// Most bytes of memtables: `pm`, or where they lie in DRAM a quarter of `dram`; the rest is for
-    /// indexes and caches.
+    /// Most bytes of memtables: `pm`, or a quarter of `dram` if memtables lie there; the rest is for indexes and
+    /// caches.
     pub fn region_bytes_max(&self) -> u64 {
         match self.in_dram() {
             false => self.pm,
@@ -52,22 +52,23 @@ impl Options {
         }
     }
 
-    /// The size at which a memtable is sealed, in bytes of its records as they lie. Where
-    /// memtables are flushed, a quarter of what they all may have at most: the rest takes writes
-    /// meanwhile. Half as much where most of `pm` is for tables.
+    /// The size at which a memtable is sealed, in bytes of its records as they lie. If memtables are flushed, it is a
+    /// quarter of what they all may have at most: the rest takes writes meanwhile. It is half as much if most of `pm`
+    /// is for tables.
     pub fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes_of(8)
     }
 
-    /// The size at which a memtable is sealed while there are `tables` beside memtables in persistent memory: with shape `tiered`
-    /// half as much, where `memtable.bytes_max` does not say. What waits, what is being flushed and what takes writes then share
-    /// what tables leave, and each of them counts in whole memtables.
+    /// The size at which a memtable is sealed while there are `tables` beside memtables in persistent memory, in
+    /// bytes. With shape `tiered` it is half as much, unless `memtable.bytes_max` is set. The room that tables leave
+    /// is shared by memtables that wait, that are being flushed and that take writes, and each of these counts in
+    /// whole memtables.
     pub fn memtable_bytes_beside(&self, tables: bool) -> u64 {
         let tiered = self.level0.shape() == Shape::Tiered;
         self.memtable_bytes_of(if tables && tiered { 16 } else { 8 })
     }
 
-    /// Where options do not say, one part in so many of the room for memtables.
+    /// One part in so many of the room for memtables, if options do not set the size.
     fn memtable_bytes_of(&self, parts: u64) -> u64 {
         let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
         let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
@@ -89,7 +90,7 @@ impl Options {
             0 => {
                 let memtable = self.memtable_bytes_beside(true);
                 let least = match self.level0.shape() {
-                    // A table in persistent memory takes whole zones: one that is small wastes half of them.
+                    // A table in persistent memory takes whole zones: a small one wastes half of them.
                     Shape::Tiered => memtable.min(16 << 20),
                     _ => 0,
                 };
@@ -99,8 +100,9 @@ impl Options {
         }
     }
 
-    /// Most bytes of persistent memory that tables of level 0 may take there, if any are to lie there: all that are
-    /// flushed, or with other shapes those of flushes that rewrite ([`FlushOptions::rewrite_ratio`](crate::options::FlushOptions::rewrite_ratio)).
+    /// Most bytes that tables of level 0 may take in persistent memory, if any are to lie there. These are all
+    /// flushed tables, or with other shapes those of rewriting flushes
+    /// ([`FlushOptions::rewrite_ratio`](crate::options::FlushOptions::rewrite_ratio)).
     pub fn level0_pm_bytes(&self) -> Option<u64> {
         match self.level0.shape() {
             _ if self.in_dram() => None,
@@ -110,8 +112,8 @@ impl Options {
         }
     }
 
-    /// What two flushes may rewrite at most and what both are merged into, unless that would be more than a third
-    /// of what sealed memtables leave.
+    /// The most that two flushes may rewrite and that both are merged into, unless that would be more than a third of
+    /// what sealed memtables leave.
     fn rewritten_bytes_max(&self) -> Option<u64> {
         let sealed = self.pm / 100 * self.flush.pm_percent;
         match self.flush.rewrite_ratio {
@@ -120,10 +122,10 @@ impl Options {
         }
     }
 
-    /// Percent of persistent memory that sealed memtables may take before they are flushed; 0 where they
-    /// are as soon as they are sealed. With shape `tiered` it is what a flush takes, and what they may have at least: there must
-    /// be room for the tables that they have, for those that they become, for themselves until all of those are named, and for
-    /// what is written meanwhile.
+    /// Percent of persistent memory that sealed memtables may take before they are flushed; 0 if they are flushed as
+    /// soon as they are sealed. With shape `tiered` it is what a flush takes, and what they may have at least. There
+    /// must be room for the tables that exist, for those that the memtables become, for the memtables until all of
+    /// these are named, and for writes meanwhile.
     pub fn sealed_percent(&self) -> u64 {
         match self.level0.shape() {
             Shape::Ssd | Shape::PmTables => 0,
@@ -142,8 +144,8 @@ impl Options {
         sealed.max(2 * self.memtable_bytes_beside(true))
     }
 
-    /// With level 0 in persistent memory: the size of the level into which it is compacted. What leaves at once is
-    /// about the share of level 0, with shape `tiered` half of it, and may be gathered in files first.
+    /// With level 0 in persistent memory: the size of the level into which it is compacted. About the share of level
+    /// 0 leaves at once, with shape `tiered` half of it; it may be gathered in files first.
     fn pm_base_bytes(&self) -> u64 {
         let share = self.level0_pm_bytes().unwrap_or(0);
         let leaves = match self.level0.shape() {

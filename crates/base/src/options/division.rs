@@ -7,10 +7,10 @@ use crate::options::keys;
 use crate::options::partition_by::PartitionBy;
 use crate::size::format_size;
 
-/// How the keys of one family are divided.
+/// The division of the keys of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Division {
-    /// By what.
+    /// The kind of division.
     pub by: PartitionBy,
     /// Bytes on the SSD past which a partition is split.
     pub bytes: u64,
@@ -18,7 +18,7 @@ pub struct Division {
     pub prefix_len: usize,
 }
 
-/// A partition is not smaller than so many tables, so that some end within it.
+/// A partition is at least as large as this many tables, so that some end within it.
 const TABLES_MIN: u64 = 4;
 
 impl Options {
@@ -30,8 +30,8 @@ impl Options {
         }
     }
 
-    /// How a family of these options is divided. What does not fit the tables of today, where it did once,
-    /// is made to.
+    /// The division of a family with these options. A value that fitted the tables of an earlier opening, and does
+    /// not fit today's, is made to fit.
     pub fn division(&self, own: &CfOptions) -> Division {
         let least = self.table_bytes().saturating_mul(TABLES_MIN);
         let bytes = own.partition_bytes.filter(|bytes| *bytes > 0);

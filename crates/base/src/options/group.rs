@@ -70,7 +70,7 @@ macro_rules! option_group {
                 vec![$($crate::options::word::Value::place(self.$field),)*]
             }
 
-            /// Takes the value in this place; whether there is such an option here.
+            /// Sets the value in this place; returns whether this group has such an option.
             pub(in crate::options) fn set_place(&mut self, name: &str, place: u64) -> bool {
                 match name {
                     $(concat!($prefix, ".", stringify!($field)) => {

@@ -39,14 +39,14 @@ pub(super) fn check(keys: &[Vec<u8>]) -> Result<()> {
     }
 }
 
-/// Keys as `partition.keys` has them: with commas between, and what is no printable ASCII escaped
-/// as in a byte string of Rust; a comma within a key is `\x2c`.
+/// Prints keys as `partition.keys` has them: with commas between, and with all but printable ASCII escaped as in a
+/// byte string of Rust; a comma within a key is `\x2c`.
 pub(super) fn print(keys: &[Vec<u8>]) -> String {
     let shown = |key: &Vec<u8>| key.escape_ascii().to_string().replace(',', "\\x2c");
     keys.iter().map(shown).collect::<Vec<_>>().join(",")
 }
 
-/// Reads what [`print`](fn@print) gives. Nothing is no key.
+/// Reads what [`print`](fn@print) gives. An empty text has no keys.
 pub(super) fn parse(text: &str) -> Result<Vec<Vec<u8>>> {
     if text.is_empty() {
         return Ok(Vec::new());

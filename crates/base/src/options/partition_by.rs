@@ -1,16 +1,16 @@
-//! By what keys are divided.
+//! The kinds of division of keys.
 
 use crate::options::row::DIVISIONS;
 use crate::options::word::{Value, nth};
 
-/// By what keys are divided.
+/// The kind of division of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartitionBy {
-    /// By nothing.
+    /// Not at all.
     None,
-    /// By how much lies where.
+    /// By the bytes of each range.
     Size,
-    /// By their first bytes.
+    /// By the first bytes of keys.
     Prefix,
     /// At given keys.
     Keys,
@@ -30,7 +30,7 @@ impl PartitionBy {
         DIVISIONS[self as usize]
     }
 
-    /// That of this word.
+    /// The kind with this word.
     pub fn named(word: &str) -> Option<PartitionBy> {
         Self::ALL.into_iter().find(|by| by.name() == word)
     }

@@ -1,11 +1,11 @@
-//! What a user asks of the region of persistent memory for one opening.
+//! A user's demands on the region of persistent memory for one opening.
 
 use crate::error::{Error, Result};
 
 /// What kind of region a user demands (design §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RegionDemand {
-    /// Whatever the place of the region turns out to be.
+    /// Any kind that the place of the region gives.
     #[default]
     Any,
     /// A DAX mapping: real persistent memory.

@@ -16,7 +16,7 @@ pub enum Unit {
     Flag,
     /// How blocks are compressed: one of [`CODECS`], kept as its place there.
     Codec,
-    /// What becomes of sealed memtables: one of [`SHAPES`] or `auto`, kept as its place there.
+    /// The future of sealed memtables: one of [`SHAPES`] or `auto`, kept as its place there.
     Shape,
     /// By what keys are divided into partitions: one of [`DIVISIONS`], kept as its place there.
     Division,
@@ -32,7 +32,7 @@ pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
 /// The values of [`Unit::Shape`].
 pub const SHAPES: [&str; 5] = ["immutables", "global-index", "ssd", "pm-tables", "tiered"];
 
-/// [`SHAPES`], and the word that leaves it to the region.
+/// [`SHAPES`], and the word that leaves the choice to the region.
 const SHAPES_OR_AUTO: [&str; 6] = [
     SHAPES[0], SHAPES[1], SHAPES[2], SHAPES[3], SHAPES[4], "auto",
 ];
@@ -79,9 +79,9 @@ impl Unit {
 pub struct OptionRow {
     /// `group.option`.
     pub name: &'static str,
-    /// What it does.
+    /// The option's meaning.
     pub doc: &'static str,
-    /// How it reads and prints.
+    /// The unit in which it reads and prints.
     pub unit: Unit,
     /// The value unless set.
     pub default: u64,

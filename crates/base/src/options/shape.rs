@@ -1,6 +1,6 @@
 //! What each shape of level 0 means, one row for each.
 
-/// What becomes of sealed memtables.
+/// The future of sealed memtables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// They stay in persistent memory until they are flushed, each with its own index.
@@ -15,7 +15,7 @@ pub enum Shape {
     Tiered,
 }
 
-/// What a shape means to whoever decides.
+/// What a shape means for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Capabilities {
     merges_indexes: bool,
@@ -90,7 +90,8 @@ impl Shape {
         self.capabilities().evacuates_by_range
     }
 
-    /// Whether a flush writes what little lives into persistent memory, though the others go to the SSD.
+    /// Whether a flush of mostly dead memtables writes the live rest into persistent memory, though other flushes go
+    /// to the SSD.
     pub const fn rewrites(self) -> bool {
         self.capabilities().rewrites
     }

@@ -10,7 +10,7 @@ pub(in crate::options) trait Value: Copy {
     /// Its place.
     fn place(self) -> u64;
 
-    /// The value in a place, which the row has checked.
+    /// The value in a place. The row has checked the place.
     fn at(place: u64) -> Self;
 }
 
@@ -34,7 +34,7 @@ impl Value for bool {
     }
 }
 
-/// The one of `all` that has this place.
+/// The element of `all` that has this place.
 pub(in crate::options) fn nth<T: Copy>(all: &[T], place: u64) -> T {
     let place = usize::try_from(place).unwrap_or(usize::MAX);
     all[place.min(all.len() - 1)]
@@ -60,7 +60,7 @@ impl Value for IndexKind {
     }
 }
 
-/// `None` is left to the region, and stands behind all shapes.
+/// `None` leaves the shape to the region, and stands behind all shapes.
 impl Value for Option<Shape> {
     fn place(self) -> u64 {
         place_of_shape(self)
