@@ -1,4 +1,4 @@
-//! Checkpoints: the store as it is now, in another folder. See [`copy`](crate::copy) for the argument.
+//! Checkpoints: the present state of the store, in another folder. See [`copy`](crate::copy) for the argument.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use thermocline_version::{FileKind, State};
 use crate::copy::{Target, link_or_copy, write_state};
 use crate::store::{Captured, Store};
 
-/// Makes `dir` a database of its own with all that is visible in `store` now. Its tables and blob files are hard
-/// links where `dir` lies on the same file system, and copies where not. All of it is durable on return.
+/// Makes `dir` a database of its own with everything that is visible in `store` now. Its tables and blob files are
+/// hard links if `dir` lies on the same file system, and copies if not. The copy is durable on return.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if `dir` exists and is not empty; [`Error::Locked`] if somebody makes a copy there; those
-/// of the store and of the file system. There is no database in `dir` then (or, where the file system refuses to
-/// remove anything either, all of it).
+/// [`Error::InvalidArgument`] if `dir` exists and is not empty; [`Error::Locked`] if another process or thread makes
+/// a copy there; those of the store and of the file system. There is no database in `dir` then (or, if the file
+/// system refuses to remove anything either, all of it).
 pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<()> {
     let dir = std::path::absolute(dir)
         .map_err(|source| Error::io("find the absolute path of", dir, source))?;
@@ -27,7 +27,7 @@ pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<()> {
     }
 }
 
-/// Brings all files into the target, and says what it will be.
+/// Brings all files into the target, and gives the state that it will have.
 fn fill<S: Store>(store: &S, target: &Target) -> Result<State> {
     let captured = store.capture()?;
     let random = &*store.env().random;

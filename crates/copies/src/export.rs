@@ -1,9 +1,8 @@
-//! Tables that belong to no database: written by anybody, to be ingested (`ingest`), or of a range of a
-//! store.
+//! Tables that belong to no database, for ingestion (`ingest`): tables that a user writes, or of a range of a store.
 //!
-//! Such a table is sealed to an id that is drawn for it alone, as file 0, which no database has. It says
-//! that it is of family 0 and to be ingested (`sst::Creation::Ingest`); all its entries have seqno 1. It is
-//! written under a temporary name and has its own only when all of it is durable.
+//! Such a table is sealed to an id that is drawn for it alone, as file 0, which no database has. It says that it is
+//! of family 0 and to be ingested (`sst::Creation::Ingest`). All its entries have seqno 1. It is written under a
+//! temporary name, and gets its own name only when all of it is durable.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +14,13 @@ use thermocline_sst::{Creation, Identity, KeyRef, TableWriter, Value, WriteOptio
 
 use crate::store::{Entries, Store};
 
-/// The seqno of all entries: ingesting gives them another one.
+/// The seqno of all entries. Ingestion gives them another one.
 const SEQNO: SeqNo = SeqNo(1);
 
-/// What was written.
+/// The result of writing a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exported {
-    /// Keys that it puts or deletes.
+    /// Keys that the table puts or deletes.
     pub entries: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -54,10 +53,10 @@ pub struct IngestWriter {
 }
 
 impl IngestWriter {
-    /// Begins the table `path`, which does not exist.
+    /// Begins the table `path`, which must not exist.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it exists; those of the file system.
+    /// [`Error::InvalidArgument`] if the file, or the temporary one beside it, exists; those of the file system.
     pub fn create(env: &Env, path: &Path) -> Result<IngestWriter> {
         let path = std::path::absolute(path)
             .map_err(|source| Error::io("find the absolute path of", path, source))?;
@@ -89,17 +88,17 @@ impl IngestWriter {
         })
     }
 
-    /// Adds a key with its value. Keys ascend bytewise, strictly.
+    /// Adds a key with its value. Keys must ascend strictly, bytewise.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key that does not ascend, a key or value that is too long, or if
-    /// the table would become too large for its format; the entry is not added then, and others may
-    /// follow. Errors of the file system, after which nothing can.
+    /// [`Error::InvalidArgument`] for a key that does not ascend, a key or value that is too long, or if the table
+    /// would become too large for its format: the entry is not added, and others may follow. Errors of the file
+    /// system, after which nothing can be added.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(key, Kind::Put, value)
     }
 
-    /// Adds a key that ingesting the table will delete.
+    /// Adds a delete of `key`, which ingesting the table carries out.
     ///
     /// # Errors
     /// As [`IngestWriter::put`].
@@ -107,9 +106,9 @@ impl IngestWriter {
         self.add(key, Kind::Delete, b"")
     }
 
-    /// Adds a range of keys, from `start` to before `end`, that ingesting the table will delete: all that is
-    /// older than the table, and nothing of the table itself. Ranges ascend by start, strictly, beside the keys, and may
-    /// overlap.
+    /// Adds a delete of the keys from `start` to before `end`, which ingesting the table carries out. It removes all
+    /// that is older than the table, and nothing of the table itself. Ranges must ascend strictly by start, may
+    /// overlap, and are ordered apart from the keys.
     ///
     /// # Errors
     /// As [`IngestWriter::put`]; [`Error::InvalidArgument`] for a range without keys.
@@ -122,11 +121,11 @@ impl IngestWriter {
         writer.add(KeyRef::new(key, SEQNO), kind, Value::Inline(value))
     }
 
-    /// Completes the table. It is there, durably, on return.
+    /// Completes the table. Its file is durable on return.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if somebody has made a file of that name meanwhile; those of the file
-    /// system. There is no table then.
+    /// [`Error::InvalidArgument`] if another file of that name was made meanwhile; those of the file system. There is
+    /// no table then.
     pub fn finish(mut self) -> Result<Exported> {
         let writer = self.writer.take().expect("it is taken here alone");
         let meta = writer.finish()?;
@@ -134,7 +133,7 @@ impl IngestWriter {
         self.storage.rename(&self.temporary, &self.path)?;
         let folder = self.path.parent().unwrap_or(&self.path);
         if let Err(error) = self.storage.sync_dir(folder, sites::FILE_NAMED) {
-            // Nobody is told of it, so it should not be there.
+            // The caller gets an error, so the file should not be there.
             let _ = self.storage.remove(&self.path);
             return Err(error);
         }
@@ -148,7 +147,7 @@ impl IngestWriter {
 impl Drop for IngestWriter {
     fn drop(&mut self) {
         if matches!(self.storage.exists(&self.temporary), Ok(true)) {
-            // What stays is no table.
+            // A file that cannot be removed is no table.
             let _ = self.storage.remove(&self.temporary);
         }
     }
@@ -164,13 +163,13 @@ fn check_free(storage: &dyn Storage, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes what `family` has now within these bounds, the one that comes first in the family's order first, into one
-/// table `path`, for ingestion.
+/// Writes the present entries of `family` within these bounds into one table `path`, for ingestion. The first bound
+/// is the one that comes first in the family's order.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if `path` exists, for a family that was dropped, or if it is too much for one table or
-/// has a value over 1 MiB, which a table cannot hold itself; those of the store and of the file system. There is no
-/// table then.
+/// [`Error::InvalidArgument`] if `path` exists, for a family that was dropped, if the entries are too much for one
+/// table, or if there is a value over 1 MiB, which a table cannot hold itself; those of the store and of the file
+/// system. There is no table then.
 pub fn export<S: Store>(
     store: &S,
     family: S::Family,

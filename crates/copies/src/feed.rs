@@ -1,52 +1,49 @@
-//! Change feeds: what was committed since a seqno, in the order of commits (design §16).
+//! Change feeds: changes committed since a seqno, in the order of commits (design §16).
 //!
-//! Records lie in persistent memory in the order in which they were committed, until their memtable goes. So a
-//! feed needs no log of its own: it reads the chains (`memtable::trail`), memtable after memtable. What it
-//! needs is that memtables stay until it has read them.
+//! Records lie in persistent memory in the order in which they were committed, until their memtable goes. So a feed
+//! needs no log of its own: it reads the chains (`memtable::trail`), memtable after memtable. Memtables must only
+//! stay until the feed has read them.
 //!
 //! # What it gives
-//! *Groups*: items of chains, each of which holds one batch or several that were committed together. A batch
-//! lies in one item; one that was staged is a memtable of its own, and one group.
-//! So no batch is ever divided. Where a batch ends within a group the bytes do not say, and nobody could have seen
-//! the store between two batches of a group.
+//! *Groups*: items of chains. Each item holds one batch, or several that were committed together. A batch lies in one
+//! item; a staged batch is a memtable of its own, and one group. So no batch is ever divided. The bytes do not say
+//! where a batch ends within a group, and no reader can have seen the store between two batches of a group.
 //!
-//! Records of families that have been dropped are left out; making and dropping families are no records. An
-//! ingestion (`ingest`) comes with files, and is no record either: see invariant 3.
+//! Records of dropped families are left out. Making and dropping families are no records. An ingestion (`ingest`)
+//! comes with files, and is no record either: see invariant 3.
 //!
 //! # Invariants
-//! 1. *Durable.* A group is given when `durable` and `visible` have both passed it. So what a feed has given no crash
-//!    takes back; and since no seqno is ever given out twice (rule 5 of design §14), nothing else is ever given
-//!    under its seqnos, by this process or a later one.
+//! 1. *Durable.* A group is given when `durable` and `visible` have both passed it. So no crash takes back what a
+//!    feed has given. No seqno is ever given out twice (rule 5 of design §14), so nothing else is ever given under
+//!    its seqnos, by this process or a later one.
 //! 2. *Whole.* Both watermarks move over whole groups.
-//! 3. *Without a gap.* A feed goes from one chain to the next only where no record can have been between them
-//!    (`Trail::is_followed_by`): in one incarnation the seqnos are dense, but for those that an ingestion takes;
-//!    and an opening falls into a memtable, which then has a chain of either side. What lies before the last
-//!    gap is [`Error::ChangesGone`], which tells the smallest seqno that can be asked for. So the
-//!    answer to "everything since n" is right or an error, whatever was flushed, dropped or ingested,
-//!    before this opening or since. (Where a memtable is gone that had no record, the error may come though
-//!    nothing was lost.)
-//! 4. *Kept.* A feed that is open keeps the memtables from its position on, as far as the store lets it
-//!    ([`Chains::keep`]). Where something has to go that it has not read, it is cut off, which it learns when it goes
-//!    on. It never keeps a writer waiting.
-//! 5. *Held.* Between two calls a feed holds no memtable; in a call it holds the home of the one that it reads
-//!    ([`Chains::home`]). A group is a copy: memtables go in order, so
-//!    that one of which somebody keeps a group would stop all reclaiming behind it, without bound. What the copy
-//!    takes of DRAM is what the batches took in the hands of who wrote them. Of blob files, which have values
-//!    of one batch each, it holds those that it refers to ([`LongValues`]).
-//! 6. *What a follower has, the store has.* Who asks since a seqno has all up to it. Seqnos that were given out
-//!    and lost in a crash lie between two chains of one memtable, or above all that there is; there is no change
-//!    with such a one, and a feed stands there never: it stands at a group's end, or right before a chain. So
-//!    who asks from within such a gap has more than the store, and is told ([`ChangeFeed::since`]). What was lost
-//!    and lies before the last gap of invariant 3 is gone like all there.
-//! 7. *Known durable.* Who opens a store to read it makes nothing durable. So after a crash its feeds end
-//!    where the walk knows all to have been durable (`memtable::walk`); what else could be read may be gone after the
-//!    next one. An open that writes persists what it found (rule 3 of design §14).
+//! 3. *Without a gap.* A feed goes from one chain to the next only if no record can have been between them
+//!    (`Trail::is_followed_by`). In one incarnation the seqnos are dense, except those that an ingestion takes. An
+//!    opening falls into a memtable, which then has a chain on either side. What lies before the last gap is
+//!    [`Error::ChangesGone`], which tells the smallest seqno that can be asked for. So the answer to "everything
+//!    since n" is right or an error, whatever was flushed, dropped or ingested, before this opening or since. (If a
+//!    memtable without records is gone, the error may come though nothing was lost.)
+//! 4. *Kept.* An open feed keeps the memtables from its position on, as far as the store lets it ([`Chains::keep`]).
+//!    If a memtable has to go that the feed has not read, the feed is cut off, and learns so when it goes on. It
+//!    never keeps a writer waiting.
+//! 5. *Held.* Between two calls a feed holds no memtable. In a call it holds the home of the one that it reads
+//!    ([`Chains::home`]). A group is a copy. Memtables go in order, so a kept group that held its memtable would stop
+//!    all reclaiming behind it, without bound. The copy takes as much DRAM as the batches took in the hands of their
+//!    writers. Of blob files, which have values of one batch each, it holds those that it refers to ([`LongValues`]).
+//! 6. *What a follower has, the store has.* A follower that asks since a seqno has all changes up to it. Seqnos that
+//!    were given out and lost in a crash lie between two chains of one memtable, or above everything. No change has
+//!    such a seqno, and a feed never stands at one: it stands at a group's end, or right before a chain. So a
+//!    follower that asks from within such a gap has more than the store, and is told so ([`ChangeFeed::since`]). Lost
+//!    seqnos before the last gap of invariant 3 are gone like all others there.
+//! 7. *Known durable.* An open for reading makes nothing durable. So after a crash its feeds end where the walk knows
+//!    everything to have been durable (`memtable::walk`). Other readable records may be gone after the next crash. An
+//!    open for writing persists the records that it found (rule 3 of design §14).
 //!
 //! # Rejected
-//! - *Reading from tables what is gone from persistent memory*: tables are in the order of keys, and have only what
-//!   somebody may still be answered with.
-//! - *A word in the manifest about what was dropped*: the chains that are left tell it (invariant 3).
-//! - *Holding up writers until a feed has read*: one that has died with its subscriber would hold them for ever.
+//! - *Reading from tables what is gone from persistent memory*: tables are in the order of keys, and have only
+//!   versions that a reader may still be answered with.
+//! - *A word in the manifest about dropped memtables*: the remaining chains tell it (invariant 3).
+//! - *Holding up writers until a feed has read*: a feed whose subscriber has died would hold them for ever.
 
 mod chains;
 mod change;
@@ -62,28 +59,28 @@ pub use change::{Change, ChangeGroup, ChangeOp, Changes};
 
 /// Committed groups in the order of commits, from a seqno on. See [`ChangeFeed::since`].
 ///
-/// As an iterator it ends where nothing more is durable, and goes on when it is asked again later. After an
-/// error it ends for good.
+/// The iterator ends where no more is durable, and goes on when it is asked again later. After an error it ends for
+/// good.
 #[derive(Debug)]
 pub struct ChangeFeed {
     chains: Arc<dyn Chains>,
-    /// Its number among those that are kept for.
+    /// The feed's number among those for which memtables are kept.
     id: u64,
     /// The lowest seqno that has not been given.
     next: u64,
-    /// Where that one lies, or the one before.
+    /// The place of that seqno, or of the one before.
     place: Option<(Trail, Mark)>,
     failed: bool,
 }
 
 impl ChangeFeed {
-    /// What was committed after `since`, the last seqno that the caller has; 0 is the beginning. A group that
-    /// `since` lies within is given whole.
+    /// The changes committed after `since`, the last seqno that the caller has; 0 is the beginning. If `since` lies
+    /// within a group, that group is given whole.
     ///
     /// # Errors
-    /// [`Error::ChangesGone`] with the smallest `since` that can be asked for; [`Error::InvalidArgument`] if this database
-    /// has no such change, because it was lost in a crash, or is another database's: then the caller has what the
-    /// store has not, and begins anew; [`Error::Closed`].
+    /// [`Error::ChangesGone`] with the smallest `since` that can be asked for. [`Error::InvalidArgument`] if this
+    /// database has no such change, because it was lost in a crash, or is another database's: the caller has changes
+    /// that the store does not have, and begins anew. [`Error::Closed`].
     pub fn since(chains: Arc<dyn Chains>, since: u64) -> Result<ChangeFeed> {
         let mut next = 0;
         let id = chains.keep(&mut |trails| {
@@ -99,8 +96,8 @@ impl ChangeFeed {
         })
     }
 
-    /// The last seqno that was given, or passed over because there is no such record: what to ask for when the
-    /// feed is to be resumed.
+    /// The last seqno that was given, or passed over because it has no record. A feed that is to be resumed begins
+    /// from it.
     pub fn position(&self) -> u64 {
         self.next - 1
     }
@@ -126,14 +123,15 @@ impl ChangeFeed {
             let there = there.filter(|(trail, _)| trail.last.is_none_or(|last| self.next <= last));
             let Some((memtable, staged)) = there.map(|(t, _)| (t.memtable, t.chain.staged)) else {
                 self.find_place()?;
-                // There may be nothing but seqnos that no record has.
+                // There may be only seqnos without records.
                 if self.next > up_to {
                     return Ok(None);
                 }
                 continue;
             };
             let Some(home) = self.chains.home(self.id, memtable) else {
-                // It has been read to its end, sealed and dropped since; or the feed is cut off, which is found there.
+                // The memtable has been read to its end, sealed and dropped since; or the feed is cut off, which is
+                // found there.
                 self.find_place()?;
                 continue;
             };
@@ -153,7 +151,7 @@ impl ChangeFeed {
         }
     }
 
-    /// The item that has `next`.
+    /// The item with the seqno `next`.
     fn one_item(&mut self, home: &Home) -> Result<Option<Vec<ItemRef>>> {
         let Some((trail, mark)) = &mut self.place else {
             return Ok(None);
@@ -184,7 +182,7 @@ impl ChangeFeed {
         let copied = items.iter().map(|item| home.copy_item(item));
         let has_blobs = home.blobs().bytes() > 0;
         let group = ChangeGroup::new(&*self.chains, copied.collect::<Result<_>>()?, has_blobs);
-        // Before somebody looks whether its memtable is read.
+        // The home goes before anybody looks whether its memtable is read.
         drop(home);
         self.next = group.last() + 1;
         let ended = self.place.as_ref();
@@ -193,8 +191,7 @@ impl ChangeFeed {
         Ok(group)
     }
 
-    /// Finds the trail that has `next`, or the next one that there is; raises `next` over seqnos that no record
-    /// has.
+    /// Finds the trail with the seqno `next`, or the next trail. Raises `next` over seqnos without records.
     fn find_place(&mut self) -> Result<()> {
         let (chains, next) = (&*self.chains, self.next);
         let mut found = None;

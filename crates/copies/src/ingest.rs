@@ -1,21 +1,21 @@
-//! Ingesting: tables that were written outside become a part of the store, in one step.
+//! Ingestion: tables that were written outside become a part of the store, in one step.
 //!
 //! # What may be ingested
-//! Tables of any database, or of none ([`IngestWriter`](crate::IngestWriter)). Each is verified wholly, then
-//! its entries are *copied* into tables of the store's own: they get the store's seals and all the same
-//! new seqno. Of several versions of a key only the newest counts, unless a range tombstone of its table is
-//! newer still. Range tombstones get the same seqno as what they left of their table, and hide nothing of that:
-//! a range tombstone hides what is older than it. Those that overlap become one, since nothing tells them
-//! apart any more. Tables of one call must not overlap, range tombstones included.
-//! (Rejected: *linking the file*, with a word in the manifest that says whose it is and which seqno to
-//! read in place of its own: every reader of tables would have to know that.)
+//! Tables of any database, or of none ([`IngestWriter`](crate::IngestWriter)). Each is verified wholly, then its
+//! entries are *copied* into tables of the store's own. They get the store's seals, and all of them the same new
+//! seqno. Of several versions of a key only the newest counts, unless a range tombstone of its table is newer still.
+//! Range tombstones get that seqno, too. So they hide nothing that they left of their own table: a range tombstone
+//! hides only older entries. Overlapping range tombstones become one, since nothing tells them apart any more. Tables
+//! of one call must not overlap, range tombstones included. (Rejected: *linking the file*. A word in the manifest
+//! would have to say whose it is and which seqno to read in place of its own, and every reader of tables would have
+//! to know that.)
 //!
 //! # Steps
-//! 1. *Check* every table, one after the other: of thousands none stays open.
-//! 2. *Copy* their entries into tables of the store, beside writers. The store then installs them, in one step, as
-//!    the newest of level 0, behind a flush of all that is older ([`Store::install`]).
+//! 1. *Check* every table, one after the other. There may be thousands, so none stays open.
+//! 2. *Copy* their entries into tables of the store, beside writers. The store then installs these, in one step, as
+//!    the newest of level 0, behind a flush of all older data ([`Store::install`]).
 //!
-//! All or nothing: what fails before the store installs them leaves no trace, and the installation is one edit.
+//! All or nothing: a failure before the installation leaves no trace, and the installation is one edit.
 
 use std::path::{Path, PathBuf};
 
@@ -34,32 +34,32 @@ use crate::store::{NewTables, Store};
 /// Entries after which it looks whether the store is being closed.
 const LOOK_EVERY: u64 = 256;
 
-/// What was ingested.
+/// The result of an ingestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ingested {
     /// Keys that were put or deleted.
     pub entries: u64,
-    /// Ranges of keys that were deleted; those that overlapped in a table count as one.
+    /// Ranges of keys that were deleted; ranges that overlapped in a table count as one.
     pub ranges: u64,
-    /// Tables that they became.
+    /// Tables of the store that the entries became.
     pub tables: u64,
-    /// Bytes of those.
+    /// Bytes of these tables.
     pub bytes: u64,
-    /// The seqno of all of it; of nothing, if there was nothing.
+    /// The seqno of all entries; it belongs to nothing if there were none.
     pub seqno: u64,
 }
 
-/// A table from outside that was checked. There may be thousands, so neither its file nor its index is kept.
+/// A checked table from outside. There may be thousands, so neither its file nor its index is kept.
 struct Source {
     path: PathBuf,
     identity: Identity,
     bytes: u64,
-    /// Of its entries, and of its range tombstones.
+    /// The range of its entries and range tombstones.
     range: KeyRange,
 }
 
 impl Source {
-    /// The table, which is still the one that was checked, as far as can be seen. Each block is checked again when
+    /// Opens the table. As far as can be seen it is still the one that was checked. Each block is checked again when
     /// it is read.
     fn open(&self, storage: &dyn Storage) -> Result<(Arc<dyn File>, Arc<Table>)> {
         let file = storage.open(&self.path, OpenMode::ReadInput)?;
@@ -112,7 +112,7 @@ pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Re
     })
 }
 
-/// Step 1. Gives those that have entries, in the order of keys.
+/// Step 1. Gives the tables that have entries, in the order of keys.
 fn check_sources<S: Store, P: AsRef<Path>>(
     store: &S,
     cf: CfId,
@@ -129,7 +129,7 @@ fn check_sources<S: Store, P: AsRef<Path>>(
         if let Some(fault) = verify_table(&file, identity).faults.into_iter().next() {
             return Err(fault);
         }
-        // A table without entries says nothing.
+        // A table without entries changes nothing.
         if let Some(range) = table.properties().range() {
             sources.push(Source {
                 path,
@@ -163,7 +163,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies a table. Returns how many keys, and ranges, that were.
+    /// Copies a table. Returns the numbers of its keys and ranges.
     fn source(&mut self, source: &Source) -> Result<(u64, u64)> {
         let (file, table) = source.open(self.storage)?;
         let part = TablePart::whole(table.clone());
@@ -219,7 +219,7 @@ fn unsupported(path: &Path, what: &str) -> Error {
     ))
 }
 
-/// Refuses what cannot be given another seqno, or lies elsewhere.
+/// Refuses entries that cannot be given another seqno, or values that lie elsewhere.
 fn check_kinds(path: &Path, properties: &Properties) -> Result<()> {
     let foreign = [
         (properties.merges > 0, "merge operands"),

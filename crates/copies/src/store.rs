@@ -1,4 +1,4 @@
-//! What a store does for whoever copies it, or brings tables to it.
+//! The part of a store that copies and ingestion need.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 /// A store that is open.
 pub trait Store {
-    /// A moment of it.
+    /// A held moment of the store.
     type Captured: Captured;
 
-    /// What names a column family, with the order of its keys.
+    /// A column family, with the order of its keys.
     type Family;
 
     /// A walk over a family.
@@ -27,7 +27,7 @@ pub trait Store {
     /// The folder with its files.
     fn dir(&self) -> &Path;
 
-    /// The id that its files are sealed to, but for those of a database that it is a copy of.
+    /// The id to which its files are sealed, except files of a database that the store is a copy of.
     fn db_id(&self) -> [u8; 16];
 
     /// Whether the store is open, and not poisoned.
@@ -36,37 +36,38 @@ pub trait Store {
     /// [`Closed`](thermocline_base::Error::Closed); [`Poisoned`](thermocline_base::Error::Poisoned).
     fn check_open(&self) -> Result<()>;
 
-    /// Whether it takes writes to this family.
+    /// Whether the store takes writes to this family.
     ///
     /// # Errors
     /// As [`Store::check_open`]; [`InvalidArgument`](thermocline_base::Error::InvalidArgument) for a store that only
     /// reads, and for a family that was dropped.
     fn check_accepts(&self, cf: CfId) -> Result<()>;
 
-    /// Writes what lies in memtables into tables of the store.
+    /// Writes the memtables into tables of the store.
     ///
     /// # Errors
     /// Those of writing. Nothing is lost then.
     fn flush(&self) -> Result<()>;
 
-    /// Captures what is visible now, and makes it durable.
+    /// Captures the visible state, and makes it durable.
     ///
     /// # Errors
     /// As [`Store::check_open`]; a failed persist, which poisons the store.
     fn capture(&self) -> Result<Self::Captured>;
 
-    /// Walks over what a family has now within these bounds, the one that comes first in the family's order first.
+    /// Walks over the present entries of a family within these bounds; the first bound is the one that comes first in
+    /// its order.
     ///
     /// # Errors
     /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) for a family that was dropped.
     fn entries(&self, family: Self::Family, bounds: KeyBounds<'_>) -> Result<Self::Entries>;
 
-    /// Installs what `write` writes as the newest tables of a family, all at one moment, above everything that was
-    /// written before. `write` is given the seqno of all of it. It runs beside writers. Durable on return. Where
-    /// `write` has written nothing, nothing happens.
+    /// Installs the tables that `write` writes as the newest of a family, all at one moment, above everything written
+    /// before. `write` is given the seqno of all entries, and runs beside writers. Durable on return. If `write` has
+    /// written nothing, nothing happens.
     ///
     /// # Errors
-    /// Those of `write`, of writing tables and of installing them: then nothing was installed. A failed persist
+    /// Those of `write`, of writing tables and of installing them; nothing was installed then. A failed persist
     /// poisons the store.
     fn install(
         &self,
@@ -75,26 +76,27 @@ pub trait Store {
     ) -> Result<Installed>;
 }
 
-/// A moment of a store, held: whoever writes, flushes or compacts meanwhile changes nothing that it reads.
+/// A held moment of a store. Writes, flushes and compactions meanwhile do not change what it reads.
 ///
-/// It is the store at [`Captured::seqno`]. Each record up to that one which anybody may be answered with lies in a
+/// It is the store at [`Captured::seqno`]. Each record up to that seqno that a reader may be answered with lies in a
 /// file of [`Captured::files`], or is written by [`Captured::write_rest`], and none is in both.
 pub trait Captured {
-    /// The last seqno that it sees. All up to it is durable.
+    /// The last seqno of the moment. All writes up to it are durable.
     fn seqno(&self) -> SeqNo;
 
-    /// What the store's manifest said.
+    /// The state in the store's manifest.
     fn state(&self) -> &State;
 
-    /// The version whose files a copy takes over: one of that state, without tables outside of files. The files stay
-    /// for as long as the moment is held.
+    /// The version whose files a copy takes over. It is one of that state, without tables outside of files. The files
+    /// stay while the moment is held.
     fn files(&self) -> &Arc<Version>;
 
-    /// The store's options, as a copy remembers them: without where the region or the logs lie.
+    /// The store's options, as a copy remembers them: without the places of the region and the logs.
     fn options(&self) -> Vec<(String, String)>;
 
-    /// Writes all else into tables of level 0, which `next` names, one after the other, and says what each is sealed
-    /// to. Returns what an edit says of them. Their bytes are durable, their names are not.
+    /// Writes all other records into tables of level 0, one after the other. `next` gives the name of each, and the
+    /// identity to which it is sealed. Returns the changes that name the tables in an edit. Their bytes are durable,
+    /// their names are not.
     ///
     /// # Errors
     /// Those of `next`, of reading and of writing; as [`Store::check_open`].
@@ -110,9 +112,10 @@ pub trait Entries {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 }
 
-/// Tables of a store that are being written. Keys ascend, and so do starts of range tombstones, beside them.
+/// Tables of a store that are being written. Keys ascend, and so do starts of range tombstones, independently of the
+/// keys.
 pub trait NewTables {
-    /// Looks whether the store still takes them. To be called now and then.
+    /// Checks that the store still takes the tables. To be called now and then.
     ///
     /// # Errors
     /// As [`Store::check_accepts`].
@@ -131,13 +134,13 @@ pub trait NewTables {
     fn add(&mut self, key: &[u8], kind: Kind, value: Value<'_>) -> Result<()>;
 }
 
-/// What was installed.
+/// The result of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Installed {
-    /// Tables.
+    /// Tables that were installed.
     pub tables: u64,
-    /// Bytes of those.
+    /// Bytes of these tables.
     pub bytes: u64,
-    /// The seqno of all of it; of nothing, if there was nothing.
+    /// The seqno of all entries; it belongs to nothing if nothing was installed.
     pub seqno: SeqNo,
 }

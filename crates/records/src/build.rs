@@ -1,4 +1,4 @@
-//! The entries of an index for the rows that were there before it.
+//! Building the entries of an index for rows that are older than the index.
 
 use std::ops::Bound;
 
@@ -10,19 +10,19 @@ use crate::store::{Reader, Store, Writer};
 use crate::table::Table;
 use crate::write::duplicate;
 
-/// Rows that one transaction of a pass reads for update: others that write them wait so long.
+/// Rows that one transaction of a pass reads for update. Other writers of these rows wait for it.
 const CHUNK_ROWS: usize = 256;
 
-/// How often a chunk is tried anew after others were faster.
+/// How often a chunk is tried again after other transactions were faster.
 const TRIES_MAX: usize = 100;
 
-/// How a pass has ended.
+/// The end of a pass.
 pub(crate) enum Built {
     /// Every row has its entry.
     Complete,
-    /// Somebody else has completed or dropped the index.
+    /// Another opening has completed or dropped the index.
     Overtaken,
-    /// Two rows have the same values in an index that is unique: why.
+    /// Two rows have the same values in a unique index; the error names them.
     Duplicate(String),
 }
 

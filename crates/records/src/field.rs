@@ -7,7 +7,7 @@ use thermocline_base::shown::shown;
 /// The values of a row, in the order of the table's columns.
 pub type Row = Vec<Field>;
 
-/// What a column holds.
+/// The type of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
     /// A signed integer of 64 bits.
@@ -16,7 +16,7 @@ pub enum Type {
     U64,
     /// A floating-point number: any but NaN. -0 is stored as 0.
     F64,
-    /// A decimal with so many digits behind the point: an `i64` counts units of 10^-digits.
+    /// A decimal with this many digits behind the point: an `i64` counts units of 10^-digits.
     Decimal(u8),
     /// True or false.
     Bool,
@@ -49,7 +49,7 @@ impl fmt::Display for Type {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal {
-    /// How many units of the last digit.
+    /// Number of units of the last digit.
     pub units: i64,
     /// Digits behind the point.
     pub scale: u8,
@@ -73,24 +73,24 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// One value of a row. `From` makes it of Rust's types; [`fields!`](crate::fields) makes a list of them.
+/// One value of a row. `From` makes it from Rust's types; [`fields!`](crate::fields) makes a list.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Field {
     /// No value. It orders before all others.
     Null,
-    /// Of [`Type::I64`]. Fits a `u64` column if it is not negative.
+    /// A value of [`Type::I64`]. Fits a `u64` column if it is not negative.
     I64(i64),
-    /// Of [`Type::U64`]. Fits an `i64` column if it is not larger than one can be.
+    /// A value of [`Type::U64`]. Fits an `i64` column if it is not larger than the largest `i64`.
     U64(u64),
-    /// Of [`Type::F64`].
+    /// A value of [`Type::F64`].
     F64(f64),
-    /// Of [`Type::Decimal`].
+    /// A value of [`Type::Decimal`].
     Decimal(Decimal),
-    /// Of [`Type::Bool`].
+    /// A value of [`Type::Bool`].
     Bool(bool),
-    /// Of [`Type::Text`].
+    /// A value of [`Type::Text`].
     Text(String),
-    /// Of [`Type::Bytes`].
+    /// A value of [`Type::Bytes`].
     Bytes(Vec<u8>),
 }
 
@@ -100,7 +100,7 @@ impl Field {
         matches!(self, Field::Null)
     }
 
-    /// The integer, if it is one that fits.
+    /// The integer, if the field is one that fits an `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Field::I64(n) => Some(*n),
@@ -109,7 +109,7 @@ impl Field {
         }
     }
 
-    /// The integer, if it is one that fits.
+    /// The integer, if the field is one that fits a `u64`.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Field::U64(n) => Some(*n),
@@ -118,7 +118,7 @@ impl Field {
         }
     }
 
-    /// The floating-point number, if it is one.
+    /// The floating-point number, if the field is one.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Field::F64(n) => Some(*n),
@@ -126,7 +126,7 @@ impl Field {
         }
     }
 
-    /// The decimal, if it is one.
+    /// The decimal, if the field is one.
     pub fn as_decimal(&self) -> Option<Decimal> {
         match self {
             Field::Decimal(n) => Some(*n),
@@ -134,7 +134,7 @@ impl Field {
         }
     }
 
-    /// The truth value, if it is one.
+    /// The truth value, if the field is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Field::Bool(is) => Some(*is),
@@ -142,7 +142,7 @@ impl Field {
         }
     }
 
-    /// The text, if it is one.
+    /// The text, if the field is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Field::Text(text) => Some(text),
@@ -150,7 +150,7 @@ impl Field {
         }
     }
 
-    /// The bytes, if it is bytes.
+    /// The bytes, if the field is of that type.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Field::Bytes(bytes) => Some(bytes),
@@ -158,7 +158,7 @@ impl Field {
         }
     }
 
-    /// What it is, for messages.
+    /// The kind of value, for messages.
     pub(crate) fn kind(&self) -> String {
         match self {
             Field::Null => "NULL".into(),
@@ -220,7 +220,7 @@ impl<T: Into<Field>> From<Option<T>> for Field {
     }
 }
 
-/// A row, or the values of a key, of anything that a [`Field`] can be made of.
+/// A row, or the values of a key, made from anything that converts to a [`Field`].
 ///
 /// ```
 /// # use thermocline_records::{Field, fields};

@@ -12,11 +12,11 @@ use crate::format::stored::{State, Stored, StoredIndex};
 use crate::format::{ROWS, row};
 use crate::schema::Column;
 
-/// What an index has of a row.
+/// A row's entry in an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub key: Vec<u8>,
-    /// Of an entry whose key names no row: the bytes of the row's key behind its space.
+    /// If the entry's key names no row: the bytes of the row's key behind its space. Otherwise empty.
     pub value: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Layout {
     pub stored: Stored,
     /// The stored schema's bytes.
     pub bytes: Vec<u8>,
-    /// Of each column whether it is of the primary key.
+    /// For each column whether it belongs to the primary key.
     is_key: Vec<bool>,
 }
 
@@ -42,7 +42,7 @@ impl Layout {
         }
     }
 
-    /// Of the bytes that a store has.
+    /// The layout of a schema's stored bytes.
     pub fn read(table: &str, bytes: &[u8]) -> Result<Layout> {
         let stored = Stored::decode(bytes);
         let stored = stored.map_err(|flaw| flaw.error("schema", format!("table '{table}'")))?;
@@ -75,7 +75,8 @@ impl Layout {
         }
     }
 
-    /// The values of these columns as they are stored, or of the first of them: integers of the column's kind, no -0.
+    /// The values of all these columns, or of the first ones, as they are stored: integers of the column's kind, no
+    /// -0.
     fn conform<'f, 'c>(
         &self,
         columns: impl Iterator<Item = &'c Column>,
@@ -90,7 +91,7 @@ impl Layout {
         Ok(fields)
     }
 
-    /// What is stored for `field` where that is something else.
+    /// The stored form of `field`, if it differs from `field`.
     fn fit(&self, column: &Column, field: &Field) -> Result<Option<Field>> {
         let refused = |why: String| {
             Err(Error::InvalidArgument(format!(
@@ -142,7 +143,7 @@ impl Layout {
         self.conform(columns.iter(), row)
     }
 
-    /// The bytes of the first of these columns' values, which `what` names, behind `space`.
+    /// The bytes of values of the first of these columns, behind `space`. `what` names the columns in errors.
     pub fn prefix(
         &self,
         space: u8,
@@ -199,7 +200,7 @@ impl Layout {
         }
     }
 
-    /// The key of a row that conforms.
+    /// The key of a row in its stored form.
     pub fn row_key(&self, row: &[Field]) -> Result<Vec<u8>> {
         let mut out = vec![ROWS];
         self.put_columns(&mut out, &self.stored.key, row);
@@ -207,12 +208,12 @@ impl Layout {
         Ok(out)
     }
 
-    /// The value of a row that conforms.
+    /// The value of a row in its stored form.
     pub fn row_value(&self, row: &[Field]) -> Vec<u8> {
         row::encode(row, &self.is_key)
     }
 
-    /// What the index has of a row that conforms.
+    /// The entry in the index of a row in its stored form.
     pub fn entry(&self, index: &StoredIndex, row: &[Field], row_key: &[u8]) -> Result<Entry> {
         let mut key = vec![index.space];
         self.put_columns(&mut key, &index.columns, row);
@@ -232,7 +233,7 @@ impl Layout {
         })
     }
 
-    /// The row of a key and a value.
+    /// The row with this key and value.
     pub fn row(&self, key: &[u8], value: &[u8]) -> Result<Row> {
         let mut row = vec![Field::Null; self.stored.columns.len()];
         for (number, field) in self.stored.key.iter().zip(self.key_fields(key)?) {
@@ -244,7 +245,7 @@ impl Layout {
         Ok(row)
     }
 
-    /// The primary key that a row's key has.
+    /// The primary key in a row's key.
     pub fn key_fields(&self, key: &[u8]) -> Result<Vec<Field>> {
         let mut cursor = Cursor::new(key, 1);
         let fields = self.columns(&self.stored.key);
@@ -256,7 +257,7 @@ impl Layout {
         })
     }
 
-    /// Where a row is, for messages.
+    /// The place of a row, for messages.
     pub fn place(&self, key: &[u8]) -> String {
         let key = match self.key_fields(key) {
             Ok(fields) => tuple(&fields),
@@ -285,7 +286,7 @@ impl Layout {
         Ok([&[ROWS], primary].concat())
     }
 
-    /// The values by which a row is in an index, for messages.
+    /// The values of a row in an index, for messages.
     pub fn indexed(&self, index: &StoredIndex, row: &[Field]) -> String {
         let fields = index.columns.iter().map(|column| row[*column].clone());
         tuple(&fields.collect::<Vec<_>>())

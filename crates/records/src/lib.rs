@@ -3,19 +3,19 @@
 //! | module | what |
 //! |---|---|
 //! | `field` | values of columns, and their types |
-//! | `schema` | what a table is, as code declares it |
+//! | `schema` | a table's description, as code declares it |
 //! | `format` | bytes: keys that order as their tuples do, rows, the stored schema |
 //! | `layout` | a stored schema made ready for use: checks of arguments, keys of rows and entries |
 //! | `range` | ranges of tuples as ranges of bytes |
-//! | `store` | what is needed of a store: [`Reader`], [`Writer`], [`Store`], which the facade implements |
+//! | `store` | the traits that a store must have: [`Reader`], [`Writer`], [`Store`], which the facade implements |
 //! | `table` | the handle, and reads; `write`: rows and their entries; `scan`: iterators |
-//! | `open` | the steps from the stored schema to the wanted one; `build`: an index for rows that are there |
+//! | `open` | the steps from the stored schema to the wanted one; `build`: an index for existing rows |
 //! | `verify` | whether rows and indexes agree |
 //!
 //! # Words
 //! *Table*: a column family with a schema under its first key. *Row*: one record. *Entry* of an index: the key that leads
-//! from indexed values to a row. *Generation*: the number of the stored schema, which each change of it raises. An index
-//! is *maintained* if every write of a row keeps it; it is *ready* if each row has its entry.
+//! from indexed values to a row. *Generation*: the number of the stored schema, which each change of it raises. An
+//! index is *maintained* if every write of a row keeps it; it is *ready* if each row has its entry.
 //!
 //! # Invariants
 //! 1. At every moment, each row has exactly one entry in each ready index, and each entry has its row.
@@ -23,35 +23,37 @@
 //! 3. A row is read with the columns that the handle knows, or not at all.
 //!
 //! # Why they hold
-//! **A write keeps 1 and 2.** It reads the old row for update, so nobody else changes that before the commit. Old and new
-//! entries follow from old and new row. A unique entry's key is read for update before it is put; of two transactions
-//! that put the same, one waits or is refused. All puts are in one transaction: a crash leaves all of them or none.
+//! **A write keeps 1 and 2.** It reads the old row for update, so no other transaction changes that row before the
+//! commit. Old and new entries follow from old and new row. A unique entry's key is read for update before it is put.
+//! Of two transactions that put the same key, one waits or is refused. All puts are in one transaction: a crash
+//! leaves all of them or none.
 //!
-//! **The schema cannot change below a write.** Each write first reads the schema's key *for share*: until the commit
-//! nobody else changes it, or the commit is refused (the lemma of `txn`). Whoever changes the schema reads that key for
-//! update. So a transaction with rows lies wholly before the change, and was maintained by the old rules, or wholly
-//! behind it, and has used the new ones: a handle whose copy of the schema differs from what it has just read takes the
-//! stored one.
+//! **The schema cannot change below a write.** Each write first reads the schema's key *for share*: no other
+//! transaction changes it until the commit, or the commit is refused (the lemma of `txn`). A change of the schema
+//! reads that key for update. So a transaction with rows lies wholly before the change or wholly behind it. Before
+//! it, it has used the old rules. Behind it, it has used the new ones: a handle takes the stored schema if its own
+//! copy differs from what it has just read.
 //!
 //! **Building an index.** First the schema gets the index as *building*. From that commit on each write maintains it;
-//! nobody reads it. Then rows are read a few at a time, in key order, each chunk in a transaction of its own, which reads
-//! each row for update and puts its entry. When the last key is passed the index is *ready*. Each row has its entry then:
-//! one that was written since the first step got it by the write; one that was not is met by the pass, since it has been
-//! there all the time. To put an entry twice changes nothing. So after a crash the pass begins anew.
+//! nobody reads it. Then rows are read a few at a time, in key order. Each chunk has a transaction of its own, which
+//! reads each row for update and puts its entry. When the last key is passed the index is *ready*. Each row has its
+//! entry then. A row written since the first step got it by the write. Any other row has been there all the time, so
+//! the pass meets it. To put an entry twice changes nothing. So after a crash the pass begins anew.
 //!
-//! While a unique index is built, two rows may have the same values, and the entry leads to one of them. So a write takes
-//! an entry away only if it leads to its own row. If such a pair is left, one of the two finds the other's entry, the
-//! write or the pass, and is refused; the pass then drops the index.
+//! While a unique index is built, two rows may have the same values, and the entry leads to one of them. So a write
+//! takes an entry away only if it leads to its own row. If such a pair is left, either the write or the pass finds
+//! the other's entry and is refused; the pass then drops the index.
 //!
 //! **Dropping an index.** The schema gets it as *dropping*: nobody reads or writes it from then on. Then one transaction
 //! deletes the range of its entries and takes it out of the schema. Only then can its number be given again.
 //!
-//! **Old moments.** Whoever reads an index reads the schema at the same moment, and is refused if the index was not ready
-//! then.
+//! **Old moments.** A reader of an index reads the schema at the same moment, and is refused if the index was not
+//! ready then.
 //!
 //! # Adding columns
-//! Columns can be added behind the others if they are nullable. A row says how many columns it has; those behind are NULL.
-//! A handle that knows fewer columns than the stored schema is refused writes: it would drop values that it does not know.
+//! Columns can be added behind the others if they are nullable. A row says how many columns it has; later columns are
+//! NULL. A handle that knows fewer columns than the stored schema is refused writes: it would drop values that it
+//! does not know.
 //!
 //! # Rejected
 //! - *One column family for all tables.* Dropping a table would leave its bytes to compactions, and tables could not be

@@ -1,5 +1,5 @@
-//! From the schema that a store has to the one that code declares, step by step. Each step is one transaction, or the
-//! building of one index, and leaves a state that the next opening goes on from.
+//! The way from the stored schema to the declared one, step by step. Each step is one transaction, or the building of
+//! one index. It leaves a state from which the next opening goes on.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -19,16 +19,16 @@ use crate::table::Table;
 /// Steps that one opening takes while others change the same schema, before it gives up.
 const STEPS_MAX: usize = 1000;
 
-/// What comes next.
+/// The next step.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing: the table is as it was declared.
+    /// Nothing is left to do: the table is as it was declared.
     Done,
-    /// This schema is stored.
+    /// Store this schema.
     Store(Stored),
-    /// The entries of this index go.
+    /// Delete the entries of this index.
     Drop(StoredIndex),
-    /// This index gets the rows that are there.
+    /// Add the existing rows to this index.
     Build(StoredIndex),
 }
 
@@ -42,7 +42,7 @@ fn find<S: Store>(store: &S, family: &S::Family, table: &str) -> Result<Found> {
         .transpose()
 }
 
-/// Stores `new` if the schema is `old` still. Returns whether it was.
+/// Stores `new` if the schema is still `old`. Returns whether it was.
 fn swap<S: Store>(store: &S, family: &S::Family, old: Option<&[u8]>, new: &Stored) -> Result<bool> {
     let mut txn = store.transaction(true)?;
     let there = txn.get_for_update(family, &SCHEMA_KEY)?;
@@ -53,7 +53,7 @@ fn swap<S: Store>(store: &S, family: &S::Family, old: Option<&[u8]>, new: &Store
     committed::<S>(txn)
 }
 
-/// Commits. Returns whether nobody was faster.
+/// Commits. Returns `false` if another transaction was faster.
 fn committed<S: Store>(txn: S::Writer) -> Result<bool> {
     match S::commit(txn) {
         Err(Error::Conflict(_)) => Ok(false),
@@ -62,17 +62,18 @@ fn committed<S: Store>(txn: S::Writer) -> Result<bool> {
 }
 
 impl<F: Clone> Table<F> {
-    /// Opens the table that `schema` declares, in the column family of its name. Makes it if there is none. What was added
-    /// to the schema is added to the table: nullable columns behind the others, and indexes. For these the rows that are
-    /// there are read, some at a time; meanwhile others read and write the table with handles that they have, and writes
-    /// keep the new index, which nobody reads before it is complete. If that is cut short, the next opening goes on.
+    /// Opens the table that `schema` declares, in the column family of its name. Makes it if there is none. Additions
+    /// to the schema are made to the table: nullable columns behind the others, and indexes. For a new index the
+    /// existing rows are read, some at a time. Others read and write the table meanwhile with handles that they have.
+    /// Their writes keep the new index, which nobody reads before it is complete. If the work is cut short, the next
+    /// opening goes on with it.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the first thing that makes no sense, or that differs from what the store has and
-    /// cannot be added; or if the column family has entries that are none of a table.
-    /// [`Error::Duplicate`] naming two rows, if a new unique index meets rows with the same values: the index is not there
-    /// then. [`Error::Busy`] naming transactions that have written to the table and are open, if it has to be changed.
-    /// [`Error::Corruption`] if the stored schema does not decode; those of the store.
+    /// [`Error::InvalidArgument`] naming the first declaration that makes no sense, or that differs from the store
+    /// and cannot be added; or if the column family has entries that belong to no table. [`Error::Duplicate`] naming
+    /// two rows, if a new unique index meets rows with the same values: the index is not there then. [`Error::Busy`]
+    /// naming open transactions that have written to the table, if it has to be changed. [`Error::Corruption`] if the
+    /// stored schema does not decode; those of the store.
     pub fn open<S: Store<Family = F>>(store: &S, schema: Schema) -> Result<Table<F>> {
         schema.check()?;
         let name = schema.name.clone();
@@ -151,7 +152,7 @@ fn check_empty<S: Store>(store: &S, family: &S::Family, name: &str) -> Result<()
         return Ok(());
     };
     if key == SCHEMA_KEY {
-        // Somebody has made the table meanwhile.
+        // The table has been made meanwhile.
         return Ok(());
     }
     Err(Error::InvalidArgument(format!(
@@ -169,7 +170,7 @@ fn with_state(stored: &Stored, index: &StoredIndex, state: State) -> Stored {
     new
 }
 
-/// Deletes the entries of an index that nobody reads or writes any more, and takes it out of the schema.
+/// Deletes the entries of an index that is not read or written any more, and takes the index out of the schema.
 fn finish_drop<S: Store>(
     store: &S,
     family: &S::Family,
@@ -179,7 +180,7 @@ fn finish_drop<S: Store>(
     let mut new = stored.clone();
     new.generation += 1;
     new.indexes.retain(|of| of.space != index.space);
-    // One that locks would lock every entry.
+    // A transaction that locks would lock every entry.
     let mut txn = store.transaction(false)?;
     if txn.get_for_update(family, &SCHEMA_KEY)?.as_deref() != Some(bytes) {
         return Ok(());
@@ -190,7 +191,7 @@ fn finish_drop<S: Store>(
     committed::<S>(txn).map(drop)
 }
 
-/// What follows a pass over the rows.
+/// Ends a pass over the rows.
 fn finish_build<S: Store>(
     store: &S,
     family: &S::Family,
@@ -204,7 +205,7 @@ fn finish_build<S: Store>(
         }
         Built::Overtaken => Ok(()),
         Built::Duplicate(why) => {
-            // Whoever has changed the schema meanwhile comes to the same, and so does the next opening.
+            // A transaction that changed the schema meanwhile comes to the same result, and so does the next opening.
             let new = with_state(stored, index, State::Dropping);
             let swapped = swap(store, family, Some(bytes), &new)?;
             if swapped {
@@ -219,7 +220,7 @@ fn finish_build<S: Store>(
     }
 }
 
-/// The next step from what is stored to what is declared.
+/// The next step from the stored schema to the declared one.
 fn next(schema: &Schema, stored: Option<&Stored>) -> Result<Step> {
     let Some(stored) = stored else {
         return fresh(schema).map(Step::Store);
@@ -265,7 +266,7 @@ fn fresh(schema: &Schema) -> Result<Stored> {
     Ok(stored)
 }
 
-/// Gives an index the first number that none has.
+/// Gives an index the lowest number that no other index has.
 fn add_index(
     stored: &mut Stored,
     schema: &Schema,

@@ -1,7 +1,7 @@
 //! Ranges of tuples as ranges of bytes.
 //!
-//! A bound may have fewer values than there are columns. It stands for all tuples that begin so: included, all of them
-//! are within; excluded, none.
+//! A bound may have fewer values than there are columns. It stands for all tuples that begin with these values:
+//! included, all of them are within; excluded, none.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 /// Bounds of bytes.
 pub(crate) type Bytes = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The first bytes behind all that begin with `prefix`, which begins with a space, and so not with 0xff.
+/// The first bytes behind all that begin with `prefix`. The prefix begins with a space, and so not with 0xff.
 fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     while prefix.last() == Some(&0xff) {
         prefix.pop();
@@ -24,7 +24,7 @@ fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     prefix
 }
 
-/// The bytes of the tuples in `range`; `None` if there can be none.
+/// The bytes of the tuples in `range`; `None` if there can be no tuples.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for values that do not fit their columns, or if the range ends before it begins.

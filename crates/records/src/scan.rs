@@ -11,12 +11,12 @@ use crate::format::stored::StoredIndex;
 use crate::layout::Layout;
 use crate::store::Reader;
 
-/// Rows that an iterator by an index reads at first, and at most, at a time. It begins with few, since many callers want
-/// only some, and doubles.
+/// Rows that an iterator by an index reads at a time, at first and at most. It begins with few, since many callers
+/// want only some, and doubles.
 const BATCH_FIRST: usize = 4;
 const BATCH_MAX: usize = 128;
 
-/// An entry of an index leads to a row that is not there.
+/// The error for an entry of an index that leads to a row that is not there.
 pub(crate) fn no_row(layout: &Layout, index: &str, row_key: &[u8]) -> Error {
     let what = format!("entry of index '{index}'");
     Error::corruption(what, layout.place(row_key), 0, "a row", "none")
@@ -95,7 +95,7 @@ impl<'r, R: Reader> IndexKeys<'r, R> {
         }
     }
 
-    /// The rows that these lead to.
+    /// The rows to which these keys lead.
     pub(crate) fn rows(self, reader: &'r R, family: &R::Family) -> IndexRows<'r, R>
     where
         R::Family: Clone,
@@ -159,7 +159,7 @@ impl<R: Reader> std::iter::FusedIterator for IndexKeys<'_, R> {}
 /// Rows that were read ahead at one end, the next one first.
 struct End {
     rows: VecDeque<Result<Row>>,
-    /// How many are read next.
+    /// Number of rows that are read next.
     batch: usize,
 }
 
@@ -182,7 +182,7 @@ pub struct IndexRows<'r, R: Reader + 'r> {
 }
 
 impl<R: Reader> IndexRows<'_, R> {
-    /// The next rows at one end. An error is the last thing that is read there.
+    /// Reads the next rows at one end. Nothing is read there after an error.
     fn read(&mut self, at_back: bool, count: usize) -> VecDeque<Result<Row>> {
         let mut failed = None;
         let mut keys = Vec::with_capacity(count);
@@ -228,7 +228,7 @@ impl<R: Reader> IndexRows<'_, R> {
             true => (&mut self.back, &mut self.front),
             false => (&mut self.front, &mut self.back),
         };
-        // What the other end has read ahead, and not given, is all that is left between them.
+        // Only rows that the other end has read ahead, and not given, are left between the ends.
         let row = near.rows.pop_front().or_else(|| far.rows.pop_back());
         if matches!(row, Some(Err(_))) {
             self.keys.scan = None;

@@ -1,4 +1,4 @@
-//! What a table is, as code declares it.
+//! A table's description, as code declares it.
 
 use std::collections::HashSet;
 
@@ -22,9 +22,9 @@ pub const DECIMAL_SCALE_MAX: u8 = 18;
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// The column's name.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     pub kind: Type,
     /// Whether it may be NULL.
     pub is_nullable: bool,
@@ -33,15 +33,15 @@ pub struct Column {
 /// An index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexSchema {
-    /// Its name.
+    /// The index's name.
     pub name: String,
-    /// The names of its columns, the first one first in its order.
+    /// The names of its columns. Entries are ordered by the first one first.
     pub columns: Vec<String>,
-    /// Whether no two rows may have the same values there, unless one of them is NULL.
+    /// Whether no two rows may have the same values in it. Values with a NULL are never the same.
     pub is_unique: bool,
 }
 
-/// What a table is: columns, primary key, indexes. Checked when the table is opened.
+/// The description of a table: columns, primary key, indexes. It is checked when the table is opened.
 ///
 /// ```
 /// use thermocline_records::{Schema, Type};
@@ -56,13 +56,13 @@ pub struct IndexSchema {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
-    /// The table's name, which is that of its column family.
+    /// The name of the table and of its column family.
     pub name: String,
-    /// Its columns. Later versions may add nullable ones at the end, and change nothing else.
+    /// The table's columns. Later versions of the schema may add nullable ones at the end, and change nothing else.
     pub columns: Vec<Column>,
     /// The names of the primary key's columns.
     pub primary_key: Vec<String>,
-    /// Its indexes. Later versions may add some.
+    /// The table's indexes. Later versions may add some.
     pub indexes: Vec<IndexSchema>,
 }
 
@@ -110,13 +110,13 @@ impl Schema {
         self
     }
 
-    /// Adds an index that any number of rows may have the same values in.
+    /// Adds an index in which several rows may have the same values.
     #[must_use]
     pub fn index<const N: usize>(self, name: &str, columns: [&str; N]) -> Schema {
         self.add_index(name, columns, false)
     }
 
-    /// Adds an index in which no two rows have the same values. Values of which one is NULL are no others' same.
+    /// Adds an index in which no two rows may have the same values. Values with a NULL are never the same.
     #[must_use]
     pub fn unique<const N: usize>(self, name: &str, columns: [&str; N]) -> Schema {
         self.add_index(name, columns, true)
@@ -141,7 +141,7 @@ impl Schema {
         self.columns.iter().position(|c| c.name == column)
     }
 
-    /// The numbers of columns that `what` names, which are no column twice.
+    /// The numbers of these columns, none of them twice. `what` names the list in errors.
     pub(crate) fn positions(&self, what: &str, columns: &[String]) -> Result<Vec<usize>> {
         if columns.is_empty() {
             return Err(self.wrong(&format!("{what} has no columns; name at least one")));
@@ -159,10 +159,10 @@ impl Schema {
         Ok(found)
     }
 
-    /// Whether it makes sense.
+    /// Checks that the declaration makes sense.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not.
+    /// [`Error::InvalidArgument`] naming the part that does not.
     pub fn check(&self) -> Result<()> {
         check_name("the name of a table", &self.name, CF_NAME_LEN_MAX)?;
         let counts = [

@@ -1,4 +1,4 @@
-//! What is needed of a store: the facade implements it, for its database, snapshots and transactions.
+//! The traits that a store must have. The facade implements them for its database, snapshots and transactions.
 
 use std::ops::{Bound, Deref};
 
@@ -21,10 +21,10 @@ pub trait Reader {
     /// Those of the store.
     fn get(&self, family: &Self::Family, key: &[u8]) -> Result<Option<Self::Value>>;
 
-    /// The values of keys, in their order.
+    /// The values of keys, in the order of the arguments.
     ///
     /// # Errors
-    /// Those of the store, for the first key that meets one.
+    /// Those of the store, for the first key that fails.
     fn multi_get(
         &self,
         family: &Self::Family,
@@ -44,13 +44,13 @@ pub trait Writer: Reader {
     /// A point to which its writes can be taken back.
     type Savepoint;
 
-    /// As [`Reader::get`], of a key that nobody else changes before the commit.
+    /// As [`Reader::get`], for a key that no other transaction changes before the commit.
     ///
     /// # Errors
     /// Those of the store.
     fn get_for_update(&mut self, family: &Self::Family, key: &[u8]) -> Result<Option<Self::Value>>;
 
-    /// As [`Writer::get_for_update`], beside others that only want it not to change.
+    /// As [`Writer::get_for_update`], but shared with others that only need the key not to change.
     ///
     /// # Errors
     /// Those of the store.
@@ -78,32 +78,32 @@ pub trait Writer: Reader {
         range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     ) -> Result<()>;
 
-    /// This point.
+    /// Makes a point to which writes can be taken back.
     fn savepoint(&mut self) -> Self::Savepoint;
 
-    /// Takes back what was written since.
+    /// Takes back all writes since this point.
     ///
     /// # Errors
     /// Those of the store.
     fn rollback_to(&mut self, savepoint: Self::Savepoint) -> Result<()>;
 }
 
-/// Where tables are.
+/// A store that tables lie in.
 pub trait Store {
     /// A column family.
     type Family;
-    /// One moment of it.
+    /// One moment of the store.
     type Reader: Reader<Family = Self::Family>;
     /// A transaction.
     type Writer: Writer<Family = Self::Family>;
 
-    /// The column family of this name, if there is one that tables can lie in.
+    /// The column family of this name, if there is one.
     ///
     /// # Errors
-    /// If there is one that they cannot lie in.
+    /// If tables cannot lie in it.
     fn find_family(&self, name: &str) -> Result<Option<Self::Family>>;
 
-    /// The same, made if there is none.
+    /// As [`Store::find_family`]; makes the family if there is none.
     ///
     /// # Errors
     /// As [`Store::find_family`]; those of the store.
@@ -112,13 +112,14 @@ pub trait Store {
     /// The present moment.
     fn snapshot(&self) -> Self::Reader;
 
-    /// A transaction that locks as it goes, and is durable once it has committed; or one that locks nothing.
+    /// A transaction. With `locks` it locks as it goes, otherwise it locks nothing. It is durable once it has
+    /// committed.
     ///
     /// # Errors
     /// Those of the store.
     fn transaction(&self, locks: bool) -> Result<Self::Writer>;
 
-    /// Makes its writes happen.
+    /// Commits a transaction.
     ///
     /// # Errors
     /// Those of the store.

@@ -16,10 +16,10 @@ use crate::store::{Reader, Writer};
 
 /// A table of a store, opened with [`Table::open`]. It is cheap to clone, and threads may share it.
 ///
-/// Reads are at a snapshot or in a transaction, which they are given. Writes are of the transaction that they are given:
-/// a row and its entries in all indexes are there together once that has committed, or not at all.
+/// Each read is given a snapshot or a transaction, each write a transaction. After the commit a row and its entries
+/// in all indexes are there together; without it none is.
 ///
-/// Nobody else should write to the table's column family. Who does may break its indexes; [`Table::verify`] says so.
+/// Nothing else should write to the table's column family. It may break the indexes; [`Table::verify`] finds that.
 #[derive(Debug)]
 pub struct Table<F> {
     shared: Arc<Shared<F>>,
@@ -29,7 +29,7 @@ pub struct Table<F> {
 struct Shared<F> {
     family: F,
     schema: Schema,
-    /// Of the newest generation that this handle has met.
+    /// The layout of the newest generation that this handle has met.
     layout: RwLock<Arc<Layout>>,
 }
 
@@ -53,17 +53,17 @@ impl<F> Table<F> {
         }
     }
 
-    /// Its name.
+    /// The table's name.
     pub fn name(&self) -> &str {
         &self.shared.schema.name
     }
 
-    /// The schema that it was opened with.
+    /// The schema with which the table was opened.
     pub fn schema(&self) -> &Schema {
         &self.shared.schema
     }
 
-    /// The column family that it lies in.
+    /// The column family of the table.
     pub fn family(&self) -> &F {
         &self.shared.family
     }
@@ -90,7 +90,7 @@ impl<F> Table<F> {
         let mut layout = Layout::read(self.name(), bytes)?;
         let columns = &self.shared.schema.columns;
         if layout.stored.generation < known.stored.generation {
-            // Of an earlier moment. Columns that have come since are NULL in its rows.
+            // The schema is of an earlier moment. Columns that have come since are NULL in its rows.
             layout.stored.columns.clone_from(columns);
             return Ok(Arc::new(Layout::new(self.name(), layout.stored)));
         }
@@ -106,13 +106,13 @@ impl<F> Table<F> {
         Ok(layout)
     }
 
-    /// What a reader's moment has of the schema.
+    /// The layout of the schema at a reader's moment.
     pub(crate) fn read_layout<R: Reader<Family = F>>(&self, reader: &R) -> Result<Arc<Layout>> {
         let stored = reader.get(self.family(), &SCHEMA_KEY)?;
         self.layout_of(stored.as_deref())
     }
 
-    /// The schema by which a transaction writes: it does not change before the commit.
+    /// The layout by which a transaction writes. Its schema does not change before the commit.
     pub(crate) fn write_layout<W: Writer<Family = F>>(&self, txn: &mut W) -> Result<Arc<Layout>> {
         let stored = match active(Bug::SchemaUnshared) {
             true => txn.get(self.family(), &SCHEMA_KEY)?,
@@ -133,7 +133,8 @@ impl<F> Table<F> {
         value.map(|value| layout.row(&key, &value)).transpose()
     }
 
-    /// As [`Table::get`], of a row that nobody else changes before the transaction commits, or the commit is refused.
+    /// As [`Table::get`], for a row that no other transaction changes before the commit; otherwise the commit is
+    /// refused.
     ///
     /// # Errors
     /// As [`Table::get`]; those of locking.
@@ -148,10 +149,10 @@ impl<F> Table<F> {
         value.map(|value| layout.row(&key, &value)).transpose()
     }
 
-    /// The rows with these primary keys, in their order.
+    /// The rows with these primary keys, in the order of the arguments.
     ///
     /// # Errors
-    /// As [`Table::get`], for the first that meets one.
+    /// As [`Table::get`], for the first key that fails.
     pub fn multi_get<R: Reader<Family = F>, K: AsRef<[Field]>>(
         &self,
         reader: &R,
@@ -166,8 +167,8 @@ impl<F> Table<F> {
             .collect()
     }
 
-    /// The rows whose primary keys lie in `range`, in their order, from both ends. A bound with fewer values than the key
-    /// has columns stands for all keys that begin so. After an error the iterator ends.
+    /// The rows whose primary keys lie in `range`, in key order, from both ends. A bound with fewer values than the
+    /// key has columns stands for all keys that begin with these values. The iterator ends after an error.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for values that do not fit, or a range that ends before it begins.
@@ -183,7 +184,7 @@ impl<F> Table<F> {
         Ok(Rows::new(scan, layout))
     }
 
-    /// As [`Table::range`], of the rows whose primary keys begin with `prefix`.
+    /// As [`Table::range`], for the rows whose primary keys begin with `prefix`.
     ///
     /// # Errors
     /// As [`Table::range`].
@@ -199,7 +200,7 @@ impl<F> Table<F> {
         Ok(Rows::new(scan, layout))
     }
 
-    /// One of its indexes.
+    /// An index of the table.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the schema has none of this name.
@@ -222,8 +223,8 @@ impl<F> Table<F> {
     }
 }
 
-/// An index of a table, to read by. All reads need the index at their moment: [`Error::Busy`] while it is built,
-/// [`Error::InvalidArgument`] before.
+/// An index of a table, for reading. All reads need the index at their moment: they fail with [`Error::Busy`] while
+/// it is built, and with [`Error::InvalidArgument`] before.
 #[derive(Debug)]
 pub struct Index<'t, F> {
     table: &'t Table<F>,
@@ -231,7 +232,7 @@ pub struct Index<'t, F> {
 }
 
 impl<F> Index<'_, F> {
-    /// The row that a unique index has for these values, one for each of its columns, none of them NULL.
+    /// The row with these values in a unique index: one for each of its columns, none of them NULL.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the index is not unique, or the values do not fit; as [`Table::get`].
@@ -261,8 +262,8 @@ impl<F> Index<'_, F> {
         }
     }
 
-    /// The rows whose indexed values lie in `range`, in the order of those values and behind them of the primary key, from
-    /// both ends. Bounds are as those of [`Table::range`]. Rows are read some at a time.
+    /// The rows whose indexed values lie in `range`, from both ends. They are ordered by these values, then by the
+    /// primary key. Bounds are as those of [`Table::range`]. Rows are read some at a time.
     ///
     /// # Errors
     /// As [`Table::range`].
@@ -277,7 +278,7 @@ impl<F> Index<'_, F> {
         Ok(self.keys(reader, range)?.rows(reader, self.table.family()))
     }
 
-    /// As [`Index::range`], of the rows whose indexed values begin with `prefix`.
+    /// As [`Index::range`], for the rows whose indexed values begin with `prefix`.
     ///
     /// # Errors
     /// As [`Table::range`].
@@ -309,7 +310,7 @@ impl<F> Index<'_, F> {
         Ok(IndexKeys::new(scan, layout, index))
     }
 
-    /// As [`Index::keys`], of the rows whose indexed values begin with `prefix`.
+    /// As [`Index::keys`], for the rows whose indexed values begin with `prefix`.
     ///
     /// # Errors
     /// As [`Table::range`].

@@ -1,4 +1,4 @@
-//! Whether rows and indexes agree.
+//! Checks that rows and indexes agree.
 
 use std::ops::Bound;
 
@@ -11,17 +11,17 @@ use crate::layout::Layout;
 use crate::store::Reader;
 use crate::table::Table;
 
-/// Faults that a report names.
+/// Most faults that a report names.
 pub const FAULTS_MAX: usize = 100;
 
-/// What [`Table::verify`] has found.
+/// The result of [`Table::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableReport {
-    /// Rows.
+    /// Rows that were read.
     pub rows: u64,
-    /// Entries of all indexes.
+    /// Entries of all indexes that were read.
     pub entries: u64,
-    /// What is wrong, each naming the row or entry; at most [`FAULTS_MAX`].
+    /// The faults, each naming the row or entry; at most [`FAULTS_MAX`].
     pub faults: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ impl<F> Table<F> {
     /// leads to a row that has it.
     ///
     /// # Errors
-    /// Those of reading; what is wrong with the table is in the report.
+    /// Those of reading. Faults of the table are no errors: they are in the report.
     pub fn verify<R: Reader<Family = F>>(&self, reader: &R) -> Result<TableReport> {
         let layout = self.read_layout(reader)?;
         let mut report = TableReport::default();
@@ -119,7 +119,7 @@ impl<F> Table<F> {
             );
             return Ok(Some(what));
         };
-        // A row that does not decode is told with the rows.
+        // A row that does not decode is reported with the rows.
         let Ok(row) = layout.row(&row_key, &row) else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ use crate::layout::{Entry, Layout};
 use crate::store::Writer;
 use crate::table::Table;
 
-/// What changes in one index.
+/// A change in one index.
 struct EntryChange<'l> {
     index: &'l StoredIndex,
     old: Option<Entry>,
@@ -20,12 +20,12 @@ struct EntryChange<'l> {
 type Keyed<'a> = (&'a [u8], &'a [Field]);
 
 impl<F> Table<F> {
-    /// Adds a row. The transaction is as before if it is refused.
+    /// Adds a row. If it is refused, the transaction is as before.
     ///
     /// # Errors
-    /// [`Error::Duplicate`] if there is one with this primary key, or one with the same values in a unique index, which
-    /// it names. [`Error::InvalidArgument`] for values that do not fit their columns, naming these; or if the table has
-    /// got columns that this handle does not know. Those of locking.
+    /// [`Error::Duplicate`] if there is a row with this primary key, or one with the same values in a unique index,
+    /// which the error names. [`Error::InvalidArgument`] for values that do not fit their columns, naming these; or
+    /// if the table has got columns that this handle does not know. Those of locking.
     pub fn insert<W: Writer<Family = F>>(&self, txn: &mut W, row: &[Field]) -> Result<()> {
         let layout = self.write_layout(txn)?;
         let row = layout.conform_row(row)?;
@@ -40,10 +40,10 @@ impl<F> Table<F> {
         self.change(txn, &layout, None, Some((&key, &row)))
     }
 
-    /// Adds a row, or replaces the one with this primary key. Returns whether there was one.
+    /// Adds a row, or replaces the row with this primary key. Returns whether there was one.
     ///
     /// # Errors
-    /// As [`Table::insert`]; the primary key is no reason.
+    /// As [`Table::insert`], except that an existing primary key is no error.
     pub fn put<W: Writer<Family = F>>(&self, txn: &mut W, row: &[Field]) -> Result<bool> {
         let layout = self.write_layout(txn)?;
         let row = layout.conform_row(row)?;
@@ -54,8 +54,8 @@ impl<F> Table<F> {
         Ok(old.is_some())
     }
 
-    /// Changes the row with this primary key. Returns whether there is one. What it changes in the primary key is an
-    /// error: delete the row and insert another one.
+    /// Changes the row with this primary key. Returns whether there is one. The primary key cannot be changed: delete
+    /// the row and insert another one.
     ///
     /// # Errors
     /// As [`Table::insert`]; [`Error::InvalidArgument`] if the primary key was changed.
@@ -111,7 +111,7 @@ impl<F> Table<F> {
     }
 
     /// Turns `old` into `new`, in the table and in each index. Nothing is written before everything is known to be
-    /// allowed; if a put is refused after all, those before it are taken back.
+    /// allowed. If a put is refused after all, the earlier ones are taken back.
     fn change<W: Writer<Family = F>>(
         &self,
         txn: &mut W,
@@ -136,7 +136,7 @@ impl<F> Table<F> {
         written
     }
 
-    /// Whether a change of an entry may be made, and what of it is left to do.
+    /// Checks that a change of an entry may be made, and gives the part of it that is left to do.
     fn allowed<'l, W: Writer<Family = F>>(
         &self,
         txn: &mut W,
@@ -151,7 +151,7 @@ impl<F> Table<F> {
                 return Err(duplicate(layout, index, &new.key, &other));
             }
         }
-        // While it is built, the entry of the old values may lead to another row that has the same.
+        // While the index is built, the entry of the old values may lead to another row that has the same values.
         if let (State::Building, Some(old)) = (index.state, &change.old)
             && !old.value.is_empty()
             && !active(Bug::BuildTakesOthers)

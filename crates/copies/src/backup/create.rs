@@ -16,12 +16,12 @@ use crate::copy::note::{Note, end, remove_all};
 use crate::copy::{copy_file, sites, write_state};
 use crate::store::{Captured, Store};
 
-/// The files that are there already, by what they are known again.
+/// The files that are there already, by the properties that identify them.
 type Known = BTreeMap<(FileId, FileKind, [u8; 16], u64, u32), Stored>;
 
 impl Backups {
-    /// Backs up all that is visible in `store` now, and makes it durable there, too. Only tables that
-    /// no backup here has are copied. The backup is durable on return. Writers go on meanwhile.
+    /// Backs up everything that is visible in `store` now, and makes it durable there, too. Only tables that no
+    /// backup here has are copied. The backup is durable on return. Writers go on meanwhile.
     ///
     /// # Errors
     /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) if the folder has anything but
@@ -30,11 +30,11 @@ impl Backups {
     /// [`checkpoint`](crate::checkpoint()). There is no new backup then, and store and other backups are unharmed.
     pub fn create<S: Store>(&self, store: &S) -> Result<BackupInfo> {
         store.check_open()?;
-        // Before anything is changed in what may be somebody's.
+        // Before anything is changed: the folder may be a stranger's.
         if self.storage().exists(&self.dir)? {
             self.found()?;
         }
-        // Its name may not be durable, whoever made it.
+        // The folder's name may not be durable, whoever made it.
         self.storage().create_dir_all(&self.dir)?;
         let _lock = self.lock()?;
         let lists = self.sweep()?;
@@ -42,19 +42,20 @@ impl Backups {
         let made = self.make(store, &lists, &note);
         match &made {
             Ok(_) => {
-                // The backup exists, and what the note names does not; the next backup removes it if this fails.
+                // The backup exists, and the files that the note names do not. The next backup removes the note if
+                // this fails.
                 let _ = end(self.storage(), &self.dir.join(NOTE_NAME));
             }
             Err(error) => {
                 note.disown(error);
-                // What stays is no backup, and the next one removes it.
+                // The files that stay are no backup, and the next one removes them.
                 let _ = self.withdraw(&note);
             }
         }
         made
     }
 
-    /// Removes what was made so far, whatever somebody has brought meanwhile.
+    /// Removes the files made so far, whatever others have brought meanwhile.
     fn withdraw(&self, note: &Note) -> Result<()> {
         remove_all(self.storage(), &self.dir, &note.names())?;
         end(self.storage(), &self.dir.join(NOTE_NAME))?;
@@ -63,7 +64,7 @@ impl Backups {
     }
 
     fn make<S: Store>(&self, store: &S, lists: &[Listed], note: &Note) -> Result<BackupInfo> {
-        // Whatever this fails for, what is in no table is streamed.
+        // If this fails for any reason, everything that is in no table is streamed.
         let _ = store.flush();
         let captured = store.capture()?;
         let random = &*store.env().random;
@@ -91,8 +92,8 @@ impl Backups {
         })
     }
 
-    /// Brings all files of a state here that are not here yet, under names of their own. Gives them all, and
-    /// the bytes of those.
+    /// Brings all files of a state here that are not here yet, under names of their own. Gives all files, and the
+    /// bytes of the new ones.
     fn gather<S: Store>(
         &self,
         store: &S,
@@ -110,7 +111,7 @@ impl Backups {
             store.check_open()?;
             let db_id = origins.of(file);
             let name = file_name(file, kind).to_string();
-            // Streamed into place just now, or the store's.
+            // The file was streamed into place just now, or it is the store's.
             let own = Some(db_id) == state.db_id();
             let folder = if own { &self.dir } else { store.dir() };
             let looked = look(storage, &folder.join(&name), file, kind, db_id)?;
@@ -141,8 +142,8 @@ impl Backups {
         Ok((files, new_bytes))
     }
 
-    /// Gives a file its own name. One of that name that no list names is nobody's of ours, and stays, if it is
-    /// what its name says.
+    /// Gives a file its own name. A file of that name that no list names stays if it has the content that the name
+    /// says.
     fn settle(&self, stored: &Stored, temporary: &Path, lists: &[Listed]) -> Result<()> {
         let path = self.dir.join(stored.name());
         let is_named = || lists.iter().any(|listed| listed.files.contains(stored));
@@ -164,13 +165,13 @@ impl Backups {
         self.storage().rename(&temporary, &path)?;
         let named = self.storage().sync_dir(&self.dir, sites::BACKUP_NAMED);
         if named.is_err() {
-            // Nobody is told of it, so it should not be there.
+            // The caller gets an error, so the list should not be there.
             let _ = self.storage().remove(&path);
         }
         named
     }
 
-    /// Whether a file that a list names is there, by its length.
+    /// Whether a file that a list names is there, with its length.
     fn has(&self, stored: &Stored) -> Result<bool> {
         let path = self.dir.join(stored.name());
         if !self.storage().exists(&path)? {
@@ -188,7 +189,7 @@ fn key_of(stored: &Stored) -> (FileId, FileKind, [u8; 16], u64, u32) {
     (file, kind, db_id, stored.bytes, stored.tail_crc)
 }
 
-/// What can be known of a file without reading all of it.
+/// The description of a file, without reading all of it.
 fn look(
     storage: &dyn Storage,
     path: &Path,

@@ -46,7 +46,7 @@ const FILE_LEN: usize = 48;
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes at the end of a file by which it is known again.
+/// Bytes at the end of a file that identify it.
 pub(crate) const TAIL_BYTES: u64 = 64 << 10;
 
 /// A file of a backup.
@@ -62,7 +62,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Its name in the folder of backups.
+    /// The file's name in the folder of backups.
     pub fn name(&self) -> String {
         let id = u128::from_be_bytes(self.db_id);
         let (file, crc) = (self.file.0, self.crc);
@@ -94,20 +94,20 @@ impl Stored {
     }
 }
 
-/// What a backup's list says.
+/// The content of a backup's list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub id: u64,
     pub db_id: [u8; 16],
     pub seqno: SeqNo,
-    /// By number.
+    /// Ordered by number.
     pub files: Vec<Stored>,
     pub state: State,
 }
 
 const PREFIX: &str = "BACKUP-";
 
-/// What becomes a list by a rename.
+/// The temporary name, from which a rename makes a list.
 pub(crate) const LIST_TEMP: &str = "BACKUP.tmp";
 
 /// The name of a backup's list.
@@ -155,7 +155,7 @@ impl Listed {
         bytes
     }
 
-    /// Reads the list `id`, which `bytes` are.
+    /// Reads the list `id` from `bytes`.
     ///
     /// # Errors
     /// As [`Listed::read`].
@@ -168,9 +168,9 @@ impl Listed {
         Listed::read_with(read, bytes.len() as u64, id, path)
     }
 
-    /// Reads the list `id` from its file: twice, first for its checksum. A file may have any length, and need not
-    /// have as many bytes (it may have holes), so no more memory is taken than what it lists and its longest
-    /// edit take, and for these only when the checksum holds.
+    /// Reads the list `id` from its file: twice, first for its checksum. A file may claim any length without having
+    /// as many bytes (it may have holes). So no more memory is taken than its entries and its longest edit take, and
+    /// for these only if the checksum is right.
     ///
     /// # Errors
     /// [`Error::Corruption`] with the place; [`Error::Unsupported`] if a newer version wrote it; those of
@@ -200,7 +200,7 @@ impl Listed {
         fields.must(long_enough, "length of a backup", fields.len, len)?;
         fields.at = LEN_AT;
         let noted = fields.u64()?;
-        // Before all of it is summed; a newer version may have another place for it.
+        // Checked before the file is summed: a newer version may have the checksum in another place.
         let known = version != FORMAT_VERSION || noted == len;
         fields.must(known, "length of a backup", LEN_AT, noted)?;
         let sound = crc == fields.crc()?;
@@ -220,7 +220,7 @@ impl Listed {
         fields.at = LEN_AT + 8;
         let count = fields.u64()?;
         let mut files = Vec::new();
-        // Grows as it reads: a count that lies allocates nothing.
+        // The vector grows as it reads: a wrong count allocates nothing.
         for _ in 0..count {
             files.push(fields.file()?);
         }
@@ -256,7 +256,7 @@ fn crc_of(bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &bytes[..CRC_AT]), &bytes[CRC_AT + 4..])
 }
 
-/// Reads bytes from a place on, which lie within the file.
+/// Reads bytes from a place on. They lie within the file.
 type Read<'a> = &'a mut dyn FnMut(usize, &mut [u8]) -> Result<()>;
 
 struct Fields<'a> {
@@ -295,7 +295,7 @@ impl Fields<'_> {
         Ok(field)
     }
 
-    /// The checksum of all of it.
+    /// The checksum of the whole file.
     fn crc(&mut self) -> Result<u32> {
         let mut piece = [0; CRC_AT];
         (self.read)(0, &mut piece)?;

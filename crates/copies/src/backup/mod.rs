@@ -1,18 +1,17 @@
-//! Backups: what a store was at several moments, in one folder that may lie on another device.
+//! Backups: states of a store at several moments, in one folder that may lie on another device.
 //!
 //! # What lies there
-//! One *list* for each backup (`format`), which says what the store was, and beside the lists every file
-//! that some list names, once: tables are never changed, so backups share those that they have in common.
-//! A list is the state of a copy (`copy`) with checksums of its files. Files are copied, never linked.
+//! There is one *list* for each backup (`format`), which describes the store. Beside the lists lies every file that
+//! some list names, once: tables are never changed, so backups share those that they have in common. A list is the
+//! state of a copy (`copy`) with checksums of its files. Files are copied, never linked.
 //!
 //! # Which files are there already
-//! A file is what database and number say that wrote it, but for databases whose folder was copied by
-//! other means, which go on with one id. So a file of the store counts as one that some list has only if
-//! its length and the checksum of its last 64 KiB agree, too: there lie a table's footer and properties
-//! and, in all but huge tables, its filter, which no two different tables share. Of a blob file it is the checksum of
-//! the headers of its records, which have those of its keys and values. That costs one read for a table or a long
-//! value, not all of it. New files are verified before they are copied, wholly; their bytes are summed
-//! while they are.
+//! Database and number of its writer identify a file. But a database whose folder was copied by other means goes on
+//! with the same id. So a file of the store counts as one that some list has only if its length and the checksum of
+//! its last 64 KiB agree, too. There lie a table's footer and properties and, in all but huge tables, its filter,
+//! which no two different tables share. For a blob file it is the checksum of the headers of its records, which have
+//! those of its keys and values. That costs one read for a table or a long value, not all of it. New files are
+//! verified wholly before they are copied; their bytes are summed meanwhile.
 //!
 //! # Steps of a backup, under the folder's lock
 //! | step | durable after it |
@@ -24,15 +23,15 @@
 //! | write the list under a temporary name, sync it, rename it, sync the folder | the backup |
 //! | remove the note | that nothing is to be removed |
 //!
-//! A crash before the list has its name leaves files that no list names. They go when the next backup is
-//! made or deleted, if they can be proven to be ours: under a temporary name only if the note has it, under a
-//! name of their own only if that has the checksum of their bytes; and the latter only if every list can be read,
-//! since what a damaged one names is unknown. A file with any other name is a stranger's: then the folder is none
-//! of backups, and is left as it is.
+//! A crash before the list has its name leaves files that no list names. They go when the next backup is made or
+//! deleted, if they can be proven to be ours. A file under a temporary name is ours only if the note names it. A file
+//! under a name of its own is ours only if the name has the checksum of its bytes; and it goes only if every list can
+//! be read, since a damaged list may name it. A file with any other name is a stranger's: then the folder is no
+//! folder of backups, and is left as it is.
 //!
-//! A *deletion* removes the list, durably, then what no other list names. A *restoration* makes a copy
-//! (`copy::Target`) of the listed files, each summed while it is copied, as a database with a new id. So
-//! the same backup restored twice gives two databases of which neither takes the other's for its own.
+//! A *deletion* removes the list, durably, then the files that no other list names. A *restoration* makes a copy
+//! (`copy::Target`) of the listed files, each summed while it is copied, as a database with a new id. So the same
+//! backup restored twice gives two databases, and neither takes the other's files for its own.
 
 mod create;
 mod format;
@@ -51,26 +50,26 @@ use crate::copy::note::{Found as Note, end, remove_all};
 use crate::copy::sites;
 use format::{Listed, Stored, list_id, list_name};
 
-/// Exists while a backup is being made, and names what is temporary.
+/// Exists while a backup is being made, and names its temporary files.
 const NOTE_NAME: &str = "BACKING-UP";
 
 /// Bytes that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What `list` says of a backup.
+/// A backup, as `list` describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupInfo {
     /// Its number in its folder.
     pub id: u64,
     /// The database that was backed up.
     pub db_id: [u8; 16],
-    /// It has everything up to this seqno.
+    /// The last seqno that it has; it has everything up to this one.
     pub seqno: u64,
     /// Tables and blob files that it consists of.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
-    /// Bytes that no earlier backup had, of one that was just made; else 0.
+    /// Bytes that no earlier backup had, for one that was just made; otherwise 0.
     pub new_bytes: u64,
 }
 
@@ -95,7 +94,7 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// Those in `dir`, which the first backup makes. Nothing is read yet.
+    /// The backups in `dir`, which the first backup makes. This call reads nothing.
     pub fn new(env: Env, dir: &Path) -> Backups {
         let dir = dir.to_path_buf();
         Backups { env, dir }
@@ -108,15 +107,15 @@ impl Backups {
     /// All backups, oldest first.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the folder is none of backups; [`Error::Corruption`] of a list;
-    /// those of the file system.
+    /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Corruption`] of a list; those of
+    /// the file system.
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         let _lock = self.lock_shared()?;
         let ids = self.found()?.lists.into_iter();
         ids.map(|id| Ok(BackupInfo::of(&self.read(id)?))).collect()
     }
 
-    /// Removes a backup, were it damaged, and what no other one needs.
+    /// Removes a backup, even a damaged one, and the files that no other backup needs.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no such backup; [`Error::Locked`]; those of the file
@@ -134,8 +133,8 @@ impl Backups {
     /// Reads everything, and reports every list and file that is not as it was written.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the folder is none of backups; those of the file system. Damage is
-    /// a fault in the report.
+    /// [`Error::InvalidArgument`] if the folder is no folder of backups; those of the file system. Damage is a fault
+    /// in the report.
     pub fn verify(&self) -> Result<Report> {
         let _lock = self.lock_shared()?;
         let mut report = Report::default();
@@ -148,7 +147,7 @@ impl Backups {
         }
         for file in seen {
             report.records += 1;
-            // What lists say may be anything.
+            // The lengths in lists may be anything.
             report.bytes = report.bytes.saturating_add(file.bytes);
             if let Err(error) = self.check_file(&file) {
                 report.note(error)?;
@@ -176,16 +175,16 @@ impl Backups {
         self.storage().lock(&self.dir.join(LOCK_NAME))
     }
 
-    /// Against those who change the folder. Writes nothing.
+    /// Locks against processes and threads that change the folder. Writes nothing.
     fn lock_shared(&self) -> Result<Option<Box<dyn LockGuard>>> {
         self.must_exist()?;
         self.storage().lock_shared(&self.dir.join(LOCK_NAME))
     }
 
-    /// What lies there.
+    /// The names in the folder.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if that is anything but backups.
+    /// [`Error::InvalidArgument`] if there is anything but backups.
     fn found(&self) -> Result<Found> {
         let found = self.found_beside_strangers()?;
         match found.stranger {
@@ -200,7 +199,7 @@ impl Backups {
         }
     }
 
-    /// What lies there of backups.
+    /// The names in the folder that belong to backups.
     fn found_beside_strangers(&self) -> Result<Found> {
         let mut found = Found::default();
         let note = Note::at(self.storage(), &self.dir.join(NOTE_NAME))?;
@@ -240,8 +239,8 @@ impl Backups {
         Listed::read(&*file, id)
     }
 
-    /// Removes what no list names and is ours. Gives the lists, of which those that cannot be read are missing:
-    /// then only what is temporary goes.
+    /// Removes our files that no list names. Gives the lists without those that cannot be read. If there are such,
+    /// only temporary files go.
     fn sweep(&self) -> Result<Vec<Listed>> {
         self.sweep_found(self.found()?)
     }
@@ -271,11 +270,11 @@ impl Backups {
 struct Found {
     lists: Vec<u64>,
     files: Vec<String>,
-    /// Those that the note names.
+    /// Files that the note names.
     temporary: Vec<String>,
     /// Whether there is a note.
     noted: bool,
-    /// Something else, if there is any.
+    /// Another name, if there is any.
     stranger: Option<String>,
 }
 
@@ -309,7 +308,7 @@ fn check_there(storage: &dyn Storage, file: &Stored, path: &Path) -> Result<()> 
     ))
 }
 
-/// Whether a file of this length and checksum, which lies at `path`, is what was backed up.
+/// Checks that a file at `path`, of this length and checksum, is the one that was backed up.
 fn check_sum(file: &Stored, path: &Path, bytes: u64, crc: u32) -> Result<()> {
     let place = path.display().to_string();
     if bytes != file.bytes {

@@ -11,13 +11,13 @@ use super::{BackupInfo, Backups, check_sum, check_there};
 use crate::copy::{Target, copy_file, draw_ids};
 
 impl Backups {
-    /// Makes `dir` a database of what backup `id` has, or the newest one. Every byte is checked on its way,
-    /// and durable on return.
+    /// Makes `dir` a database with the content of backup `id`, or of the newest one. Every byte is checked as it is
+    /// copied, and durable on return.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is no such backup, or `dir` exists and is not empty;
-    /// [`Error::Corruption`] naming a list or file that is not what was backed up; [`Error::Locked`];
-    /// those of the file system. There is no database in `dir` then.
+    /// [`Error::InvalidArgument`] if there is no such backup, or `dir` exists and is not empty; [`Error::Corruption`]
+    /// naming a list or file that is not what was backed up; [`Error::Locked`]; those of the file system. There is no
+    /// database in `dir` then.
     pub fn restore(&self, id: Option<u64>, dir: &Path) -> Result<BackupInfo> {
         let dir = std::path::absolute(dir)
             .map_err(|source| Error::io("find the absolute path of", dir, source))?;

@@ -13,16 +13,16 @@ use super::sites;
 /// Bytes that are read and written at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What was copied.
+/// The result of copying a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Copied {
     pub bytes: u64,
-    /// The CRC32C of all of them.
+    /// The CRC32C of all its bytes.
     pub crc: u32,
 }
 
-/// Copies a file to a name that is free. Its bytes are durable on return, its name is not. `go_on` is
-/// asked before each piece.
+/// Copies a file to a free name. Its bytes are durable on return, its name is not. `go_on` is called before each
+/// piece.
 pub(crate) fn copy_file(
     storage: &dyn Storage,
     from: &Path,
@@ -49,8 +49,7 @@ pub(crate) fn copy_file(
     Ok(copied)
 }
 
-/// Gives a file, which never changes any more and is durable, a second name; where that cannot be, it is
-/// copied.
+/// Gives a file a second name, or copies it if that cannot be. The file never changes any more and is durable.
 pub(crate) fn link_or_copy(
     storage: &dyn Storage,
     from: &Path,
@@ -65,7 +64,7 @@ pub(crate) fn link_or_copy(
         ErrorKind::CrossesDevices,
         ErrorKind::Unsupported,
         ErrorKind::TooManyLinks,
-        // A file system without hard links.
+        // The file system has no hard links.
         ErrorKind::PermissionDenied,
     ];
     match &refused {

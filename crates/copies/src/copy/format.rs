@@ -1,6 +1,6 @@
-//! Every byte of a note: `COPYING` in a folder in which a copy of a database is being made, `BACKING-UP` in a
-//! folder of backups while one is. It names what may be removed if the work is not completed. All numbers
-//! are little-endian.
+//! Every byte of a note. It is `COPYING` in a folder in which a copy of a database is being made, and `BACKING-UP` in
+//! a folder of backups while a backup is being made. It names the files that may be removed if the work is not
+//! completed. All numbers are little-endian.
 //!
 //! ```text
 //!  offset size
@@ -13,8 +13,8 @@
 //!                   n  the name, in UTF-8
 //! ```
 //!
-//! The first record that does not verify ends the names: it was being written when the process ended, and
-//! what it names was not yet made. A note of up to 16 zeros, or of no bytes, was itself being made.
+//! The first record that does not verify ends the names: it was being written when the process ended, and its file
+//! was not yet made. A note of up to 16 zeros, or of no bytes, was itself being made.
 
 use thermocline_base::checksum::crc32c;
 
@@ -27,7 +27,7 @@ pub(super) const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 6;
 const NAME_LEN_MAX: usize = 255;
 
-/// What every note begins with.
+/// The beginning of every note.
 pub(super) fn encode_header() -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     header[..8].copy_from_slice(MAGIC);
@@ -37,10 +37,10 @@ pub(super) fn encode_header() -> [u8; HEADER_LEN] {
     header
 }
 
-/// A name that stands at `offset`.
+/// The record of a name at `offset`.
 ///
 /// # Panics
-/// If it is empty or longer than a file's name can be: names are of our own making.
+/// If the name is empty or longer than a file's name can be: names are of our own making.
 pub(super) fn encode_name(name: &str, offset: u64) -> Vec<u8> {
     let len = u16::try_from(name.len()).unwrap_or(0);
     assert!(
@@ -77,7 +77,7 @@ fn name_at(bytes: &[u8], at: usize) -> Option<String> {
     let name = bytes.get(at + RECORD_HEADER_LEN..)?.get(..len)?;
     let whole = (1..=NAME_LEN_MAX).contains(&len) && crc == crc_of(name, at as u64);
     let name = std::str::from_utf8(name).ok().filter(|_| whole)?;
-    // Whatever it says, it is what a file of this folder can be called.
+    // Only a possible name of a file in this folder is taken for one.
     let is_one = !name.contains(['/', '\0']) && !matches!(name, "." | "..");
     is_one.then(|| name.to_string())
 }

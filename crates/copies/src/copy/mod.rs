@@ -1,34 +1,32 @@
-//! Copies of a store: what all of checkpoint, backup and restore have in common.
+//! Copies of a store: the common part of checkpoints, backups and restored databases.
 //!
 //! # Whose is what
-//! Tables and blob files are sealed to the database that wrote them and to their number there
-//! (`sst::identity`), and a copy is to share them, or take them over byte for byte. Yet a copy is **a
-//! database of its own**: it gets a new database id, a new region id and a manifest of its own, and its
-//! manifest remembers which database wrote the files that it took over (`version::Origins`: all with
-//! ids below the one from which the copy numbers on). So:
+//! Tables and blob files are sealed to the database that wrote them and to their number there (`sst::identity`), and
+//! a copy shares them, or takes them over byte for byte. Yet a copy is **a database of its own**. It gets a new
+//! database id, a new region id and a manifest of its own. The manifest remembers which database wrote the files that
+//! were taken over (`version::Origins`: all with ids below the one from which the copy numbers on). So:
 //!
-//! 1. *Nothing of one is taken for the other's.* Both number files, chains and memtables on from the
-//!    same ids, and give out the same seqnos; but everything that either writes from now on is sealed
-//!    with its own id: a table, manifest, descriptor or region of one in the other's place does not verify.
-//!    That holds between two copies of one database, too, and for copies of copies.
-//! 2. *What was there is both's.* A file that both have is the same bytes, never changed again, so it does
-//!    not matter by which name it is read.
-//! 3. *A copy has no region.* What lives in persistent memory is written into ordinary tables of the
-//!    copy's own. Its manifest names no memtable, by which the first open for writing knows that the
-//!    region has yet to be made, wherever it is wanted then; where the
-//!    original's lies is not passed on. Until then a read-only open reads it with an empty region in
-//!    memory. Where the original has its records in DRAM and in logs, so has the copy, which begins without
-//!    a log as it does without a region.
+//! 1. *Nothing of one is taken for the other's.* Both number files, chains and memtables on from the same ids, and
+//!    give out the same seqnos. But everything that either writes from now on is sealed with its own id: a table,
+//!    manifest, descriptor or region of one in the other's place does not verify. That holds between two copies of
+//!    one database, too, and for copies of copies.
+//! 2. *Older files are both's.* A file that both have is the same bytes, never changed again, so it does not matter
+//!    by which name it is read.
+//! 3. *A copy has no region.* The live data in persistent memory is written into ordinary tables of the copy's own.
+//!    Its manifest names no memtable. By that the first open for writing knows that the region has yet to be made, in
+//!    the place that is wanted then; the place of the original's is not passed on. Until then a read-only open reads
+//!    the copy with an empty region in memory. If the original has its records in DRAM and in logs, so has the copy,
+//!    which begins without a log as it does without a region.
 //!
-//! Rejected: *one database id for both, and another region id*. It needs no word in the manifest; but the
-//! tables that both write after the copy would have equal ids and equal seeds, and one in the other's
-//! place would be believed. *Sealing all tables anew* would need no word either, and no hard links.
+//! Rejected: *one database id for both, and another region id*. It needs no word in the manifest. But tables that
+//! both write after the copy would have equal ids and equal seeds, and one in the other's place would be believed.
+//! *Sealing all tables anew* would need no word either, but rules out hard links.
 //!
 //! # What it has
-//! Every file of a moment that is held, and tables of its own with all else that a reader at that moment sees
-//! ([`Captured`](crate::Captured)); the store has the argument that each record is in one of both. Both are below what
-//! the copy writes from then on, and nothing that the original may lose in a crash is among it: all up to the moment
-//! was made durable first.
+//! Every file of a held moment, and tables of its own with everything else that a reader at that moment sees
+//! ([`Captured`](crate::Captured)). The store has the argument that each record is in one of both. Both are below
+//! everything that the copy writes from then on. Nothing in the copy can be lost to the original in a crash:
+//! everything up to the moment was made durable first.
 //!
 //! # How a copy comes to be (`target`)
 //! | step | durable after it |
@@ -38,14 +36,14 @@
 //! | make the manifest (`version::manifest`), which syncs the folder twice | first all names, then `CURRENT`: the copy exists |
 //! | remove the note | nothing needed: whoever opens the copy removes it |
 //!
-//! A crash before `CURRENT` leaves a folder that no open takes for a database, nor for an empty one, and
-//! that the next copy to that place clears. A failure clears it at once, as far as it can; `CURRENT`
-//! first, durably, so that what is half cleared is no database. Nothing goes but what the note names; where
-//! there is anything else, the next copy is refused.
+//! A crash before `CURRENT` leaves a folder that no open takes for a database, nor for an empty one. The next copy to
+//! that place clears it. A failure clears it at once, as far as it can; `CURRENT` goes first, durably, so that a half
+//! cleared folder is no database. Only files that the note names go. If there is anything else, the next copy is
+//! refused.
 //!
-//! Rejected: *a temporary folder that is renamed*: `CURRENT` is the commit of a database anyway, a
-//! database under a temporary name would be one, too, and a rename does not refuse an empty folder that
-//! somebody made there meanwhile.
+//! Rejected: *a temporary folder that is renamed*. `CURRENT` is the commit of a database anyway, and a database under
+//! a temporary name would be one, too. A rename does not refuse an empty folder that another process made there
+//! meanwhile.
 
 mod files;
 mod format;

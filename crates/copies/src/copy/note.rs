@@ -1,15 +1,15 @@
-//! What a piece of work makes in a folder, written down before it is made: so whoever comes after a crash
-//! knows what is ours, and removes nothing else. A name that a stranger gives a file, were it `000007.sst`,
-//! proves nothing.
+//! The files that a piece of work makes in a folder, written down before they are made. After a crash the next piece
+//! of work knows which files are ours, and removes no others. A name that a stranger gives a file, were it
+//! `000007.sst`, proves nothing.
 //!
-//! 1. *A name is in the note, durably, before the file has it* ([`Note::record`]), and only if nothing had that
-//!    name then. So what a note names was made by the work that the note is of.
-//! 2. *The note goes last*, durably, after the work is complete or all of it was removed. So no later file of
-//!    the same name is taken for one of it.
-//! 3. *A note proves itself* (`format`): a file of the same name with other content is somebody's.
+//! 1. *A name is in the note, durably, before the file has it* ([`Note::record`]), and only if nothing had that name
+//!    then. So the files that a note names were made by its work.
+//! 2. *The note goes last*, durably, after the work is complete or all its files were removed. So no later file of
+//!    the same name is taken for one of them.
+//! 3. *A note proves itself* (`format`): a file of the same name with other content is a stranger's.
 //!
-//! Between the look at a name and its creation somebody may still make a file of that name. Files are made so
-//! that this fails (`OpenMode::CreateNew`, links), and what could not be made because it exists is not ours
+//! Between the look at a name and its creation another process may still make a file of that name. Files are made so
+//! that this fails (`OpenMode::CreateNew`, links). A file that could not be made because it exists is not ours
 //! ([`Note::disown`]).
 
 use std::collections::BTreeSet;
@@ -23,15 +23,15 @@ use thermocline_env::{File, OpenMode, Storage};
 use super::format::{HEADER_LEN, decode, encode_header, encode_name};
 use super::sites;
 
-/// Longer notes are nobody's of ours: some 200,000 names.
+/// Longer files are no notes of ours: this is some 200,000 names.
 const LEN_MAX: u64 = 64 << 20;
 
-/// What has the name of a note.
+/// The file that has the name of a note.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing.
     Nothing,
-    /// Somebody's file.
+    /// A stranger's file.
     Foreign,
     /// A note of this kind, which names these files.
     Note(BTreeSet<String>),
@@ -43,7 +43,7 @@ impl Found {
         matches!(self, Found::Note(names) if names.contains(name))
     }
 
-    /// Reads what lies at `path`.
+    /// Reads the file at `path`.
     ///
     /// # Errors
     /// Those of reading.
@@ -52,7 +52,7 @@ impl Found {
             return Ok(Found::Nothing);
         }
         let file = match storage.open(path, OpenMode::Read) {
-            // A folder, a link, a FIFO.
+            // For example a folder, a link, a FIFO.
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => {
                 return Ok(Found::Foreign);
             }
@@ -108,7 +108,7 @@ impl Note {
         storage.sync_dir(folder_of(file.path()), sites::COPY_NOTED)
     }
 
-    /// Writes down names that are about to be made (invariant 1).
+    /// Writes down names of files that are about to be made (invariant 1).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if one exists; those of the file system.
@@ -136,7 +136,7 @@ impl Note {
         Ok(())
     }
 
-    /// Forgets, until the process ends, a file that could not be made because there is one of that name.
+    /// Forgets, until the process ends, a file that could not be made because one of that name exists.
     pub fn disown(&self, error: &Error) {
         if let Error::Io { path, source, .. } = error
             && source.kind() == ErrorKind::AlreadyExists
@@ -146,13 +146,13 @@ impl Note {
         }
     }
 
-    /// What was written down.
+    /// The names that were written down.
     pub fn names(&self) -> BTreeSet<String> {
         lock(&self.noted).names.clone()
     }
 }
 
-/// Removes files of a folder, of which some may not exist.
+/// Removes files of a folder. Some of them may not exist.
 pub(crate) fn remove_all<'a>(
     storage: &dyn Storage,
     dir: &Path,
@@ -167,7 +167,7 @@ pub(crate) fn remove_all<'a>(
     Ok(())
 }
 
-/// Removes a note, durably, after what it names (invariant 2).
+/// Removes a note, durably, after the files that it names (invariant 2).
 pub(crate) fn end(storage: &dyn Storage, note: &Path) -> Result<()> {
     storage.sync_dir(folder_of(note), sites::COPY_WITHDRAWN)?;
     storage.remove(note)?;

@@ -1,4 +1,4 @@
-//! What a copy is: a database with an id of its own.
+//! The state of a copy: a database with an id of its own.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -11,8 +11,8 @@ use thermocline_version::{Change, NO_REGION, NextIds, State, VersionEdit};
 use super::note::Note;
 use crate::store::Captured;
 
-/// The ids of a new copy of a database: its own, and its region's. Whether records lie in DRAM a copy has from its
-/// original, and no region then.
+/// The ids of a new copy of a database: its own, and its region's. A copy has records in DRAM if its original has,
+/// and then no region.
 ///
 /// # Errors
 /// Those of randomness.
@@ -25,8 +25,8 @@ pub(crate) fn draw_ids(of: &State, random: &dyn Random) -> Result<([u8; 16], [u8
     Ok((db_id, region_id))
 }
 
-/// Writes what a moment has outside of files into tables of a folder with a note. Gives the state of a new
-/// database that has both.
+/// Writes the records of a moment that lie outside of files into tables of a folder with a note. Gives the state of a
+/// new database with these tables and the files of the moment.
 pub(crate) fn write_state(
     captured: &impl Captured,
     random: &dyn Random,
@@ -53,7 +53,7 @@ pub(crate) fn write_state(
         edit.changes.extend(tables);
         state.apply(&edit)?;
     }
-    // What only records referred to that the copy does not have.
+    // Blob files that only records referred to that the copy does not have.
     let files = state.version().blob_files();
     let unreferenced = files.filter(|(_, blob)| blob.references == 0);
     let removed = unreferenced.map(|(file, _)| Change::BlobFileRemoved { file });

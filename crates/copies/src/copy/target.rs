@@ -24,20 +24,20 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Begins a copy in `dir`, which does not exist, or is empty, or has what an interrupted copy left.
+    /// Begins a copy in `dir`. It does not exist, is empty, or has the files of an interrupted copy.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] saying what is there; [`Error::Locked`] if somebody else makes a copy
-    /// there; those of the file system.
+    /// [`Error::InvalidArgument`] naming what else is there; [`Error::Locked`] if another process or thread makes a
+    /// copy there; those of the file system.
     pub fn begin(storage: &Arc<dyn Storage>, dir: &Path) -> Result<Target> {
         let storage = storage.clone();
         if storage.exists(dir)? {
             check_free(&*storage, dir)?;
         }
-        // Its name may not be durable, whoever made it.
+        // The folder's name may not be durable, whoever made it.
         storage.create_dir_all(dir)?;
         let lock = storage.lock(&dir.join(LOCK_NAME))?;
-        // Again: somebody may have made it into something before it was locked.
+        // Checked again: the folder may have changed before it was locked.
         let left = check_free(&*storage, dir)?;
         let path = dir.join(COPYING_NAME);
         if let Found::Note(names) = left {
@@ -56,7 +56,7 @@ impl Target {
         &self.dir
     }
 
-    /// Where names are written down before files have them.
+    /// The note in which names are written down before files have them.
     pub fn note(&self) -> &Note {
         &self.note
     }
@@ -71,31 +71,31 @@ impl Target {
             let names = [CURRENT.into(), CURRENT_TEMP.into(), manifest];
             self.note.record(names)
         });
-        // It makes all names in the folder durable before it names itself.
+        // The manifest makes all names in the folder durable before it names itself.
         let made = noted.and_then(|()| Manifest::create_as(storage, &self.dir, state).map(drop));
         made.map_err(|error| self.withdraw(error))?;
-        // The database exists. Whoever opens it removes the note if this fails.
+        // The database exists. An open removes the note if this fails.
         let _ = self.storage.remove(&self.dir.join(COPYING_NAME));
         Ok(())
     }
 
-    /// The name that the manifest will have: a number above all that are there.
+    /// The name that the manifest will have: its number is above all that are there.
     fn next_manifest(&self) -> Result<String> {
         let names = self.storage.list(&self.dir)?;
         let last = names.iter().filter_map(|name| manifest_no(name)).max();
         Ok(manifest_name(last.unwrap_or(0).saturating_add(1)))
     }
 
-    /// Removes what was made so far, as far as that can be done. Gives `error` back.
+    /// Removes the files made so far, as far as that can be done. Gives `error` back.
     pub fn withdraw(&self, error: Error) -> Error {
         self.note.disown(&error);
-        // What stays is no database, and the next copy clears it.
+        // The files that stay are no database, and the next copy clears them.
         let _ = clear(&*self.storage, &self.dir, &self.note.names());
         error
     }
 }
 
-/// Whether a copy was being made in a folder, and is not complete unless a database is there.
+/// Whether a copy was begun in a folder. It is incomplete unless a database is there.
 ///
 /// # Errors
 /// Those of reading.
@@ -104,7 +104,7 @@ pub fn is_unfinished(storage: &dyn Storage, dir: &Path) -> Result<bool> {
     Ok(matches!(found, Found::Note(_)))
 }
 
-/// Removes the note that a copy is being made: it is complete. Something else of its name stays.
+/// Removes the note of a copy: it is complete. Another file of its name stays.
 ///
 /// # Errors
 /// Those of the file system.
@@ -115,7 +115,8 @@ pub fn forget_note(storage: &dyn Storage, dir: &Path) -> Result<()> {
     }
 }
 
-/// Removes what a note of a copy names, and the note last: without it what is left would be a stranger's.
+/// Removes the files that a note of a copy names, and the note last: without it the remaining files would be a
+/// stranger's.
 fn clear(storage: &dyn Storage, dir: &Path, names: &BTreeSet<String>) -> Result<()> {
     let current = dir.join(CURRENT);
     if names.contains(CURRENT) && storage.exists(&current)? {
@@ -126,7 +127,7 @@ fn clear(storage: &dyn Storage, dir: &Path, names: &BTreeSet<String>) -> Result<
     end(storage, &dir.join(COPYING_NAME))
 }
 
-/// Refuses a folder in which something lies that an interrupted copy has not left. Gives the note of that.
+/// Refuses a folder with anything that an interrupted copy has not left. Gives the note of that copy.
 fn check_free(storage: &dyn Storage, dir: &Path) -> Result<Found> {
     let shown = dir.display();
     if !storage.is_dir(dir)? {

@@ -1,4 +1,4 @@
-//! What a store does for feeds, and what its chains say.
+//! The part of a store that feeds need, and questions about its chains.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -10,8 +10,8 @@ use thermocline_memtable::{Home, Trail};
 
 /// The chains of a store, in which its records lie in the order of commits.
 ///
-/// A feed has a number here for as long as it is kept for: until it is forgotten, or *cut off*, when something that it
-/// has not read had to go.
+/// A feed has a number here for as long as memtables are kept for it: until it is forgotten, or *cut off*, because a
+/// memtable had to go that it has not read.
 pub trait Chains: Debug + Send + Sync {
     /// Whether the store is open.
     ///
@@ -22,45 +22,46 @@ pub trait Chains: Debug + Send + Sync {
     /// How far the store has come.
     fn marks(&self) -> Marks;
 
-    /// Keeps for a new feed all from the seqno on that `from` returns, and returns the feed's number. `from` is given
-    /// where records lie, oldest first; to the last one, which has no end, is being written. While it looks none of
-    /// them goes, ends or begins.
+    /// Keeps all records from the seqno on that `from` returns, for a new feed, and returns the feed's number. `from`
+    /// is given the places of records, oldest first; the last one has no end, since it is being written. While it
+    /// looks no place goes, ends or begins.
     ///
     /// # Errors
     /// As [`Chains::check_open`]; those of `from`.
     fn keep(&self, from: &mut dyn FnMut(&[&Trail]) -> Result<u64>) -> Result<u64>;
 
-    /// As [`Chains::keep`], for a feed that goes on. `to` is also told whether the feed is kept for; where it is not
+    /// As [`Chains::keep`], for a feed that goes on. `to` is also told whether anything is kept for the feed. If not
     /// it returns an error.
     ///
     /// # Errors
     /// Those of `to`.
     fn move_on(&self, feed: u64, to: &mut dyn FnMut(&[&Trail], bool) -> Result<u64>) -> Result<()>;
 
-    /// The home of a memtable. `None` if that is gone, or the feed is cut off.
+    /// The home of a memtable. `None` if the memtable is gone, or the feed is cut off.
     fn home(&self, feed: u64, memtable: u64) -> Option<Arc<Home>>;
 
-    /// A feed has read all before `next`, and with `ended` all of a chain: something may go.
+    /// The feed has read everything before `next`, and with `ended` a whole chain: memtables may go.
     fn has_read(&self, feed: u64, next: u64, ended: bool);
 
     /// Nothing is kept for a feed any more.
     fn forget(&self, feed: u64);
 
-    /// The names of the store's families, for whoever outlives it.
+    /// The names of the store's families, for groups that outlive the store.
     fn names(&self) -> Arc<dyn FamilyNames>;
 
-    /// Holds these blob files, to which records of a memtable refer whose home the caller has.
+    /// Holds these blob files. Records of a memtable whose home the caller has refer to them.
     fn hold_long_values(&self, files: BTreeSet<FileId>) -> Box<dyn LongValues>;
 }
 
 /// How far a store has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks {
-    /// All up to this seqno is visible.
+    /// All writes up to this seqno are visible.
     pub visible: u64,
-    /// All up to this one is durable.
+    /// All writes up to this one are durable.
     pub durable: u64,
-    /// Of a store that only reads, all up to this one was durable when it was opened; else the largest number.
+    /// For a store that only reads, all writes up to this one were durable when it was opened; otherwise the largest
+    /// number.
     pub known_durable: u64,
 }
 
@@ -70,9 +71,9 @@ pub trait FamilyNames: Debug + Send + Sync {
     fn name_of(&self, cf: CfId) -> Option<String>;
 }
 
-/// Blob files that are held. They stay, with the store's folder, until this goes.
+/// Held blob files. They stay, with the store's folder, until this is dropped.
 pub trait LongValues: Debug + Send + Sync {
-    /// Reads a value of one of them.
+    /// Reads a value of one of these files.
     ///
     /// # Errors
     /// Those of reading; [`Error::Corruption`] if that is not the value of `key` in `cf`.
@@ -92,8 +93,8 @@ fn first_kept(trails: &[&Trail]) -> u64 {
     first
 }
 
-/// The smallest seqno since which nothing is missing: who has all that is durable misses nothing. (Then
-/// what is written from now on lies behind the last gap: nothing is in flight where a chain ends.)
+/// The smallest seqno since which nothing is missing. A follower that has everything durable misses nothing. (Later
+/// writes then lie behind the last gap: nothing is in flight where a chain ends.)
 pub fn oldest_position(trails: &[&Trail], durable: u64) -> u64 {
     (first_kept(trails) - 1).min(durable)
 }
@@ -107,7 +108,7 @@ pub(super) fn check_kept(trails: &[&Trail], durable: u64, since: u64) -> Result<
     }
 }
 
-/// Whether whoever has everything up to `since` has nothing that this store has not (`feed`, invariant 6).
+/// Whether a follower with everything up to `since` has nothing that this store has not (`feed`, invariant 6).
 fn check_known(trails: &[&Trail], since: u64, newest: u64) -> Result<()> {
     let open = trails.last().map_or(0, |open| open.chain.base);
     let mut lost = since > newest && since + 1 != open;
@@ -128,11 +129,11 @@ fn check_known(trails: &[&Trail], since: u64, newest: u64) -> Result<()> {
     }
 }
 
-/// The first seqno that a feed gives which was asked for what lies behind `since`.
+/// The first seqno that a feed gives that was asked for the changes behind `since`.
 pub(super) fn begin(trails: &[&Trail], marks: Marks, since: u64) -> Result<u64> {
     check_known(trails, since, marks.visible.max(marks.durable))?;
     check_kept(trails, marks.durable, since)?;
-    // Over seqnos that no record has.
+    // Over seqnos without records.
     Ok(match since >= marks.durable {
         true => first_kept(trails).max(since + 1),
         false => since + 1,

@@ -1,4 +1,4 @@
-//! What a feed gives.
+//! The groups and changes that a feed gives.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,10 +9,10 @@ use thermocline_memtable::{ItemCopy, ItemRecords, RecordRef};
 
 use super::chains::{Chains, FamilyNames, LongValues};
 
-/// Batches that were committed together: all of them at one moment. It is a copy in DRAM, as large as the batches
-/// were. So it may be kept for as long as one likes, and be read when what it was made of is gone, and when the store
-/// was closed. One with long values keeps their blob files, and with those, when the store is closed, its folder:
-/// nobody opens that for writing before it goes.
+/// Batches that were committed together, all at one moment. A group is a copy in DRAM, as large as the batches were.
+/// So it may be kept for as long as one likes, and be read when its memtable is gone or the store was closed. A group
+/// with long values keeps their blob files. When the store is closed it keeps the folder with them: nobody opens that
+/// for writing before the group goes.
 #[derive(Debug, Clone)]
 pub struct ChangeGroup(Arc<Copied>);
 
@@ -21,24 +21,24 @@ struct Copied {
     families: Arc<dyn FamilyNames>,
     /// At least one.
     items: Vec<ItemCopy>,
-    /// The blob files that they refer to, if any does.
+    /// The blob files that the items refer to, if any does.
     long_values: Option<Box<dyn LongValues>>,
 }
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change<'g> {
-    /// Its place in the order of all changes.
+    /// The change's place in the order of all changes.
     pub seqno: u64,
     /// The name of its column family.
     pub family: Arc<str>,
-    /// What tells the family from another one of its name, which was dropped before.
+    /// The family's id, which tells it from a dropped family of the same name.
     pub family_id: u16,
-    /// What became of which keys.
+    /// The change itself.
     pub op: ChangeOp<'g>,
 }
 
-/// What a change does.
+/// The kind of a change, with its keys and values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeOp<'g> {
@@ -49,8 +49,8 @@ pub enum ChangeOp<'g> {
         /// The value; a long one was read from its blob file.
         value: Cow<'g, [u8]>,
     },
-    /// An operand is merged into the value of the key, by the operator of its family. The feed shows each as it was
-    /// written, whatever it was folded into since.
+    /// An operand is merged into the value of the key, by the operator of its family. Each operand comes as it was
+    /// written, even if it has been folded since.
     Merge {
         /// The key.
         key: &'g [u8],
@@ -62,7 +62,7 @@ pub enum ChangeOp<'g> {
         /// The key.
         key: &'g [u8],
     },
-    /// No key of a range has a value.
+    /// All keys of a range are deleted.
     DeleteRange {
         /// The bytewise lowest key of the range.
         from: &'g [u8],
@@ -77,7 +77,7 @@ pub enum ChangeOp<'g> {
 }
 
 impl ChangeOp<'_> {
-    /// Its name, as the command line spells it.
+    /// The name of the kind, as the command line spells it.
     pub fn name(&self) -> &'static str {
         match self {
             ChangeOp::Put { .. } => "put",
@@ -101,7 +101,7 @@ pub struct Changes<'g> {
 }
 
 impl ChangeGroup {
-    /// Of these items, whose memtable the caller holds.
+    /// Copies these items, whose memtable the caller holds.
     pub(super) fn new(chains: &dyn Chains, items: Vec<ItemCopy>, has_blobs: bool) -> ChangeGroup {
         assert!(!items.is_empty(), "a group has a record");
         let mut files = BTreeSet::new();
@@ -116,17 +116,17 @@ impl ChangeGroup {
         }))
     }
 
-    /// The seqno of its first record.
+    /// The seqno of the group's first record.
     pub fn first(&self) -> u64 {
         self.0.items[0].first_seqno()
     }
 
-    /// The seqno of its last record: what is asked for to get what comes behind it.
+    /// The seqno of the group's last record. The changes since this one are those behind the group.
     pub fn last(&self) -> u64 {
         self.0.items.last().map_or(0, |item| item.next_seqno() - 1)
     }
 
-    /// Its changes, but for those of column families that were dropped. Each is verified before it is given.
+    /// The changes of the group, without those of dropped column families. Each is verified before it is given.
     pub fn changes(&self) -> Changes<'_> {
         Changes {
             group: self,
@@ -151,7 +151,7 @@ impl<'g> Changes<'g> {
         name
     }
 
-    /// `None` of a family that was dropped, whose blob files may be gone.
+    /// `None` for a dropped family, whose blob files may be gone.
     fn change(&mut self, cf: CfId, record: &RecordRef<'g>) -> Result<Option<Change<'g>>> {
         let (key, value) = (record.key, record.value);
         let owner = match cf {
@@ -211,7 +211,7 @@ impl<'g> Iterator for Changes<'g> {
                 Some(Ok((cf, record))) => {
                     if let Some(change) = self.change(cf, &record).transpose() {
                         if change.is_err() {
-                            // Whoever goes on after it must not apply the rest without it.
+                            // A caller that goes on after the error must not apply the rest without this change.
                             (self.items, self.records) = ([].iter(), None);
                         }
                         return Some(change);

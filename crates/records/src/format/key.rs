@@ -8,13 +8,14 @@
 //! text, bytes       the bytes, 0 as 0 0xff, then 0 0
 //! ```
 //!
-//! **Order.** Of two values of one type let the first differing byte be at `i`. Integers: a longer number is larger, and
-//! its length comes first; negative ones the other way round. Text: if neither ended before `i`, bytes decide; 0 0xff and
-//! a byte above 0 order as 0 and that byte do. If one ended at `i`, it has 0 0 there, and the other 0 0xff or more. So
-//! the shorter one is first, as it is in a comparison of bytes.
+//! **Order.** Of two values of one type let the first differing byte be at `i`. Integers: a longer number is larger,
+//! and its length comes first; negative numbers are the other way round. Text: if neither ended before `i`, bytes
+//! decide; 0 0xff and a byte above 0 order as 0 and that byte do. If one ended at `i`, it has 0 0 there, and the
+//! other has 0 0xff or more. So the shorter one is first, as it is in a comparison of bytes.
 //!
-//! **No value's bytes begin another's**, of the same type: lengths come first, or 0 0 ends. So in tuples the first column
-//! that differs decides, and a tuple's bytes begin another's exactly if it is a prefix of that.
+//! **No value's bytes begin another's** of the same type: lengths come first, or 0 0 ends. So the first differing
+//! column decides the order of tuples, and a tuple's bytes begin another's exactly if the tuple is a prefix of the
+//! other.
 //!
 //! Each value has one form. The reader refuses all others, so equal tuples have equal keys.
 
@@ -30,7 +31,7 @@ const ESCAPED: u8 = 0xff;
 const END: u8 = 0;
 const SIGN: u64 = 1 << 63;
 
-/// Appends a value of a column, which it fits.
+/// Appends a value that fits its column.
 pub(crate) fn put(out: &mut Vec<u8>, column: &Column, field: &Field) {
     if column.is_nullable {
         out.push(if field.is_null() { NULL } else { VALUE });

@@ -12,8 +12,8 @@
 //!     text, bytes       length (varint), bytes
 //! ```
 //!
-//! A table that has got more columns since takes those behind for NULL. What has a column that the reader does not know, a
-//! NULL where none may be, or bytes left over is refused.
+//! If the table has got more columns since, they are NULL. A value is refused if it has a column that the reader does
+//! not know, a NULL where none may be, or bytes left over.
 
 use thermocline_base::varint::{put_varint, varint, varlen};
 
@@ -23,7 +23,7 @@ use crate::schema::Column;
 
 const VERSION: u8 = 1;
 
-/// The value of a row: `row` are its columns, of which `is_key` says which lie in its key.
+/// The value of a row: `row` has all columns, and `is_key` says which of them lie in its key.
 pub(crate) fn encode(row: &[Field], is_key: &[bool]) -> Vec<u8> {
     let mut out = vec![VERSION];
     put_varint(&mut out, row.len() as u64);
@@ -64,7 +64,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads a value into `row`, where the columns of the key are already.
+/// Reads a value into `row`, which has the columns of the key already.
 pub(crate) fn decode(
     bytes: &[u8],
     (columns, is_key): (&[Column], &[bool]),

@@ -20,13 +20,13 @@ use crate::schema::{COLUMNS_MAX, Column, DECIMAL_SCALE_MAX, INDEXES_MAX, NAME_LE
 
 const VERSION: u8 = 1;
 
-/// How far an index is.
+/// The state of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
     /// Writes maintain it; rows from before may be missing.
     Building = 1,
-    /// It has every row.
+    /// Every row has its entry.
     Ready = 2,
     /// Nobody reads or writes it; its entries go.
     Dropping = 3,
@@ -163,7 +163,7 @@ impl Parser<'_> {
         Flaw::new(self.at, expected, got)
     }
 
-    /// A byte, one of these; any if there are none.
+    /// A byte that is one of these; any byte if the list is empty.
     fn byte(&mut self, of: &[u8]) -> Result<u8, Flaw> {
         let byte = self.bytes.get(self.at).copied();
         let byte = byte.ok_or_else(|| self.flaw("a byte", "the end"))?;
@@ -195,7 +195,7 @@ impl Parser<'_> {
         Ok(n)
     }
 
-    /// Numbers of columns, of which there are `count`: at least one, and none twice.
+    /// Numbers of columns out of `count`: at least one, and none twice.
     fn numbers(&mut self, count: usize) -> Result<Vec<usize>, Flaw> {
         let begin = self.at;
         let len = self.len(count)?;
