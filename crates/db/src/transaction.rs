@@ -13,9 +13,9 @@ use crate::{ColumnFamily, Prepared, Savepoint, Value, WriteOptions};
 /// Made by [`Db::transaction`](crate::Db::transaction). Other readers see its writes only after the commit. Dropping
 /// it rolls it back.
 ///
-/// It reads at a *snapshot*, which its first read takes, and sees its own writes above that. It relies on the keys that
-/// it writes, and on those that it reads with [`Transaction::get_for_update`]: it commits only if nobody else has changed
-/// them since the snapshot.
+/// It reads at a *snapshot*, which its first read takes, and sees its own writes above that. It relies on the keys
+/// that it writes, and on those that it reads with [`Transaction::get_for_update`]: it commits only if nobody else
+/// has changed them since the snapshot.
 ///
 /// - A *pessimistic* transaction locks these keys as it goes, and waits for transactions that hold them. When
 ///   transactions wait for each other, the youngest is rolled back at once.
@@ -154,8 +154,8 @@ impl Transaction {
     }
 
     /// As [`Transaction::get`], for a key that must not change until the commit, as if the transaction wrote it. A
-    /// pessimistic transaction locks the key against all transactions that write or lock it. An optimistic transaction is
-    /// refused its commit if another writer has changed the key.
+    /// pessimistic transaction locks the key against all transactions that write or lock it. An optimistic
+    /// transaction is refused its commit if another writer has changed the key.
     ///
     /// # Errors
     /// As [`Transaction::get`]. [`crate::Error::Busy`] if another transaction held the key's lock for longer than
@@ -288,8 +288,8 @@ impl Transaction {
     /// Removes all keys in `range` from the default column family, when the transaction commits; see
     /// [`Db::delete_range`](crate::Db::delete_range). Keys that the transaction puts there later stay.
     ///
-    /// A pessimistic transaction locks every existing key of the range, and the range against new keys. So the call costs as
-    /// much as reading the range. For an optimistic transaction it costs next to nothing.
+    /// A pessimistic transaction locks every existing key of the range, and the range against new keys. So the call
+    /// costs as much as reading the range. For an optimistic transaction it costs next to nothing.
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.
