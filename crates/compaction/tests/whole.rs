@@ -107,7 +107,7 @@ fn compact(
 fn a_job_changes_no_read() {
     let (mut tables_seen, mut dropped) = (0, 0);
     for seed in seeds(0..1500) {
-        let _replay = Replay("-p thermocline-compaction --test whole", seed);
+        let _replay = Replay::new("-p thermocline-compaction --test whole", seed);
         let mut rng = Rng::new(seed);
         let keys: Vec<Vec<u8>> = (b'a'..=b'l').map(|letter| vec![letter]).collect();
         let mut inputs: Vec<Table> = (0..1 + rng.below(5)).map(|_| Table::default()).collect();

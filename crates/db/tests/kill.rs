@@ -503,7 +503,7 @@ fn kill_stores(
 ) {
     let (mut kept, mut recovered, mut between) = (0, 0, 0);
     for seed in seeds(usual) {
-        let _replay = Replay("-p thermocline --test kill", seed);
+        let _replay = Replay::new("-p thermocline --test kill", seed);
         let Some(home) = home(demand) else {
             eprintln!("no place for a region of kind {demand:?} here: not tested");
             return;

@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn whatever_the_tables_are_the_first_run_that_may_have_a_key_is_the_newest() {
         for seed in seeds(0..300) {
-            let _replay = Replay("-p thermocline-engine whatever_the_tables_are", seed);
+            let _replay = Replay::new("-p thermocline-engine whatever_the_tables_are", seed);
             let mut rng = Rng::new(seed);
             let tables: Vec<_> = (1..20)
                 .map(|n| {

@@ -7,6 +7,8 @@ pub mod history;
 #[cfg(feature = "loom")]
 pub mod loom;
 
+mod replay;
 mod rng;
 
-pub use rng::{Replay, Rng, seeds};
+pub use replay::Replay;
+pub use rng::{Rng, seeds};

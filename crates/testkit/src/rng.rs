@@ -51,16 +51,3 @@ pub fn seeds(usual: impl IntoIterator<Item = u64>) -> Vec<u64> {
         Err(_) => usual.into_iter().collect(),
     }
 }
-
-/// Says, if the test panics while it lives, how to repeat the run: the arguments of `cargo test`
-/// that choose the test, and the seed.
-#[derive(Debug)]
-pub struct Replay(pub &'static str, pub u64);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("THERMOCLINE_SEED={} cargo test {}", self.1, self.0);
-        }
-    }
-}

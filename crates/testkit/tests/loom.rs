@@ -93,7 +93,7 @@ fn executions(program: &Program) -> BTreeSet<Outcome> {
 fn every_interleaving_of_small_programs_is_found() {
     let mut compared = 0;
     for seed in seeds(0..60) {
-        let _replay = Replay("-p thermocline-testkit --test loom", seed);
+        let _replay = Replay::new("-p thermocline-testkit --test loom", seed);
         let mut rng = Rng::new(seed);
         let threads = 2 + rng.below(2);
         let steps = if threads == 2 { 3 } else { 2 };

@@ -42,7 +42,7 @@ struct Watcher {
 #[test]
 fn it_says_what_a_list_of_all_changes_says() {
     for seed in seeds(0..20) {
-        let _replay = Replay("-p thermocline-commit --lib recent", seed);
+        let _replay = Replay::new("-p thermocline-commit --lib recent", seed);
         let mut rng = Rng::new(seed);
         let recent = Recent::default();
         assert_eq!(recent.watch(|| 7), None);

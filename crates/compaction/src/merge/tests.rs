@@ -108,7 +108,7 @@ fn walk(merge: &mut Merge<List>, into: &mut Vec<Entry>) -> Result<()> {
 #[test]
 fn a_merge_shows_what_sorting_shows() {
     for seed in seeds(0..400) {
-        let _replay = Replay("-p thermocline-compaction a_merge_shows", seed);
+        let _replay = Replay::new("-p thermocline-compaction a_merge_shows", seed);
         let mut rng = Rng::new(seed);
         let (lists, all) = random(&mut rng, 0);
         let mut merge = Merge::new(lists);
@@ -139,7 +139,7 @@ fn a_merge_shows_what_sorting_shows() {
 fn a_failed_move_loses_nothing_and_looks_like_no_end() {
     let mut failures = 0;
     for seed in seeds(0..40) {
-        let _replay = Replay("-p thermocline-compaction a_failed_move", seed);
+        let _replay = Replay::new("-p thermocline-compaction a_failed_move", seed);
         for fails_at in 1.. {
             let (lists, all) = random(&mut Rng::new(seed), fails_at);
             let mut merge = Merge::new(lists);

@@ -61,7 +61,7 @@ fn keys(rng: &mut Rng, n: usize) -> Vec<Vec<u8>> {
 fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
     let (mut by_size, mut by_overlap, mut by_bound, mut by_preference) = (0, 0, 0, 0);
     for seed in seeds(0..2000) {
-        let _replay = Replay("-p thermocline-compaction tables_are_cut", seed);
+        let _replay = Replay::new("-p thermocline-compaction tables_are_cut", seed);
         let mut rng = Rng::new(seed);
         let count = rng.below(80);
         let entries: Vec<_> = keys(&mut rng, count);
@@ -157,7 +157,7 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
 #[test]
 fn the_next_run_ends_its_tables_where_the_last_one_did() {
     for seed in seeds(0..50) {
-        let _replay = Replay("-p thermocline-compaction the_next_run_ends", seed);
+        let _replay = Replay::new("-p thermocline-compaction the_next_run_ends", seed);
         let mut rng = Rng::new(seed);
         let run = |rng: &mut Rng| -> Vec<(Vec<u8>, u64)> {
             let numbers: std::collections::BTreeSet<u64> =

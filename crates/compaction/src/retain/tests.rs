@@ -318,7 +318,7 @@ fn every_small_history_of_ranges_over_three_keys_reads_the_same() {
 #[test]
 fn large_random_histories_read_the_same_at_every_moment() {
     for seed in seeds(0..4000) {
-        let _replay = Replay("-p thermocline-compaction large_random_histories", seed);
+        let _replay = Replay::new("-p thermocline-compaction large_random_histories", seed);
         let mut rng = Rng::new(seed);
         let keys: Vec<Key> = (b'a'..b'a' + 1 + u8::try_from(rng.below(7)).unwrap()).collect();
         let len = 1 + rng.below(50) as u64;
@@ -353,7 +353,7 @@ fn large_random_histories_read_the_same_at_every_moment() {
 #[test]
 fn with_one_moment_and_nothing_below_no_tombstone_stays() {
     for seed in seeds(0..200) {
-        let _replay = Replay("-p thermocline-compaction with_one_moment", seed);
+        let _replay = Replay::new("-p thermocline-compaction with_one_moment", seed);
         let mut rng = Rng::new(seed);
         let history: History = (2..40)
             .map(|seqno| {

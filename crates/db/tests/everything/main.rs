@@ -37,7 +37,7 @@ use crate::history::History;
 const STEPS: usize = 300;
 
 fn run(seed: u64) {
-    let _replay = Replay("-p thermocline --test everything", seed);
+    let _replay = Replay::new("-p thermocline --test everything", seed);
     let mut history = History::new(seed);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         for _ in 0..STEPS {

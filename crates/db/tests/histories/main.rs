@@ -197,7 +197,7 @@ fn rounds(name: &str, seed: u64, share: u64, round: impl Fn(u64) -> Round) {
     let mut counts = Counts::default();
     for next in seed.. {
         let seed = fixed.unwrap_or(next);
-        let _replay = Replay("-p thermocline --test histories", seed);
+        let _replay = Replay::new("-p thermocline --test histories", seed);
         let round = round(seed);
         round.report.assert_sound();
         operations += round.report.operations;

@@ -110,7 +110,7 @@ fn kill_loop(place: Where, stores: usize, usual: usize, first_seed: u64) {
     let mut counts = parent::Counts::default();
     let homes = left.div_ceil(KILLS_PER_HOME) as u64;
     for seed in seeds(first_seed..first_seed + homes) {
-        let _replay = Replay("-p thermocline --test kill_threads", seed);
+        let _replay = Replay::new("-p thermocline --test kill_threads", seed);
         let Some(home) = place.home() else {
             eprintln!("no place for a region of kind {place:?} here: not tested");
             return;

@@ -727,7 +727,7 @@ impl Run {
 }
 
 fn run(seed: u64) {
-    let _replay = Replay("-p thermocline --test model", seed);
+    let _replay = Replay::new("-p thermocline --test model", seed);
     let mut run = Run::new(seed);
     for _ in 0..STEPS {
         run.step();

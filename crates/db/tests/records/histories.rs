@@ -226,7 +226,7 @@ fn history(seed: u64) {
 fn tables_are_what_a_model_says() {
     let count = explore::explored(12, 400);
     for seed in seeds(0..count) {
-        let _replay = Replay(NAME, seed);
+        let _replay = Replay::new(NAME, seed);
         history(seed);
     }
 }

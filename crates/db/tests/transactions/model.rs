@@ -395,7 +395,7 @@ fn transactions_see_and_do_what_maps_say() {
     let (mut committed, mut refused) = (0, 0);
     let most = thermocline_testkit::explore::explored(16, 400);
     for seed in seeds(0..most) {
-        let _replay = Replay("-p thermocline --test transactions model", seed);
+        let _replay = Replay::new("-p thermocline --test transactions model", seed);
         let mut model = Model::new(seed);
         for _ in 0..STEPS {
             model.step();

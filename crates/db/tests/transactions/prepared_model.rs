@@ -175,7 +175,7 @@ fn copied(db: &Db, model: &Model, rng: &mut Rng, dir: &Path) {
 #[test]
 fn histories_with_openings_copies_and_flushes_are_those_of_a_model() {
     for seed in seeds(1..=2) {
-        let _replay = Replay(
+        let _replay = Replay::new(
             "-p thermocline --test transactions -- histories_with_openings",
             seed,
         );

@@ -459,7 +459,7 @@ fn an_order_of_all_commits_explains_what_transactions_saw() {
     let rounds = explored(150_000, 1_000_000).div_ceil(per_round);
     let (mut committed, mut refused) = (0, 0);
     for seed in seeds(0..rounds) {
-        let _replay = Replay("-p thermocline --test transactions random", seed);
+        let _replay = Replay::new("-p thermocline --test transactions random", seed);
         let counts = round(seed);
         committed += counts.0;
         refused += counts.1;

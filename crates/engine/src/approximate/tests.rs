@@ -50,7 +50,7 @@ fn a_memtable_is_measured_by_its_index() {
     let all = (Bound::Unbounded, Bound::Unbounded);
     assert_eq!(size(&engine, CfId::DEFAULT, all), RangeSize::default());
     for seed in seeds(0..4) {
-        let _replay = Replay("-p thermocline-engine --lib a_memtable_is_measured", seed);
+        let _replay = Replay::new("-p thermocline-engine --lib a_memtable_is_measured", seed);
         let machine = Machine::new(16 << 20);
         let engine = open(&machine);
         let mut rng = Rng::new(seed);

@@ -446,7 +446,7 @@ fn a_dropped_family_leaves_no_files() {
 fn whatever_is_written_long_reads_as_before_and_leaves_nothing() {
     let mut most = 0;
     for seed in seeds(0..20) {
-        let _replay = Replay("-p thermocline-engine whatever_is_written_long", seed);
+        let _replay = Replay::new("-p thermocline-engine whatever_is_written_long", seed);
         let mut rng = Rng::new(seed);
         let mut machine = Machine::new(PM);
         let mut options = options();

@@ -322,7 +322,7 @@ impl Story {
 fn whatever_is_compacted_reads_as_before() {
     let mut all = Met::default();
     for seed in seeds(0..explored(6, 24)) {
-        let _replay = Replay("-p thermocline-engine whatever_is_compacted", seed);
+        let _replay = Replay::new("-p thermocline-engine whatever_is_compacted", seed);
         let mut rng = Rng::new(seed);
         let options = any(&mut rng);
         let mut story = Story::begin(options);

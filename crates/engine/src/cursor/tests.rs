@@ -255,7 +255,7 @@ impl Run {
 fn deleted_ranges_are_gone_and_nothing_else_is() {
     let mut staged = 0;
     for seed in seeds(0..explored(5, 24)) {
-        let _replay = Replay("-p thermocline-engine deleted_ranges_are_gone", seed);
+        let _replay = Replay::new("-p thermocline-engine deleted_ranges_are_gone", seed);
         let mut run = Run::new(seed);
         for n in 0..300 {
             run.step(n);

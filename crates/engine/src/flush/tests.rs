@@ -149,7 +149,7 @@ pub(crate) fn families(engine: &Engine) -> Vec<Family> {
 fn whatever_is_flushed_reads_as_before() {
     let mut most = 0;
     for seed in seeds(0..30) {
-        let _replay = Replay("-p thermocline-engine whatever_is_flushed", seed);
+        let _replay = Replay::new("-p thermocline-engine whatever_is_flushed", seed);
         let mut rng = Rng::new(seed);
         let mut machine = Machine::new(PM);
         let mut engine = open(&machine);

@@ -420,7 +420,7 @@ impl Run {
 fn whatever_is_merged_reads_as_before() {
     let (mut merges, mut most) = (0, 0);
     for seed in seeds(0..20) {
-        let _replay = Replay("-p thermocline-engine whatever_is_merged", seed);
+        let _replay = Replay::new("-p thermocline-engine whatever_is_merged", seed);
         let mut rng = Rng::new(seed);
         let mut run = Run::new();
         for n in 0..600 {

@@ -485,7 +485,7 @@ fn a_copy_has_the_partitions_and_the_parts_of_its_original() {
 #[test]
 fn shares_are_of_what_reaches_into_a_partition() {
     for seed in seeds(0..100) {
-        let _replay = Replay("-p thermocline-engine shares_are_of", seed);
+        let _replay = Replay::new("-p thermocline-engine shares_are_of", seed);
         let mut rng = Rng::new(seed);
         let machine = Machine::new(PM);
         let engine = open(&machine, &options());

@@ -240,7 +240,7 @@ fn copies_have_what_lies_in_persistent_memory_in_files() {
 #[test]
 fn level_0_keeps_to_its_share() {
     for seed in seeds(0..explored(1, 6)) {
-        let _replay = Replay("-p thermocline-engine level_0_keeps_to_its_share", seed);
+        let _replay = Replay::new("-p thermocline-engine level_0_keeps_to_its_share", seed);
         let mut rng = Rng::new(seed);
         let machine = Machine::new(PM);
         let mut own = options();

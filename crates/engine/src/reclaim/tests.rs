@@ -446,7 +446,7 @@ impl Run {
 fn exactly_what_nobody_needs_is_dropped() {
     let mut dropped = 0;
     for seed in seeds(0..40) {
-        let _replay = Replay("-p thermocline-engine exactly_what_nobody_needs", seed);
+        let _replay = Replay::new("-p thermocline-engine exactly_what_nobody_needs", seed);
         let mut rng = Rng::new(seed);
         // Merged indexes keep dead memtables.
         let pm = if SHAPE.get() == Shape::GlobalIndex {

@@ -45,7 +45,7 @@ fn contents(engine: &Engine) -> (Vec<Row>, Vec<MemtableRow>, Recovery) {
 #[test]
 fn an_open_finds_the_same_with_one_thread_and_with_many() {
     for seed in seeds(0..6) {
-        let _replay = Replay("-p thermocline-engine an_open_finds_the_same", seed);
+        let _replay = Replay::new("-p thermocline-engine an_open_finds_the_same", seed);
         let mut rng = Rng::new(seed);
         let mut machine = Machine::new(PM);
         let mut options = Options {

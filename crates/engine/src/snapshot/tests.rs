@@ -84,7 +84,7 @@ fn seen(at: &Snapshot) -> Model {
 #[test]
 fn a_snapshot_sees_its_moment_over_families_and_sealed_memtables() {
     for seed in seeds(0..6) {
-        let _replay = Replay("-p thermocline-engine a_snapshot_sees_its_moment", seed);
+        let _replay = Replay::new("-p thermocline-engine a_snapshot_sees_its_moment", seed);
         let engine = open(4 << 20, 64 << 10);
         let mut rng = Rng::new(seed);
         let mut model = Model::new();

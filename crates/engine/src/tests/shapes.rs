@@ -402,7 +402,7 @@ fn run(seed: u64, shapes: &[&str], steps: usize) -> Vec<Met> {
 #[test]
 fn stores_of_all_shapes_answer_alike() {
     let one = |seed: &u64| {
-        let _replay = Replay("-p thermocline-engine stores_of_all_shapes", *seed);
+        let _replay = Replay::new("-p thermocline-engine stores_of_all_shapes", *seed);
         run(*seed, &SHAPES, 1200)
     };
     let seeds_of_all = seeds(0..explored(3, 20));

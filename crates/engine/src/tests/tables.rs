@@ -420,7 +420,7 @@ fn who_writes_tables_is_charged_and_cached_blocks_give_way() {
 #[test]
 fn dram_in_use_is_below_the_budgets_indexes_caches_and_tables_included() {
     for seed in seeds(0..4) {
-        let _replay = Replay("-p thermocline-engine --lib dram_in_use_is_below", seed);
+        let _replay = Replay::new("-p thermocline-engine --lib dram_in_use_is_below", seed);
         let mut rng = Rng::new(seed);
         let (runtime_dram, store_dram) = match seed % 2 {
             0 => (3 << 20, 2 << 20),

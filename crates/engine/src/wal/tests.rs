@@ -362,7 +362,7 @@ fn memtables_become_tables_as_they_are_sealed() {
 #[test]
 fn what_was_full_can_be_opened_again() {
     for seed in seeds(0..20) {
-        let _replay = Replay("-p thermocline-engine --lib wal", seed);
+        let _replay = Replay::new("-p thermocline-engine --lib wal", seed);
         let mut rng = Rng::new(seed);
         let mut options = options();
         options.dram = *rng.pick(&[1 << 20, 4 << 20, 30 << 20]);

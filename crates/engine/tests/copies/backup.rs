@@ -26,7 +26,7 @@ fn files(storage: &Arc<dyn Storage>, dir: &str) -> Vec<String> {
 #[test]
 fn every_backup_is_the_store_of_its_moment() {
     for seed in seeds(0..12) {
-        let _replay = Replay("-p thermocline-engine --test copies every_backup_is", seed);
+        let _replay = Replay::new("-p thermocline-engine --test copies every_backup_is", seed);
         let mut rng = Rng::new(seed);
         let disk = disk();
         let place = Place::new(&disk, "/db");

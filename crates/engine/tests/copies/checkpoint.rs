@@ -14,7 +14,7 @@ use crate::machine::{Place, both, disk, dump, path, put, write_some};
 #[test]
 fn a_checkpoint_is_the_store_of_its_moment_and_goes_its_own_way() {
     for seed in seeds(0..20) {
-        let _replay = Replay("-p thermocline-engine --test copies a_checkpoint_is", seed);
+        let _replay = Replay::new("-p thermocline-engine --test copies a_checkpoint_is", seed);
         let mut rng = Rng::new(seed);
         let disk = disk();
         let original = Place::new(&disk, "/db");

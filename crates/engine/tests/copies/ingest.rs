@@ -63,7 +63,7 @@ fn then(snapshot: &Snapshot, family: Family) -> Pairs {
 #[test]
 fn what_is_ingested_is_newer_than_all_before_and_older_than_all_after() {
     for seed in seeds(0..25) {
-        let _replay = Replay("-p thermocline-engine --test copies what_is_ingested", seed);
+        let _replay = Replay::new("-p thermocline-engine --test copies what_is_ingested", seed);
         let mut rng = Rng::new(seed);
         let disk = disk();
         let place = Place::new(&disk, "/db");

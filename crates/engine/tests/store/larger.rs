@@ -204,7 +204,7 @@ fn several_times(world: &World, dir: &Path, seed: u64, bytes: u64) {
 #[test]
 fn several_times_persistent_memory_by_the_writer_itself() {
     for seed in seeds(0..3) {
-        let _replay = Replay("-p thermocline-engine by_the_writer_itself", seed);
+        let _replay = Replay::new("-p thermocline-engine by_the_writer_itself", seed);
         let (world, _) = simulated();
         several_times(&world, Path::new("/db"), seed, 4 * PM);
     }
@@ -213,7 +213,7 @@ fn several_times_persistent_memory_by_the_writer_itself() {
 #[test]
 fn several_times_persistent_memory_in_the_background() {
     for seed in seeds(0..3) {
-        let _replay = Replay("-p thermocline-engine in_the_background", seed);
+        let _replay = Replay::new("-p thermocline-engine in_the_background", seed);
         let home = home();
         several_times(&World::real(), &home.path().join("db"), seed, 4 * PM);
     }

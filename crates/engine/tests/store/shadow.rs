@@ -303,7 +303,7 @@ fn home(seed: u64) -> tempfile::TempDir {
 fn what_was_acknowledged_survives_a_kill_that_loses_what_was_not_persisted() {
     let (mut kills, mut acknowledged, mut lost) = (0, 0, 0);
     for seed in seeds(300..306) {
-        let _replay = Replay("-p thermocline-engine --test store shadow", seed);
+        let _replay = Replay::new("-p thermocline-engine --test store shadow", seed);
         let home = home(seed);
         let mut parent = Parent::new(seed, home.path());
         for life in 0..12 {

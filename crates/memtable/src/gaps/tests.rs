@@ -152,7 +152,7 @@ fn run(seed: u64) -> usize {
 fn what_is_passed_is_never_visible() {
     let mut passes = 0;
     for seed in seeds(0..500) {
-        let _replay = Replay("-p thermocline-memtable what_is_passed", seed);
+        let _replay = Replay::new("-p thermocline-memtable what_is_passed", seed);
         passes += run(seed);
     }
     assert!(

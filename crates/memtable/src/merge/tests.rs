@@ -159,7 +159,7 @@ fn scan(memtable: &Memtable, cf: CfId, seqno: u64) -> Vec<(Key, Seen)> {
 fn merged_indexes_show_what_their_memtables_did() {
     let mut merges = 0;
     for seed in seeds(0..60) {
-        let _replay = Replay("-p thermocline-memtable merged_indexes_show", seed);
+        let _replay = Replay::new("-p thermocline-memtable merged_indexes_show", seed);
         let mut rng = Rng::new(seed);
         let mut run = Run::new();
         let mut readers: Vec<u64> = Vec::new();
@@ -288,7 +288,7 @@ fn a_home_is_held_by_the_indexes_that_lead_to_it() {
 fn a_memtable_is_needed_in_a_merged_index_as_it_was_alone() {
     let mut found = BTreeSet::new();
     for seed in seeds(0..60) {
-        let _replay = Replay("-p thermocline-memtable a_memtable_is_needed_in", seed);
+        let _replay = Replay::new("-p thermocline-memtable a_memtable_is_needed_in", seed);
         let mut rng = Rng::new(seed);
         let mut run = Run::new();
         run.deletes = rng.one_in(2);
@@ -374,7 +374,7 @@ fn a_record_that_has_rotted_ends_the_merge() {
 #[test]
 fn a_step_takes_no_more_than_its_bound() {
     for seed in seeds(0..10) {
-        let _replay = Replay("-p thermocline-memtable a_step_takes_no_more", seed);
+        let _replay = Replay::new("-p thermocline-memtable a_step_takes_no_more", seed);
         let mut rng = Rng::new(seed);
         let mut run = Run::new();
         let mut readers = Vec::new();

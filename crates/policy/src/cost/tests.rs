@@ -34,7 +34,7 @@ fn partition(rng: &mut Rng) -> Partition {
 fn equation_1_grows_with_what_reads_save_and_falls_with_what_is_merged() {
     let (mut due, mut not) = (0, 0);
     for seed in seeds(0..2000) {
-        let _replay = Replay("-p thermocline-policy equation_1_grows", seed);
+        let _replay = Replay::new("-p thermocline-policy equation_1_grows", seed);
         let mut rng = Rng::new(seed);
         let model = model(Form::Corrected);
         let is = partition(&mut rng);
@@ -177,7 +177,7 @@ fn algorithm_1_asks_equation_2_from_its_threshold_on() {
 #[test]
 fn thresholds_stay_in_order_whatever_the_budget() {
     for seed in seeds(0..2000) {
-        let _replay = Replay("-p thermocline-policy thresholds_stay_in_order", seed);
+        let _replay = Replay::new("-p thermocline-policy thresholds_stay_in_order", seed);
         let mut rng = Rng::new(seed);
         let budget = rng.next_u64() >> rng.below(64);
         let partitions = rng.below(65_536);
@@ -208,7 +208,7 @@ fn best(candidates: &[Candidate], keep: u64) -> f64 {
 fn equation_3_keeps_nearly_as_many_reads_as_can_be_kept() {
     let mut exact = 0;
     for seed in seeds(0..500) {
-        let _replay = Replay("-p thermocline-policy equation_3_keeps_nearly", seed);
+        let _replay = Replay::new("-p thermocline-policy equation_3_keeps_nearly", seed);
         let mut rng = Rng::new(seed);
         let candidate = |rng: &mut Rng| Candidate {
             bytes: 1 + number(rng, 100),

@@ -76,7 +76,7 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     let (mut trivial, mut side_by_side, mut jobs, mut skipping, mut internal) = (0, 0, 0, 0, 0);
     let (mut spills, mut above, mut drops, mut tombstones) = (0, 0, [0; 2], 0);
     for seed in seeds(0..600) {
-        let _replay = Replay("-p thermocline-policy any_sequence_of_jobs", seed);
+        let _replay = Replay::new("-p thermocline-policy any_sequence_of_jobs", seed);
         let mut rng = Rng::new(seed);
         let mut options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -143,7 +143,7 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
 #[test]
 fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
     for seed in seeds(0..400) {
-        let _replay = Replay("-p thermocline-policy a_range_that_is_compacted", seed);
+        let _replay = Replay::new("-p thermocline-policy a_range_that_is_compacted", seed);
         let mut rng = Rng::new(seed);
         let options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -204,7 +204,7 @@ fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
 fn a_table_read_in_vain_is_compacted_if_that_helps() {
     let (mut picked, mut rewrites) = (0, 0);
     for seed in seeds(0..400) {
-        let _replay = Replay("-p thermocline-policy a_table_read_in_vain", seed);
+        let _replay = Replay::new("-p thermocline-policy a_table_read_in_vain", seed);
         let mut rng = Rng::new(seed);
         let options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -240,7 +240,7 @@ fn a_table_read_in_vain_is_compacted_if_that_helps() {
 fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
     let mut picked = [0, 0, 0];
     for seed in seeds(0..400) {
-        let _replay = Replay("-p thermocline-policy where_the_disk_is_full", seed);
+        let _replay = Replay::new("-p thermocline-policy where_the_disk_is_full", seed);
         let mut rng = Rng::new(seed);
         let options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -297,7 +297,7 @@ fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
 fn runs_are_as_long_as_they_can_be() {
     let mut longest = 0;
     for seed in seeds(0..300) {
-        let _replay = Replay("-p thermocline-policy runs_are_as_long", seed);
+        let _replay = Replay::new("-p thermocline-policy runs_are_as_long", seed);
         let mut rng = Rng::new(seed);
         let keys: Vec<[u8; 1]> = (0..40).map(|n| [n]).collect();
         let table = |rng: &mut Rng| {

@@ -43,7 +43,7 @@ fn per_byte(slope: &Slope, debt: &Debt) -> f64 {
 #[test]
 fn delay_is_monotone_continuous_and_bounded() {
     for seed in seeds(0..300) {
-        let _replay = Replay("-p thermocline-policy delay_is_monotone", seed);
+        let _replay = Replay::new("-p thermocline-policy delay_is_monotone", seed);
         let mut rng = Rng::new(seed);
         let slope = slope(&mut rng);
         slope.validate().unwrap();
@@ -70,7 +70,7 @@ fn delay_is_monotone_continuous_and_bounded() {
 #[test]
 fn delay_begins_at_a_soft_limit_and_names_the_debt_that_asks_for_it() {
     for seed in seeds(0..2000) {
-        let _replay = Replay("-p thermocline-policy delay_begins", seed);
+        let _replay = Replay::new("-p thermocline-policy delay_begins", seed);
         let mut rng = Rng::new(seed);
         let (slope, mut debt) = (slope(&mut rng), random(&mut rng));
         let above = |debt: &mut Debt, cause| *debt_of(debt, cause) > slope.limits(cause).soft;

@@ -48,7 +48,7 @@ fn opened(fs: &SimFs, id: Identity) -> Result<(BlobFile, Arc<dyn File>)> {
 #[test]
 fn values_read_back_in_any_order() {
     for seed in seeds(0..40) {
-        let _replay = Replay("-p thermocline-sst --test table values_read_back", seed);
+        let _replay = Replay::new("-p thermocline-sst --test table values_read_back", seed);
         let mut rng = Rng::new(seed);
         let fs = fresh();
         let lens: Vec<usize> = (0..30).map(|_| rng.below(10_000) * rng.below(2)).collect();
@@ -286,7 +286,7 @@ fn a_newer_blob_file_is_unsupported() {
 fn damaged_blob_files_never_panic() {
     let (mut fine, mut errors) = (0, 0);
     for seed in seeds(0..3000) {
-        let _replay = Replay("-p thermocline-sst --test table damaged_blob_files", seed);
+        let _replay = Replay::new("-p thermocline-sst --test table damaged_blob_files", seed);
         let mut rng = Rng::new(seed);
         let fs = fresh();
         let all = written(&fs, identity(9), &[30, 60], &mut rng);

@@ -133,7 +133,7 @@ fn damaged_blocks_never_panic_and_never_pass_for_others() {
     let fs = fresh();
     let (mut runs, mut fine, mut errors, mut sealed) = (0, 0, 0, 0);
     for seed in seeds(0..explored(10_000, 30_000)) {
-        let _replay = Replay("-p thermocline-sst --test table damaged_blocks", seed);
+        let _replay = Replay::new("-p thermocline-sst --test table damaged_blocks", seed);
         let mut rng = Rng::new(seed);
         let sample = rng.pick(&samples);
         let mut bytes = sample.bytes.clone();
@@ -181,7 +181,7 @@ fn random_payloads_never_panic() {
     let samples = samples();
     let fs = fresh();
     for seed in seeds(0..6000) {
-        let _replay = Replay("-p thermocline-sst --test table random_payloads", seed);
+        let _replay = Replay::new("-p thermocline-sst --test table random_payloads", seed);
         let mut rng = Rng::new(seed);
         let sample = rng.pick(&samples);
         let mut bytes = sample.bytes.clone();

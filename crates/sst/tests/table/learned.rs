@@ -176,7 +176,7 @@ fn compared(contents: &Contents, options: WriteOptions, rng: &mut Rng) -> IndexU
 pub fn all_kinds(all: impl IntoIterator<Item = u64>) -> Vec<(&'static str, u32)> {
     let mut learned: Vec<(&'static str, u32)> = Vec::new();
     for seed in all {
-        let _replay = Replay("-p thermocline-sst --test table keys_of_all_kinds", seed);
+        let _replay = Replay::new("-p thermocline-sst --test table keys_of_all_kinds", seed);
         let mut rng = Rng::new(seed);
         for (name, keys) in kinds(2000, &mut rng) {
             let value = *rng.pick(&[0, 16, 300, 1000]);
@@ -215,7 +215,7 @@ fn keys_of_all_kinds_are_found_as_in_a_binary_index() {
 pub fn versions_over_blocks(all: impl IntoIterator<Item = u64>) -> [u32; 2] {
     let [mut learned, mut fell_back] = [0; 2];
     for seed in all {
-        let _replay = Replay("-p thermocline-sst --test table versions_over_blocks", seed);
+        let _replay = Replay::new("-p thermocline-sst --test table versions_over_blocks", seed);
         let mut rng = Rng::new(seed);
         let mut entries = Vec::new();
         for n in 0..300 {

@@ -25,7 +25,7 @@ fn random_tables_read_as_they_were_written() {
 pub fn random_tables(all: impl IntoIterator<Item = u64>) -> [u64; 4] {
     let (mut looked_up, mut moved, mut two_level, mut learned) = (0, 0, 0, 0);
     for seed in all {
-        let _replay = Replay("-p thermocline-sst --test table random_tables", seed);
+        let _replay = Replay::new("-p thermocline-sst --test table random_tables", seed);
         let mut rng = Rng::new(seed);
         let n = *rng.pick(&[0, 1, 2, 10, 100, 400, 1500]);
         let contents = random_contents(&mut rng, n);

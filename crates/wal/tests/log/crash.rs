@@ -98,7 +98,7 @@ fn keep(image: &SimFs, payloads: &[Vec<u8>], whole: usize, what: &str) {
 fn a_crash_at_any_point_leaves_what_was_synced() {
     let mut images = 0;
     for seed in seeds(0..30) {
-        let _replay = Replay("-p thermocline-wal --test log a_crash_at_any_point", seed);
+        let _replay = Replay::new("-p thermocline-wal --test log a_crash_at_any_point", seed);
         images += crash_while_appending(seed);
     }
     println!("{images} images");

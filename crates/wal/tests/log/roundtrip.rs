@@ -13,7 +13,7 @@ use crate::common::*;
 #[test]
 fn random_payloads_come_back_in_order() {
     for seed in seeds(0..40) {
-        let _replay = Replay("-p thermocline-wal --test log random_payloads", seed);
+        let _replay = Replay::new("-p thermocline-wal --test log random_payloads", seed);
         let mut rng = Rng::new(seed);
         let fs = fresh();
         fs.refuse_direct(rng.one_in(3));
@@ -46,7 +46,7 @@ fn random_payloads_come_back_in_order() {
 #[test]
 fn a_log_in_the_file_of_another_has_nothing_of_it() {
     for seed in seeds(0..20) {
-        let _replay = Replay("-p thermocline-wal --test log a_log_in_the_file", seed);
+        let _replay = Replay::new("-p thermocline-wal --test log a_log_in_the_file", seed);
         let mut rng = Rng::new(seed);
         let (old, new) = (payloads(&mut rng, 40), payloads(&mut rng, 12));
         let fs = fresh();

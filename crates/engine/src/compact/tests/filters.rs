@@ -267,7 +267,7 @@ fn story(seed: u64) -> FilterUse {
 fn what_is_filtered_no_reader_sees_change() {
     let mut all = FilterUse::default();
     for seed in seeds(0..explored(4, 60)) {
-        let _replay = Replay("-p thermocline-engine what_is_filtered", seed);
+        let _replay = Replay::new("-p thermocline-engine what_is_filtered", seed);
         let did = story(seed);
         all.removed += did.removed;
         all.changed += did.changed;

@@ -130,7 +130,7 @@ fn over(tombstones: &[RangeTombstone]) -> Vec<Vec<u64>> {
 fn range_tombstones_are_cut_where_tables_are() {
     let mut tables_max = 0;
     for seed in seeds(0..60) {
-        let _replay = Replay("-p thermocline-engine range_tombstones_are_cut", seed);
+        let _replay = Replay::new("-p thermocline-engine range_tombstones_are_cut", seed);
         let mut rng = Rng::new(seed);
         let engine = open(&Machine::new(PM), &tiny());
         let inner = &*engine.inner;
@@ -209,7 +209,7 @@ fn range_tombstones_are_cut_where_tables_are() {
 #[test]
 fn what_range_tombstones_cover_goes_and_they_go_after_it() {
     for seed in seeds(0..20) {
-        let _replay = Replay("-p thermocline-engine what_range_tombstones_cover", seed);
+        let _replay = Replay::new("-p thermocline-engine what_range_tombstones_cover", seed);
         let mut rng = Rng::new(seed);
         let engine = open(&Machine::new(PM), &tiny());
         let inner = &*engine.inner;

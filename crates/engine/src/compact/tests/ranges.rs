@@ -92,7 +92,7 @@ fn what_a_snapshot_reads_stays_until_it_has_gone() {
 #[test]
 fn a_range_ends_in_one_level_without_tombstones_and_others_stay() {
     for seed in seeds(0..12) {
-        let _replay = Replay("-p thermocline-engine a_range_ends_in_one_level", seed);
+        let _replay = Replay::new("-p thermocline-engine a_range_ends_in_one_level", seed);
         let mut rng = Rng::new(seed);
         let mut story = Story::begin(any(&mut rng));
         for n in 0..1500 {

@@ -280,7 +280,7 @@ fn story(seed: u64) -> Did {
 fn what_has_expired_goes_and_nothing_younger_does() {
     let mut all = Did::default();
     for seed in seeds(0..explored(6, 60)) {
-        let _replay = Replay("-p thermocline-engine what_has_expired_goes", seed);
+        let _replay = Replay::new("-p thermocline-engine what_has_expired_goes", seed);
         let did = story(seed);
         all.expired += did.expired;
         all.dropped += did.dropped;

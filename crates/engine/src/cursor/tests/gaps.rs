@@ -222,7 +222,7 @@ fn history(seed: u64) -> u64 {
 #[test]
 fn histories_with_gaps_are_as_without() {
     for seed in seeds(0..explored(5, 24)) {
-        let _replay = Replay("-p thermocline-engine histories_with_gaps", seed);
+        let _replay = Replay::new("-p thermocline-engine histories_with_gaps", seed);
         history(seed);
     }
 }
@@ -248,7 +248,7 @@ fn cursors_beside_writers_miss_nothing() {
         for writer in 0..WRITERS {
             let (engine, left) = (&engine, &left);
             scope.spawn(move || {
-                let _replay = Replay("-p thermocline-engine cursors_beside_writers", 0);
+                let _replay = Replay::new("-p thermocline-engine cursors_beside_writers", 0);
                 let mut rng = Rng::new(u64::from(writer));
                 for _ in 0..1500 {
                     let n = u32::try_from(rng.below(100)).unwrap() * WRITERS + writer;

@@ -381,7 +381,7 @@ impl Run {
 fn a_follower_has_what_the_store_has() {
     let mut all = Met::default();
     for seed in seeds(0..explored(10, 40)) {
-        let _replay = Replay("-p thermocline-engine a_follower_has_what", seed);
+        let _replay = Replay::new("-p thermocline-engine a_follower_has_what", seed);
         let mut run = Run::new(seed);
         for _ in 0..1500 {
             run.step();

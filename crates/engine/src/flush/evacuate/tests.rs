@@ -311,7 +311,7 @@ fn run(seed: u64) -> [u64; 3] {
 fn what_is_evacuated_by_halves_reads_as_before() {
     let mut all = [0; 3];
     for seed in seeds(0..explored(8, 40)) {
-        let _replay = Replay("-p thermocline-engine evacuated_by_halves", seed);
+        let _replay = Replay::new("-p thermocline-engine evacuated_by_halves", seed);
         let found = run(seed);
         all = std::array::from_fn(|i| all[i] + found[i]);
     }

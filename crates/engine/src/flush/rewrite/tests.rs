@@ -201,7 +201,7 @@ fn history(seed: u64) -> Result<u64, u32> {
 fn whatever_is_rewritten_reads_as_before() {
     let mut rewrites = 0;
     for seed in seeds(0..40) {
-        let _replay = Replay("-p thermocline-engine whatever_is_rewritten", seed);
+        let _replay = Replay::new("-p thermocline-engine whatever_is_rewritten", seed);
         rewrites += history(seed).unwrap();
     }
     let one = std::env::var("THERMOCLINE_SEED").is_ok();

@@ -44,7 +44,7 @@ fn by_hand(options: &mut Options) {
 fn reads_stay_as_they_were() {
     let mut in_parts = 0;
     for seed in seeds(0..explored(6, 12)) {
-        let _replay = Replay("-p thermocline-engine internal::reads_stay", seed);
+        let _replay = Replay::new("-p thermocline-engine internal::reads_stay", seed);
         let mut rng = Rng::new(seed);
         let machine = Machine::new(PM);
         let mut own = options();

@@ -184,7 +184,7 @@ impl Story {
 #[test]
 fn stories_that_end_with_an_ingestion_go_on() {
     for seed in seeds(0..60) {
-        let _replay = Replay("-p thermocline-engine --lib wal::tests::ingest", seed);
+        let _replay = Replay::new("-p thermocline-engine --lib wal::tests::ingest", seed);
         let mut rng = Rng::new(seed);
         let mut options = small();
         options.flush.automatic = rng.below(2) == 1;

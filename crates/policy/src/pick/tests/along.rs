@@ -113,7 +113,7 @@ fn step(store: &mut Store, options: &mut PickOptions, side: usize, seen: &mut Se
 fn ranges_that_take_along_keep_levels_and_age_beside_any_jobs() {
     let mut seen = Seen::default();
     for seed in seeds(0..500) {
-        let _replay = Replay("-p thermocline-policy ranges_that_take_along", seed);
+        let _replay = Replay::new("-p thermocline-policy ranges_that_take_along", seed);
         let mut rng = Rng::new(seed);
         let mut options = options(&mut rng);
         let mut store = Store::new(options.last_level);
