@@ -148,8 +148,10 @@ impl Left {
         if let Some(relics) = self.relics.upgrade() {
             for relic in &*lock(&relics) {
                 let view = relic.view();
-                let homes = view.memtables.iter().flat_map(|m| m.homes());
-                held.memtables.extend(homes.map(|home| home.id()));
+                for home in view.memtables.iter().flat_map(|m| m.homes()) {
+                    held.memtables.insert(home.id());
+                    held.files.extend(home.blobs().files());
+                }
                 let version = view.tables.version();
                 held.files.extend(version.files().map(|(file, _)| file));
                 let tables = version.pm_tables().filter(|(_, of)| !of.is_empty());

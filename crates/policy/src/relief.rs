@@ -4,11 +4,11 @@
 //! # Why it ends
 //! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full, and that
 //! moment is taken anew only when something was deleted since, or when the oldest reader has gone of then, or of those for whom
-//! jobs kept something since. Jobs that give up become smaller, or wait twice as long each time.
+//! jobs kept something since. Jobs that give up become smaller, or wait twice as long each time, until something is deleted.
 
 use crate::tuning::{
-    AGAIN_GROWTH, AGAIN_MAX_NS, AGAIN_NS, DELETES_MANY, DELETES_PAUSE_NS, RELIEF_MARGIN_BYTES,
-    RELIEF_MARGIN_PARTS, ROOM_MORE_BYTES, ROOM_MORE_PARTS, STARVED_NS,
+    AGAIN_GROWTH, AGAIN_MAX_NS, AGAIN_NS, DELETES_MANY, DELETES_PAUSE_NS, GAVE_UP_PARTS,
+    RELIEF_MARGIN_BYTES, RELIEF_MARGIN_PARTS, ROOM_MORE_BYTES, ROOM_MORE_PARTS, STARVED_NS,
 };
 
 /// Bytes of a disk of so many that no work of this kind goes into, beside what flushes need.
@@ -69,6 +69,12 @@ impl Pause {
     }
 }
 
+/// What a job may have where one of so many bytes has given up. Clearly less: where each of a thousand tables that are rewritten
+/// makes it a little smaller, it is not tried a thousand times.
+fn smaller(bytes: u64) -> Option<u64> {
+    bytes.checked_sub((bytes / GAVE_UP_PARTS).max(1))
+}
+
 /// Jobs that have given up for lack of room, and when larger ones are tried again.
 ///
 /// ```
@@ -76,13 +82,13 @@ impl Pause {
 /// let mut jobs = GaveUp::default();
 /// assert_eq!(jobs.bytes_max(Some(1 << 20), 0), Some(u64::MAX));
 /// jobs.gave_up(100 << 20, 1 << 20, 0);
-/// // Smaller ones are tried, until there is clearly more room, or time has passed.
-/// assert_eq!(jobs.bytes_max(Some(1 << 20), 1), Some((100 << 20) - 1));
+/// // Clearly smaller ones are tried, until there is clearly more room, or time has passed.
+/// assert_eq!(jobs.bytes_max(Some(1 << 20), 1), Some(75 << 20));
 /// assert_eq!(jobs.bytes_max(Some(2 << 20), 1), Some(u64::MAX));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GaveUp {
-    /// Jobs of so many bytes have given up, and larger ones would.
+    /// Jobs of so many bytes have given up, and larger ones would, and those that are hardly smaller.
     bytes_below: u64,
     /// How much room there was when it began.
     room_then: u64,
@@ -112,7 +118,7 @@ impl GaveUp {
         self.bytes_below = bytes;
     }
 
-    /// The disk has become full anew: all are tried.
+    /// The disk has become full anew, and something was deleted since: all are tried.
     pub fn forget(&mut self) {
         self.bytes_below = u64::MAX;
     }
@@ -131,7 +137,7 @@ impl GaveUp {
         }
         match self.bytes_below {
             u64::MAX => Some(u64::MAX),
-            below => below.checked_sub(1),
+            below => smaller(below),
         }
     }
 }
@@ -150,10 +156,28 @@ mod tests {
             for _ in 0..12 {
                 prop_assert_eq!(jobs.bytes_max(Some(room), now), Some(u64::MAX));
                 jobs.gave_up(bytes, room, now);
-                prop_assert_eq!(jobs.bytes_max(Some(room), now), bytes.checked_sub(1));
-                prop_assert_eq!(jobs.bytes_max(Some(room), now + AGAIN_NS - 1), bytes.checked_sub(1));
+                prop_assert_eq!(jobs.bytes_max(Some(room), now), smaller(bytes));
+                prop_assert_eq!(jobs.bytes_max(Some(room), now + AGAIN_NS - 1), smaller(bytes));
                 now += AGAIN_MAX_NS;
             }
+        }
+
+        #[test]
+        fn few_jobs_give_up_though_each_is_smaller_than_the_last(bytes in 1u64..1 << 40, less in 1u64..10) {
+            let mut jobs = GaveUp::default();
+            let (mut left, mut tried) = (bytes, 0);
+            while left > 0 {
+                if jobs.bytes_max(Some(0), 0).is_some_and(|most| left <= most) {
+                    jobs.gave_up(left, 0, 0);
+                    tried += 1;
+                }
+                // What makes them smaller by and by.
+                left -= (left / (1000 * less)).max(1).min(left);
+                if left < 1000 {
+                    break;
+                }
+            }
+            prop_assert!(tried <= 100, "{tried}");
         }
 
         #[test]

@@ -384,6 +384,10 @@ pub const RELIEF_MARGIN_PARTS: u64 = 100;
 /// Bytes of that margin, at most. *Chosen*.
 pub const RELIEF_MARGIN_BYTES: u64 = 64 << 20;
 
+/// A job that gave up is tried again when it is one part in so many smaller. *Chosen*: of less than a hundred tries one is
+/// left in 2⁴⁰ bytes.
+pub const GAVE_UP_PARTS: u64 = 4;
+
 /// A job that gave up is tried again with one part in so many more room. *Chosen*.
 pub const ROOM_MORE_PARTS: u64 = 4;
 

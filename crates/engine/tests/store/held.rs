@@ -69,6 +69,7 @@ fn options(shape: &str) -> Options {
 
 struct Machine {
     world: World,
+    fs: SimFs,
     clock: Arc<SimClock>,
 }
 
@@ -79,7 +80,7 @@ impl Machine {
         let clock = Arc::new(SimClock::new());
         let env = Env {
             clock: clock.clone(),
-            ..Env::simulated(fs, 7)
+            ..Env::simulated(fs.clone(), 7)
         };
         let world = World {
             env,
@@ -87,7 +88,7 @@ impl Machine {
             shadow: None,
             background: false,
         };
-        Machine { world, clock }
+        Machine { world, fs, clock }
     }
 
     fn open(&self, shape: &str) -> Engine {

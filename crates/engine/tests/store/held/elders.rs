@@ -266,6 +266,34 @@ fn a_reader_of_an_earlier_opening_reads_a_family_that_is_dropped() {
     });
 }
 
+/// A family that could not be flushed before it was dropped is kept in its memtables, and they refer to long values.
+#[test]
+fn long_values_of_a_family_that_is_dropped_on_a_full_disk_are_read_on() {
+    with_each_shape(|shape| {
+        let machine = Machine::new();
+        let engine = machine.open(shape);
+        let family = engine.family("f", &CfOptions::default()).unwrap();
+        let mut model = begin(&engine, family);
+        let long = vec![9; (1 << 20) + 5];
+        put(&engine, family.id, b"long", &long).unwrap();
+        model.insert(b"long".to_vec(), long);
+        let held = Held::new(&engine, family, 0);
+        machine.fs.limit(machine.fs.used() + (4 << 10));
+        engine.drop_family("f").unwrap();
+        machine.fs.limit(u64::MAX);
+        let engine = machine.open_after(shape, &engine);
+        write_much(&engine, Family::DEFAULT).unwrap();
+        engine.flush().unwrap();
+        engine.reclaim().unwrap();
+        held.check(family, &model);
+        // Nobody is left.
+        engine.reclaim().unwrap();
+        engine.flush().unwrap();
+        engine.reclaim().unwrap();
+        assert_eq!(engine.metrics().blobs.files, 0, "{shape}");
+    });
+}
+
 /// A replay that keeps the newest versions alone, and an open that frees the place of a value, are caught.
 #[test]
 fn elders_that_are_forgotten_are_caught() {
