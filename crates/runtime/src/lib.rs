@@ -56,6 +56,8 @@ use thermocline_env::{Clock, real::RealClock};
 use thermocline_exec::{BatchReader, BufPool};
 use thermocline_observe::events::{Call, Courier};
 
+pub use thermocline_exec::{AsyncReader, AsyncUse};
+
 pub use calling::is_calling;
 pub use client::{Client, Job, Task};
 use jobs::Jobs;
@@ -128,6 +130,8 @@ struct Shared {
     bufs: BufPool,
     /// Several reads at once.
     reader: Arc<BatchReader>,
+    /// Reads of futures.
+    async_reader: Arc<AsyncReader>,
     stores: AtomicUsize,
 }
 
@@ -158,6 +162,8 @@ pub struct RuntimeMetrics {
     pub jobs_waiting: usize,
     /// Deadlines of stores that lie ahead.
     pub timers: usize,
+    /// How futures read, and threads that help with it.
+    pub async_reads: AsyncUse,
     /// Callbacks and listeners of the user that have panicked.
     pub panics: u64,
     /// Most DRAM that its stores may use together, in bytes; `u64::MAX` for the runtime of a store
@@ -259,6 +265,10 @@ impl Runtime {
         let jobs = Jobs::new(options.jobs);
         let budget = Budget::new(options.dram);
         let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));
+        let async_reader = match options.workers {
+            0 => AsyncReader::scripted(bufs.clone()),
+            _ => AsyncReader::new(bufs.clone()),
+        };
         Runtime {
             shared: Arc::new(Shared {
                 options,
@@ -268,6 +278,7 @@ impl Runtime {
                 budget,
                 common: OnceLock::new(),
                 reader: Arc::new(BatchReader::new(bufs.clone())),
+                async_reader: Arc::new(async_reader),
                 bufs,
                 stores: AtomicUsize::new(0),
             }),
@@ -306,6 +317,12 @@ impl Runtime {
         &self.shared.reader
     }
 
+    /// What futures read with. That of a [scripted](Runtime::scripted) runtime waits for
+    /// [`AsyncReader::step`](thermocline_exec::AsyncReader::step).
+    pub fn async_reader(&self) -> &Arc<AsyncReader> {
+        &self.shared.async_reader
+    }
+
     /// Reads all counters.
     pub fn metrics(&self) -> RuntimeMetrics {
         let usage = self.shared.workers.usage();
@@ -325,6 +342,7 @@ impl Runtime {
             jobs_waiting: jobs.ready,
             timers: usage.timers,
             panics: couriers.panics,
+            async_reads: self.shared.async_reader.usage(),
             dram_limit_bytes: self.shared.budget.limit(),
             dram_used_bytes: self.shared.budget.used(),
             dram_held_bytes: self.shared.budget.held(),
