@@ -9,6 +9,7 @@
 //! 5. *What nobody waits for goes.* If the task is gone the answer is dropped, by whoever is later.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -67,7 +68,8 @@ impl<T> Promise<T> {
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         if let Some(waker) = self.0.settle(State::Broken) {
-            waker.wake();
+            // Work that panics ends here, and must not meet another panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
 }
