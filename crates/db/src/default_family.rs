@@ -202,9 +202,9 @@ impl Db {
     /// block_on(async {
     ///     assert_eq!(order.await?.as_deref(), Some(b"paid".as_slice()));
     ///     assert_eq!(other.await?, None);
-    ///     Ok(())
-    /// })
-    /// # .and(Ok::<(), thermocline::Error>(()))
+    ///     Ok::<(), thermocline::Error>(())
+    /// })?;
+    /// # Ok::<(), thermocline::Error>(())
     /// ```
     ///
     /// # Errors
