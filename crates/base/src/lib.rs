@@ -5,6 +5,7 @@
 //! Nothing here knows of files, persistent memory or threads. Every other crate may use it.
 #![forbid(unsafe_code)]
 
+mod async_io;
 pub mod batch;
 pub mod blob_ref;
 pub mod bounds;
@@ -35,6 +36,7 @@ pub mod sync;
 pub mod tombstones;
 pub mod varint;
 
+pub use async_io::AsyncIo;
 pub use batch::{BatchEntry, WriteBatch};
 pub use blob_ref::BlobRef;
 pub use cf_options::CfOptions;

@@ -14,6 +14,7 @@ mod row;
 mod shape;
 mod word;
 
+pub use crate::async_io::AsyncIo;
 pub use crate::codec::Codec;
 pub use crate::index_kind::IndexKind;
 pub use crate::preset::Preset;
@@ -28,7 +29,7 @@ pub use groups::{
 };
 pub use partition_by::PartitionBy;
 pub use region::{Emulation, RegionDemand};
-pub use row::{CODECS, COSTS, DIVISIONS, INDEXES, OptionRow, SHAPES, Unit};
+pub use row::{ASYNC_IO, CODECS, COSTS, DIVISIONS, INDEXES, OptionRow, SHAPES, Unit};
 pub use shape::Shape;
 
 #[cfg(test)]

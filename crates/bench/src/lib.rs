@@ -33,6 +33,7 @@
 pub mod clock;
 mod columns;
 pub mod counts;
+mod depth;
 pub mod distribution;
 pub mod keys;
 mod load;

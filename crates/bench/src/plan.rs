@@ -171,11 +171,11 @@ impl Plan {
                 self.workload.name()
             )));
         }
-        if self.async_depth > 1 {
-            return Err(Error::Unsupported(
-                "async-depth above 1 needs asynchronous reads, which this version does not have"
-                    .to_string(),
-            ));
+        if self.async_depth > 1 && !self.workload.reads_points() {
+            return Err(Error::InvalidArgument(format!(
+                "{} reads no single keys that could be under way at once; leave async-depth out",
+                self.workload.name()
+            )));
         }
         Ok(())
     }

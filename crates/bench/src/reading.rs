@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use thermocline::{Cursor, Db, Error, Result};
 
+use crate::clock::now;
+use crate::depth::InFlight;
 use crate::distribution::Draw;
 use crate::keys::KeyMaker;
 use crate::plan::Plan;
@@ -22,6 +24,7 @@ pub(crate) struct Reader {
     keys: KeyMaker,
     scan_length: u64,
     batch: u64,
+    depth: usize,
     /// Held while there is something to read.
     _token: Arc<()>,
     first: u64,
@@ -43,6 +46,7 @@ impl Reader {
             },
             scan_length: plan.effective_scan_length(),
             batch: plan.batch as u64,
+            depth: plan.async_depth,
             _token: token,
             first: keys.from,
             last: keys.until.max(1) - 1,
@@ -56,6 +60,7 @@ impl Reader {
             Workload::ReadReverse => self.sequence(db, pace, true),
             Workload::SeekRandom => self.seeks(db, pace),
             Workload::MultiReadRandom => self.several(db, pace),
+            _ if self.depth > 1 => self.points_at_once(db, pace),
             _ => self.points(db, pace),
         }
     }
@@ -72,6 +77,32 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Keeps as many reads under way as the depth says.
+    fn points_at_once(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        let mut reads = InFlight::new(self.depth);
+        let mut at = self.share.from;
+        let mut goes_on = true;
+        loop {
+            let answer = if goes_on && at < self.share.until && reads.has_room() {
+                at += 1;
+                let begun = now();
+                let key = self.keys.key(self.draw.index(0));
+                reads.add(db.get_async(key), begun)
+            } else if reads.is_empty() {
+                return Ok(());
+            } else {
+                Some(reads.next())
+            };
+            if let Some((found, begun)) = answer {
+                if let Some(value) = found? {
+                    black_box(value.len());
+                    pace.tally.found += 1;
+                }
+                goes_on &= pace.lap_since(begun, Operation::Read);
+            }
+        }
     }
 
     fn several(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {

@@ -114,6 +114,12 @@ impl Pace<'_> {
         self.beside = true;
     }
 
+    /// Ends one operation that began at `begun`, beside others. Answers whether to go on.
+    pub fn lap_since(&mut self, begun: Instant, operation: Operation) -> bool {
+        self.last = begun;
+        self.lap(operation, 1, 1)
+    }
+
     /// Ends `ops` operations that are worth `samples` entries in the histogram and begins the next.
     /// Answers whether to go on.
     #[inline]

@@ -228,6 +228,11 @@ impl Workload {
         self.operations().contains(&Operation::Scan)
     }
 
+    /// Whether it reads single keys, of which several can be under way at once.
+    pub fn reads_points(self) -> bool {
+        matches!(self, Workload::ReadRandom | Workload::ReadMissing)
+    }
+
     /// Whether several keys can be written or read together.
     pub fn batches(self) -> bool {
         self.mix().is_empty() && self != Workload::ReadWhileWriting

@@ -532,15 +532,35 @@ fn nonsense_and_missing_parts_are_refused() {
         let error = run(&plan, &Watch::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     }
-    let unsupported = [Plan {
-        async_depth: 2,
-        ..base.clone()
-    }];
-    for plan in unsupported {
-        let error = run(&plan, &Watch::new()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    for workload in [Workload::FillSeq, Workload::MultiReadRandom] {
+        let deep = Plan {
+            async_depth: 2,
+            ..plan(workload)
+        };
+        let error = run(&deep, &Watch::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("async-depth"), "{error}");
     }
     let error = Workload::parse("fillrandon").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("fillrandom"));
+}
+
+#[test]
+fn several_reads_under_way_find_what_one_after_another_finds() {
+    for workload in [Workload::ReadRandom, Workload::ReadMissing] {
+        for (depth, threads) in [(1, 1), (2, 1), (32, 2), (5000, 1)] {
+            let plan = Plan {
+                async_depth: depth,
+                threads,
+                ..plan(workload)
+            };
+            let report = run(&plan, &Watch::new()).unwrap();
+            let right = match workload {
+                Workload::ReadRandom => report.ops,
+                _ => 0,
+            };
+            assert_eq!(report.found, Some(right), "{depth}");
+        }
+    }
 }

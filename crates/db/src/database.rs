@@ -7,8 +7,9 @@ use thermocline_engine::{Engine, Family, Operation, Resolution, Runtime, World};
 use thermocline_txn::Transactions;
 
 use crate::{
-    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, Plan, PreparedState,
-    Snapshot, Transaction, TransactionsReport, TxnOptions, Value, VerifyReport, WriteOptions,
+    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, PendingRead, Plan,
+    PreparedState, Snapshot, Transaction, TransactionsReport, TxnOptions, Value, VerifyReport,
+    WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -118,6 +119,14 @@ impl Db {
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
     ) -> Result<Vec<Option<Value>>> {
         self.snapshot().multi_get_cf(keys)
+    }
+
+    /// As [`Db::multi_get_cf`], as a future; see [`Db::multi_get_async`].
+    pub fn multi_get_cf_async<'a, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
+    ) -> PendingRead<Vec<Option<Value>>> {
+        self.snapshot().multi_get_cf_async(keys)
     }
 
     /// A snapshot of what is visible now. It can be read for as long as it is held.

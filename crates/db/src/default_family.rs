@@ -7,7 +7,7 @@ use thermocline_engine::Family;
 
 use crate::keys::Keys;
 use crate::scan::{Scan, owned, prefix_bounds};
-use crate::{Cursor, Db, RangeSize, Value, WriteOptions};
+use crate::{Cursor, Db, PendingRead, RangeSize, Value, WriteOptions};
 
 impl Db {
     /// Sets `key` to `value` in the default column family, durably.
@@ -173,8 +173,48 @@ impl Db {
         self.keys().get(key.as_ref())
     }
 
+    /// As [`Db::get`], as a future of any executor: a task that awaits it waits, and no thread does.
+    ///
+    /// The read begins at once. What lies in memory, persistent memory or the cache has been answered when this returns.
+    /// What has to be read from the SSD is on its way, so several futures that are made before the first is awaited read
+    /// at the same time. A future that is dropped gives its read up; one that is kept holds the files that it reads, and
+    /// they take space until it goes. It does not keep the database open. How reads reach the device is set by
+    /// `read.async_io`.
+    ///
+    /// ```
+    /// # use std::{pin::pin, sync::Arc, task::{Context, Poll, Wake, Waker}, thread::{self, Thread}};
+    /// # struct Unpark(Thread);
+    /// # impl Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
+    /// # fn block_on<T>(future: impl Future<Output = T>) -> T {
+    /// #     let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    /// #     let mut future = pin!(future);
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+    /// #             Poll::Ready(answer) => return answer,
+    /// #             Poll::Pending => thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// db.put("order:42", "paid")?;
+    /// let (order, other) = (db.get_async("order:42"), db.get_async("order:43"));
+    /// block_on(async {
+    ///     assert_eq!(order.await?.as_deref(), Some(b"paid".as_slice()));
+    ///     assert_eq!(other.await?, None);
+    ///     Ok::<(), thermocline::Error>(())
+    /// })?;
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future's answer has those of [`Db::get`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> PendingRead<Option<Value>> {
+        self.keys().get_async(key.as_ref())
+    }
+
     /// The values of `keys` in the default column family, in the order of the arguments and all at one moment of the
-    /// store.
+    /// store. What lies on the SSD is read together: that takes less time than one read after another.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -193,6 +233,14 @@ impl Db {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
         self.keys().multi_get(keys)
+    }
+
+    /// As [`Db::multi_get`], as a future, which begins as that of [`Db::get_async`] does.
+    pub fn multi_get_async<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> PendingRead<Vec<Option<Value>>> {
+        self.keys().multi_get_async(keys)
     }
 
     /// The metadata of the default column family, as [`Batch::set_metadata`](crate::Batch::set_metadata) set it last.

@@ -8,7 +8,7 @@ use thermocline_engine::{Engine, Family};
 
 use crate::keys::Keys;
 use crate::scan::{Scan, owned, prefix_bounds};
-use crate::{Cursor, RangeSize, Value, WriteOptions};
+use crate::{Cursor, PendingRead, RangeSize, Value, WriteOptions};
 
 /// A named, ordered map of its own within a database. One batch can change several families, as one.
 ///
@@ -165,6 +165,14 @@ impl ColumnFamily {
         self.keys().get(key.as_ref())
     }
 
+    /// As [`Db::get_async`](crate::Db::get_async), in this family.
+    ///
+    /// # Errors
+    /// The future's answer has those of [`ColumnFamily::get`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> PendingRead<Option<Value>> {
+        self.keys().get_async(key.as_ref())
+    }
+
     /// As [`Db::compact`](crate::Db::compact), in this family, with the bounds in its order.
     ///
     /// # Errors
@@ -190,6 +198,17 @@ impl ColumnFamily {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
         self.keys().multi_get(keys)
+    }
+
+    /// As [`Db::multi_get_async`](crate::Db::multi_get_async), in this family.
+    ///
+    /// # Errors
+    /// The future's answer has those of [`ColumnFamily::get`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> PendingRead<Vec<Option<Value>>> {
+        self.keys().multi_get_async(keys)
     }
 
     /// As [`Db::metadata`](crate::Db::metadata), of this family.

@@ -10,7 +10,7 @@ use thermocline_engine::{Engine, Exported, Family, KeyBounds, Operation, Snapsho
 
 use crate::range::{Bounds, byte_range, check_order};
 use crate::scan::{Scan, owned, prefix_bounds};
-use crate::{RangeSize, Value, WriteOptions};
+use crate::{PendingRead, RangeSize, Value, WriteOptions};
 
 /// A family in an open store. Its methods check their arguments.
 pub(crate) struct Keys<'a> {
@@ -84,6 +84,13 @@ impl Keys<'_> {
         times.time(Operation::Get, || self.engine.value(self.family.id, key))
     }
 
+    pub fn get_async(&self, key: &[u8]) -> PendingRead<Option<Value>> {
+        match check_key(key) {
+            Ok(()) => self.engine.value_async(self.family.id, key),
+            Err(error) => PendingRead::done(Err(error)),
+        }
+    }
+
     pub fn sizes<K: AsRef<[u8]>, R: RangeBounds<K>>(
         &self,
         ranges: impl IntoIterator<Item = R>,
@@ -147,6 +154,13 @@ impl Keys<'_> {
         values_at(&self.engine.snapshot(), self.family, keys)
     }
 
+    pub fn multi_get_async<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> PendingRead<Vec<Option<Value>>> {
+        values_async_at(&self.engine.snapshot(), self.family, keys)
+    }
+
     pub fn export(&self, range: impl RangeBounds<Vec<u8>>, file: &Path) -> Result<Exported> {
         let (begin, end) = (range.start_bound().cloned(), range.end_bound().cloned());
         check_order(&begin, &end, self.family.reverse)?;
@@ -162,10 +176,50 @@ pub(crate) fn values_at<K: AsRef<[u8]>>(
     family: Family,
     keys: impl IntoIterator<Item = K>,
 ) -> Result<Vec<Option<Value>>> {
-    let one = |key: K| {
-        check_key(key.as_ref())?;
-        moment.value(family.id, key.as_ref())
+    let keys: Vec<K> = keys.into_iter().collect();
+    let named = keys.iter().map(|key| Ok((family, key.as_ref())));
+    values_of(moment, named)
+}
+
+/// The values that keys of families had at a moment, in their order, unless one of the keys is refused.
+pub(crate) fn values_of<'k>(
+    moment: &Snapshot,
+    keys: impl Iterator<Item = Result<(Family, &'k [u8])>>,
+) -> Result<Vec<Option<Value>>> {
+    let checked = |key: Result<(Family, &'k [u8])>| {
+        let (family, key) = key?;
+        check_key(key)?;
+        Ok((family.id, key))
     };
     let times = moment.latencies();
-    times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+    times.time(Operation::MultiGet, || {
+        let keys: Vec<_> = keys.map(checked).collect::<Result<_>>()?;
+        moment.values(&keys).into_iter().collect()
+    })
+}
+
+/// As [`values_at`], as a future.
+pub(crate) fn values_async_at<K: AsRef<[u8]>>(
+    moment: &Snapshot,
+    family: Family,
+    keys: impl IntoIterator<Item = K>,
+) -> PendingRead<Vec<Option<Value>>> {
+    let keys = keys.into_iter();
+    values_async_of(moment, keys.map(|key| Ok((family, key))))
+}
+
+/// As [`values_of`], as a future.
+pub(crate) fn values_async_of<K: AsRef<[u8]>>(
+    moment: &Snapshot,
+    keys: impl Iterator<Item = Result<(Family, K)>>,
+) -> PendingRead<Vec<Option<Value>>> {
+    let checked = |key: Result<(Family, K)>| {
+        let (family, key) = key?;
+        check_key(key.as_ref())?;
+        Ok((family.id, key.as_ref().to_vec()))
+    };
+    match keys.map(checked).collect() {
+        Ok(keys) => moment.values_async(keys),
+        Err(error) => PendingRead::done(Err(error)),
+    }
 }

@@ -70,13 +70,13 @@ pub mod merge {
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
-    BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
+    AsyncUse, BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
     CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm, CostThresholds,
     CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported, FamilyMap, FamilyPlan,
     FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate,
-    PartitionUse, PartitionsPlan, Plan, PreparedState, PressureCause, RangeSize, ReaderKind,
-    ReaderState, RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause,
-    TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
+    PartitionUse, PartitionsPlan, PendingRead, Plan, PreparedState, PressureCause, RangeSize,
+    ReaderKind, ReaderState, RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan,
+    StallCause, TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

@@ -6,10 +6,10 @@ use thermocline_base::batch::check_key;
 use thermocline_base::{Error, Result};
 use thermocline_engine::{Family, Operation};
 
-use crate::keys::values_at;
+use crate::keys::{values_async_at, values_async_of, values_at, values_of};
 use crate::range::Bounds;
 use crate::scan::{owned, prefix_bounds};
-use crate::{ColumnFamily, Cursor, Scan, Value};
+use crate::{ColumnFamily, Cursor, PendingRead, Scan, Value};
 
 /// One moment of the store. Reads answer as they would have then, whatever is written meanwhile, and a batch is there
 /// whole or not at all. Made by [`crate::Db::snapshot`].
@@ -87,15 +87,32 @@ impl Snapshot {
         times.time(Operation::Get, || self.moment.value(self.family.id, key))
     }
 
-    /// The values that `keys` had, in their order.
+    /// As [`Snapshot::get`], as a future; see [`crate::Db::get_async`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> PendingRead<Option<Value>> {
+        let key = key.as_ref();
+        match check_key(key) {
+            Ok(()) => self.moment.value_async(self.family.id, key),
+            Err(error) => PendingRead::done(Err(error)),
+        }
+    }
+
+    /// The values that `keys` had, in their order. What lies on the device is read together.
     ///
     /// # Errors
-    /// As [`crate::Db::get`], for the first key that fails.
+    /// As [`crate::Db::get`], for the first key that fails; nothing is read if a key is past the limit.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
         values_at(&self.moment, self.family, keys)
+    }
+
+    /// As [`Snapshot::multi_get`], as a future; see [`crate::Db::multi_get_async`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> PendingRead<Vec<Option<Value>>> {
+        values_async_at(&self.moment, self.family, keys)
     }
 
     /// The values that keys had in several column families, in their order; see
@@ -107,13 +124,24 @@ impl Snapshot {
         &self,
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
     ) -> Result<Vec<Option<Value>>> {
-        let one = |(cf, key): (&ColumnFamily, K)| {
+        let keys: Vec<_> = keys.into_iter().collect();
+        let named = keys.iter().map(|(cf, key)| {
             self.check(cf)?;
-            check_key(key.as_ref())?;
-            self.moment.value(cf.family.id, key.as_ref())
-        };
-        let times = self.moment.latencies();
-        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+            Ok((cf.family, key.as_ref()))
+        });
+        values_of(&self.moment, named)
+    }
+
+    /// As [`Snapshot::multi_get_cf`], as a future; see [`crate::Db::multi_get_async`].
+    pub fn multi_get_cf_async<'a, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
+    ) -> PendingRead<Vec<Option<Value>>> {
+        let named = keys.into_iter().map(|(cf, key)| {
+            self.check(cf)?;
+            Ok((cf.family, key))
+        });
+        values_async_of(&self.moment, named)
     }
 
     /// The metadata that the column family had; see [`crate::Db::metadata`].

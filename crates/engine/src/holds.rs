@@ -60,6 +60,13 @@ impl Deref for Reading {
     }
 }
 
+impl Reading {
+    /// The store that has the view; `moment` is what it was asked of.
+    pub fn inner_for<'a>(&'a self, moment: &'a Moment) -> &'a Arc<Inner> {
+        self.by.as_ref().unwrap_or(moment).inner()
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
         self.inner.common.commits.readers.leave(&self.registration);

@@ -139,6 +139,7 @@
 #![forbid(unsafe_code)]
 
 mod approximate;
+mod awaited;
 mod blobs;
 mod busy;
 mod capture;
@@ -152,6 +153,7 @@ mod dram;
 mod expiry;
 mod families;
 mod feed;
+mod find;
 mod flush;
 mod holds;
 mod ingest;
@@ -190,6 +192,7 @@ mod work;
 mod world;
 mod write;
 
+pub use awaited::PendingRead;
 pub use cursor::Cursor;
 pub use families::table::Family;
 pub use layout::REGION_NAME;
@@ -228,7 +231,7 @@ pub use thermocline_policy::level0::{Level0Plan, PartitionRate, SlicePlan};
 pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;
-pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
+pub use thermocline_runtime::{AsyncUse, Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use thermocline_tables::{LevelState, RangeSize};
 pub use thermocline_version::LOCK_NAME;
 pub use value::Value;

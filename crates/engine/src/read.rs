@@ -6,8 +6,9 @@ use thermocline_base::{CfId, CfOptions, Result, SeqNo};
 use thermocline_catalog::Pins;
 use thermocline_commit::recent::Watching;
 use thermocline_observe::latency::Latencies;
-use thermocline_tables::RangeSize;
+use thermocline_tables::{RangeSize, Search};
 
+use crate::awaited::{Begun, PendingRead};
 use crate::cursor::Cursor;
 use crate::families::table::Family;
 use crate::map::FamilyMap;
@@ -45,6 +46,11 @@ impl Engine {
         self.latest((cf, key), |pins, hit| self.inner.reads.value(pins, hit))
     }
 
+    /// As [`Engine::value`], while nobody waits: see [`PendingRead`].
+    pub fn value_async(&self, cf: CfId, key: &[u8]) -> PendingRead<Option<Value>> {
+        PendingRead::one(Begun::latest(&self.inner, (cf, key)), key)
+    }
+
     /// Calls `found` with the visible version of a key, and with the pins that hold values of that view.
     #[inline]
     fn latest<T>(
@@ -65,7 +71,10 @@ impl Engine {
             (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
             // Ingested tables may be in the view and not visible yet (`ingest`).
-            |tables| tables.get(cf, key, SeqNo(visible.load(Ordering::SeqCst))),
+            |tables| {
+                let seqno = SeqNo(visible.load(Ordering::SeqCst));
+                Search::new((cf, key), seqno, tables).wait()
+            },
             || self.folded_now(cf, key),
             |hit| found(pins, hit),
         )

@@ -21,20 +21,18 @@
 //! 5. *When the store is closed* its last view stays for those who are registered, until it is opened again. The
 //!    next opening registers their seqnos before it does anything, and they read in its views (`close`).
 
-use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_catalog::View;
-use thermocline_memtable::{Lookup, Memtable, RecordRef};
-use thermocline_observe::count::Count;
+use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_observe::latency::Latencies;
-use thermocline_tables::{TableValue, Tables};
+use thermocline_tables::Search;
 
+use crate::awaited::{self, Begun, PendingRead};
 use crate::cursor::Cursor;
 use crate::families::table::Family;
 use crate::holds::Reading;
 use crate::holds::registry::HoldId;
 use crate::operands;
 use crate::report::ReaderKind;
-use crate::store::{Engine, Inner, Moment, Reads};
+use crate::store::{Engine, Inner, Moment};
 use crate::sync::Arc;
 use crate::value::Value;
 use hit::Hit;
@@ -93,9 +91,25 @@ impl Snapshot {
         self.find(&view, (cf, key), |hit| inner.reads.value(pins, hit))
     }
 
+    /// As [`Snapshot::value`], while nobody waits: see [`PendingRead`].
+    pub fn value_async(&self, cf: CfId, key: &[u8]) -> PendingRead<Option<Value>> {
+        PendingRead::one(Begun::at(&self.moment, (cf, key)), key)
+    }
+
+    /// The values that `keys` of families had at this moment, in their order, each as [`Snapshot::value`] has it. What
+    /// lies on the device is read together.
+    pub fn values(&self, keys: &[(CfId, &[u8])]) -> Vec<Result<Option<Value>>> {
+        awaited::values(&self.moment, keys)
+    }
+
+    /// As [`Snapshot::values`], while nobody waits; the first error, in the order of the keys, is the answer.
+    pub fn values_async(&self, keys: Vec<(CfId, Vec<u8>)>) -> PendingRead<Vec<Option<Value>>> {
+        awaited::values_async(&self.moment, keys)
+    }
+
     /// The store that has this view.
     fn inner_of<'a>(&'a self, reading: &'a Reading) -> &'a Arc<Inner> {
-        reading.by.as_ref().unwrap_or(&self.moment).inner()
+        reading.inner_for(&self.moment)
     }
 
     fn find<T>(
@@ -110,7 +124,7 @@ impl Snapshot {
             reading,
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
-            |tables| tables.get(cf, key, seqno),
+            |tables| Search::new((cf, key), seqno, tables).wait(),
             || operands::folded(&self.inner_of(reading).common, reading, (cf, key), seqno),
             found,
         )
@@ -156,90 +170,6 @@ impl Snapshot {
     /// [`thermocline_base::Error::InvalidArgument`] naming the family.
     pub fn check(&self, cf: CfId) -> Result<()> {
         self.moment.check(cf)
-    }
-}
-
-impl Reads {
-    /// Asks the memtables of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
-    /// calls `found` with what the first that knows the key has, if that is a value; or with what `folded` makes of it, if
-    /// it is an operand.
-    pub fn find<T>(
-        &self,
-        view: &View,
-        (cf, key): (CfId, &[u8]),
-        lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
-        below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
-        folded: impl FnOnce() -> Result<Option<Vec<u8>>>,
-        found: impl FnOnce(Hit<'_>) -> T,
-    ) -> Result<Option<T>> {
-        self.common.counted.add(Count::Gets, 1);
-        self.common.rates.read(view, cf, key);
-        let memtables = view.asked_for(cf, key);
-        for (asked, memtable) in memtables.iter().enumerate() {
-            let record = match lookup(memtable)? {
-                Lookup::Absent => continue,
-                Lookup::Record(record) => record,
-                // Whatever lies below is older.
-                Lookup::Covered => return Ok(None),
-            };
-            if asked > 1 {
-                self.common.asked(asked as u64 - 1);
-            }
-            let value = match record.kind {
-                Kind::Put => Some(found(Hit::Record(memtable, &record))),
-                Kind::PutBlob => Some(found(self.hit_in_blob(cf, &record)?)),
-                Kind::Merge => folded()?.map(|value| found(Hit::Made(value))),
-                _ => None,
-            };
-            // What was copied is believed only if its pages could be read.
-            self.common.space.region().check_media()?;
-            let found = u64::from(value.is_some());
-            self.common.counted.add(Count::Found, found);
-            if memtable.is_merged() {
-                self.common.counted.add(Count::FoundMerged, found);
-            }
-            return Ok(value);
-        }
-        if memtables.len() > 2 {
-            self.common.asked(memtables.len() as u64 - 2);
-        }
-        if view.tables.is_empty() {
-            return Ok(None);
-        }
-        let value = below(&view.tables)?.flatten();
-        self.common.compact_for_reads();
-        self.common
-            .counted
-            .add(Count::Found, u64::from(value.is_some()));
-        let Some(value) = value else {
-            return Ok(None);
-        };
-        Ok(Some(match value {
-            TableValue::Block(value) => found(Hit::Block(&value)),
-            TableValue::Pm(value) => {
-                let found = found(Hit::Pm(value));
-                self.common.space.region().check_media()?;
-                found
-            }
-            TableValue::Blob(value) => found(Hit::Made(value)),
-            TableValue::Operand => return Ok(folded()?.map(|value| found(Hit::Made(value)))),
-        }))
-    }
-
-    #[cold]
-    fn hit_in_blob(&self, cf: CfId, record: &RecordRef<'_>) -> Result<Hit<'static>> {
-        // Before the reference is believed.
-        self.common.space.region().check_media()?;
-        // One whose value has another length was refused when it was read (`memtable::home`).
-        let blob = record
-            .blob()
-            .expect("a record of this kind has a reference");
-        Ok(Hit::Made(
-            self.common
-                .catalog
-                .table_files
-                .read_blob(cf, record.key, blob)?,
-        ))
     }
 }
 

@@ -16,10 +16,10 @@
 use thermocline_base::Result;
 use thermocline_base::sync::{AtomicBool, Mutex, Ordering, lock};
 use thermocline_env::File;
-use thermocline_env::direct::DIRECT_UNIT;
 
-use crate::pool::{BufPool, PooledBuf};
-use crate::range::{RangeBuf, whole_units};
+use crate::pool::BufPool;
+use crate::prepared::Prepared;
+use crate::range::RangeBuf;
 #[cfg(target_os = "linux")]
 use crate::ring::{READS_MAX, Ring, RingRead};
 
@@ -73,14 +73,6 @@ struct Rings {
     made: usize,
 }
 
-/// A read that is prepared.
-struct Prepared {
-    /// Where the whole units begin, and how far in them the bytes lie.
-    start: u64,
-    before: usize,
-    buf: PooledBuf,
-}
-
 impl BatchReader {
     /// With buffers of `pool`.
     pub fn new(pool: BufPool) -> BatchReader {
@@ -114,18 +106,7 @@ impl BatchReader {
     }
 
     fn prepare(&self, read: &BatchRead<'_>) -> Result<Prepared> {
-        let unit = Some(DIRECT_UNIT);
-        let range = whole_units(read.offset, read.len, unit);
-        let (start, len) = range.ok_or_else(|| {
-            let kind = std::io::ErrorKind::InvalidInput;
-            let source = std::io::Error::new(kind, format!("{} bytes there", read.len));
-            thermocline_base::Error::io_at("read", read.file.path(), read.offset, source)
-        })?;
-        Ok(Prepared {
-            start,
-            before: usize::try_from(read.offset - start).expect("less than a unit"),
-            buf: self.pool.take(len),
-        })
+        Prepared::new(&self.pool, read.file, read.offset, read.len)
     }
 
     fn alone(&self, read: &BatchRead<'_>) -> Result<RangeBuf> {
@@ -215,13 +196,5 @@ impl BatchReader {
     #[cfg(target_os = "linux")]
     fn give_back(&self, ring: Ring) {
         lock(&self.rings).idle.push(ring);
-    }
-}
-
-impl Prepared {
-    /// What was asked for, of `got` bytes that were read.
-    fn answer(self, got: usize, len: usize) -> RangeBuf {
-        let end = got.min(self.before + len).max(self.before);
-        RangeBuf::new(self.buf, self.before..end)
     }
 }

@@ -6,6 +6,7 @@
 //! | memory that a device can read and write itself | [`AlignedBuf`], from a [`BufPool`] |
 //! | a block of a file, in one read | [`read_range`] |
 //! | several reads at once, from any files | [`BatchReader`] |
+//! | reads that a task awaits | [`AsyncReader`] |
 //! | bytes from anywhere, written directly | [`write_range`] |
 //! | all files of a crate that knows nothing of alignment | [`DirectStorage`] |
 //! | the same through the page cache, but counted | [`DirectStorage::buffered`] |
@@ -36,15 +37,27 @@
 #![deny(unsafe_code)]
 
 mod aligned;
+mod asynchronous;
 mod batch;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "the kernel is handed memory to read into")]
+mod flights;
+mod helpers;
+mod order;
+#[cfg(target_os = "linux")]
+mod poller;
 mod pool;
+mod prepared;
+mod promise;
 mod range;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the kernel is handed memory to read into")]
 mod ring;
 mod storage;
+mod sync;
 
 pub use aligned::{AlignedBuf, PAGE_BYTES};
+pub use asynchronous::{AsyncReader, AsyncUse, Reading, Running};
 pub use batch::{BatchRead, BatchReader};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};

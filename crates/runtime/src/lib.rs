@@ -40,6 +40,7 @@
 mod calling;
 mod client;
 mod jobs;
+mod metrics;
 mod strand;
 mod workers;
 
@@ -56,9 +57,12 @@ use thermocline_env::{Clock, real::RealClock};
 use thermocline_exec::{BatchReader, BufPool};
 use thermocline_observe::events::{Call, Courier};
 
+pub use thermocline_exec::{AsyncReader, AsyncUse};
+
 pub use calling::is_calling;
 pub use client::{Client, Job, Task};
 use jobs::Jobs;
+pub use metrics::RuntimeMetrics;
 use strand::Strand;
 use workers::Workers;
 
@@ -128,48 +132,9 @@ struct Shared {
     bufs: BufPool,
     /// Several reads at once.
     reader: Arc<BatchReader>,
+    /// Reads of futures.
+    async_reader: Arc<AsyncReader>,
     stores: AtomicUsize,
-}
-
-/// What a runtime says about itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RuntimeMetrics {
-    /// Stores that are open in it.
-    pub stores: usize,
-    /// Threads that have started.
-    pub workers: usize,
-    /// Most threads there will be.
-    pub workers_limit: usize,
-    /// Stores that wait for a thread.
-    pub stores_waiting: usize,
-    /// Threads that make calls of the user's, and have started.
-    pub couriers: usize,
-    /// Most of them that there will be.
-    pub couriers_limit: usize,
-    /// Stores whose callbacks and events wait for one of them.
-    pub calls_waiting: usize,
-    /// Threads for jobs that have started.
-    pub job_threads: usize,
-    /// Most threads for jobs there will be.
-    pub job_threads_limit: usize,
-    /// Jobs that run.
-    pub jobs_running: usize,
-    /// Jobs that wait for a thread.
-    pub jobs_waiting: usize,
-    /// Deadlines of stores that lie ahead.
-    pub timers: usize,
-    /// Callbacks and listeners of the user that have panicked.
-    pub panics: u64,
-    /// Most DRAM that its stores may use together, in bytes; `u64::MAX` for the runtime of a store
-    /// alone, whose own limit is enough.
-    pub dram_limit_bytes: u64,
-    /// DRAM that they use for indexes, those of closed stores that snapshots keep included.
-    pub dram_used_bytes: u64,
-    /// DRAM that they use for indexes or have promised to writes.
-    pub dram_held_bytes: u64,
-    /// DRAM that they use beside the indexes: for cached blocks, open tables, buffers, and records that
-    /// lie in DRAM.
-    pub dram_charged_bytes: u64,
 }
 
 /// What [`Runtime::step`] has done.
@@ -259,6 +224,10 @@ impl Runtime {
         let jobs = Jobs::new(options.jobs);
         let budget = Budget::new(options.dram);
         let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));
+        let async_reader = match options.workers {
+            0 => AsyncReader::scripted(bufs.clone()),
+            _ => AsyncReader::new(bufs.clone()),
+        };
         Runtime {
             shared: Arc::new(Shared {
                 options,
@@ -268,6 +237,7 @@ impl Runtime {
                 budget,
                 common: OnceLock::new(),
                 reader: Arc::new(BatchReader::new(bufs.clone())),
+                async_reader: Arc::new(async_reader),
                 bufs,
                 stores: AtomicUsize::new(0),
             }),
@@ -306,6 +276,12 @@ impl Runtime {
         &self.shared.reader
     }
 
+    /// What futures read with. That of a [scripted](Runtime::scripted) runtime waits for
+    /// [`AsyncReader::step`](thermocline_exec::AsyncReader::step).
+    pub fn async_reader(&self) -> &Arc<AsyncReader> {
+        &self.shared.async_reader
+    }
+
     /// Reads all counters.
     pub fn metrics(&self) -> RuntimeMetrics {
         let usage = self.shared.workers.usage();
@@ -325,6 +301,7 @@ impl Runtime {
             jobs_waiting: jobs.ready,
             timers: usage.timers,
             panics: couriers.panics,
+            async_reads: self.shared.async_reader.usage(),
             dram_limit_bytes: self.shared.budget.limit(),
             dram_used_bytes: self.shared.budget.used(),
             dram_held_bytes: self.shared.budget.held(),

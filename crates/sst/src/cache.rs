@@ -373,6 +373,24 @@ impl StoreCache {
         Some(entry.block.clone())
     }
 
+    /// Keeps `block`, which was read, if there is room, and gives the one that is to be used: another one may have come
+    /// first.
+    pub fn keep(&self, table: &Table, handle: BlockHandle, block: Arc<Block>) -> Arc<Block> {
+        self.count(Count::Misses);
+        if self.cache.bytes_max == 0 {
+            return block;
+        }
+        let key = self.key(table, handle);
+        if let Some(entry) = self.cache.blocks.get(&key) {
+            return entry.block.clone();
+        }
+        // Who is reading the same block just now is not waited for.
+        if let Some(entry) = self.admit(&block) {
+            self.cache.blocks.insert(key, entry);
+        }
+        block
+    }
+
     /// Whether the block of `table` at `handle` is in the cache. To ask is not to use it.
     pub fn has(&self, table: &Table, handle: BlockHandle) -> bool {
         let blocks = &self.cache.blocks;

@@ -1,5 +1,6 @@
 //! Looking one key up: a state machine that asks for blocks.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use thermocline_base::{Kind, Result, SeqNo};
@@ -23,19 +24,20 @@ pub enum Step<T> {
 
 /// A lookup of one key. It reads at most one index block of level 0 and one data block, and nothing
 /// where the filter knows that the key is not there. Through a learned index it reads further data blocks
-/// where versions of the key, or of keys with the same code, begin in the first of several.
+/// where versions of the key, or of keys with the same code, begin in the first of several. It borrows the part of the
+/// table, or owns it.
 #[derive(Debug)]
-pub struct Get<'a> {
-    part: &'a TablePart,
+pub struct Get<'a, P = &'a TablePart> {
+    part: P,
     key: KeyRef<'a>,
     waits_for: Option<BlockHandle>,
     /// Where the index led to.
     root: Option<RootCursor>,
 }
 
-impl<'a> Get<'a> {
+impl<'a, P: Borrow<TablePart>> Get<'a, P> {
     /// The newest that `part` says about `user_key` at or below `seqno`.
-    pub fn new(part: &'a TablePart, user_key: &'a [u8], seqno: SeqNo) -> Get<'a> {
+    pub fn new(part: P, user_key: &'a [u8], seqno: SeqNo) -> Get<'a, P> {
         // Nothing has the greatest seqno, and as a target it would be asked of range tombstones.
         let seqno = seqno.min(SeqNo(u64::MAX - 1));
         Get {
@@ -48,9 +50,10 @@ impl<'a> Get<'a> {
 
     /// Begins.
     pub fn start(&mut self) -> Step<Option<Found>> {
-        let table = self.part.table();
+        let part = self.part.borrow();
+        let table = part.table();
         let user_key = self.key.user_key;
-        if !self.part.limits().hold(user_key) || !table.may_contain(user_key) {
+        if !part.limits().hold(user_key) || !table.may_contain(user_key) {
             return Step::Done(self.with_tombstones(None));
         }
         let root = self.root.insert(table.root.cursor());
@@ -74,12 +77,13 @@ impl<'a> Get<'a> {
     /// If none was asked for.
     pub fn supply(&mut self, block: Arc<Block>) -> Result<Step<Option<Found>>> {
         let handle = self.waits_for.take().expect("a block was asked for");
-        check_supplied(self.part, handle, &block)?;
+        let part = self.part.borrow();
+        check_supplied(part, handle, &block)?;
         match handle.kind {
             BlockKind::Index => {
                 let mut leaf = BlockCursor::new(block);
                 let there = leaf.seek(self.key);
-                check_entered(self.part, handle, there)?;
+                check_entered(part, handle, there)?;
                 Ok(self.ask(leaf.handle()))
             }
             _ => {
@@ -113,7 +117,10 @@ impl<'a> Get<'a> {
 
     /// What was found, or the range tombstone that is newer.
     fn with_tombstones(&self, found: Option<Found>) -> Option<Found> {
-        let covering = self.part.covering(self.key.user_key, self.key.seqno);
+        let covering = self
+            .part
+            .borrow()
+            .covering(self.key.user_key, self.key.seqno);
         let covered = covering.map(|t| t.seqno);
         let seqno = covered.filter(|s| found.as_ref().is_none_or(|f| f.seqno < *s));
         match seqno {

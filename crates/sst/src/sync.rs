@@ -1,6 +1,6 @@
 //! The driver that waits: it fetches each block that a reader asks for, and goes on.
 //!
-//! The asynchronous driver is the same loop with an `await` in it; neither knows how tables are read.
+//! Other drivers (`tables::search`) run the same machines, and fetch blocks in their own way.
 
 use std::sync::Arc;
 

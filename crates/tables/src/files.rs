@@ -19,10 +19,10 @@ use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
 use thermocline_base::sync::{Mutex, lock};
-use thermocline_base::{BlobRef, CfId, FileId, Result};
+use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{OpenMode, Storage};
-use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
+use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, PIECE_BYTES};
 use thermocline_observe::charged::Reads;
 use thermocline_sst::{
     BlobFile, BlockCache, CacheUse, FileName, Identity, StoreCache, TableWriter, WriteOptions,
@@ -91,6 +91,8 @@ pub struct TableFiles {
     ahead_bytes: u64,
     habit: Habit,
     reader: Arc<BatchReader>,
+    async_reader: Arc<AsyncReader>,
+    async_io: AsyncIo,
     /// The tables that lie in persistent memory.
     pub pm: PmTables,
     /// Whether reads compare checksums of those.
@@ -124,6 +126,8 @@ pub struct Lent<'a> {
     pub bufs: &'a BufPool,
     /// For several reads at once.
     pub reader: &'a Arc<BatchReader>,
+    /// For reads of futures.
+    pub async_reader: &'a Arc<AsyncReader>,
 }
 
 impl TableFiles {
@@ -173,6 +177,8 @@ impl TableFiles {
             ahead_bytes: options.read.ahead_bytes,
             habit: Habit::default(),
             reader: lent.reader.clone(),
+            async_reader: lent.async_reader.clone(),
+            async_io: options.read.async_io,
             pm: PmTables::default(),
             verify: options.read.verify_checksums,
         });
@@ -260,6 +266,16 @@ impl TableFiles {
     /// How far cursors go.
     pub fn habit(&self) -> &Habit {
         &self.habit
+    }
+
+    /// What futures read with.
+    pub fn async_reader(&self) -> &AsyncReader {
+        &self.async_reader
+    }
+
+    /// In which way they are to.
+    pub(crate) fn async_io(&self) -> AsyncIo {
+        self.async_io
     }
 
     /// What reads ahead.

@@ -18,6 +18,7 @@
 
 mod ahead;
 mod any;
+mod drive;
 mod file;
 mod files;
 mod habit;
@@ -28,10 +29,11 @@ mod opening;
 mod operand;
 mod pm;
 mod runs;
+mod search;
 mod size;
 mod source;
+mod together;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,8 +42,7 @@ use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
 use thermocline_sst::{
-    Block, BlockHandle, BlockSource, CachedSource, FoundValue, KeyRef, Move, Pinned, SyncCursor,
-    Table, TablePart, Value, get,
+    BlockSource, CachedSource, KeyRef, Move, Pinned, SyncCursor, TablePart, Value,
 };
 use thermocline_version::{Level, TableRef, Version};
 
@@ -55,8 +56,10 @@ use open::{Handle, OpenTable};
 pub use operand::TableOperand;
 pub use pm::{PmTables, Promise, Promised};
 use runs::Run;
+pub use search::{Answer, Search};
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
+pub use together::{wait_for_all, wait_for_all_async};
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -110,10 +113,13 @@ impl Tables {
         self.handles.is_empty() && self.pm.is_empty()
     }
 
-    fn open(&self, table: &TableRef) -> Result<(TablePart, Arc<OpenTable>)> {
+    fn handle(&self, table: &TableRef) -> &Arc<Handle> {
         let handle = self.handles.get(&table.file);
-        let handle = handle.expect("there is a handle for each table of the version");
-        let open = handle.open(&self.files)?;
+        handle.expect("there is a handle for each table of the version")
+    }
+
+    fn open(&self, table: &TableRef) -> Result<(TablePart, Arc<OpenTable>)> {
+        let open = self.handle(table).open(&self.files)?;
         let (lower, upper) = table.limits();
         let part = TablePart::limited(open.table.clone(), lower, upper);
         Ok((part, open))
@@ -144,70 +150,6 @@ impl Tables {
         Ok((AnyPart::File(part), cursor))
     }
 
-    /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`
-    /// if there is no entry.
-    pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<Option<TableValue>>> {
-        let runs = self.runs(cf);
-        let mut watch = Watch::new(self, cf);
-        for run in runs.iter() {
-            let Some(table) = runs::may_have(run, key) else {
-                continue;
-            };
-            if let Some(part) = self.pm_part(cf, table) {
-                match self.get_in_pm(&part, key, seqno)? {
-                    None => continue,
-                    found => return Ok(found),
-                }
-            }
-            let (part, open) = self.open(table)?;
-            let source = Noted::new(&open.source);
-            let found = get(&part, key, seqno, &source)?;
-            watch.asked(table, source.asked.get());
-            let Some(found) = found else {
-                continue;
-            };
-            return match (found.kind, found.value) {
-                (Kind::Put, FoundValue::Inline(value)) => {
-                    self.files.count_found(source.found_in());
-                    Ok(Some(Some(TableValue::Block(value))))
-                }
-                (Kind::Put, FoundValue::Blob(blob)) => {
-                    let value = self.files.read_blob(cf, key, blob)?;
-                    self.files.count_found(FoundIn::File);
-                    Ok(Some(Some(TableValue::Blob(value))))
-                }
-                (Kind::Merge, _) => Ok(Some(Some(TableValue::Operand))),
-                _ => Ok(Some(None)),
-            };
-        }
-        Ok(None)
-    }
-
-    /// As [`Tables::get`], in one table.
-    fn get_in_pm(
-        &self,
-        part: &PmPart,
-        key: &[u8],
-        seqno: SeqNo,
-    ) -> Result<Option<Option<TableValue>>> {
-        let Some(found) = part.get(key, seqno, self.files.verify)? else {
-            return Ok(None);
-        };
-        Ok(Some(match (found.kind, found.value) {
-            (Kind::Put, thermocline_level0::FoundValue::Inline(value)) => {
-                self.files.count_found(FoundIn::Pm);
-                Some(TableValue::Pm(value))
-            }
-            (Kind::Put, thermocline_level0::FoundValue::Blob(blob)) => {
-                let value = self.files.read_blob(part.cf(), key, blob)?;
-                self.files.count_found(FoundIn::File);
-                Some(TableValue::Blob(value))
-            }
-            (Kind::Merge, _) => Some(TableValue::Operand),
-            _ => None,
-        }))
-    }
-
     /// Appends to `operands`, newest first, those of `key` at or below `seqno`, down to the first entry or range
     /// tombstone that is none. Returns the value there, if it is one.
     ///
@@ -228,13 +170,13 @@ impl Tables {
             let sought = (cf, KeyRef::new(key, seqno));
             let end = match self.pm_part(cf, table) {
                 Some(part) => {
-                    let cursor = AnyCursor::<Noted<'_>>::pm(part.clone(), self.files.verify);
+                    let cursor = AnyCursor::<&CachedSource>::pm(part.clone(), self.files.verify);
                     self.stack_in(&AnyPart::Pm(part), cursor, sought, operands)?
                 }
                 None => {
                     let (part, open) = self.open(table)?;
-                    let blocks = Noted::new(&open.source);
-                    let cursor = AnyCursor::file(SyncCursor::new(part.clone(), blocks));
+                    let cursor = SyncCursor::new(part.clone(), &open.source);
+                    let cursor = AnyCursor::file(cursor);
                     self.stack_in(&AnyPart::File(part), cursor, sought, operands)?
                 }
             };
@@ -287,7 +229,7 @@ impl Tables {
             runs = self.runs(cf);
             let asked = runs.iter().filter_map(|run| runs::may_have(run, key));
             for table in asked.filter(|table| !self.pm.contains_key(&table.file)) {
-                watch.asked(table, true);
+                watch.asked(table);
             }
         }
     }
@@ -322,7 +264,7 @@ struct Watch<'a> {
     tables: &'a Tables,
     cf: CfId,
     looks: bool,
-    first: Option<&'a TableRef>,
+    first: Option<Arc<TableRef>>,
 }
 
 impl<'a> Watch<'a> {
@@ -336,16 +278,15 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// `table` was asked; it was `read`, unless its filter has answered.
-    #[inline]
-    fn asked(&mut self, table: &'a TableRef, read: bool) {
-        if !self.looks || !read {
+    /// `table` was asked, and its filter has not answered.
+    fn asked(&mut self, table: &Arc<TableRef>) {
+        if !self.looks {
             return;
         }
         match self.first.take() {
-            None => self.first = Some(table),
+            None => self.first = Some(table.clone()),
             Some(first) => {
-                self.tables.charge(self.cf, first);
+                self.tables.charge(self.cf, &first);
                 self.looks = false;
             }
         }
@@ -363,38 +304,4 @@ pub enum TableValue {
     Blob(Vec<u8>),
     /// None yet: the newest entry is an operand, and [`Tables::stack`] has all that there is.
     Operand,
-}
-
-/// The blocks of a table, with a note on where they came from.
-struct Noted<'a> {
-    source: &'a CachedSource,
-    read: Cell<bool>,
-    /// Whether there was a block to ask for: else the filter has answered.
-    asked: Cell<bool>,
-}
-
-impl<'a> Noted<'a> {
-    fn new(source: &'a CachedSource) -> Noted<'a> {
-        Noted {
-            source,
-            read: Cell::new(false),
-            asked: Cell::new(false),
-        }
-    }
-
-    fn found_in(&self) -> FoundIn {
-        match self.read.get() {
-            true => FoundIn::File,
-            false => FoundIn::Cache,
-        }
-    }
-}
-
-impl BlockSource for Noted<'_> {
-    fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
-        self.asked.set(true);
-        let (block, read) = self.source.fetch(table, handle)?;
-        self.read.set(self.read.get() || read);
-        Ok(block)
-    }
 }

@@ -27,13 +27,20 @@ impl Handle {
         self.charged.store(now, Ordering::Relaxed);
     }
 
+    /// The table, for whoever reads it, if it is open.
+    #[inline]
+    pub fn opened_to_read(&self) -> Option<Arc<OpenTable>> {
+        let open = self.open.load_full()?;
+        // Not written where it is set: others read it, too.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        Some(open)
+    }
+
     /// The table, opened if it is not open.
     pub fn open(self: &Arc<Handle>, files: &TableFiles) -> Result<Arc<OpenTable>> {
-        if let Some(open) = self.open.load_full() {
-            // Not written where it is set: others read it, too.
-            if !self.used.load(Ordering::Relaxed) {
-                self.used.store(true, Ordering::Relaxed);
-            }
+        if let Some(open) = self.opened_to_read() {
             return Ok(open);
         }
         let _one = lock(&self.opening);

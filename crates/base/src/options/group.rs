@@ -11,6 +11,7 @@ macro_rules! type_of {
     (Division) => { $crate::options::partition_by::PartitionBy };
     (Costs) => { $crate::options::costs::Costs };
     (Index) => { $crate::index_kind::IndexKind };
+    (AsyncIo) => { $crate::async_io::AsyncIo };
     ($number:ident) => { u64 };
 }
 
@@ -32,6 +33,9 @@ macro_rules! place_of {
         $value as u64
     };
     (Index, $value:expr) => {
+        $value as u64
+    };
+    (AsyncIo, $value:expr) => {
         $value as u64
     };
     ($number:ident, $value:expr) => {

@@ -24,6 +24,8 @@ pub enum Unit {
     Costs,
     /// Which index tables have: one of [`INDEXES`], kept as its place there.
     Index,
+    /// How asynchronous reads are made: one of [`ASYNC_IO`], kept as its place there.
+    AsyncIo,
 }
 
 /// The values of [`Unit::Codec`].
@@ -43,6 +45,9 @@ pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
 /// The values of [`Unit::Index`].
 pub const INDEXES: [&str; 2] = ["binary", "learned"];
 
+/// The values of [`Unit::AsyncIo`].
+pub const ASYNC_IO: [&str; 4] = ["interrupt", "sqpoll", "iopoll", "threads"];
+
 /// The values of [`Unit::Costs`].
 pub const COSTS: [&str; 3] = ["off", "corrected", "printed"];
 
@@ -56,6 +61,7 @@ impl Unit {
             Unit::Division => DIVISIONS.len(),
             Unit::Costs => COSTS.len(),
             Unit::Index => INDEXES.len(),
+            Unit::AsyncIo => ASYNC_IO.len(),
             Unit::Bytes | Unit::Count | Unit::Millis => return u64::MAX,
         };
         words as u64 - 1
@@ -69,6 +75,7 @@ impl Unit {
             Unit::Division => &DIVISIONS,
             Unit::Costs => &COSTS,
             Unit::Index => &INDEXES,
+            Unit::AsyncIo => &ASYNC_IO,
             Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
         }
     }
@@ -108,6 +115,7 @@ impl OptionRow {
                     Unit::Division => "it takes none, size, prefix or keys",
                     Unit::Costs => "it takes off, corrected or printed",
                     Unit::Index => "it takes binary or learned",
+                    Unit::AsyncIo => "it takes interrupt, sqpoll, iopoll or threads",
                 }
             ))
         };
@@ -116,7 +124,15 @@ impl OptionRow {
             (Unit::Flag, "true") => 1,
             (Unit::Flag, "false") => 0,
             (Unit::Flag, _) => return Err(bad()),
-            (Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs | Unit::Index, _) => {
+            (
+                Unit::Codec
+                | Unit::Shape
+                | Unit::Division
+                | Unit::Costs
+                | Unit::Index
+                | Unit::AsyncIo,
+                _,
+            ) => {
                 let place = (0..)
                     .zip(self.unit.words())
                     .find(|(_, word)| **word == text);
@@ -132,7 +148,12 @@ impl OptionRow {
         match self.unit {
             Unit::Bytes => format_exact(value),
             Unit::Flag => (value != 0).to_string(),
-            Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs | Unit::Index => {
+            Unit::Codec
+            | Unit::Shape
+            | Unit::Division
+            | Unit::Costs
+            | Unit::Index
+            | Unit::AsyncIo => {
                 let place = usize::try_from(value).ok();
                 let word = place.and_then(|place| self.unit.words().get(place));
                 word.map_or_else(|| value.to_string(), ToString::to_string)

@@ -1,6 +1,7 @@
 //! Values of options, and their places: a row keeps every value as a number, which is the number itself, or the place of
 //! a word among those of its unit ([`Unit`](crate::options::Unit)).
 
+use crate::async_io::AsyncIo;
 use crate::codec::Codec;
 use crate::index_kind::IndexKind;
 use crate::options::shape::Shape;
@@ -47,6 +48,16 @@ impl Value for Codec {
 
     fn at(place: u64) -> Codec {
         nth(&Codec::ALL, place)
+    }
+}
+
+impl Value for AsyncIo {
+    fn place(self) -> u64 {
+        self as u64
+    }
+
+    fn at(place: u64) -> AsyncIo {
+        nth(&AsyncIo::ALL, place)
     }
 }
 

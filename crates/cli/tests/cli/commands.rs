@@ -861,7 +861,6 @@ fn what_is_not_built_yet_says_what_is_missing() {
     for command in [
         vec!["drop-partition", "DB", "p"],
         vec!["bench", "fillseq", "--report", "x.html"],
-        vec!["bench", "readrandom", "--async-depth", "4"],
         vec!["put", "DB", "k", "v", "--preset", "flat-lsm"],
     ] {
         let run = store.run(&command);

@@ -3,6 +3,7 @@
 //! One program, since each one more is linked, and has its copy of all that is generic. Alone stay `kill` and
 //! what is large (the folders here).
 
+mod awaited;
 mod commits;
 mod endurance;
 mod feed;

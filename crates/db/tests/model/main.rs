@@ -1,6 +1,6 @@
 //! Random sequences of everything that the API offers, against `BTreeMap`s.
 //!
-//! Each seed draws options and then steps: writes, deletes of ranges, reads, scans from both ends, moves of cursors
+//! Each seed draws options and then steps: writes, deletes of ranges, reads, some of them as futures, scans from both ends, moves of cursors
 //! that live through other steps, merges in families that have an operator, column families of both orders that come, go and come back, their
 //! metadata, flushes, compactions, some with filters, change feeds, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
 //! carry a copy of the map from when they were made, and must show exactly that for as long as they
@@ -9,6 +9,7 @@
 //! Keys come from a small pool of hostile ones (empty, prefixes of each other, runs of 0x00 and
 //! 0xff, 65,535 bytes), so that the same keys meet again and again.
 
+mod awaiting;
 mod filtering;
 mod reading;
 
@@ -17,12 +18,13 @@ use std::path::PathBuf;
 
 use thermocline::limits::{KEY_LEN_MAX, VALUE_INLINE_MAX};
 use thermocline::merge::{Append, MergeOperator};
-use thermocline::options::{Codec, IndexKind, PartitionBy, Shape};
+use thermocline::options::{AsyncIo, Codec, IndexKind, PartitionBy, Shape};
 use thermocline::{
     CfOptions, ChangeOp, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot,
 };
 use thermocline_testkit::{Replay, Rng, seeds};
 
+use crate::awaiting::block_on;
 use crate::filtering::Switch;
 use crate::reading::{Content, Going, Held, Then, head};
 
@@ -95,6 +97,7 @@ fn options(rng: &mut Rng) -> Options {
     options.ssd.direct = rng.below(2) == 1;
     // What is drawn next is drawn as ever: seeds that found something stay what they were.
     options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
+    options.read.async_io = *rng.clone().pick(&AsyncIo::ALL);
     options.commit.buckets = rng.below(3) as u64;
     options.commit.ring_slots = *rng.pick(&[1, 64]);
     options.feed.retain_bytes = *rng.pick(&[0, 0, 1 << 20]);
@@ -576,6 +579,15 @@ impl Run {
         for ((i, _, key), got) in asked.iter().zip(&got) {
             let expected = self.families[*i].1.map.get(key).map(|v| &v[..]);
             assert!(got.as_deref() == expected, "{}", head(key));
+        }
+        // All of them are under way at once.
+        let each = asked.iter().map(|(_, family, key)| family.get_async(key));
+        let each: Vec<_> = each.collect();
+        let keys = asked.iter().map(|(_, family, key)| (family, key));
+        let together = self.db().multi_get_cf_async(keys);
+        assert!(block_on(together).unwrap() == got);
+        for (read, got) in each.into_iter().zip(got) {
+            assert!(block_on(read).unwrap() == got);
         }
     }
 

@@ -77,6 +77,7 @@ fn open_tables(
         cache: &runtime.common(),
         bufs: runtime.bufs(),
         reader: runtime.reader(),
+        async_reader: runtime.async_reader(),
     };
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);

@@ -4,6 +4,7 @@
 //! be alone in its process (`device_bytes`) and what is large (the folders here).
 
 mod after_close;
+mod awaited;
 mod blocked;
 mod budget;
 mod disk_full;

@@ -1,6 +1,7 @@
 //! What the store says of itself, as one JSON document.
 
 use serde_json::{Value, json};
+use thermocline::options::AsyncIo;
 use thermocline::{CompactionUse, Metrics, Plan, ReaderState};
 
 /// The document. Its members stay in their order: what is new comes last.
@@ -284,6 +285,8 @@ fn runtime_as_json(m: &Metrics) -> Value {
         "couriers_limit": runtime.couriers_limit,
         "calls_waiting": runtime.calls_waiting,
         "timers": runtime.timers,
+        "async_io": runtime.async_reads.way.map(AsyncIo::name),
+        "async_helpers": runtime.async_reads.helpers,
         "panics": runtime.panics,
         "dram_limit_bytes": (runtime.dram_limit_bytes < u64::MAX).then_some(runtime.dram_limit_bytes),
         "dram_used_bytes": runtime.dram_used_bytes,

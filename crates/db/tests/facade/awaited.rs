@@ -1,0 +1,214 @@
+//! Futures of reads, on a disk and with threads, as an embedder has them.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use thermocline::options::{AsyncIo, Shape};
+use thermocline::{CfOptions, Db, ErrorKind, Options, Result, Value};
+
+const KEYS: u32 = 5000;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key {n:05}").into_bytes()
+}
+
+fn value(n: u32) -> Vec<u8> {
+    let byte = u8::try_from(n % 251).unwrap();
+    let len = if n.is_multiple_of(1000) { 9000 } else { 300 };
+    vec![byte; len]
+}
+
+/// A store on a disk whose keys lie in tables, and no block in memory.
+fn store(dir: &std::path::Path, way: AsyncIo) -> Db {
+    let mut options = Options::default();
+    options.level0.shape = Some(Shape::Immutables);
+    options.blob.inline_bytes_max = 8000;
+    options.read.cache_bytes = 1;
+    options.read.async_io = way;
+    let db = Db::open(dir, options).unwrap();
+    let mut batch = db.batch();
+    for n in 0..KEYS {
+        batch.put(key(n), value(n));
+    }
+    batch.commit(thermocline::Durability::Immediate).unwrap();
+    db.flush().unwrap();
+    db
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// One that is free to move between threads.
+fn assert_free<T: Future + Send + Unpin + 'static>(future: T) -> T {
+    future
+}
+
+#[test]
+fn every_way_gives_what_was_written() {
+    for way in AsyncIo::ALL {
+        let dir = folder();
+        let db = store(&dir.path().join("db"), way);
+        let reads = (0..KEYS).step_by(7);
+        let reads = reads.map(|n| (n, assert_free(db.get_async(key(n)))));
+        let reads: Vec<_> = reads.collect();
+        for (n, read) in reads {
+            assert_eq!(block_on(read).unwrap().as_deref(), Some(&*value(n)));
+        }
+        assert_eq!(block_on(db.get_async("none")).unwrap(), None);
+        let used = db.metrics().runtime.unwrap().async_reads.way.unwrap();
+        assert!([way, AsyncIo::Interrupt, AsyncIo::Threads].contains(&used));
+        let numbers: Vec<u32> = (0..500).map(|n| n * 13 % (KEYS + 100)).collect();
+        let right = numbers.iter().map(|n| (*n < KEYS).then(|| value(*n)));
+        let right: Vec<Option<Vec<u8>>> = right.collect();
+        let copied = |values: Result<Vec<Option<Value>>>| -> Vec<Option<Vec<u8>>> {
+            values
+                .unwrap()
+                .into_iter()
+                .map(|v| v.map(Value::into_vec))
+                .collect()
+        };
+        let keys = || numbers.iter().map(|n| key(*n));
+        assert_eq!(copied(db.multi_get(keys())), right);
+        assert_eq!(copied(block_on(db.multi_get_async(keys()))), right);
+    }
+}
+
+/// Tasks of one thread, each woken by its own waker.
+struct Tasks {
+    woken: Mutex<VecDeque<usize>>,
+    thread: Thread,
+}
+
+struct Task(usize, Arc<Tasks>);
+
+impl Wake for Task {
+    fn wake(self: Arc<Task>) {
+        self.1.woken.lock().unwrap().push_back(self.0);
+        self.1.thread.unpark();
+    }
+}
+
+#[test]
+fn many_tasks_of_one_thread_read_at_once() {
+    let dir = folder();
+    let db = store(&dir.path().join("db"), AsyncIo::Interrupt);
+    let tasks = Arc::new(Tasks {
+        woken: Mutex::new((0..100).collect()),
+        thread: thread::current(),
+    });
+    let mut running: Vec<Option<Pin<Box<dyn Future<Output = u32>>>>> = (0..100u32)
+        .map(|task| {
+            let db = db.clone();
+            let work = async move {
+                let mut found = 0;
+                for step in 0..30 {
+                    let n = (task * 57 + step * 101) % (KEYS + 50);
+                    let read = db.get_async(key(n)).await.unwrap();
+                    assert_eq!(read.as_deref(), (n < KEYS).then(|| value(n)).as_deref());
+                    found += u32::from(read.is_some());
+                }
+                found
+            };
+            Some(Box::pin(work) as Pin<Box<dyn Future<Output = u32>>>)
+        })
+        .collect();
+    let (mut left, mut found) = (running.len(), 0);
+    while left > 0 {
+        let Some(task) = tasks.woken.lock().unwrap().pop_front() else {
+            thread::park();
+            continue;
+        };
+        let waker = Waker::from(Arc::new(Task(task, tasks.clone())));
+        let Some(work) = &mut running[task] else {
+            continue;
+        };
+        if let Poll::Ready(n) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            (running[task], left, found) = (None, left - 1, found + n);
+        }
+    }
+    assert!(found > 2900, "{found}");
+}
+
+#[test]
+fn a_future_outlives_the_database_and_keeps_it_from_nobody() {
+    let dir = folder();
+    let path = dir.path().join("db");
+    let db = store(&path, AsyncIo::Interrupt);
+    let family = db.column_family("other", CfOptions::default()).unwrap();
+    family.put("k", "v").unwrap();
+    let snapshot = db.snapshot();
+    db.put(key(1), "new").unwrap();
+    let reads = [
+        snapshot.get_async(key(1)),
+        db.get_async(key(1)),
+        db.get_async(key(2)),
+    ];
+    let of_family = family.get_async("k");
+    let several = snapshot.multi_get_async([key(3), key(4)]);
+    drop((db.get_async(key(5)), db.multi_get_async((0..100).map(key))));
+    db.clone().close().unwrap();
+    assert_eq!(
+        block_on(db.get_async(key(6))).unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    let [then, now, other] = reads.map(|read| block_on(read).unwrap().map(Value::into_vec));
+    assert_eq!(then, Some(value(1)));
+    assert_eq!(now, Some(b"new".to_vec()));
+    assert_eq!(other, Some(value(2)));
+    assert_eq!(block_on(of_family).unwrap().as_deref(), Some(&b"v"[..]));
+    let several = block_on(several).unwrap().into_iter().flatten();
+    let several: Vec<_> = several.map(Value::into_vec).collect();
+    assert_eq!(several, [value(3), value(4)]);
+    drop((snapshot, family, db));
+    let again = Db::open(&path, Options::default()).unwrap();
+    assert_eq!(
+        block_on(again.get_async(key(7))).unwrap().as_deref(),
+        Some(&*value(7))
+    );
+}
+
+#[test]
+fn arguments_are_checked_before_anything_is_read() {
+    let dir = folder();
+    let db = Db::open(dir.path().join("db"), Options::default()).unwrap();
+    let other = Db::open(dir.path().join("other"), Options::default()).unwrap();
+    let family = other.column_family("f", CfOptions::default()).unwrap();
+    let long = vec![0; 65_536];
+    let snapshot = db.snapshot();
+    for error in [
+        block_on(db.get_async(&long)).map(drop),
+        block_on(snapshot.get_async(&long)).map(drop),
+        block_on(db.multi_get_async([&long])).map(drop),
+        block_on(db.multi_get_cf_async([(&family, "k")])).map(drop),
+        db.multi_get([&b"k"[..], &long]).map(drop),
+    ] {
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    other.drop_column_family("f").unwrap();
+    let dropped = block_on(family.get_async("k")).unwrap_err();
+    assert_eq!(dropped.kind(), ErrorKind::InvalidArgument);
+}

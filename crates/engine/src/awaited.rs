@@ -1,0 +1,390 @@
+//! Reads that nobody waits for: futures, and several keys at once.
+//!
+//! A get goes by stages (TridentKV §3.4). The first one, memory, is done at once by whoever calls: memtables, tables in
+//! persistent memory, open tables and cached blocks answer without a switch between threads. Then come, as far as they
+//! are not at hand, the table itself with its filter and the top of its index, an index block, and a data block
+//! (`tables::search`), which other threads read (`exec::AsyncReader`). What has no such stages, a long value or the
+//! operands of a key, another thread reads from beginning to end.
+//!
+//! # Why it answers as a get does
+//! 1. *One view.* Memtables and tables are those of one view, which is loaded as a get loads it. What memory did not
+//!    have is sought in the tables of that view, however long that takes: an entry that was flushed meanwhile was in a
+//!    memtable of the view, and was found there.
+//! 2. *Held is what it needs.* A future holds the tables of the view, and by them the version, whose files are not
+//!    obsolete; or, of a long value, the memtable that refers to it (`blobs`, 4). It holds what views hold of the folder, so
+//!    that it reads on when the store is closed. It does not keep the store open. One that is kept and not
+//!    polled keeps all that, as a get would that never returns.
+//! 3. *At a moment* the seqno stays registered, since the future has a clone of the moment; a get of what is newest looks
+//!    at the seqno that is visible once memory has been asked, as ever. Operands are collected at a registered moment
+//!    (`operands`, 1).
+//!
+//! # Dropping
+//! A future has no part of a read that is under way (`exec::asynchronous`, 2), and holds no lock between two polls.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use thermocline_base::{BlobRef, CfId, Error, Kind, Result, SeqNo};
+use thermocline_catalog::{Pins, View};
+use thermocline_memtable::{Lookup, Memtable};
+use thermocline_tables::{Answer, Search, TableValue, Tables, wait_for_all, wait_for_all_async};
+
+use crate::find::Newest;
+use crate::operands;
+use crate::snapshot::hit::Hit;
+use crate::store::{Inner, Moment};
+use crate::sync::{Arc, Ordering};
+use crate::value::Value;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+/// A read that has begun. It is a future, of any executor: memory has answered already, or reads are on their way.
+///
+/// As long as it waits, it holds the files that it reads, and they cannot be removed. It does not keep the database
+/// open. To drop it gives the read up.
+#[must_use = "what was read is in the future's answer"]
+pub struct PendingRead<T>(State<T>);
+
+enum State<T> {
+    Done(Option<Result<T>>),
+    Reading(Boxed<T>),
+}
+
+/// Where a read looks, and at which moment.
+#[derive(Clone)]
+struct Place {
+    store: Arc<Inner>,
+    /// `None` for what is newest.
+    moment: Option<Moment>,
+    pins: Arc<Pins>,
+    cf: CfId,
+}
+
+/// What is left to do when memory was asked.
+enum Rest {
+    /// Nothing.
+    Answer(Option<Value>),
+    /// To read a long value that a record of this memtable refers to.
+    Long(Arc<Memtable>, BlobRef),
+    /// To collect operands, the newest of which lies in this memtable.
+    Operands(Arc<Memtable>),
+    /// To ask the tables.
+    Tables(Arc<Tables>, SeqNo),
+}
+
+/// A get, once memory was asked.
+pub(crate) struct Begun {
+    place: Place,
+    rest: Rest,
+}
+
+impl Begun {
+    /// Of the newest value of a key.
+    pub fn latest(inner: &Arc<Inner>, (cf, key): (CfId, &[u8])) -> Result<Begun> {
+        let verify = inner.common.options.read.verify_checksums;
+        let view = inner.common.catalog.view();
+        let place = Place {
+            store: inner.clone(),
+            moment: None,
+            pins: view.pins()?.clone(),
+            cf,
+        };
+        // As `Engine::get`: behind the view.
+        inner.common.check_family(cf)?;
+        let visible = inner.common.commits.ring.visible_mark();
+        let rest = place.begin(
+            &view,
+            key,
+            |memtable| memtable.get_latest(cf, key, visible, verify),
+            || SeqNo(visible.load(Ordering::SeqCst)),
+        )?;
+        Ok(Begun { place, rest })
+    }
+
+    /// Of the value that a key had at a moment.
+    pub fn at(moment: &Moment, (cf, key): (CfId, &[u8])) -> Result<Begun> {
+        moment.check(cf)?;
+        let reading = moment.view(cf)?;
+        let store = reading.inner_for(moment);
+        let verify = moment.inner().common.options.read.verify_checksums;
+        let seqno = moment.seqno();
+        let place = Place {
+            store: store.clone(),
+            moment: Some(moment.clone()),
+            pins: reading.pins()?.clone(),
+            cf,
+        };
+        let lookup = |memtable| Memtable::get(memtable, cf, key, seqno, verify);
+        let rest = place.begin(&reading, key, lookup, || seqno)?;
+        Ok(Begun { place, rest })
+    }
+
+    /// What is left, on this thread.
+    fn wait(self, key: &[u8]) -> Result<Option<Value>> {
+        let Begun { place, rest } = self;
+        match rest {
+            Rest::Answer(value) => Ok(value),
+            Rest::Long(memtable, blob) => {
+                place.found_above(&memtable, place.long(key, blob).map(Some)?)
+            }
+            Rest::Operands(memtable) => place.found_above(&memtable, place.folded(key)?),
+            Rest::Tables(tables, seqno) => {
+                let answer = Search::new((place.cf, key), seqno, &tables).wait()?;
+                match place.found_below(answer)? {
+                    Found::Value(value) => Ok(value),
+                    Found::Operand => Ok(place.made(place.folded(key)?)),
+                }
+            }
+        }
+    }
+
+    /// What is left, while nobody waits.
+    async fn finish(self, key: Vec<u8>) -> Result<Option<Value>> {
+        let Begun { place, rest } = self;
+        match rest {
+            Rest::Answer(value) => Ok(value),
+            Rest::Long(memtable, blob) => {
+                let there = place.clone();
+                let value = place.elsewhere(move || there.long(&key, blob)).await?;
+                place.found_above(&memtable, Some(value))
+            }
+            Rest::Operands(memtable) => {
+                let value = place.folded_elsewhere(key).await?;
+                place.found_above(&memtable, value)
+            }
+            Rest::Tables(tables, seqno) => {
+                let answer = Search::new((place.cf, &key), seqno, &tables)
+                    .wait_async()
+                    .await?;
+                place.finish_below(answer, key).await
+            }
+        }
+    }
+}
+
+/// What tables have found.
+enum Found {
+    Value(Option<Value>),
+    Operand,
+}
+
+impl Place {
+    /// Asks memory.
+    fn begin<'m>(
+        &self,
+        view: &'m View,
+        key: &[u8],
+        lookup: impl Fn(&'m Memtable) -> Result<Lookup<'m>>,
+        seqno: impl FnOnce() -> SeqNo,
+    ) -> Result<Rest> {
+        let reads = &self.store.reads;
+        let (memtable, record) = match reads.newest(view, (self.cf, key), lookup)? {
+            Newest::Record(memtable, record) => (memtable, record),
+            Newest::Below if !view.tables.is_empty() => {
+                return Ok(Rest::Tables(view.tables.clone(), seqno()));
+            }
+            Newest::Below | Newest::Covered => return Ok(Rest::Answer(None)),
+        };
+        let value = match (record.kind, record.blob()) {
+            (Kind::Put, _) => Some(reads.value(&self.pins, Hit::Record(memtable, &record))),
+            (Kind::PutBlob, Some(blob)) => {
+                // Before the reference is believed.
+                self.store.common.space.region().check_media()?;
+                return Ok(Rest::Long(memtable.clone(), blob));
+            }
+            (Kind::Merge, _) => return Ok(Rest::Operands(memtable.clone())),
+            _ => None,
+        };
+        reads.settle(memtable, value.is_some())?;
+        Ok(Rest::Answer(value))
+    }
+
+    /// A record has led to this value, or to none.
+    fn found_above(&self, memtable: &Memtable, value: Option<Vec<u8>>) -> Result<Option<Value>> {
+        self.store.reads.settle(memtable, value.is_some())?;
+        Ok(self.made(value))
+    }
+
+    /// Tables have answered.
+    fn found_below(&self, answer: Answer) -> Result<Found> {
+        let reads = &self.store.reads;
+        let value = answer.flatten();
+        reads.settle_below(value.is_some());
+        let hit = |hit| Found::Value(Some(reads.value(&self.pins, hit)));
+        Ok(match value {
+            None => Found::Value(None),
+            Some(TableValue::Block(value)) => hit(Hit::Block(&value)),
+            Some(TableValue::Blob(value)) => hit(Hit::Made(value)),
+            Some(TableValue::Pm(value)) => {
+                let found = hit(Hit::Pm(value));
+                self.store.common.space.region().check_media()?;
+                found
+            }
+            Some(TableValue::Operand) => Found::Operand,
+        })
+    }
+
+    async fn finish_below(&self, answer: Answer, key: Vec<u8>) -> Result<Option<Value>> {
+        match self.found_below(answer)? {
+            Found::Value(value) => Ok(value),
+            Found::Operand => Ok(self.made(self.folded_elsewhere(key).await?)),
+        }
+    }
+
+    fn made(&self, value: Option<Vec<u8>>) -> Option<Value> {
+        let value = value?;
+        Some(self.store.reads.value(&self.pins, Hit::Made(value)))
+    }
+
+    /// The long value of a key.
+    fn long(&self, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
+        let files = &self.store.common.catalog.table_files;
+        files.read_blob(self.cf, key, blob)
+    }
+
+    /// The value of a key with operands.
+    fn folded(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let moment = match &self.moment {
+            Some(moment) => moment.clone(),
+            None => Moment::now(&self.store),
+        };
+        let view = moment.view(self.cf)?;
+        let common = &view.inner_for(&moment).common;
+        operands::folded(common, &view, (self.cf, key), moment.seqno())
+    }
+
+    async fn folded_elsewhere(&self, key: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        let there = self.clone();
+        self.elsewhere(move || there.folded(&key)).await
+    }
+
+    /// Has another thread do it.
+    async fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let common = &self.store.common;
+        let running = common.catalog.table_files.async_reader().run(work);
+        running.await.unwrap_or_else(|| {
+            let source = std::io::Error::other("the thread that read has panicked");
+            Err(Error::io("read", &common.dir, source))
+        })
+    }
+}
+
+/// See [`Snapshot::values`](crate::Snapshot::values).
+pub(crate) fn values(moment: &Moment, keys: &[(CfId, &[u8])]) -> Vec<Result<Option<Value>>> {
+    let begun = keys.iter().map(|&key| Begun::at(moment, key));
+    let begun: Vec<_> = begun.collect();
+    let mut answers = wait_for_all(searches(&begun, keys)).into_iter();
+    let each = begun.into_iter().zip(keys);
+    each.map(|(begun, &(_, key))| {
+        let begun = begun?;
+        if !matches!(begun.rest, Rest::Tables(..)) {
+            return begun.wait(key);
+        }
+        let answer = answers.next().unwrap_or(Ok(None))?;
+        match begun.place.found_below(answer)? {
+            Found::Value(value) => Ok(value),
+            Found::Operand => Ok(begun.place.made(begun.place.folded(key)?)),
+        }
+    })
+    .collect()
+}
+
+/// See [`Snapshot::values_async`](crate::Snapshot::values_async).
+pub(crate) fn values_async(
+    moment: &Moment,
+    keys: Vec<(CfId, Vec<u8>)>,
+) -> PendingRead<Vec<Option<Value>>> {
+    let begun = keys.iter().map(|(cf, key)| Begun::at(moment, (*cf, key)));
+    let begun: Vec<_> = begun.collect();
+    PendingRead::begin(async move {
+        let borrowed: Vec<_> = keys.iter().map(|(cf, key)| (*cf, &**key)).collect();
+        let answers = wait_for_all_async(searches(&begun, &borrowed)).await;
+        let mut answers = answers.into_iter();
+        let mut values = Vec::with_capacity(begun.len());
+        for (begun, (_, key)) in begun.into_iter().zip(keys) {
+            let begun = begun?;
+            values.push(match begun.rest {
+                Rest::Tables(..) => {
+                    let answer = answers.next().unwrap_or(Ok(None))?;
+                    begun.place.finish_below(answer, key).await?
+                }
+                _ => begun.finish(key).await?,
+            });
+        }
+        Ok(values)
+    })
+}
+
+/// The searches of those whose tables are to be asked, in their order.
+fn searches<'a>(begun: &'a [Result<Begun>], keys: &[(CfId, &'a [u8])]) -> Vec<Search<'a>> {
+    let each = begun.iter().zip(keys);
+    let search = |(begun, &(cf, key)): (&'a Result<Begun>, &(CfId, &'a [u8]))| match begun {
+        Ok(Begun {
+            rest: Rest::Tables(tables, seqno),
+            ..
+        }) => Some(Search::new((cf, key), *seqno, tables)),
+        _ => None,
+    };
+    each.filter_map(search).collect()
+}
+
+impl PendingRead<Option<Value>> {
+    pub(crate) fn one(begun: Result<Begun>, key: &[u8]) -> PendingRead<Option<Value>> {
+        match begun {
+            Err(error) => PendingRead::done(Err(error)),
+            Ok(Begun {
+                rest: Rest::Answer(value),
+                ..
+            }) => PendingRead::done(Ok(value)),
+            Ok(begun) => PendingRead::begin(begun.finish(key.to_vec())),
+        }
+    }
+}
+
+impl<T> PendingRead<T> {
+    /// One that has its answer.
+    pub fn done(answer: Result<T>) -> PendingRead<T> {
+        PendingRead(State::Done(Some(answer)))
+    }
+
+    /// Takes `read` as far as it comes, so that its reads are on their way.
+    fn begin(read: impl Future<Output = Result<T>> + Send + 'static) -> PendingRead<T> {
+        let mut read: Boxed<T> = Box::pin(read);
+        // Whoever polls it next leaves a waker of his own.
+        match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => PendingRead::done(answer),
+            Poll::Pending => PendingRead(State::Reading(read)),
+        }
+    }
+}
+
+impl<T: Unpin> Future for PendingRead<T> {
+    type Output = Result<T>;
+
+    /// # Panics
+    /// If it has given its answer before.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        match &mut self.0 {
+            State::Done(answer) => {
+                let answer = answer.take();
+                Poll::Ready(answer.expect("a future is not polled when it has answered"))
+            }
+            State::Reading(read) => {
+                let answer = std::task::ready!(read.as_mut().poll(context));
+                self.0 = State::Done(None);
+                Poll::Ready(answer)
+            }
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for PendingRead<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let done = matches!(self.0, State::Done(_));
+        f.debug_struct("PendingRead").field("done", &done).finish()
+    }
+}

@@ -1,0 +1,133 @@
+//! Finding a key in a view: in its memtables, newest first, then in its tables.
+
+use thermocline_base::{CfId, Kind, Result};
+use thermocline_catalog::View;
+use thermocline_memtable::{Lookup, Memtable, RecordRef};
+use thermocline_observe::count::Count;
+use thermocline_tables::{TableValue, Tables};
+
+use crate::snapshot::hit::Hit;
+use crate::store::Reads;
+use crate::sync::Arc;
+
+/// What memory says of a key.
+pub(crate) enum Newest<'m> {
+    /// Its newest record, in this memtable.
+    Record(&'m Arc<Memtable>, RecordRef<'m>),
+    /// A range tombstone covers it. Whatever lies below is older.
+    Covered,
+    /// Nothing: tables are to be asked.
+    Below,
+}
+
+impl Reads {
+    /// Asks the memtables of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
+    /// calls `found` with what the first that knows the key has, if that is a value; or with what `folded` makes of it, if
+    /// it is an operand.
+    pub fn find<T>(
+        &self,
+        view: &View,
+        (cf, key): (CfId, &[u8]),
+        lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
+        below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
+        folded: impl FnOnce() -> Result<Option<Vec<u8>>>,
+        found: impl FnOnce(Hit<'_>) -> T,
+    ) -> Result<Option<T>> {
+        match self.newest(view, (cf, key), lookup)? {
+            Newest::Covered => return Ok(None),
+            Newest::Record(memtable, record) => {
+                let value = match record.kind {
+                    Kind::Put => Some(found(Hit::Record(memtable, &record))),
+                    Kind::PutBlob => Some(found(self.hit_in_blob(cf, &record)?)),
+                    Kind::Merge => folded()?.map(|value| found(Hit::Made(value))),
+                    _ => None,
+                };
+                self.settle(memtable, value.is_some())?;
+                return Ok(value);
+            }
+            Newest::Below => {}
+        }
+        if view.tables.is_empty() {
+            return Ok(None);
+        }
+        let value = below(&view.tables)?.flatten();
+        self.settle_below(value.is_some());
+        let Some(value) = value else {
+            return Ok(None);
+        };
+        Ok(Some(match value {
+            TableValue::Block(value) => found(Hit::Block(&value)),
+            TableValue::Pm(value) => {
+                let found = found(Hit::Pm(value));
+                self.common.space.region().check_media()?;
+                found
+            }
+            TableValue::Blob(value) => found(Hit::Made(value)),
+            TableValue::Operand => return Ok(folded()?.map(|value| found(Hit::Made(value)))),
+        }))
+    }
+
+    /// What the memtables of a view say of a key.
+    #[inline]
+    pub fn newest<'m>(
+        &self,
+        view: &'m View,
+        (cf, key): (CfId, &[u8]),
+        lookup: impl Fn(&'m Memtable) -> Result<Lookup<'m>>,
+    ) -> Result<Newest<'m>> {
+        self.common.counted.add(Count::Gets, 1);
+        self.common.rates.read(view, cf, key);
+        let memtables = view.asked_for(cf, key);
+        for (asked, memtable) in memtables.iter().enumerate() {
+            let record = match lookup(memtable)? {
+                Lookup::Absent => continue,
+                Lookup::Record(record) => record,
+                Lookup::Covered => return Ok(Newest::Covered),
+            };
+            if asked > 1 {
+                self.common.asked(asked as u64 - 1);
+            }
+            return Ok(Newest::Record(memtable, record));
+        }
+        if memtables.len() > 2 {
+            self.common.asked(memtables.len() as u64 - 2);
+        }
+        Ok(Newest::Below)
+    }
+
+    /// A record of this memtable has answered; `found` if it led to a value. What was copied is believed only if its
+    /// pages could be read.
+    #[inline]
+    pub fn settle(&self, memtable: &Memtable, found: bool) -> Result<()> {
+        self.common.space.region().check_media()?;
+        let found = u64::from(found);
+        self.common.counted.add(Count::Found, found);
+        if memtable.is_merged() {
+            self.common.counted.add(Count::FoundMerged, found);
+        }
+        Ok(())
+    }
+
+    /// The tables have answered.
+    #[inline]
+    pub fn settle_below(&self, found: bool) {
+        self.common.compact_for_reads();
+        self.common.counted.add(Count::Found, u64::from(found));
+    }
+
+    #[cold]
+    fn hit_in_blob(&self, cf: CfId, record: &RecordRef<'_>) -> Result<Hit<'static>> {
+        // Before the reference is believed.
+        self.common.space.region().check_media()?;
+        // One whose value has another length was refused when it was read (`memtable::home`).
+        let blob = record
+            .blob()
+            .expect("a record of this kind has a reference");
+        Ok(Hit::Made(
+            self.common
+                .catalog
+                .table_files
+                .read_blob(cf, record.key, blob)?,
+        ))
+    }
+}

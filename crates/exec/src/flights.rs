@@ -1,0 +1,224 @@
+//! Reads that the kernel makes while nobody waits for each, by `io_uring`. The unsafe code of asynchronous reads.
+//!
+//! # What makes it sound
+//! The kernel writes into memory that it was given until it says that a read is done, whatever becomes of whoever
+//! wanted it. So
+//! 1. the ring owns buffer and file of a read that is under way, in a place that does not move; neither a future nor
+//!    its drop can reach them;
+//! 2. it gives them out when the kernel has answered that read, and only then;
+//! 3. a ring that goes otherwise, be it that its thread unwinds, leaks the buffers of reads that are still under way,
+//!    and its bell's: [`Flights::land`] is the orderly way, after which there are none.
+//!
+//! The descriptor is valid while the file is held, and the kernel keeps a file open by itself once it has the read.
+
+use std::io;
+use std::io::PipeReader;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, opcode, types};
+use thermocline_base::AsyncIo;
+
+use crate::pool::PooledBuf;
+use crate::prepared::Wanted;
+
+/// Reads that are under way at once, at most.
+pub(crate) const FLIGHTS_MAX: usize = 256;
+
+/// Milliseconds after which the kernel's thread sleeps if there is no new read.
+const SQPOLL_IDLE_MS: u32 = 2;
+
+/// The bell's number among the reads.
+const BELL: u64 = u64::MAX;
+
+/// Errors in a row after which nothing more is hoped for.
+const ERRORS_MAX: usize = 1000;
+
+/// A read that is under way, and what belongs to it.
+struct Flight<T> {
+    wanted: Wanted,
+    /// Leaked, unless the read has been answered (3).
+    buf: ManuallyDrop<PooledBuf>,
+    tag: T,
+}
+
+/// A read that is done.
+pub(crate) struct Landed<T> {
+    pub wanted: Wanted,
+    pub buf: PooledBuf,
+    pub tag: T,
+    /// How many bytes were read.
+    pub got: io::Result<usize>,
+}
+
+/// See the [module](self).
+pub(crate) struct Flights<T> {
+    ring: IoUring,
+    /// Never longer than at the beginning: its elements stay where they are.
+    flights: Box<[Option<Flight<T>>]>,
+    free: Vec<usize>,
+    /// Read by the kernel, so that a byte written into the pipe ends the wait; none where the device is polled.
+    bell: Option<PipeReader>,
+    bell_buf: ManuallyDrop<Box<[u8; 8]>>,
+    bell_is_armed: bool,
+}
+
+impl<T> Flights<T> {
+    /// A ring in this way, in which a byte from `bell` ends a wait. With [`AsyncIo::Iopoll`] there can be no bell.
+    ///
+    /// # Errors
+    /// The kernel's, where it has no such thing, does not allow it, or has no memory for it.
+    pub fn new(way: AsyncIo, bell: PipeReader) -> io::Result<Flights<T>> {
+        let mut builder = IoUring::builder();
+        match way {
+            AsyncIo::Interrupt => {}
+            AsyncIo::Sqpoll => {
+                builder.setup_sqpoll(SQPOLL_IDLE_MS);
+            }
+            AsyncIo::Iopoll => {
+                builder.setup_iopoll();
+            }
+            AsyncIo::Threads => return Err(io::ErrorKind::Unsupported.into()),
+        }
+        // One more for the bell.
+        let entries = u32::try_from(FLIGHTS_MAX * 2).expect("a few");
+        let flights = std::iter::repeat_with(|| None).take(FLIGHTS_MAX);
+        Ok(Flights {
+            ring: builder.build(entries)?,
+            flights: flights.collect(),
+            free: (0..FLIGHTS_MAX).rev().collect(),
+            bell: (way != AsyncIo::Iopoll).then_some(bell),
+            bell_buf: ManuallyDrop::new(Box::new([0; 8])),
+            bell_is_armed: false,
+        })
+    }
+
+    /// How many more reads it can take now.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Whether a wait can be ended by the bell.
+    pub fn has_bell(&self) -> bool {
+        self.bell.is_some()
+    }
+
+    /// Reads that are under way.
+    pub fn under_way(&self) -> usize {
+        FLIGHTS_MAX - self.free.len()
+    }
+
+    /// Puts a read of `buf.len()` bytes at `start` on its way; the kernel learns of it with the next call. Gives it back
+    /// where it cannot.
+    pub fn launch(
+        &mut self,
+        (wanted, start): (Wanted, u64),
+        buf: PooledBuf,
+        tag: T,
+    ) -> Result<(), (Wanted, PooledBuf, T)> {
+        let len = u32::try_from(buf.len());
+        let fd = wanted.file.raw_reads().map(|raw| raw.fd().as_raw_fd());
+        let (Ok(len), Some(fd), Some(place)) = (len, fd, self.free.pop()) else {
+            return Err((wanted, buf, tag));
+        };
+        let buf = ManuallyDrop::new(buf);
+        let flight = self.flights[place].insert(Flight { wanted, buf, tag });
+        let entry = opcode::Read::new(types::Fd(fd), flight.buf.as_mut_ptr(), len)
+            .offset(start)
+            .build()
+            .user_data(place as u64);
+        // SAFETY: the memory is the buffer's own, `len` bytes of it. It stays where it is and is neither read nor
+        // written here until the read has been answered, and is not freed before that (1-3).
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() {
+            // The kernel has not seen it.
+            self.free.push(place);
+            let flight = self.flights[place].take();
+            let Flight { wanted, buf, tag } = flight.expect("it was put there just now");
+            return Err((wanted, ManuallyDrop::into_inner(buf), tag));
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel of what was launched, without waiting.
+    pub fn submit(&self) -> io::Result<()> {
+        retried(|| self.ring.submit().map(drop))
+    }
+
+    /// Tells it, and waits until a read is done or the bell rings.
+    pub fn submit_and_wait(&mut self) -> io::Result<()> {
+        self.arm_bell();
+        retried(|| self.ring.submit_and_wait(1).map(drop))
+    }
+
+    fn arm_bell(&mut self) {
+        let Some(bell) = self.bell.as_ref().filter(|_| !self.bell_is_armed) else {
+            return;
+        };
+        let fd = types::Fd(bell.as_raw_fd());
+        let entry = opcode::Read::new(fd, self.bell_buf.as_mut_ptr(), 8).build();
+        // SAFETY: eight bytes that belong to the ring, are leaked with it unless this read has been answered (3), and
+        // that nobody looks at. One such read is under way at a time.
+        self.bell_is_armed = unsafe { self.ring.submission().push(&entry.user_data(BELL)) }.is_ok();
+    }
+
+    /// Hands out the reads that are done; how many there were.
+    pub fn landed(&mut self, mut each: impl FnMut(Landed<T>)) -> usize {
+        let mut landed = 0;
+        for done in self.ring.completion() {
+            if done.user_data() == BELL {
+                self.bell_is_armed = false;
+                continue;
+            }
+            let place = usize::try_from(done.user_data()).unwrap_or(usize::MAX);
+            let Some(flight) = self.flights.get_mut(place).and_then(Option::take) else {
+                continue;
+            };
+            self.free.push(place);
+            landed += 1;
+            let Flight { wanted, buf, tag } = flight;
+            let error = |_| io::Error::from_raw_os_error(-done.result());
+            let got = usize::try_from(done.result()).map_err(error);
+            each(Landed {
+                wanted,
+                buf: ManuallyDrop::into_inner(buf),
+                tag,
+                got,
+            });
+        }
+        landed
+    }
+
+    /// Gives all up that is under way, since the kernel answers nothing any more. The buffers are leaked.
+    pub fn give_up(mut self) -> Vec<(Wanted, T)> {
+        let flights = self.flights.iter_mut().filter_map(Option::take);
+        flights.map(|flight| (flight.wanted, flight.tag)).collect()
+    }
+
+    /// Ends it when no read is under way, and a byte for the bell has been written. Its memory is freed.
+    pub fn land(mut self) {
+        while self.bell_is_armed {
+            if retried(|| self.ring.submit_and_wait(1).map(drop)).is_err() {
+                return;
+            }
+            self.landed(|_| {});
+        }
+        let Flights { ring, bell_buf, .. } = self;
+        drop(ring);
+        drop(ManuallyDrop::into_inner(bell_buf));
+    }
+}
+
+/// The kernel may be out of something for a moment.
+fn retried(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 0..ERRORS_MAX {
+        match call() {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            // Answers wait to be taken.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(()),
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+    call()
+}

@@ -1,0 +1,97 @@
+//! Threads for what has to wait: reads that the kernel does not take, and other work between reads of a future.
+//!
+//! # Invariants
+//! 1. *Threads as needed*, up to a bound: one starts where work waits and nobody is idle, and ends after the reader has
+//!    gone. Where the system gives none at all, whoever brings the work does it.
+//! 2. *Whatever is brought is done*, in its order, unless nobody wants it any more: also what waits when the reader
+//!    goes.
+//! 3. *Work that panics ends alone*: its promise is broken, and the thread goes on.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use thermocline_base::sync::{Condvar, Mutex, lock, thread, wait};
+
+/// Threads at most: as many reads are under way where there is no `io_uring`.
+const THREADS_MAX: usize = 32;
+
+/// A piece of work.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Work>,
+    idle: usize,
+    threads: usize,
+    stopping: bool,
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub(crate) struct Helpers {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+impl Helpers {
+    /// Has it done soon, on another thread.
+    pub fn bring(self: &Arc<Helpers>, work: Work) {
+        let mut state = lock(&self.state);
+        state.waiting.push_back(work);
+        if state.idle >= state.waiting.len() {
+            drop(state);
+            self.work.notify_one();
+            return;
+        }
+        if state.threads == THREADS_MAX {
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let helpers = self.clone();
+        let builder = thread::Builder::new().name("thermocline-read".into());
+        if builder.spawn(move || helpers.help()).is_err() {
+            let mut state = lock(&self.state);
+            state.threads -= 1;
+            let alone = state.threads == 0;
+            let work = alone.then(|| state.waiting.pop_front()).flatten();
+            drop(state);
+            work.into_iter().for_each(run);
+        }
+    }
+
+    fn help(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(work) = state.waiting.pop_front() {
+                drop(state);
+                run(work);
+                state = lock(&self.state);
+            } else if state.stopping {
+                state.threads -= 1;
+                return;
+            } else {
+                state.idle += 1;
+                state = wait(&self.work, state);
+                state.idle -= 1;
+            }
+        }
+    }
+
+    /// Ends the threads once nothing waits. Nobody waits for them: they may be in a waker, which is the user's.
+    pub fn stop(&self) {
+        lock(&self.state).stopping = true;
+        self.work.notify_all();
+    }
+
+    /// Threads that have started.
+    pub fn threads(&self) -> usize {
+        lock(&self.state).threads
+    }
+}
+
+/// Does a piece of work. What it promised is broken if it panics; the panic itself was reported by the hook.
+pub(crate) fn run(work: Work) {
+    let _ = catch_unwind(AssertUnwindSafe(work));
+}

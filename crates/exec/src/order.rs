@@ -1,0 +1,32 @@
+//! A read that somebody has asked for, and its way to a helper.
+
+use std::sync::Arc;
+
+use thermocline_base::Result;
+
+use crate::helpers::{Helpers, Work};
+use crate::pool::BufPool;
+use crate::prepared::Wanted;
+use crate::promise::Promise;
+use crate::range::RangeBuf;
+
+/// Who will answer a read.
+pub(crate) type ReadPromise = Promise<Result<RangeBuf>>;
+
+/// A read that is to be made.
+pub(crate) type Order = (Wanted, ReadPromise);
+
+/// Has a helper make a read.
+pub(crate) fn read_on(helpers: &Arc<Helpers>, pool: &BufPool, order: Order) {
+    helpers.bring(work_of(pool, order));
+}
+
+/// The read, by whoever does the work.
+pub(crate) fn work_of(pool: &BufPool, (wanted, promise): Order) -> Work {
+    let pool = pool.clone();
+    Box::new(move || {
+        if promise.is_wanted() {
+            promise.keep(wanted.read(&pool));
+        }
+    })
+}

@@ -1,0 +1,311 @@
+//! The polling thread: it has the ring, puts reads on their way and answers those that are done.
+//!
+//! # Invariants
+//! 1. *Asked is answered.* A read is in the queue, under way, with the helpers, or answered. The thread ends when it was
+//!    told to and the first two are empty.
+//! 2. *No read waits for another one.* The thread sleeps either because nothing is under way (it is *parked*, and woken)
+//!    or in the kernel, where the *bell*, a byte in a pipe, ends its sleep. Before either it says so under the queue's
+//!    lock, having seen that the queue is empty; whoever brings a read looks under the same lock. Where the device is
+//!    polled there is no bell: a read that comes meanwhile waits until one that is under way is done.
+//! 3. *As if read alone.* What the kernel does not answer in full is read again by the file itself, on a helper, and what
+//!    that says is the answer.
+//! 4. *Wakers hold up nothing but asynchronous reads*, and one that panics ends no read but its own.
+
+use std::collections::VecDeque;
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use thermocline_base::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock, thread, wait};
+use thermocline_base::{AsyncIo, Result};
+
+use crate::flights::{FLIGHTS_MAX, Flights, Landed};
+use crate::helpers::Helpers;
+use crate::order::{Order, ReadPromise, read_on};
+use crate::pool::BufPool;
+use crate::prepared::{Prepared, Wanted};
+
+/// What belongs to a read that is under way.
+struct Tag {
+    start: u64,
+    before: usize,
+    direct: bool,
+    promise: ReadPromise,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sleep {
+    Awake,
+    Parked,
+    InKernel,
+}
+
+struct Queue {
+    waiting: VecDeque<Order>,
+    sleep: Sleep,
+    stopping: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    parked: Condvar,
+    bell: PipeWriter,
+    /// Which way is used. Relaxed: it is only told.
+    way: AtomicUsize,
+}
+
+/// See the [module](self).
+pub(crate) struct Poller(Arc<Shared>);
+
+impl Poller {
+    /// One that reads in this way or, where it is refused, by interrupts.
+    ///
+    /// # Errors
+    /// The kernel's, where it refuses that as well.
+    pub fn start(way: AsyncIo, pool: BufPool, helpers: Arc<Helpers>) -> io::Result<Poller> {
+        let (ear, bell) = io::pipe()?;
+        let made = Flights::new(way, ear.try_clone()?).map(|flights| (flights, way));
+        let (flights, way) = match made {
+            Ok(made) => made,
+            Err(_) if way == AsyncIo::Sqpoll || way == AsyncIo::Iopoll => {
+                let flights = Flights::new(AsyncIo::Interrupt, ear.try_clone()?)?;
+                (flights, AsyncIo::Interrupt)
+            }
+            Err(error) => return Err(error),
+        };
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::new(),
+                sleep: Sleep::Awake,
+                stopping: false,
+            }),
+            parked: Condvar::new(),
+            bell,
+            way: AtomicUsize::new(way as usize),
+        });
+        let polling = Polling {
+            shared: shared.clone(),
+            flights: Some(flights),
+            refused: false,
+            ear,
+            pool,
+            helpers,
+        };
+        let builder = thread::Builder::new().name("thermocline-poll".into());
+        builder.spawn(move || polling.poll())?;
+        Ok(Poller(shared))
+    }
+
+    /// Has a read made.
+    pub fn read(&self, order: Order) {
+        let mut queue = lock(&self.0.queue);
+        queue.waiting.push_back(order);
+        self.0.wake(&mut queue);
+    }
+
+    /// The way that is used.
+    pub fn way(&self) -> AsyncIo {
+        AsyncIo::ALL[self.0.way.load(Ordering::Relaxed)]
+    }
+
+    /// Ends the thread once all reads are answered. Nobody waits for it: it may be in a waker, which is the user's.
+    pub fn stop(&self) {
+        let mut queue = lock(&self.0.queue);
+        queue.stopping = true;
+        self.0.wake(&mut queue);
+    }
+}
+
+impl Shared {
+    fn wake(&self, queue: &mut Queue) {
+        match std::mem::replace(&mut queue.sleep, Sleep::Awake) {
+            Sleep::Awake => {}
+            Sleep::Parked => {
+                self.parked.notify_one();
+            }
+            Sleep::InKernel => self.ring_bell(),
+        }
+    }
+
+    fn ring_bell(&self) {
+        // A pipe that is read from has room for what one sleep needs, and both of its ends are held.
+        let _ = (&self.bell).write(&[0]);
+    }
+}
+
+/// What the thread has.
+struct Polling {
+    shared: Arc<Shared>,
+    /// `None` once the kernel has refused everything.
+    flights: Option<Flights<Tag>>,
+    /// Whether the device is found not to be polled: there will be another ring when nothing is under way.
+    refused: bool,
+    ear: PipeReader,
+    pool: BufPool,
+    helpers: Arc<Helpers>,
+}
+
+impl Polling {
+    fn poll(mut self) {
+        while let Some(orders) = self.take() {
+            let are_new = !orders.is_empty();
+            orders.into_iter().for_each(|order| self.launch(order));
+            if are_new && self.under_way() > 0 {
+                self.give_up_on(|ring| ring.submit());
+            }
+            if self.reap() > 0 || self.under_way() == 0 || !self.may_sleep() {
+                continue;
+            }
+            self.give_up_on(Flights::submit_and_wait);
+            lock(&self.shared.queue).sleep = Sleep::Awake;
+            self.reap();
+        }
+        if let Some(flights) = self.flights {
+            self.shared.ring_bell();
+            flights.land();
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        self.flights.as_ref().map_or(0, Flights::under_way)
+    }
+
+    /// The next reads, for which there is room; `None` when there will be none any more.
+    fn take(&mut self) -> Option<Vec<Order>> {
+        let under_way = self.under_way();
+        if self.refused && under_way == 0 {
+            self.read_by_interrupts();
+        }
+        let room = match &self.flights {
+            Some(_) if self.refused => 0,
+            Some(flights) => flights.room(),
+            None => FLIGHTS_MAX,
+        };
+        let mut queue = lock(&self.shared.queue);
+        while queue.waiting.is_empty() && under_way == 0 {
+            if queue.stopping {
+                return None;
+            }
+            queue.sleep = Sleep::Parked;
+            queue = wait(&self.shared.parked, queue);
+        }
+        queue.sleep = Sleep::Awake;
+        let some = queue.waiting.len().min(room);
+        Some(queue.waiting.drain(..some).collect())
+    }
+
+    /// Whether to sleep in the kernel. If there is no room for more, what comes waits for that.
+    fn may_sleep(&self) -> bool {
+        let Some(flights) = &self.flights else {
+            return false;
+        };
+        let full = flights.room() == 0 || self.refused;
+        let mut queue = lock(&self.shared.queue);
+        let sleeps = queue.waiting.is_empty() || full;
+        if sleeps && flights.has_bell() {
+            queue.sleep = Sleep::InKernel;
+        }
+        sleeps
+    }
+
+    fn launch(&mut self, (wanted, promise): Order) {
+        if !promise.is_wanted() {
+            return;
+        }
+        let prepared = wanted.prepare(&self.pool);
+        let raw = wanted.file.raw_reads();
+        let direct = raw.is_some_and(|raw| raw.direct_unit().is_some());
+        let (Some(flights), Ok(prepared)) = (&mut self.flights, prepared) else {
+            return read_on(&self.helpers, &self.pool, (wanted, promise));
+        };
+        let Prepared { start, before, buf } = prepared;
+        let tag = Tag {
+            start,
+            before,
+            direct,
+            promise,
+        };
+        if let Err((wanted, _, tag)) = flights.launch((wanted, start), buf, tag) {
+            read_on(&self.helpers, &self.pool, (wanted, tag.promise));
+        }
+    }
+
+    /// Answers what is done; how many there were.
+    fn reap(&mut self) -> usize {
+        let Some(flights) = &mut self.flights else {
+            return 0;
+        };
+        let (refused, helpers, pool) = (&mut self.refused, &self.helpers, &self.pool);
+        let polled = self.shared.way.load(Ordering::Relaxed) == AsyncIo::Iopoll as usize;
+        flights.landed(|landed| {
+            *refused |= polled && landed.tag.direct && is_unsupported(&landed.got);
+            if let Err(again) = answer(landed) {
+                read_on(helpers, pool, again);
+            }
+        })
+    }
+
+    /// Makes a call of the ring; whether it has failed for good. Then helpers read what was under way, and all else.
+    fn give_up_on(&mut self, call: impl FnOnce(&mut Flights<Tag>) -> io::Result<()>) -> bool {
+        let failed = self
+            .flights
+            .as_mut()
+            .is_some_and(|ring| call(ring).is_err());
+        if let Some(flights) = self.flights.take_if(|_| failed) {
+            self.shared
+                .way
+                .store(AsyncIo::Threads as usize, Ordering::Relaxed);
+            for (wanted, tag) in flights.give_up() {
+                read_on(&self.helpers, &self.pool, (wanted, tag.promise));
+            }
+        }
+        failed
+    }
+
+    /// Takes another ring, since the device is not polled. Nothing is under way.
+    fn read_by_interrupts(&mut self) {
+        self.refused = false;
+        if let Some(before) = self.flights.take() {
+            before.land();
+        }
+        let ear = self.ear.try_clone();
+        self.flights = ear
+            .and_then(|ear| Flights::new(AsyncIo::Interrupt, ear))
+            .ok();
+        let way = match self.flights {
+            Some(_) => AsyncIo::Interrupt,
+            None => AsyncIo::Threads,
+        };
+        self.shared.way.store(way as usize, Ordering::Relaxed);
+    }
+}
+
+fn is_unsupported(got: &io::Result<usize>) -> bool {
+    got.as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::Unsupported)
+}
+
+/// Answers a read that is done in full; gives it back if it is to be made again.
+fn answer(landed: Landed<Tag>) -> std::result::Result<(), (Wanted, ReadPromise)> {
+    let Landed {
+        wanted,
+        buf,
+        tag,
+        got,
+    } = landed;
+    let got = got.unwrap_or(0);
+    if let Some(raw) = wanted.file.raw_reads().filter(|_| got > 0) {
+        raw.has_read(tag.direct, got, tag.start);
+    }
+    if got < tag.before + wanted.len {
+        return Err((wanted, tag.promise));
+    }
+    let prepared = Prepared {
+        start: tag.start,
+        before: tag.before,
+        buf,
+    };
+    let bytes: Result<_> = Ok(prepared.answer(got, wanted.len));
+    let _ = catch_unwind(AssertUnwindSafe(|| tag.promise.keep(bytes)));
+    Ok(())
+}

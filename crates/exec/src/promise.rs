@@ -1,0 +1,98 @@
+//! One answer, from the thread that has it to the task that waits for it.
+//!
+//! # Invariants
+//! 1. *No answer is missed.* Whoever waits looks and leaves its waker under one lock; whoever answers puts the answer
+//!    down and takes the waker under the same lock. So either the first sees the answer, or the second has the waker.
+//! 2. *The last waker counts.* A task that is polled by another executor is woken there.
+//! 3. *Nobody waits for nobody.* A promise that is dropped answers that there will be no answer.
+//! 4. *Wakers run under no lock.* A waker may poll the task at once, on this thread.
+//! 5. *What nobody waits for goes.* If the task is gone the answer is dropped, by whoever is later.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::{Arc, Mutex, lock};
+
+enum State<T> {
+    Waiting(Option<Waker>),
+    Kept(T),
+    Broken,
+}
+
+struct Shared<T>(Mutex<State<T>>);
+
+/// Whoever will have the answer holds this.
+pub(crate) struct Promise<T>(Arc<Shared<T>>);
+
+/// A future of the answer; `None` if there will be none.
+#[must_use = "an answer that nobody waits for is dropped"]
+pub(crate) struct Pending<T>(Arc<Shared<T>>);
+
+/// Both ends.
+pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
+    let shared = Arc::new(Shared(Mutex::new(State::Waiting(None))));
+    (Promise(shared.clone()), Pending(shared))
+}
+
+impl<T> Shared<T> {
+    /// Moves on from waiting; returns who is to be woken.
+    fn settle(&self, to: State<T>) -> Option<Waker> {
+        let mut state = lock(&self.0);
+        match &mut *state {
+            State::Waiting(waker) => {
+                let waker = waker.take();
+                *state = to;
+                waker
+            }
+            State::Kept(_) | State::Broken => None,
+        }
+    }
+}
+
+impl<T> Promise<T> {
+    /// Gives the answer.
+    pub fn keep(self, answer: T) {
+        if let Some(waker) = self.0.settle(State::Kept(answer)) {
+            waker.wake();
+        }
+    }
+
+    /// Whether somebody still waits. Who hears no will not be asked again; a yes may be over by now.
+    pub fn is_wanted(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        if let Some(waker) = self.0.settle(State::Broken) {
+            // Work that panics ends here, and must not meet another panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        // Dropped behind the lock: what goes with a waker may be a task.
+        let _before;
+        let mut state = lock(&self.0.0);
+        match std::mem::replace(&mut *state, State::Broken) {
+            State::Kept(answer) => Poll::Ready(Some(answer)),
+            State::Broken => Poll::Ready(None),
+            State::Waiting(Some(waker)) if waker.will_wake(context.waker()) => {
+                *state = State::Waiting(Some(waker));
+                Poll::Pending
+            }
+            State::Waiting(before) => {
+                _before = before;
+                *state = State::Waiting(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Loom in the place of `src/sync.rs`.
+
+pub(crate) use std::sync::Arc;
+
+pub(crate) use thermocline_testkit::loom::{Mutex, lock};

@@ -1,0 +1,210 @@
+//! Several searches that go on together: what all of them need next is read at once.
+//!
+//! They go in rounds. In each round every search goes on as far as blocks are in the cache; then the blocks that are
+//! needed are read at the same time, each once, however many searches need it. So keys that lie in tables of one depth
+//! take the time of one key, or not much more, as far as the device can read at once.
+//!
+//! An error is the answer of those searches that it is of, and of no other. A block that cannot be read is read alone
+//! again for each of them, so the error is the one that a search alone would have met.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::{FileId, Result};
+use thermocline_exec::BatchRead;
+use thermocline_sst::{Block, BlockHandle};
+
+use crate::drive::{Fetched, decoded, read_block};
+use crate::open::OpenTable;
+use crate::search::{Answer, Next, Search};
+
+/// Searches at a time: so many blocks may lie in buffers, and so many files be open for them.
+const TOGETHER_MAX: usize = 32;
+
+/// One of the searches.
+struct One<'a> {
+    search: Search<'a>,
+    /// `None` while it waits for a block.
+    next: Option<Result<Next>>,
+}
+
+/// A block, and who needs it.
+struct Shared {
+    at: Arc<OpenTable>,
+    handle: BlockHandle,
+    by: Vec<usize>,
+}
+
+/// What the searches need.
+#[derive(Default)]
+struct Needed {
+    /// By file and offset.
+    blocks: BTreeMap<(FileId, u64), Shared>,
+    /// Those that need something else, and what.
+    others: Vec<(usize, Next)>,
+}
+
+/// Drives all of them to their ends on this thread. The answers have their order.
+pub fn wait_for_all(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
+    let mut answers = Vec::with_capacity(searches.len());
+    for mut some in groups(searches) {
+        loop {
+            let Needed { blocks, others } = needed(&mut some);
+            if blocks.is_empty() && others.is_empty() {
+                break;
+            }
+            for (n, next) in others {
+                let fetched = some[n].search.fetch_other(next);
+                some[n].supply(fetched);
+            }
+            read_at_once(&mut some, blocks.into_values().collect());
+        }
+        answers.extend(some.into_iter().map(One::answer));
+    }
+    answers
+}
+
+/// As [`wait_for_all`], while nobody waits: other threads read, and wake the task.
+pub async fn wait_for_all_async(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
+    let mut answers = Vec::with_capacity(searches.len());
+    for mut some in groups(searches) {
+        loop {
+            let Needed { blocks, others } = needed(&mut some);
+            if blocks.is_empty() && others.is_empty() {
+                break;
+            }
+            // All of it is on its way before any is awaited.
+            let of_blocks = blocks.into_values().map(|shared| {
+                let files = &some[shared.by[0]].search.tables().files;
+                (read_block(files, &shared.at, shared.handle), shared)
+            });
+            let of_blocks: Vec<_> = of_blocks.collect();
+            let of_others = others.into_iter();
+            let of_others = of_others.map(|(n, next)| (n, some[n].search.begin(next)));
+            let of_others: Vec<_> = of_others.collect();
+            for (reading, shared) in of_blocks {
+                match reading.fetched().await {
+                    Ok(Fetched::Block(block)) => share(&mut some, &shared, &block),
+                    _ => {
+                        for &n in &shared.by {
+                            let files = &some[n].search.tables().files;
+                            let again = read_block(files, &shared.at, shared.handle);
+                            some[n].supply(again.fetched().await);
+                        }
+                    }
+                }
+            }
+            for (n, fetching) in of_others {
+                some[n].supply(fetching.fetched().await);
+            }
+        }
+        answers.extend(some.into_iter().map(One::answer));
+    }
+    answers
+}
+
+/// The searches, begun when their group's turn comes.
+fn groups(searches: Vec<Search<'_>>) -> impl Iterator<Item = Vec<One<'_>>> {
+    let mut rest = searches.into_iter();
+    std::iter::from_fn(move || {
+        let some = rest.by_ref().take(TOGETHER_MAX).map(One::begin);
+        let some: Vec<_> = some.collect();
+        (!some.is_empty()).then_some(some)
+    })
+}
+
+impl<'a> One<'a> {
+    fn begin(mut search: Search<'a>) -> One<'a> {
+        let next = Some(search.start());
+        One { search, next }
+    }
+
+    fn supply(&mut self, fetched: Result<Fetched>) {
+        self.next = Some(fetched.and_then(|fetched| self.search.supply(fetched)));
+    }
+
+    fn answer(self) -> Result<Answer> {
+        match self.next {
+            Some(Ok(Next::Found(answer))) => Ok(answer),
+            Some(Err(error)) => Err(error),
+            _ => unreachable!("rounds go on as long as a search needs something"),
+        }
+    }
+}
+
+/// Takes all as far as they come without reading.
+fn needed(some: &mut [One<'_>]) -> Needed {
+    let mut needed = Needed::default();
+    for (n, one) in some.iter_mut().enumerate() {
+        let next = match one.next.take() {
+            Some(Ok(next)) => one.search.advance(next),
+            settled => {
+                one.next = settled;
+                continue;
+            }
+        };
+        match next {
+            Ok(Next::Block(handle)) => {
+                let at = one.search.at();
+                let key = (at.table.properties().identity.file, handle.offset);
+                let shared = needed.blocks.entry(key).or_insert_with(|| Shared {
+                    at: at.clone(),
+                    handle,
+                    by: Vec::new(),
+                });
+                shared.by.push(n);
+            }
+            Ok(next @ (Next::Table(_) | Next::Blob(_))) => needed.others.push((n, next)),
+            settled => one.next = Some(settled),
+        }
+    }
+    needed
+}
+
+/// Hands a block to all that need it.
+fn share(some: &mut [One<'_>], shared: &Shared, block: &Arc<Block>) {
+    for &n in &shared.by {
+        some[n].supply(Ok(Fetched::Block(block.clone())));
+    }
+}
+
+/// Reads all of them with one call, and hands them out.
+fn read_at_once(some: &mut [One<'_>], blocks: Vec<Shared>) {
+    let Some(first) = blocks.first() else {
+        return;
+    };
+    let tables = some[first.by[0]].search.tables();
+    // Those that do not open say so when they are read alone.
+    let files: Vec<_> = blocks
+        .iter()
+        .map(|shared| shared.at.file.now().ok())
+        .collect();
+    let reads = blocks.iter().zip(&files).filter_map(|(shared, file)| {
+        Some(BatchRead {
+            file: &**file.as_ref()?,
+            offset: shared.handle.offset,
+            len: usize::try_from(shared.handle.len).ok()?,
+        })
+    });
+    let reads: Vec<_> = reads.collect();
+    let mut answers = tables.files.reader().read(&reads).into_iter();
+    let found = blocks.iter().zip(&files).map(|(shared, file)| {
+        let bytes = file.as_ref().and_then(|_| answers.next()?.ok())?;
+        decoded(&shared.at, shared.handle, &bytes).ok()
+    });
+    let found: Vec<_> = found.collect();
+    // What is read alone may need their descriptors.
+    drop(reads);
+    drop(files);
+    for (shared, block) in blocks.iter().zip(found) {
+        match block {
+            Some(block) => share(some, shared, &block),
+            None => {
+                for &n in &shared.by {
+                    let fetched = shared.at.source.fetch(&shared.at.table, shared.handle);
+                    some[n].supply(fetched.map(|(block, _)| Fetched::Block(block)));
+                }
+            }
+        }
+    }
+}
