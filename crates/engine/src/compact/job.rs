@@ -9,11 +9,13 @@ use thermocline_base::{Result, SeqNo};
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
+use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
 use thermocline_version::{Level, VersionEdit};
 
+use super::deleted::pass_over;
 use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up};
 use super::shape::Levels;
@@ -195,6 +197,10 @@ impl Compactor {
         outputs: &mut Outputs,
         guarded: bool,
     ) -> Result<bool> {
+        if job.picked.reason == Reason::Deleted {
+            *outputs = Outputs::passed_over(job.inputs.iter().map(|(_, table)| &**table));
+            return self.install(job, outputs);
+        }
         if job.picked.is_drop() {
             *outputs = Outputs::expired(job.inputs.iter().map(|(_, table)| &**table));
             return self.drop_expired(job, outputs);
@@ -295,13 +301,17 @@ impl Compactor {
         let moments = common.moments_of_merge();
         let levels = Levels::of(&job.version, job.cf, None);
         let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range.borrowed());
-        let runs = job.runs.iter().cloned();
-        let inputs = runs.map(|run| RunInput::new(&common.catalog.table_files, job.cf, run, read));
-        let inputs: Vec<RunInput<'_>> = inputs.collect();
+        let files = &common.catalog.table_files;
+        let mut runs = job.runs.clone();
         let mut tombstones = Vec::new();
-        for input in &inputs {
-            tombstones.extend(input.tombstones()?);
+        for run in &runs {
+            tombstones.extend(RunInput::new(files, job.cf, run.clone(), read).tombstones()?);
         }
+        let passed = pass_over(&mut runs, &tombstones, &moments);
+        (outputs.entries_read, outputs.dropped) = (passed, passed);
+        let runs = runs.into_iter().filter(|run| !run.is_empty());
+        let inputs = runs.map(|run| RunInput::new(files, job.cf, run, read));
+        let inputs: Vec<RunInput<'_>> = inputs.collect();
         let shape = &compactions.shape;
         let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
         let next_owner = || self.sweeper.pm_owner();

@@ -1,0 +1,3 @@
+//! TridentKV (`PAPERS.md`).
+
+pub(crate) mod drops;
