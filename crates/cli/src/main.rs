@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Cli, Command};
-use crate::fail::{Failure, Outcome};
+use crate::fail::Outcome;
 use crate::output::Output;
 
 fn main() -> ExitCode {

@@ -18,7 +18,6 @@ mod page;
 mod pm_blade;
 mod setting;
 mod trial;
-mod trident_kv;
 
 use thermocline_base::{Error, Result};
 
@@ -107,21 +106,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
         claim: "The paper has no such figure. We claim that tables in persistent memory (§IV), as shape tiered has them, \
             cost a load of every key once no more than a tenth of its rate, and no more than a tenth more bytes on the SSD.",
         measure: &pm_blade::loading::Loading,
-    },
-    Experiment {
-        paper: "trident-kv",
-        name: "fig-21",
-        title: "Reads around a delete of a part of the keys",
-        claim: "With partitions reads are not slower after a part of the data was deleted; without, they are much slower for \
-            as long as marks of deleted keys lie there (§4.5).",
-        measure: &trident_kv::drops::Rates,
-    },
-    Experiment {
-        paper: "trident-kv",
-        name: "fig-22",
-        title: "Room that data takes after a part of the keys was deleted",
-        claim: "With partitions a delete leaves no space amplification; without, the more is deleted the more it leaves (§4.5).",
-        measure: &trident_kv::drops::Space,
     },
 ];
 

@@ -267,7 +267,7 @@ fn add(facts: &mut Vec<Deleted>, fact: Deleted) {
     all.append(&mut own);
     if all.len() > DELETED_RANGES_MAX {
         // The newest cover most.
-        all.sort_by(|a, b| b.older_than.cmp(&a.older_than));
+        all.sort_by_key(|fact| std::cmp::Reverse(fact.older_than));
         all.truncate(DELETED_RANGES_MAX);
     }
     all.sort_by(|a, b| a.start.cmp(&b.start));
@@ -296,23 +296,26 @@ fn forget_useless(facts: &mut Vec<Deleted>, version: &Version, cf: CfId) {
 }
 
 /// Takes the references out of `runs` that one of `tombstones`, which are those of the same runs, covers wholly, and of which nobody
-/// reads anything. A merge would read them and write nothing of them (`compaction::retain`). Returns how many entries they have.
+/// reads anything. A merge would read them and write nothing of them (`compaction::retain`). Returns how many entries they have; `None` if
+/// there is no such one.
 pub(super) fn pass_over(
     runs: &mut [Vec<Arc<TableRef>>],
     tombstones: &[RangeTombstone],
     moments: &retain::Moments,
-) -> u64 {
+) -> Option<u64> {
     let hides = |tombstone: &RangeTombstone, table: &TableRef| {
         let range = table.range.borrowed();
         let covers = *tombstone.start <= *range.first && range.ends_before(&tombstone.end);
         let is_unread = || moments.at_or_after(table.smallest_seqno) >= tombstone.seqno;
         covers && table.largest_seqno < tombstone.seqno && is_unread()
     };
-    let mut passed = 0;
+    let mut passed = None;
     for run in runs {
         run.retain(|table| {
             let goes = tombstones.iter().any(|tombstone| hides(tombstone, table));
-            passed += if goes { table.entries } else { 0 };
+            if goes {
+                passed = Some(passed.unwrap_or(0) + table.entries);
+            }
             !goes
         });
     }
@@ -321,6 +324,7 @@ pub(super) fn pass_over(
 
 #[cfg(test)]
 mod tests {
+    use thermocline_base::{FileId, KeyRange};
     use thermocline_testkit::{Replay, Rng, seeds};
 
     use super::*;
@@ -332,6 +336,46 @@ mod tests {
             older_than: SeqNo(seqno),
             unread_from: SeqNo(seqno),
         }
+    }
+
+    fn table(first: u8, last: u8, seqnos: (u64, u64)) -> Arc<TableRef> {
+        Arc::new(TableRef {
+            file: FileId(7),
+            file_bytes: 100,
+            bytes: 100,
+            entries: 10,
+            deletes: 0,
+            range: KeyRange::inclusive([first], [last]).owned(),
+            limited_below: false,
+            limited_above: false,
+            smallest_seqno: SeqNo(seqnos.0),
+            largest_seqno: SeqNo(seqnos.1),
+            blobs: vec![],
+        })
+    }
+
+    /// A merge reads what is not covered wholly, what is newer, and what somebody sees.
+    #[test]
+    fn a_merge_passes_over_what_its_tombstones_cover() {
+        let tombstone = RangeTombstone {
+            start: vec![10],
+            end: vec![20],
+            seqno: SeqNo(50),
+        };
+        let passes = |table: &Arc<TableRef>, readers: Vec<SeqNo>| {
+            let mut runs = [vec![table.clone()]];
+            let moments = retain::Moments::new(readers, SeqNo(1000));
+            let passed = pass_over(&mut runs, std::slice::from_ref(&tombstone), &moments);
+            assert_eq!(passed, runs[0].is_empty().then_some(10));
+            runs[0].is_empty()
+        };
+        let inside = table(10, 19, (5, 49));
+        assert!(passes(&inside, vec![]) && passes(&inside, vec![SeqNo(4), SeqNo(50)]));
+        assert!(!passes(&inside, vec![SeqNo(49)]) && !passes(&inside, vec![SeqNo(5)]));
+        assert!(
+            !passes(&table(9, 19, (5, 49)), vec![]) && !passes(&table(10, 20, (5, 49)), vec![])
+        );
+        assert!(!passes(&table(10, 19, (5, 50)), vec![]));
     }
 
     /// Whatever facts are added in whatever order, over each key the newest one is known.

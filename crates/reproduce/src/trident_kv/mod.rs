@@ -1,3 +1,0 @@
-//! TridentKV (`PAPERS.md`).
-
-pub(crate) mod drops;
