@@ -121,7 +121,7 @@ impl DeletedRanges<'_> {
                 && all.all(|t| self.may_go(self.empty, t) && !state.is_held(0, t))
         };
         let mut slices = slices(tables).into_iter().filter(goes);
-        slices.find_map(|slice| job(state, 0, slice))
+        slices.find_map(|slice| job(0, slice, state))
     }
 }
 
@@ -142,11 +142,11 @@ fn pick_in(
     };
     // Between tables there may be keys that a job holds.
     let mut alone = going();
-    job(state, level, together).or_else(|| alone.find_map(|n| job(state, level, vec![n])))
+    job(level, together, state).or_else(|| alone.find_map(|n| job(level, vec![n], state)))
 }
 
 /// The job that takes these tables away.
-fn job(state: &State<'_>, level: usize, inputs: Vec<usize>) -> Option<Job> {
+fn job(level: usize, inputs: Vec<usize>, state: &State<'_>) -> Option<Job> {
     let tables = state.level(level);
     let hull = hull_of(tables, &inputs)?;
     let seqnos = match level {
