@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn facts_are_painted() {
         for seed in seeds(0..500) {
-            let _replay = Replay("-p thermocline-engine facts_are_painted", seed);
+            let _replay = Replay::new("-p thermocline-engine facts_are_painted", seed);
             let mut rng = Rng::new(seed);
             let byte = |rng: &mut Rng| u8::try_from(rng.below(40)).unwrap();
             let (mut facts, mut all) = (Vec::new(), Vec::new());

@@ -81,7 +81,7 @@ fn in_shape(rng: &mut Rng) -> Options {
 fn whatever_ranges_delete_reads_as_before() {
     let mut all = 0;
     for seed in seeds(0..explored(10, 40)) {
-        let _replay = Replay("-p thermocline-engine whatever_ranges_delete", seed);
+        let _replay = Replay::new("-p thermocline-engine whatever_ranges_delete", seed);
         let mut rng = Rng::new(seed);
         let options = in_shape(&mut rng);
         let mut story = Story::begin(options);

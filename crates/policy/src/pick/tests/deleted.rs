@@ -7,7 +7,7 @@ use super::*;
 fn what_ranges_delete_goes_and_only_that() {
     let (mut drops, mut of_level0, mut last) = ([0; 2], [0; 2], 0);
     for seed in seeds(0..600) {
-        let _replay = Replay("-p thermocline-policy what_ranges_delete_goes", seed);
+        let _replay = Replay::new("-p thermocline-policy what_ranges_delete_goes", seed);
         let mut rng = Rng::new(seed);
         let mut options = options(&mut rng);
         options.expired = None;
