@@ -45,6 +45,7 @@
 //! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it.
 
 mod beside;
+mod collect;
 mod costs;
 mod due;
 mod ends;

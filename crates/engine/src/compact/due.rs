@@ -3,12 +3,14 @@
 
 use thermocline_base::CfId;
 use thermocline_observe::charged;
+use thermocline_policy::collect::Refers;
 use thermocline_policy::pick::{Cursors, Expired, Held, PickOptions, level0_slices};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_version::Version;
 
-use super::Jobs;
+use super::{Jobs, collect};
+
 use super::costs::OfFamily;
 use super::job::picked::Job;
 use crate::store::Picker;
@@ -25,6 +27,7 @@ struct Known<'v> {
     /// The place of that whose turn it is.
     turn: usize,
     room: Option<Relief>,
+    garbage: Vec<Refers>,
 }
 
 impl Known<'_> {
@@ -71,6 +74,10 @@ impl Picker {
             options: options.collect(),
             cursors: cursors.map(|at| at.cloned().unwrap_or_default()).collect(),
             turn: families.partition_point(passed),
+            garbage: match room {
+                Some(_) => Vec::new(),
+                None => collect::refers(&self.common, version, &families),
+            },
             families,
             room: room.map(|room| {
                 self.pressure.note_readers();
@@ -97,6 +104,7 @@ impl Picker {
             internal_gave_up: self.gave_up_in(known.version),
             refused: &[],
             charged: Charged::Unknown,
+            garbage: &known.garbage,
         }
     }
 

@@ -113,6 +113,7 @@ fn with_runs<T>(
         internal_gave_up: false,
         refused: &[],
         charged,
+        garbage: &[],
     };
     then(Situation {
         levels: Some(levels),

@@ -264,13 +264,15 @@ pub enum Reason {
     Internal,
     /// Tables of level 0 leave persistent memory for files of level 0.
     Spill,
+    /// Values move out of blob files that have much garbage.
+    Garbage,
     /// All that the tables have has expired: they go unread.
     Expired,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 9] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
@@ -278,6 +280,7 @@ impl Reason {
         Reason::Room,
         Reason::Internal,
         Reason::Spill,
+        Reason::Garbage,
         Reason::Expired,
     ];
 
@@ -291,6 +294,7 @@ impl Reason {
             Reason::Room => "room",
             Reason::Internal => "internal",
             Reason::Spill => "spill",
+            Reason::Garbage => "garbage",
             Reason::Expired => "expired",
         }
     }
@@ -305,7 +309,8 @@ pub struct Job {
     pub from: usize,
     /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`](super::pick_range), [`pick_read`](super::pick_read)
     /// and [`pick_room`](super::pick_room), for a merge inside level 0, see [`pick_internal`](super::pick_internal) and
-    /// [`pick_spill`](super::pick_spill), and for what goes, see [`Expired::pick`].
+    /// [`pick_spill`](super::pick_spill), for what moves out of blob files, see [`pick_garbage`](super::pick_garbage), and for what
+    /// goes, see [`Expired::pick`].
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,

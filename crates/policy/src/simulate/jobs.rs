@@ -177,6 +177,7 @@ impl Store {
                     internal_gave_up: false,
                     refused: &refused,
                     charged: Charged::None,
+                    garbage: &[],
                 };
                 let situation = Situation {
                     levels: Some(levels),
