@@ -181,6 +181,8 @@ bugs! {
     SkipGroupChecksum,
     /// No edit names a blob file.
     BlobUnnamed,
+    /// A collection of blob files writes tables anew, and leaves values where they are.
+    CollectMovesNothing,
     /// A blob file goes although a memtable refers to it.
     BlobForgetsMemtables,
     /// A blob file goes although a write is about to refer to it.

@@ -44,8 +44,18 @@
 //! 7. *Bounded garbage above tables.* References are short: without more, values that are overwritten would gather
 //!    until as many references fill persistent memory. So a memtable is sealed at
 //!    `blob.generation_bytes`, and sealed ones that refer to as much together are flushed; flushing leaves out
-//!    what was overwritten. In tables a file stays until compaction has dropped the last reference to it: only whole files
-//!    go.
+//!    what was overwritten. In tables a file stays until compaction has dropped the last reference to it, or moved what is
+//!    left (below).
+//!
+//! # Values that jobs write apart
+//! From `blob.value_bytes_min` on, values go into blob files when a flush or a compaction writes them into tables
+//! (`jobs::sink`), so that compactions write references again and no values. Such a file is pinned while its job runs, and
+//! named by the edit that names the tables. No write or memtable ever refers to it, so that the first two rows of the table
+//! above are empty; the rest holds as it stands.
+//!
+//! Garbage in all files is counted by edits, and collected within `blob.space_percent_max` (`compact::collect` has
+//! the argument, `policy::collect` the choice). Who keeps a file keeps it from that, too: values move, and the file stays until
+//! the last reference has gone.
 //!
 //! # What a crash leaves
 //! | a crash | finds |
@@ -74,7 +84,7 @@
 //!
 //! # Rejected
 //! - *One file for many batches*: writers would wait for each other's syncs, a file would live as long as its longest-lived
-//!   value, and since only whole files go that is what garbage is made of. Three syncs cost less than
+//!   value, or until it is collected. Three syncs cost less than
 //!   writing a mebibyte twice.
 //! - *Naming files when a reference is flushed*: spares the edit of step 3, but then the open has to tell a file
 //!   that records need from one that nobody does by reading all records first, and a lost record would
@@ -132,6 +142,11 @@ impl Blobs {
             blobs: self.clone(),
             file,
         }
+    }
+
+    /// A job has made some, which its edit names.
+    pub fn note_any(&self) {
+        self.any.store(true, Ordering::Relaxed);
     }
 
     /// The files that are held.

@@ -46,6 +46,7 @@
 //! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it.
 
 mod beside;
+mod collect;
 mod costs;
 mod deleted;
 mod due;

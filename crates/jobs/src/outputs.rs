@@ -6,6 +6,7 @@ use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_level0::PmTable;
 use thermocline_policy::cost::Counts;
+use thermocline_sst::BlobMeta;
 use thermocline_version::{Change, PartitionId, Place, PmTableInfo, TableRef};
 
 /// A table that is durable, with the references to it.
@@ -67,7 +68,9 @@ pub struct Outputs {
     pub tables: Vec<(Place, Arc<TableRef>)>,
     /// Tables in persistent memory.
     pub pm: Vec<MadeInPm>,
-    /// Bytes of the tables.
+    /// Blob files that the tables refer to, durable.
+    pub blobs: Vec<BlobMeta>,
+    /// Bytes of the tables and blob files.
     pub bytes: u64,
     /// Bytes of files that were read, where the caller counts them.
     pub bytes_read: u64,
@@ -86,13 +89,25 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// What an edit says of the tables.
+    /// What an edit says of the tables, and of the blob files before them.
     pub fn added(&self) -> impl Iterator<Item = Change> {
         let tables = self.tables.iter().map(|(place, table)| Change::TableAdded {
             place: *place,
             table: table.clone(),
         });
-        self.pm.iter().flat_map(MadeInPm::added).chain(tables)
+        let blobs = self.blobs.iter().flat_map(|made| {
+            let file = made.identity.file;
+            let (bytes, values) = (made.bytes, made.value_bytes);
+            [
+                Change::BlobFileAdded { file, bytes },
+                Change::BlobValues {
+                    file,
+                    bytes: values,
+                },
+            ]
+        });
+        let pm = self.pm.iter().flat_map(MadeInPm::added);
+        blobs.chain(pm).chain(tables)
     }
 
     /// What comes of tables of which everything has expired, so that nobody reads them: nothing.

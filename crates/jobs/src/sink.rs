@@ -1,5 +1,6 @@
 //! Where entries go: into files, into persistent memory, into another folder, or onto a scale.
 
+mod apart;
 mod files;
 mod pm;
 mod weigh;
@@ -9,6 +10,7 @@ use thermocline_sst::{KeyRef, Value};
 
 use crate::outputs::Outputs;
 
+pub use apart::{Apart, ReadBlob};
 pub use files::{FileSink, NextFile, reference};
 pub use pm::{PmHome, PmSink};
 pub use weigh::Scale;

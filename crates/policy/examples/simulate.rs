@@ -109,6 +109,7 @@ fn ask(tables: u32, times: u32) {
         internal_gave_up: false,
         refused: &[],
         charged: Charged::None,
+        garbage: &[],
     };
     let situation = Situation {
         levels: Some(levels),

@@ -35,6 +35,7 @@
 //! | what do costs say of level 0 in persistent memory? | [`level0`] |
 //! | what of it is merged next, or leaves? | [`internal`] |
 //! | which tables are to be compacted next? | [`pick`] |
+//! | which blob files are collected? | [`collect`] |
 //! | which equations weigh that? | [`cost`] |
 //! | how large should levels, tables and jobs be? | [`geometry`] |
 //! | which reads pay for a compaction? | [`reads`] |
@@ -48,6 +49,7 @@
 //! | what would become of a store? | [`simulate`] |
 #![forbid(unsafe_code)]
 
+pub mod collect;
 pub mod cost;
 pub mod filters;
 pub mod flush;

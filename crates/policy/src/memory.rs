@@ -13,4 +13,6 @@ pub struct Memory {
     pub gave_up: relief::GaveUp,
     /// Without cost models: tables in persistent memory with smaller numbers leave; 0 where none do.
     pub leave_below: FileId,
+    /// Whether the last compaction moved values out of blob files: what a level's size asks for is next.
+    pub collected: bool,
 }

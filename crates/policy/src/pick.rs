@@ -19,7 +19,7 @@
 //!    level. So neither changes what the other takes, and what lies below an output stays below. But a job within
 //!    level 0 may take what lies there above all that another one takes ([`Held::collides`]): what that one leaves,
 //!    wherever, lies below as before.
-//! 4. **It ends.** Each job but a rewrite, a merge inside level 0 and a drop moves data down, and none moves data up: nor out of
+//! 4. **It ends.** Each job but a rewrite (of tombstones, or out of blob files), a merge inside level 0 and a drop moves data down, and none moves data up: nor out of
 //!    files into persistent memory. Without
 //!    new data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
 //! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
@@ -36,6 +36,7 @@
 
 mod deleted;
 mod expired;
+mod garbage;
 mod jobs;
 mod level0;
 mod score;
@@ -43,6 +44,7 @@ mod slices;
 mod state;
 
 pub use deleted::{Deleted, DeletedRanges};
+pub use garbage::pick_garbage;
 pub use jobs::{Manual, pick, pick_range, pick_read, pick_room};
 pub use level0::{Along, Slice, level0_slices, pick_along, pick_internal, pick_slices, pick_spill};
 pub use score::{Gaps, Scores, level0_cuts, level0_gaps, pending_bytes};

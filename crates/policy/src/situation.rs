@@ -3,6 +3,7 @@
 
 use thermocline_base::{CfId, FileId};
 
+use crate::collect::Refers;
 use crate::level0::{Content, Level0Plan};
 use crate::pick::{Cursors, DeletedRanges, PickOptions, State};
 use crate::{flush, indexes, partitions, rewrite, seal};
@@ -153,6 +154,8 @@ pub struct Levels<'a> {
     pub refused: &'a [(CfId, usize)],
     /// The table that reads have charged first.
     pub charged: Charged,
+    /// What tables refer to in blob files that are collected.
+    pub garbage: &'a [Refers],
 }
 
 /// Where room is wanted on the disk.

@@ -414,6 +414,10 @@ pub const FILTER_RESTS_MAX: u32 = 64;
 /// that much longer, one part in a hundred, and a pair costs the manifest 21 bytes.
 pub const TTL_PARTS: u64 = 100;
 
+/// Collection of blob files begins at so many percent of the garbage that `blob.space_percent_max` allows. *Chosen*: what moves
+/// is there twice for a moment, and what is overwritten meanwhile is garbage, too.
+pub const GARBAGE_BEGINS_PERCENT: u64 = 75;
+
 /// Expired tables that one job takes. *Derived*: an edit that removes so many with the longest keys has 17 MB, a quarter of what an edit may
 /// have.
 pub const EXPIRED_TABLES_MAX: usize = 256;

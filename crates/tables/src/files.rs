@@ -72,6 +72,8 @@ pub struct TableFiles {
     /// As `storage`, for blob files.
     pub blob_storage: Arc<dyn Storage>,
     blob_bytes: Arc<DeviceBytes>,
+    /// The blob files whose first bytes were read, and say that they are these: a value takes one read then.
+    known_blobs: Mutex<BTreeSet<FileId>>,
     /// The folder of the database.
     pub dir: PathBuf,
     /// Which database wrote each.
@@ -162,6 +164,7 @@ impl TableFiles {
             bytes,
             blob_storage,
             blob_bytes,
+            known_blobs: Mutex::default(),
             dir: dir.to_path_buf(),
             origins,
             account: account.clone(),
@@ -249,7 +252,12 @@ impl TableFiles {
         let path = self.blob_path(blob.file);
         let opened = self.blob_storage.open(&path, OpenMode::Read);
         let file = opened.map_err(|error| missing(error, "a blob file is missing", &path))?;
-        let opened = BlobFile::open(&*file, self.identity(blob.file))?;
+        let identity = self.identity(blob.file);
+        let opened = match lock(&self.known_blobs).contains(&blob.file) {
+            true => BlobFile::known(identity, path.display().to_string()),
+            false => BlobFile::open(&*file, identity)?,
+        };
+        lock(&self.known_blobs).insert(blob.file);
         thermocline_sst::read_blob_of(&opened, &*file, (cf, key), blob)
     }
 
@@ -313,6 +321,7 @@ impl TableFiles {
 
     /// These files are not there any more.
     pub fn forget(&self, files: &BTreeSet<FileId>) {
+        lock(&self.known_blobs).retain(|file| !files.contains(file));
         if let Some(cache) = self.cache.get().filter(|_| !files.is_empty()) {
             cache.forget_files(files);
         }

@@ -122,6 +122,14 @@ pub enum Change {
         /// Its bytes.
         bytes: u64,
     },
+    /// So many bytes of a blob file are values: what tables do not refer to of them is garbage, unless records do. It
+    /// comes with the file, behind [`Change::BlobFileAdded`]. Of files of older programs nobody knows it.
+    BlobValues {
+        /// The blob file, which exists.
+        file: FileId,
+        /// Bytes of values in it.
+        bytes: u64,
+    },
     /// The files with ids below `below` (of which none is named yet), but for those below the bound of an
     /// earlier change of this kind, were written by the database `db_id`, of which this one is a copy.
     FilesInherited {

@@ -47,10 +47,18 @@ pub fn redrawn(rng: &mut Rng, before: &Options) -> Options {
     options.ssd.direct = rng.below(2) == 1;
     // What is drawn next is drawn as ever: seeds that found something stay what they were.
     options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
+    apart(&mut options, &mut rng.clone());
     reading(&mut options, rng);
     level0(&mut options, rng);
     compaction(&mut options, rng);
     options
+}
+
+/// Values that lie apart from tables, or not.
+fn apart(options: &mut Options, rng: &mut Rng) {
+    options.blob.value_bytes_min = *rng.pick(&[0, 1, 100, 1000]);
+    options.blob.file_bytes = *rng.pick(&[2 << 10, 64 << 10, 1 << 20]);
+    options.blob.space_percent_max = *rng.pick(&[101, 130, 300]);
 }
 
 fn reading(options: &mut Options, rng: &mut Rng) {

@@ -3,7 +3,7 @@
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Error, FileId, Kind, Result};
 use thermocline_memtable::{BLOB_REF_LEN, encode_blob_ref, item_bytes};
-use thermocline_sst::{BlobWriter, sites};
+use thermocline_sst::{BlobMeta, BlobWriter, sites};
 use thermocline_version::{Change, FileKind, VersionEdit};
 
 use super::Hold;
@@ -148,7 +148,7 @@ impl Stager {
         long: impl Iterator<Item = BatchEntry<'a>>,
     ) -> Result<Vec<[u8; BLOB_REF_LEN]>> {
         let written = self.write_file(file, long);
-        let (references, bytes) = written.map_err(|error| self.without_disk(error))?;
+        let (references, made) = written.map_err(|error| self.without_disk(error))?;
         if !active(Bug::NameBeforeSync) {
             // What is durable of the folder is unknown if this fails, and asking again might not tell.
             let storage = &self.common.catalog.table_files.blob_storage;
@@ -157,23 +157,30 @@ impl Stager {
         }
         if !active(Bug::BlobUnnamed) {
             let mut edit = VersionEdit::new();
+            let bytes = made.bytes;
+            let values = Change::BlobValues {
+                file,
+                bytes: made.value_bytes,
+            };
             let told = self.common.catalog.edits().state().has_long_values();
             if !told && !active(Bug::LongValuesUntold) {
                 edit.changes.push(Change::LongValues);
             }
-            self.common
-                .catalog
-                .edit(&edit.with(Change::BlobFileAdded { file, bytes }))?;
+            self.common.catalog.edit(
+                &edit
+                    .with(Change::BlobFileAdded { file, bytes })
+                    .with(values),
+            )?;
         }
         Ok(references)
     }
 
-    /// Step 2, but for the folder. Returns the file's length, too.
+    /// Step 2, but for the folder.
     fn write_file<'a>(
         &self,
         file: FileId,
         long: impl Iterator<Item = BatchEntry<'a>>,
-    ) -> Result<(Vec<[u8; BLOB_REF_LEN]>, u64)> {
+    ) -> Result<(Vec<[u8; BLOB_REF_LEN]>, BlobMeta)> {
         let files = &self.common.catalog.table_files;
         let path = files.blob_path(file);
         let mut writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
@@ -182,7 +189,7 @@ impl Stager {
             let blob = writer.append(entry.cf, entry.key, entry.value)?;
             references.push(encode_blob_ref(blob));
         }
-        Ok((references, writer.finish()?.bytes))
+        Ok((references, writer.finish()?))
     }
 
     /// Of a file that nobody knows yet: that the disk is full is no more than that.

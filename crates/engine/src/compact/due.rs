@@ -5,12 +5,14 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, SeqNo};
 use thermocline_commit::readers::moments_of_merge;
 use thermocline_observe::charged;
+use thermocline_policy::collect::Refers;
 use thermocline_policy::pick::{Cursors, DeletedRanges, Expired, Held, PickOptions, level0_slices};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_version::Version;
 
-use super::Jobs;
+use super::{Jobs, collect};
+
 use super::costs::OfFamily;
 use super::deleted;
 use super::job::picked::Job;
@@ -32,6 +34,7 @@ struct Known<'v> {
     /// The place of that whose turn it is.
     turn: usize,
     room: Option<Relief>,
+    garbage: Vec<Refers>,
 }
 
 impl Known<'_> {
@@ -92,6 +95,10 @@ impl Picker {
             },
             deleted,
             turn: families.partition_point(passed),
+            garbage: match room {
+                Some(_) => Vec::new(),
+                None => collect::refers(&self.common, version, &families),
+            },
             families,
             room: room.map(|room| {
                 self.pressure.note_readers();
@@ -118,6 +125,7 @@ impl Picker {
             internal_gave_up: self.gave_up_in(known.version),
             refused: &[],
             charged: Charged::Unknown,
+            garbage: &known.garbage,
         }
     }
 

@@ -5,7 +5,7 @@ pub(crate) mod picked;
 use std::cell::Cell;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{RangeTombstone, Result, SeqNo};
+use thermocline_base::{BlobRef, CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain;
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
@@ -13,13 +13,15 @@ use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
-use thermocline_tables::Promise;
+use thermocline_tables::{Promise, TableFiles};
 use thermocline_version::{Level, TableRef, VersionEdit};
 
+use super::collect;
 use super::deleted::pass_over;
 use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up};
 use super::shape::Levels;
+
 use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
@@ -57,6 +59,18 @@ fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option
         bytes_written: outputs.bytes,
         entries_dropped: outputs.dropped,
     })
+}
+
+/// What reads values in blob files for a job, and counts them.
+fn reading<'a>(
+    files: &'a TableFiles,
+    cf: CfId,
+    read: &'a Cell<u64>,
+) -> impl Fn(&[u8], BlobRef) -> Result<Vec<u8>> + 'a {
+    move |key, blob| {
+        read.set(read.get() + u64::from(blob.len));
+        files.read_blob(cf, key, blob)
+    }
 }
 
 impl Compactor {
@@ -338,7 +352,10 @@ impl Compactor {
         let pm_sink =
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
-        let mut in_files = FileSink::new(&common.catalog, job.place(), options);
+        let victims = collect::victims(common, &common.catalog.version());
+        let read_blob = reading(&common.catalog.table_files, job.cf, read);
+        let apart = self.making.apart(job.cf, victims, &read_blob);
+        let mut in_files = FileSink::new(&common.catalog, job.place(), options).apart(apart);
         let recipe = Recipe {
             cf: job.cf,
             cutter: job.cutter(shape, &levels, starts),

@@ -1,8 +1,10 @@
 //! Jobs of a store: where they write, how they are driven, and what becomes of what they have made (`jobs`).
 
-use thermocline_base::Result;
+use thermocline_base::blob_ref::BLOB_REF_LEN;
 use thermocline_base::planted::{Bug, active};
-use thermocline_jobs::sink::{PmHome, TableSink};
+use thermocline_base::size::index;
+use thermocline_base::{CfId, FileId, Result};
+use thermocline_jobs::sink::{Apart, PmHome, ReadBlob, TableSink};
 use thermocline_jobs::source::Input;
 use thermocline_jobs::{Job, Outputs, Recipe, run};
 use thermocline_sst::sites;
@@ -26,9 +28,32 @@ impl Making {
     ) -> Result<()> {
         let work = self.common.catalog.table_files.work();
         let written = Job::new(inputs, recipe, sink).and_then(|job| run(job, work, pace, outputs));
+        if !outputs.blobs.is_empty() {
+            self.sweeper.blobs.note_any();
+        }
         // What it worked with is given back, and whoever lacks that need not wait until its edit is durable.
         self.common.room.note();
         written
+    }
+
+    /// Which values of a family a job writes apart from its tables. Operands are merged into values that lie in tables, so
+    /// a family with a merge operator keeps them there.
+    pub fn apart<'a>(&self, cf: CfId, victims: Vec<FileId>, read: ReadBlob<'a>) -> Apart<'a> {
+        let options = &self.common.options.blob;
+        let merges = self.common.families.operator(cf).is_some();
+        let bytes_min = match options.value_bytes_min {
+            0 => usize::MAX,
+            _ if merges || cf == CfId::METADATA => usize::MAX,
+            // A reference is no longer than what it stands for.
+            least => index(least).max(BLOB_REF_LEN),
+        };
+        Apart {
+            bytes_min,
+            inline_max: index(options.inline_bytes_max),
+            file_bytes: options.file_bytes,
+            victims,
+            read,
+        }
     }
 
     /// Where tables in persistent memory go.

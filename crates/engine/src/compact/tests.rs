@@ -1,6 +1,7 @@
 //! Whatever is compacted, held, dropped or killed meanwhile, reads stay as they were. That levels and age
 //! are kept, the manifest's state checks at every edit of a debug build.
 
+mod collect;
 mod deleted;
 mod faults;
 mod filters;
@@ -68,6 +69,7 @@ fn any(rng: &mut Rng) -> Options {
     options.blob.inline_bytes_max = *rng.pick(&[150, 1 << 20, 1 << 20]);
     // What is drawn next is drawn as before there were two.
     options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
+    apart(&mut options, &mut rng.clone());
     let compaction = &mut options.compaction;
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (1 + rng.below(12) as u64) << 10;
@@ -83,6 +85,13 @@ fn any(rng: &mut Rng) -> Options {
     options.partition.prefix_len = 1 + rng.below(2) as u64;
     options.partition.by = *rng.pick(&PartitionBy::ALL[..3]);
     options
+}
+
+/// Values that lie apart from tables, or not.
+fn apart(options: &mut Options, rng: &mut Rng) {
+    options.blob.value_bytes_min = *rng.pick(&[0, 1, 40, 100]);
+    options.blob.file_bytes = *rng.pick(&[1 << 10, 8 << 10]);
+    options.blob.space_percent_max = *rng.pick(&[101, 130, 1_000_000]);
 }
 
 fn open(machine: &Machine, options: &Options) -> Engine {

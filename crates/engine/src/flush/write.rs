@@ -177,7 +177,10 @@ impl FlushWriter {
             Some(own) => own.write_options(shape),
             None => shape.write_options(0, usize::MAX, Creation::Flush),
         };
-        let mut in_files = FileSink::new(&self.common.catalog, place, options);
+        let files = &self.common.catalog.table_files;
+        let read_blob = |key: &[u8], blob| files.read_blob(cf, key, blob);
+        let apart = self.making.apart(cf, Vec::new(), &read_blob);
+        let mut in_files = FileSink::new(&self.common.catalog, place, options).apart(apart);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
             cf,

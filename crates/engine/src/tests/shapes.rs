@@ -36,6 +36,11 @@ fn any(rng: &mut Rng) -> Options {
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
     options.blob.inline_bytes_max = *rng.pick(&[64, 150, 1 << 20]);
     options.blob.generation_bytes = *rng.pick(&[2 << 10, 1 << 20]);
+    // What is drawn next is drawn as before.
+    let mut other = rng.clone();
+    options.blob.value_bytes_min = *other.pick(&[0, 1, 40, 100]);
+    options.blob.file_bytes = *other.pick(&[1 << 10, 8 << 10]);
+    options.blob.space_percent_max = *other.pick(&[101, 130, 1_000_000]);
     let compaction = &mut options.compaction;
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (2 + rng.below(20) as u64) << 10;

@@ -5,7 +5,7 @@
 use std::ops::Bound::Unbounded;
 
 use thermocline_base::CfId;
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Shape};
 use thermocline_engine::Durability;
 use thermocline_env::simulated::SeededRandom;
 
@@ -71,6 +71,51 @@ pub fn blobs(life: &mut Life, random: &SeededRandom) {
     let after = life.engine().metrics().blobs.files;
     assert!(after < before, "{before} files, then {after}");
     run(life, &Op::put(0, b"kept", value(random, 90)));
+}
+
+/// Values that flushes write apart from tables.
+pub fn values_apart(options: &mut Options) {
+    small_memtables(options);
+    options.level0.shape = Some(Shape::GlobalIndex);
+    options.blob.value_bytes_min = 64;
+    options.blob.file_bytes = 1 << 10;
+    options.blob.space_percent_max = 101;
+    options.compaction.table_bytes = 512;
+    options.compaction.level0_tables = 1;
+    options.compaction.levels = 2;
+}
+
+/// Values that are written apart, and whose files are collected, over two lives.
+pub fn apart(life: &mut Life, random: &SeededRandom) {
+    let all = |life: &mut Life, some: fn(u8) -> bool| {
+        for n in (0..12u8).filter(|n| some(*n)) {
+            run(life, &Op::put(0, &[b'a', n], value(random, 80)));
+        }
+        life.engine().flush().unwrap();
+        while life.engine().compact_once().unwrap() {}
+    };
+    all(life, |_| true);
+    let held = (life.engine().snapshot(), life.visible());
+    all(life, |n| n % 3 == 0);
+    let (snapshot, model) = held;
+    for ((_, key), want) in &model.data {
+        let found = snapshot.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap();
+        assert_eq!(found.as_deref(), Some(&**want));
+    }
+    drop(snapshot);
+    life.close().unwrap();
+    life.open().unwrap();
+    run(life, &mixed(random, 1));
+    all(life, |n| n % 3 == 1);
+    let compaction = life.engine().metrics().compaction;
+    let collected = compaction
+        .reasons
+        .iter()
+        .find(|(r, _)| r.name() == "garbage");
+    assert!(
+        collected.is_some_and(|(_, jobs)| *jobs > 0),
+        "{collected:?}"
+    );
 }
 
 /// Over lives that close, with a family that is dropped.

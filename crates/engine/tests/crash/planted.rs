@@ -142,6 +142,11 @@ fn a_blob_file_that_is_not_synced_is_caught() {
 }
 
 #[test]
+fn tables_and_blob_files_that_are_not_synced_are_caught() {
+    caught_in_work("apart", Bug::ForgetTableSync);
+}
+
+#[test]
 fn a_blob_file_whose_name_is_not_durable_is_caught() {
     caught_in_work("blobs-flying", Bug::NameBeforeSync);
 }

@@ -369,6 +369,18 @@ const BLOBS: Part = Part {
     ],
 };
 
+const APART: Part = Part {
+    workloads: &["apart"],
+    seeds: 1,
+    one_in: 41,
+    bar: 2_000,
+    sites: &[
+        "sst: blobs written",
+        "sst: file named",
+        "sst: table written",
+    ],
+};
+
 const BLOB_LIVES: Part = Part {
     workloads: &["blob-lives"],
     seeds: 1,
@@ -421,6 +433,7 @@ const PARTS: &[&Part] = &[
     &FILTERS,
     &TTL,
     &BLOBS,
+    &APART,
     &BLOB_LIVES,
     &BLOBS_FLYING,
 ];
@@ -669,6 +682,11 @@ fn what_expires_goes_as_a_whole_whatever_crashes() {
 #[test]
 fn long_values_survive_every_crash() {
     run(&BLOBS);
+}
+
+#[test]
+fn values_apart_from_tables_and_their_collection_survive_every_crash() {
+    run(&APART);
 }
 
 #[test]

@@ -432,6 +432,13 @@ pub const ALL: &[Workload] = &[
         body: blobs::blobs,
     },
     Workload {
+        name: "apart",
+        set: blobs::values_apart,
+        from_creation: false,
+        before: nothing_before,
+        body: blobs::apart,
+    },
+    Workload {
         name: "blob-lives",
         set: blobs::long_values,
         from_creation: false,

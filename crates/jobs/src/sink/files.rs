@@ -13,6 +13,7 @@ use thermocline_tables::dram_of;
 use thermocline_version::{BlobBytes, FileKind, Place, TableRef};
 
 use super::TableSink;
+use super::apart::{Apart, Aside};
 use crate::outputs::Outputs;
 
 /// Names the next file, and what it is sealed to.
@@ -33,6 +34,8 @@ pub struct FileSink<'a> {
     options: WriteOptions,
     /// The table at hand.
     table: Option<(FileId, TableWriter)>,
+    /// What writes values apart from tables, if some are to lie there. In the store only.
+    aside: Option<Aside<'a>>,
 }
 
 impl<'a> FileSink<'a> {
@@ -43,6 +46,15 @@ impl<'a> FileSink<'a> {
             place,
             options,
             table: None,
+            aside: None,
+        }
+    }
+
+    /// The same, with values apart from their tables.
+    pub fn apart(self, apart: Apart<'a>) -> FileSink<'a> {
+        FileSink {
+            aside: Some(Aside::new(apart)),
+            ..self
         }
     }
 
@@ -58,6 +70,7 @@ impl<'a> FileSink<'a> {
             place,
             options,
             table: None,
+            aside: None,
         }
     }
 
@@ -94,6 +107,13 @@ impl TableSink for FileSink<'_> {
             self.table = Some(self.begin_table(outputs)?);
         }
         let (_, table) = self.table.as_mut().expect("it was made above");
+        let value = match (&mut self.aside, &self.home) {
+            (Some(aside), Home::Store(catalog)) => {
+                let of = (self.place.cf, key.user_key, kind);
+                aside.place(catalog, of, value, outputs)?
+            }
+            _ => value,
+        };
         table.add(key, kind, value)
     }
 
@@ -111,7 +131,11 @@ impl TableSink for FileSink<'_> {
     }
 
     fn end_family(&mut self, outputs: &mut Outputs) -> Result<()> {
-        self.end_table(outputs)
+        self.end_table(outputs)?;
+        match &mut self.aside {
+            Some(aside) => aside.finish(outputs),
+            None => Ok(()),
+        }
     }
 
     fn bytes(&self) -> u64 {
@@ -125,7 +149,8 @@ impl TableSink for FileSink<'_> {
 
     fn memory(&self) -> u64 {
         let table = self.table.as_ref();
-        table.map_or(0, |(_, table)| dram_of(table))
+        let aside = self.aside.as_ref().map_or(0, Aside::memory);
+        aside + table.map_or(0, |(_, table)| dram_of(table))
     }
 
     fn tombstone_bytes_max(&self) -> usize {

@@ -1,14 +1,16 @@
 //! The next compaction, of the families in their turn, the first that has something to do.
 //!
 //! What is deleted or has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a full disk, then room in persistent memory (what would go by a merge need not leave), then what leaves
-//! it, then merges that pay, then what is too large, and what reads have charged last.
+//! it, then merges that pay, then what is too large and values in blob files that have much garbage, in turns, and what reads have charged last.
 
 use thermocline_base::{CfId, FileId};
 
 use crate::internal::{due_by_cost, due_for_room, frees_blobs, leave_below, may_begin, pick_cold};
 use crate::level0::{self, Level0Plan, SlicePlan};
 use crate::memory::Memory;
-use crate::pick::{Job, Scores, level0_slices, pick, pick_internal, pick_read, pick_room};
+use crate::pick::{
+    Job, Scores, level0_slices, pick, pick_garbage, pick_internal, pick_read, pick_room,
+};
 use crate::situation::{Charged, FamilyLevels, Levels, Relief};
 use crate::work::{Because, Decision, Work};
 
@@ -32,7 +34,36 @@ pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Opt
             return made;
         }
     }
-    by_size(levels, now_ns, memory).or_else(|| for_reads(levels))
+    of_levels(levels, now_ns, memory).or_else(|| for_reads(levels))
+}
+
+/// What is too large, and what moves out of blob files, in turns where both are due: neither waits until the other has come to its
+/// end.
+fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
+    if levels.garbage.is_empty() || levels.relief.is_some() {
+        return by_size(levels, now_ns, memory);
+    }
+    let (collected, decision) = match memory.collected {
+        true => match by_size(levels, now_ns, memory) {
+            Some(decision) => (false, Some(decision)),
+            None => (true, garbage(levels)),
+        },
+        false => match garbage(levels) {
+            Some(decision) => (true, Some(decision)),
+            None => (false, by_size(levels, now_ns, memory)),
+        },
+    };
+    memory.collected = collected;
+    decision
+}
+
+/// What moves values out of blob files.
+fn garbage(levels: &Levels<'_>) -> Option<Decision> {
+    levels.families.iter().find_map(|of| {
+        let own = levels.garbage.iter().filter(|r| r.family == of.family);
+        let job = pick_garbage(&of.state, &of.options, own)?;
+        Some(compact(of, job, 0.0))
+    })
 }
 
 fn compact(of: &FamilyLevels<'_>, job: Job, score: f64) -> Decision {

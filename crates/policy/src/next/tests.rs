@@ -114,6 +114,7 @@ fn with_runs<T>(
         internal_gave_up: false,
         refused: &[],
         charged,
+        garbage: &[],
     };
     then(Situation {
         levels: Some(levels),

@@ -266,13 +266,15 @@ pub enum Reason {
     Spill,
     /// All that the tables have is deleted: they go unread.
     Deleted,
+    /// Values move out of blob files that have much garbage.
+    Garbage,
     /// All that the tables have has expired: they go unread.
     Expired,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
@@ -281,6 +283,7 @@ impl Reason {
         Reason::Internal,
         Reason::Spill,
         Reason::Deleted,
+        Reason::Garbage,
         Reason::Expired,
     ];
 
@@ -295,6 +298,7 @@ impl Reason {
             Reason::Internal => "internal",
             Reason::Spill => "spill",
             Reason::Deleted => "deleted",
+            Reason::Garbage => "garbage",
             Reason::Expired => "expired",
         }
     }
@@ -309,8 +313,8 @@ pub struct Job {
     pub from: usize,
     /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`](super::pick_range), [`pick_read`](super::pick_read)
     /// and [`pick_room`](super::pick_room), for a merge inside level 0, see [`pick_internal`](super::pick_internal) and
-    /// [`pick_spill`](super::pick_spill), and for what goes, see [`Expired::pick`] and
-    /// [`DeletedRanges::pick`](super::DeletedRanges::pick).
+    /// [`pick_spill`](super::pick_spill), for what moves out of blob files, see [`pick_garbage`](super::pick_garbage), and for what
+    /// goes, see [`Expired::pick`] and [`DeletedRanges::pick`](super::DeletedRanges::pick).
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,

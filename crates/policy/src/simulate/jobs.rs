@@ -178,6 +178,7 @@ impl Store {
                     internal_gave_up: false,
                     refused: &refused,
                     charged: Charged::None,
+                    garbage: &[],
                 };
                 let situation = Situation {
                     levels: Some(levels),

@@ -44,6 +44,11 @@ impl BlobFile {
     /// Reads the header of `file`, which should be `identity`.
     ///
     /// # Errors
+    /// The blob file `identity`, called `name`, whose header was checked before.
+    pub fn known(identity: Identity, name: String) -> BlobFile {
+        BlobFile { name, identity }
+    }
+
     /// As [`BlobFile::new`]; those of reading.
     pub fn open(file: &dyn File, identity: Identity) -> Result<BlobFile> {
         // Of a file that is shorter, what there is: that is damage, and a read that fell short is not.

@@ -90,6 +90,11 @@ impl BlobWriter {
         self.out.len()
     }
 
+    /// About how many bytes of memory it takes now.
+    pub fn memory(&self) -> u64 {
+        (size_of::<BlobWriter>() + self.out.memory()) as u64
+    }
+
     /// Makes all values so far durable; more may follow. The name is the caller's, as with
     /// [`crate::TableWriter::finish`].
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
-use super::{FORMAT_VERSION, pm_table, table};
+use super::{FORMAT_VERSION, pm_table, table, tag};
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::table::PartitionId;
 use crate::write_times::WriteTime;
@@ -13,38 +13,6 @@ use crate::write_times::WriteTime;
 const CHANGE_HEADER_LEN: usize = 5;
 /// Of a tag: a reader that does not know it must stop.
 pub(super) const CRITICAL: u8 = 0x80;
-
-pub(super) mod tag {
-    pub const CREATED: u8 = 0x81;
-    pub const OPTIONS: u8 = 0x82;
-    pub const CF_CREATED: u8 = 0x83;
-    pub const CF_DROPPED: u8 = 0x84;
-    pub const MEMTABLE_CREATED: u8 = 0x85;
-    pub const MEMTABLE_DROPPED: u8 = 0x86;
-    pub const CHAIN_OPENED: u8 = 0x87;
-    pub const CHAIN_CUT: u8 = 0x88;
-    pub const NEXT_IDS: u8 = 0x89;
-    pub const CF_OPTIONS: u8 = 0x8a;
-    pub const CHAIN_ADOPTED: u8 = 0x8b;
-    pub const NEXT_IDS_WITH_FILES: u8 = 0x8c;
-    pub const TABLE_ADDED: u8 = 0x8d;
-    pub const TABLE_REMOVED: u8 = 0x8e;
-    pub const BLOB_FILE_ADDED: u8 = 0x8f;
-    pub const BLOB_FILE_REMOVED: u8 = 0x90;
-    pub const PARTITION_CREATED: u8 = 0x91;
-    pub const FILES_INHERITED: u8 = 0x92;
-    pub const FLUSHED_UP_TO: u8 = 0x93;
-    pub const PM_TABLE_ADDED: u8 = 0x94;
-    pub const PM_TABLE_REMOVED: u8 = 0x95;
-    pub const PARTITION_REMOVED: u8 = 0x96;
-    pub const LONG_VALUES: u8 = 0x98;
-    pub const EVACUATED: u8 = 0x99;
-    // 0x9a is that of a pointer (`super::pointer`).
-    pub const PREPARED_TRANSACTIONS: u8 = 0x9b;
-    pub const WRITE_TIMES: u8 = 0x9c;
-    /// May be passed over.
-    pub const PARTITION_RATES: u8 = 0x01;
-}
 
 /// The bytes of an edit.
 pub fn encode_edit(edit: &VersionEdit) -> Vec<u8> {
@@ -117,6 +85,7 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         Change::TableAdded { .. }
         | Change::TableRemoved { .. }
         | Change::BlobFileAdded { .. }
+        | Change::BlobValues { .. }
         | Change::BlobFileRemoved { .. }
         | Change::PmTableAdded { .. }
         | Change::PmTableRemoved { .. } => encode_files(change, bytes),
@@ -264,6 +233,14 @@ fn encode_files(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&file.0.to_le_bytes());
             bytes.extend_from_slice(&size.to_le_bytes());
             tag::BLOB_FILE_ADDED
+        }
+        Change::BlobValues {
+            file,
+            bytes: values,
+        } => {
+            bytes.extend_from_slice(&file.0.to_le_bytes());
+            bytes.extend_from_slice(&values.to_le_bytes());
+            tag::BLOB_VALUES
         }
         Change::BlobFileRemoved { file } => {
             bytes.extend_from_slice(&file.0.to_le_bytes());
@@ -476,6 +453,10 @@ fn decode_files(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unread
             smallest: body.take(body.bytes.len() - body.at)?.into(),
         },
         tag::BLOB_FILE_ADDED => Change::BlobFileAdded {
+            file: FileId(body.u64()?),
+            bytes: body.u64()?,
+        },
+        tag::BLOB_VALUES => Change::BlobValues {
             file: FileId(body.u64()?),
             bytes: body.u64()?,
         },

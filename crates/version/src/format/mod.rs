@@ -58,6 +58,7 @@
 //!  0x99 Evacuated           8 above, 8 up to (seqnos), 2 column family; the rest: user key
 //!  0x9b PreparedTransactions nothing; before the first transaction that is prepared
 //!  0x9c WriteTimes          4 count; each: 8 seqno, 8 seconds since 1970; both rise, from those of the change before on
+//!  0xb0 BlobValues          8 file, 8 bytes; with each blob file, behind BlobFileAdded
 //!
 //!  pointer: as a change, alone in its record, which is the last one
 //!  0x9a ContinuedIn         8 file number, above this file's: the manifest that goes on
@@ -119,6 +120,7 @@ mod fields;
 mod pm_table;
 mod pointer;
 mod table;
+mod tag;
 
 pub use change::{decode_edit, encode_change, encode_edit};
 pub use fields::Unreadable;

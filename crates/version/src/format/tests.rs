@@ -1,4 +1,4 @@
-use super::change::{CRITICAL, tag};
+use super::change::CRITICAL;
 use super::*;
 use std::sync::Arc;
 
@@ -89,6 +89,10 @@ fn all_changes() -> Vec<Change> {
         },
         Change::table_removed(PLACE, &table()),
         Change::BlobFileAdded {
+            file: FileId(6),
+            bytes: u64::MAX,
+        },
+        Change::BlobValues {
             file: FileId(6),
             bytes: u64::MAX,
         },

@@ -214,6 +214,7 @@ impl State {
             Change::TableAdded { .. }
             | Change::TableRemoved { .. }
             | Change::BlobFileAdded { .. }
+            | Change::BlobValues { .. }
             | Change::BlobFileRemoved { .. }
             | Change::PmTableAdded { .. }
             | Change::PmTableRemoved { .. } => self.apply_to_files(change)?,
@@ -326,6 +327,7 @@ impl State {
                 self.reserved(*file)?;
                 self.version_mut().add_blob_file(*file, *bytes)
             }
+            Change::BlobValues { file, bytes } => self.version_mut().set_blob_values(*file, *bytes),
             Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file),
             Change::PmTableAdded { table } => {
                 self.reserved(table.file)?;

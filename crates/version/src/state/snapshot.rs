@@ -36,9 +36,13 @@ impl State {
     /// Blob files, and tables in persistent memory, before the tables that refer to them, and older tables before newer ones, as the
     /// law of age has it.
     fn file_changes(&self) -> impl Iterator<Item = Change> + '_ {
-        let blobs = self.version.blob_files().map(|(file, blob)| {
+        let blobs = self.version.blob_files().flat_map(|(file, blob)| {
             let bytes = blob.bytes;
-            Change::BlobFileAdded { file, bytes }
+            let values = blob.value_bytes;
+            let values = values.map(|bytes| Change::BlobValues { file, bytes });
+            [Change::BlobFileAdded { file, bytes }]
+                .into_iter()
+                .chain(values)
         });
         let tables = self.version.oldest_first().map(|(place, table)| {
             let table = Arc::clone(table);

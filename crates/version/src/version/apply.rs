@@ -249,11 +249,28 @@ impl Version {
         must(free, what, "a file id that is free", id)?;
         let named = Named::Blob(BlobFile {
             bytes,
+            value_bytes: None,
             references: 0,
             referenced_bytes: 0,
         });
         self.files
             .insert(self.position(id), FileEntry { id, named });
+        Ok(())
+    }
+
+    /// Notes how many bytes of a blob file are values.
+    pub(crate) fn set_blob_values(&mut self, id: FileId, bytes: u64) -> Result<(), Impossible> {
+        let what = "blob file of which values are counted";
+        let Some(blob) = self.blob_mut(id) else {
+            return must(false, what, "one that exists", id);
+        };
+        let known = blob.value_bytes.is_some();
+        must(!known, what, "one of which none were counted", id)?;
+        let (least, most) = (blob.referenced_bytes, blob.bytes);
+        let wish = format_args!("{least} to {most}");
+        let possible = (least..=most).contains(&bytes);
+        must(possible, "bytes of values in a blob file", wish, bytes)?;
+        blob.value_bytes = Some(bytes);
         Ok(())
     }
 
@@ -322,7 +339,8 @@ impl Version {
                 let got = format!("file {file} in {table}");
                 return must(false, what, "a blob file that exists", got);
             };
-            let room = blob.bytes - blob.referenced_bytes;
+            let all = blob.value_bytes.unwrap_or(blob.bytes);
+            let room = all - blob.referenced_bytes;
             must(
                 bytes <= room,
                 what,

@@ -22,6 +22,8 @@ pub enum FileKind {
 pub struct BlobFile {
     /// Bytes of it.
     pub bytes: u64,
+    /// Bytes of values in it, if they are known.
+    pub value_bytes: Option<u64>,
     /// Table references that refer to it, were it to no bytes by their estimate.
     pub references: u64,
     /// Bytes of values in it that tables refer to. What else there is may be garbage, or referred

@@ -195,6 +195,7 @@ fn check(state: &State) {
     assert_eq!(tables[1].0.partition, PartitionId::WHOLE);
     assert_eq!(tables[1].1.range, KeyRange::until("", "\0\x07").owned());
     let blob = BlobFile {
+        value_bytes: None,
         bytes: 0x20_0000,
         references: 0,
         referenced_bytes: 0,

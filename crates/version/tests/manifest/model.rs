@@ -187,6 +187,7 @@ impl Model {
             Change::TableAdded { .. }
             | Change::TableRemoved { .. }
             | Change::BlobFileAdded { .. }
+            | Change::BlobValues { .. }
             | Change::BlobFileRemoved { .. } => {
                 let families = self.families.iter().filter(|f| f.2);
                 let families: Vec<u16> = families.map(|f| f.0).collect();

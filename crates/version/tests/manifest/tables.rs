@@ -22,6 +22,8 @@ pub type Placed = (Place, Arc<TableRef>);
 pub struct ModelTables {
     pub references: Vec<Placed>,
     pub blobs: Vec<(FileId, u64)>,
+    /// Bytes of values in blob files, where they are known.
+    pub values: Vec<(FileId, u64)>,
     /// Tables in persistent memory.
     pub pm: Vec<Arc<PmTableInfo>>,
 }
@@ -126,7 +128,16 @@ impl ModelTables {
                 self.blobs.push((*file, *bytes));
                 free
             }
+            Change::BlobValues { file, bytes } => {
+                let named = self.blobs.iter().find(|(id, _)| id == file);
+                let fits = named.is_some_and(|(_, all)| bytes <= all);
+                let first = !self.values.iter().any(|(id, _)| id == file);
+                let referred = self.referenced(*file);
+                self.values.push((*file, *bytes));
+                fits && first && referred <= *bytes
+            }
             Change::BlobFileRemoved { file } => {
+                self.values.retain(|(id, _)| id != file);
                 let possible = self.kind(*file) == Some(FileKind::Blob);
                 self.blobs.retain(|(id, _)| id != file);
                 possible && self.references_to(*file) == 0
@@ -169,7 +180,8 @@ impl ModelTables {
 
     fn may_add(&self, place: Place, table: &TableRef, families: &[u16], next: u64) -> bool {
         let in_blobs = |blob: &BlobBytes| {
-            let file = self.blobs.iter().find(|(id, _)| *id == blob.file);
+            let mut known = self.values.iter().chain(&self.blobs);
+            let file = known.find(|(id, _)| *id == blob.file);
             file.is_some_and(|(_, bytes)| self.referenced(blob.file) + blob.bytes <= *bytes)
         };
         let blob_ids: BTreeSet<_> = table.blobs.iter().map(|b| b.file).collect();
@@ -333,6 +345,8 @@ impl ModelTables {
         for (file, bytes) in &self.blobs {
             let blob = version.blob_file(*file).unwrap();
             prop_assert_eq!(blob.bytes, *bytes);
+            let values = self.values.iter().find(|(id, _)| id == file);
+            prop_assert_eq!(blob.value_bytes, values.map(|(_, bytes)| *bytes));
             prop_assert_eq!(blob.referenced_bytes, self.referenced(*file));
             prop_assert_eq!(blob.references, self.references_to(*file) as u64);
         }
@@ -466,6 +480,10 @@ pub fn change() -> impl Strategy<Value = Change> {
         }),
         2 => (place, table()).prop_map(|(place, table)| Change::table_removed(place, &table)),
         2 => (blob(), 0u64..100).prop_map(|(file, bytes)| Change::BlobFileAdded {
+            file: FileId(file),
+            bytes,
+        }),
+        2 => (blob(), 0u64..100).prop_map(|(file, bytes)| Change::BlobValues {
             file: FileId(file),
             bytes,
         }),

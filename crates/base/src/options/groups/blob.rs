@@ -13,5 +13,14 @@ option_group! {
         /// take room on the SSD until as many others were written as fill persistent memory.
         // Manifests remember this name, which is older than the word *memtable*.
         generation_bytes: Bytes = 1 << 30, 64 => 1 << 50;
+        /// A value of at least so many bytes goes into a blob file when a flush or a compaction writes it into a table on the
+        /// SSD: once, since compactions write references again, and no values. Families with a merge operator keep theirs in
+        /// tables. 0 keeps all in tables.
+        value_bytes_min: Bytes = 0, 0 => 1 << 20;
+        /// A blob file that is written beside tables ends with the value with which it has so many bytes.
+        file_bytes: Bytes = 64 << 20, 1 << 10 => 1 << 40;
+        /// The values in all blob files may have so many bytes for each hundred that tables refer to: if they have more, the
+        /// values that are needed move out of the files that have most garbage. 1,000,000 leaves all where they are.
+        space_percent_max: Count = 130, 101 => 1_000_000;
     }
 }

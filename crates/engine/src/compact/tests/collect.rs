@@ -1,0 +1,294 @@
+//! Values apart from their tables: they are written once, their garbage is counted exactly, and blob files that have too
+//! much of it are collected, whoever reads meanwhile.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use thermocline_base::{BlobRef, CfOptions, FileId, SeqNo};
+use thermocline_compaction::merge::Source;
+use thermocline_env::fault::FaultStorage;
+use thermocline_jobs::source::{Input, RunInput};
+use thermocline_policy::collect::{BlobFile, is_due};
+use thermocline_policy::pick::Reason;
+use thermocline_sst::Value;
+
+use super::*;
+use crate::Family;
+
+const CF: CfId = CfId::DEFAULT;
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+fn apart() -> Options {
+    let mut options = tiny();
+    options.blob.value_bytes_min = 100;
+    options.blob.file_bytes = 4 << 10;
+    options
+}
+
+fn value(round: usize, n: usize) -> Vec<u8> {
+    let byte = (7 * round + n).to_le_bytes()[0];
+    vec![byte; 100 + (n + round) % 100]
+}
+
+/// What all tables refer to, by file, as their entries say.
+fn referred(engine: &Engine) -> BTreeMap<FileId, u64> {
+    let files = &engine.inner.common.catalog.table_files;
+    let version = version_of(engine);
+    let mut found: BTreeMap<FileId, u64> = BTreeMap::new();
+    for (place, table) in version.tables() {
+        let read = std::cell::Cell::new(0);
+        let run = RunInput::new(files, place.cf, vec![table.clone()], &read);
+        let mut run = Input::Run(Box::new(run));
+        run.seek(b"", SeqNo::MAX).unwrap();
+        while run.head().is_some() {
+            if let Value::Blob(BlobRef { file, len, .. }) = run.value().unwrap() {
+                *found.entry(file).or_default() += u64::from(len);
+            }
+            run.advance().unwrap();
+        }
+    }
+    found
+}
+
+/// Checks what the version says of blob files, and returns it.
+fn counted(engine: &Engine) -> Vec<BlobFile> {
+    let referred = referred(engine);
+    let version = version_of(engine);
+    let files = version.blob_files().map(|(file, blob)| {
+        let live = referred.get(&file).copied().unwrap_or(0);
+        assert_eq!(blob.referenced_bytes, live, "{file}");
+        let bytes = blob.value_bytes.expect("it is counted");
+        assert!(live <= bytes && bytes < blob.bytes, "{file}: {blob:?}");
+        BlobFile { file, bytes, live }
+    });
+    files.collect()
+}
+
+fn jobs_for(engine: &Engine, reason: Reason) -> u64 {
+    let reasons = engine.metrics().compaction.reasons;
+    let of = reasons.into_iter().find(|(other, _)| *other == reason);
+    of.map_or(0, |(_, jobs)| jobs)
+}
+
+#[test]
+fn compactions_write_references_and_no_values() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &apart());
+    let mut model = Model::new();
+    for n in 0..200 {
+        let key = format!("{:04}", n * 7 % 200).into_bytes();
+        let value = match n % 4 {
+            0 => vec![1; 99],
+            _ => value(1, n),
+        };
+        put(&engine, CF, &key, &value);
+        model.insert(key, value);
+    }
+    flush(&engine);
+    let files: Vec<BlobFile> = counted(&engine);
+    let long = model.values().filter(|value| value.len() >= 100);
+    let long: usize = long.map(Vec::len).sum();
+    assert_eq!(files.iter().map(|f| f.live).sum::<u64>(), long as u64);
+    assert!(
+        files.iter().all(|file| file.live == file.bytes),
+        "{files:?}"
+    );
+    assert!(files.iter().all(|file| file.bytes < 5 << 10), "{files:?}");
+    for _ in 0..3 {
+        put(&engine, CF, b"0000", &[2; 50]);
+        model.insert(b"0000".to_vec(), vec![2; 50]);
+        engine.compact(CF, ALL).unwrap();
+    }
+    assert!(deepest(&engine) > 0);
+    // They are the same files, and all that was written.
+    assert_eq!(counted(&engine), files);
+    let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+    let models = [model];
+    for engine in [&engine, &open(&machine.killed(), &apart())] {
+        check_now(engine, &[Family::DEFAULT], &models, &keys);
+    }
+}
+
+#[test]
+fn a_family_with_a_merge_operator_keeps_its_values_in_tables() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &apart());
+    let options = CfOptions::default().merge_operator("thermocline.append:2c");
+    let family = engine.family("merged", &options).unwrap();
+    put(&engine, family.id, b"k", &[1; 300]);
+    put(&engine, CF, b"k", &[1; 300]);
+    flush(&engine);
+    assert_eq!(engine.metrics().blobs.files, 1);
+    assert_eq!(engine.metrics().blobs.table_bytes, 300);
+}
+
+/// Overwrites, deletes and snapshots, until nothing is due. Returns the jobs that collected.
+fn churn(seed: u64, options: &Options, rounds: usize) -> u64 {
+    let mut rng = Rng::new(seed);
+    let mut machine = Machine::new(PM);
+    let mut engine = open(&machine, options);
+    let mut model = Model::new();
+    let mut held: Vec<(Snapshot, Model)> = Vec::new();
+    let keys: Vec<Vec<u8>> = (0..60u8).map(|n| vec![b'k', n]).collect();
+    let mut collected = 0;
+    for round in 0..rounds {
+        for _ in 0..40 {
+            let n = rng.below(keys.len());
+            if rng.one_in(8) {
+                delete(&engine, CF, &keys[n]);
+                model.remove(&keys[n]);
+                continue;
+            }
+            let value = value(round, n);
+            put(&engine, CF, &keys[n], &value);
+            model.insert(keys[n].clone(), value);
+        }
+        match rng.below(8) {
+            0 => held.push((engine.snapshot(), model.clone())),
+            1 if !held.is_empty() => drop(held.remove(rng.below(held.len()))),
+            2 => {
+                held.clear();
+                collected += jobs_for(&engine, Reason::Garbage);
+                let killed = machine.killed();
+                drop(engine);
+                machine = killed;
+                engine = open(&machine, options);
+            }
+            3 => engine.compact(CF, ALL).unwrap(),
+            _ => {}
+        }
+        flush(&engine);
+        let mut jobs = 0;
+        while engine.compact_once().unwrap() {
+            jobs += 1;
+            assert!(jobs < 1000, "it goes on and on");
+        }
+        engine.reclaim().unwrap();
+        let files = counted(&engine);
+        assert!(!is_due(&files, options.blob.space_percent_max), "{files:?}");
+        check_now(&engine, &[Family::DEFAULT], &[model.clone()], &keys);
+        for (snapshot, model) in &held {
+            check_then(snapshot, &[Family::DEFAULT], &[model.clone()], &keys);
+        }
+    }
+    held.clear();
+    collected += jobs_for(&engine, Reason::Garbage);
+    for key in &keys {
+        delete(&engine, CF, key);
+    }
+    engine.compact(CF, ALL).unwrap();
+    engine.reclaim().unwrap();
+    assert_eq!(machine.blob_files(), Vec::<String>::new());
+    collected
+}
+
+#[test]
+fn collection_keeps_blob_files_within_the_limit_whoever_reads() {
+    let mut collected = 0;
+    for seed in seeds(0..12) {
+        let _replay = Replay::new("-p thermocline-engine collection_keeps_blob_files", seed);
+        let mut rng = Rng::new(seed);
+        let mut options = apart();
+        options.blob.file_bytes = *rng.pick(&[1 << 10, 4 << 10, 64 << 10]);
+        options.blob.space_percent_max = *rng.pick(&[101, 130, 200]);
+        options.blob.inline_bytes_max = *rng.pick(&[120, 1 << 20]);
+        options.compaction.level0_tables = 1 + rng.below(3) as u64;
+        collected += churn(seed, &options, 20);
+    }
+    assert!(collected > 10, "{collected}");
+}
+
+#[test]
+fn a_collection_that_moves_nothing_is_noticed() {
+    let noticed = std::panic::catch_unwind(|| {
+        let _bug = plant(Bug::CollectMovesNothing);
+        let options = Options {
+            blob: thermocline_base::options::BlobOptions {
+                space_percent_max: 110,
+                ..apart().blob
+            },
+            ..apart()
+        };
+        churn(1, &options, 20);
+    });
+    assert!(noticed.is_err());
+}
+
+/// Who asks for another bound finds its values moved into tables again.
+#[test]
+fn values_come_back_into_tables_where_they_are_to_lie_there() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &apart());
+    for n in 0..40u8 {
+        put(&engine, CF, &[n], &value(1, 40));
+    }
+    flush(&engine);
+    assert!(engine.metrics().blobs.files > 0);
+    drop(engine);
+    let mut options = apart();
+    options.blob.value_bytes_min = 0;
+    options.blob.space_percent_max = 101;
+    let engine = open(&machine.killed(), &options);
+    for n in 0..20u8 {
+        put(&engine, CF, &[2 * n], b"short");
+    }
+    flush(&engine);
+    engine.compact(CF, ALL).unwrap();
+    while engine.compact_once().unwrap() {}
+    assert_eq!(engine.metrics().blobs.files, 0);
+    for n in 0..40u8 {
+        let want = match n % 2 {
+            0 => b"short".to_vec(),
+            _ => value(1, 40),
+        };
+        assert_eq!(crate::flush::tests::get(&engine, &[n]), Some(want));
+    }
+}
+
+#[test]
+fn a_full_disk_fails_a_flush_or_collection_and_leaves_nothing_of_it() {
+    let machine = Machine::new(PM);
+    let storage = FaultStorage::new(machine.world().env.storage);
+    let mut world = machine.world();
+    world.env.storage = Arc::new(storage.clone());
+    let mut options = apart();
+    options.blob.space_percent_max = 101;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let mut model = Model::new();
+    for round in 0..3 {
+        for n in 0..60u8 {
+            if round == 0 || n % 3 == 0 {
+                put(&engine, CF, &[n], &value(round, usize::from(n)));
+                model.insert(vec![n], value(round, usize::from(n)));
+            }
+        }
+        flush(&engine);
+    }
+    let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+    let models = [model];
+    let mut full = 0;
+    for room in [0, 600, 2000, 4000] {
+        storage.limit_space(room);
+        for _ in 0..20 {
+            match engine.compact_once() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    assert!(error.is_no_room(), "{error}");
+                    full += 1;
+                    break;
+                }
+            }
+        }
+        check_now(&engine, &[Family::DEFAULT], &models, &keys);
+        let named = engine.metrics().blobs.files;
+        assert_eq!(machine.blob_files().len() as u64, named);
+    }
+    assert!(full > 0);
+    storage.limit_space(1 << 30);
+    engine.compact(CF, ALL).unwrap();
+    while engine.compact_once().unwrap() {}
+    let files = counted(&engine);
+    assert!(!is_due(&files, 101), "{files:?}");
+    check_now(&engine, &[Family::DEFAULT], &models, &keys);
+}

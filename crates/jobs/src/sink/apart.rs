@@ -1,0 +1,141 @@
+//! Values that lie apart from the tables of a job: in blob files that it writes beside them.
+//!
+//! # Which values
+//! - *Long ones* go into a blob file when they are first written into a table on the SSD. From then on tables have references,
+//!   and what is compacted again is those.
+//! - *Those of files that are collected* ([`Apart::victims`]) move out of them: into a new file, or into the table if they
+//!   are no longer than what lies there now.
+//!
+//! # The argument
+//! A reference is in a table before its blob file is durable. Nobody reads that table yet: the job's edit names both, blob
+//! files first, and comes when all files of the job are durable, and their names ([crate], invariant 1). A job that
+//! fails leaves files that nobody names. A value that moves keeps key, seqno and kind, so that no reader can tell; who reads
+//! the old reference has a version that names its file.
+
+use thermocline_base::limits::VALUE_INLINE_MAX;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{BlobRef, CfId, FileId, Kind, Result};
+use thermocline_catalog::Catalog;
+use thermocline_sst::{BlobWriter, Value};
+use thermocline_version::FileKind;
+
+use crate::outputs::Outputs;
+
+/// Reads the value of a key that lies in a blob file.
+pub type ReadBlob<'a> = &'a dyn Fn(&[u8], BlobRef) -> Result<Vec<u8>>;
+
+/// What lies apart, and how.
+#[derive(Clone)]
+pub struct Apart<'a> {
+    /// A put of a value of so many bytes lies apart.
+    pub bytes_min: usize,
+    /// A longer value that lay apart stays apart, whatever its kind.
+    pub inline_max: usize,
+    /// A blob file ends with the value with which it has so many bytes.
+    pub file_bytes: u64,
+    /// Values in these files move, ascending.
+    pub victims: Vec<FileId>,
+    /// Reads what moves.
+    pub read: ReadBlob<'a>,
+}
+
+/// Writes the blob files beside the tables of one family.
+pub(super) struct Aside<'a> {
+    apart: Apart<'a>,
+    /// The file at hand.
+    file: Option<BlobWriter>,
+    /// A value that came back into its table.
+    inline: Vec<u8>,
+}
+
+impl<'a> Aside<'a> {
+    pub fn new(apart: Apart<'a>) -> Aside<'a> {
+        Aside {
+            apart,
+            file: None,
+            inline: Vec::new(),
+        }
+    }
+
+    /// What the table has as the value of an entry.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub fn place<'v>(
+        &'v mut self,
+        catalog: &Catalog,
+        (cf, key, kind): (CfId, &[u8], Kind),
+        value: Value<'v>,
+        outputs: &mut Outputs,
+    ) -> Result<Value<'v>> {
+        match value {
+            Value::Inline(bytes) if kind == Kind::Put && bytes.len() >= self.apart.bytes_min => {
+                let blob = self.write(catalog, (cf, key), bytes, outputs)?;
+                Ok(Value::Blob(blob))
+            }
+            Value::Blob(blob) if self.moves(blob) => {
+                let bytes = (self.apart.read)(key, blob)?;
+                let most = self.apart.inline_max.min(VALUE_INLINE_MAX);
+                if bytes.len() <= most && bytes.len() < self.apart.bytes_min {
+                    self.inline = bytes;
+                    return Ok(Value::Inline(&self.inline));
+                }
+                let blob = self.write(catalog, (cf, key), &bytes, outputs)?;
+                Ok(Value::Blob(blob))
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn moves(&self, blob: BlobRef) -> bool {
+        let is_victim = self.apart.victims.binary_search(&blob.file).is_ok();
+        is_victim && !active(Bug::CollectMovesNothing)
+    }
+
+    fn write(
+        &mut self,
+        catalog: &Catalog,
+        (cf, key): (CfId, &[u8]),
+        value: &[u8],
+        outputs: &mut Outputs,
+    ) -> Result<BlobRef> {
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => begin(catalog, outputs)?,
+        };
+        let before = file.bytes();
+        let blob = file.append(cf, key, value)?;
+        outputs.bytes += file.bytes() - before;
+        let is_full = file.bytes() >= self.apart.file_bytes;
+        self.file = Some(file);
+        if is_full {
+            self.finish(outputs)?;
+        }
+        Ok(blob)
+    }
+
+    /// Ends the file at hand. Its bytes are durable then.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn finish(&mut self, outputs: &mut Outputs) -> Result<()> {
+        if let Some(file) = self.file.take() {
+            outputs.blobs.push(file.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Bytes of DRAM that it takes.
+    pub fn memory(&self) -> u64 {
+        let file = self.file.as_ref().map_or(0, BlobWriter::memory);
+        file + self.inline.capacity() as u64
+    }
+}
+
+fn begin(catalog: &Catalog, outputs: &mut Outputs) -> Result<BlobWriter> {
+    let file = catalog.pin_file(FileKind::Blob)?;
+    outputs.files.push(file);
+    let files = &*catalog.table_files;
+    let path = files.blob_path(file);
+    BlobWriter::create(&*files.blob_storage, &path, files.identity(file))
+}

@@ -1,0 +1,193 @@
+//! Which blob files are collected: those whose garbage is past what a user allows.
+//!
+//! # Vocabulary
+//! - A value in a blob file is *alive* while a table refers to it, and *garbage* from the edit on that takes the last such
+//!   reference away. Both are counted in the manifest, per file, by the edits themselves (`version`), so that the counts are
+//!   as durable as what they count.
+//! - A **victim** is a file out of which the values move that are alive.
+//!
+//! # What is chosen
+//! Let there be `live` bytes alive, and let a user allow `p` bytes for each hundred of them. Collection begins where
+//! [`GARBAGE_BEGINS_PERCENT`] of the garbage that this allows is there, so that what moves has room below the limit; the files
+//! with the largest share of garbage come first, as each byte that is moved out of them frees most; and as
+//! many are chosen as bring the whole back to where it begins.
+//!
+//! 1. *Only what pays.* A file is chosen only if its own garbage is past that bound. If no file's is, the whole is not.
+//! 2. *It ends.* A collection makes no garbage but in its victims, and each job takes references to those away. So without
+//!    new data a state is reached in which nothing is chosen.
+//! 3. *What was begun goes on.* A victim from which some values moved has less that is alive, and so comes first next time.
+//!
+//! # Alternatives
+//! - *Looking up each value's key*, file by file, costs a read of the tree for each value and writes references through the
+//!   commit path. Tables know already what they refer to, and a compaction reads their keys in order.
+//! - *All files past a share of garbage*, as BlobDB and Titan do, bounds no space: with one limit on the whole a user says
+//!   what he pays.
+
+use thermocline_base::{CfId, FileId};
+
+use crate::tuning::GARBAGE_BEGINS_PERCENT;
+
+/// What is known of a blob file whose references all are in tables on the SSD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlobFile {
+    /// Its number.
+    pub file: FileId,
+    /// Bytes of values in it.
+    pub bytes: u64,
+    /// Bytes of those to which tables refer.
+    pub live: u64,
+}
+
+impl BlobFile {
+    /// Whether it has more than `percent` bytes for each hundred that are alive.
+    fn is_past(&self, percent: u64) -> bool {
+        u128::from(self.bytes) * 100 > u128::from(self.live) * u128::from(percent)
+    }
+
+    fn garbage(&self) -> u64 {
+        self.bytes.saturating_sub(self.live)
+    }
+}
+
+/// What a table refers to in victims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refers {
+    /// The table's family.
+    pub family: CfId,
+    /// Its level.
+    pub level: usize,
+    /// Its place there.
+    pub place: usize,
+    /// Bytes of values in victims.
+    pub bytes: u64,
+}
+
+/// Where collection begins, if a user allows so many bytes for each hundred that are alive.
+fn begins_at(percent_max: u64) -> u64 {
+    100 + percent_max.saturating_sub(100) * GARBAGE_BEGINS_PERCENT / 100
+}
+
+/// How many bytes have to go before `files` are within where collection begins.
+fn excess(files: &[BlobFile], percent: u64) -> u64 {
+    let all: u64 = files.iter().map(|file| file.bytes).sum();
+    let live: u64 = files.iter().map(|file| file.live).sum();
+    let most = u128::from(live) * u128::from(percent) / 100;
+    all.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX))
+}
+
+/// Whether some of `files` would be victims.
+pub fn is_due(files: &[BlobFile], percent_max: u64) -> bool {
+    excess(files, begins_at(percent_max)) > 0
+}
+
+/// The victims, by number.
+///
+/// ```
+/// use thermocline_base::FileId;
+/// use thermocline_policy::collect::{BlobFile, victims};
+/// let file = |n, live| BlobFile { file: FileId(n), bytes: 100, live };
+/// assert_eq!(victims(&[file(1, 100), file(2, 90)], 130), []);
+/// assert_eq!(victims(&[file(1, 100), file(2, 20), file(3, 70)], 130), [FileId(2)]);
+/// ```
+pub fn victims(files: &[BlobFile], percent_max: u64) -> Vec<FileId> {
+    let percent = begins_at(percent_max);
+    let mut excess = excess(files, percent);
+    if excess == 0 {
+        return Vec::new();
+    }
+    let past = files.iter().filter(|file| file.is_past(percent));
+    let mut past: Vec<&BlobFile> = past.collect();
+    past.sort_by(|a, b| {
+        let share = |of: &BlobFile, other: &BlobFile| u128::from(of.live) * u128::from(other.bytes);
+        share(a, b).cmp(&share(b, a)).then(a.file.cmp(&b.file))
+    });
+    let mut chosen = Vec::new();
+    for file in past {
+        if excess == 0 {
+            break;
+        }
+        excess = excess.saturating_sub(file.garbage());
+        chosen.push(file.file);
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn files() -> impl Strategy<Value = Vec<BlobFile>> {
+        let file = (0u64..1000, 0u64..=100);
+        prop::collection::vec(file, 0..12).prop_map(|files| {
+            let files = files.into_iter().enumerate();
+            let file = |(n, (bytes, percent)): (usize, (u64, u64))| BlobFile {
+                file: FileId(n as u64 + 1),
+                bytes,
+                live: bytes * percent / 100,
+            };
+            files.map(file).collect()
+        })
+    }
+
+    proptest! {
+        /// Who collects the victims, one after the other, comes to where nothing is due, and moves nothing that has no garbage.
+        #[test]
+        fn collecting_victims_brings_the_whole_below_the_limit(files in files(), most in 101u64..300) {
+            let mut left = files;
+            let mut rounds = 0;
+            while is_due(&left, most) {
+                let victims = victims(&left, most);
+                prop_assert!(!victims.is_empty());
+                for victim in victims {
+                    let at = left.iter().position(|file| file.file == victim).unwrap();
+                    prop_assert!(left[at].garbage() > 0);
+                    left[at].bytes = left[at].live;
+                }
+                rounds += 1;
+                prop_assert!(rounds <= 1);
+            }
+            let all: u64 = left.iter().map(|file| file.bytes).sum();
+            let live: u64 = left.iter().map(|file| file.live).sum();
+            prop_assert!(all * 100 <= live * most);
+        }
+
+        /// What is left alone has a smaller share of garbage than each victim.
+        #[test]
+        fn the_emptiest_files_are_chosen(files in files(), most in 101u64..300) {
+            let chosen = victims(&files, most);
+            let is_chosen = |file: &&BlobFile| chosen.binary_search(&file.file).is_ok();
+            for victim in files.iter().filter(is_chosen) {
+                for other in files.iter().filter(|file| !is_chosen(file)) {
+                    prop_assert!(victim.live * other.bytes <= other.live * victim.bytes);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_moves_has_room_below_the_limit() {
+        let file = |n, live| BlobFile {
+            file: FileId(n),
+            bytes: 100,
+            live,
+        };
+        // 200 bytes for 160 are 125 for each hundred: less than the limit, and more than where it begins.
+        assert_eq!(victims(&[file(1, 100), file(2, 60)], 130), [FileId(2)]);
+        assert_eq!(victims(&[file(1, 100), file(2, 60)], 140), []);
+    }
+
+    #[test]
+    fn a_file_without_anything_alive_counts_as_garbage_alone() {
+        let file = |n, bytes, live| BlobFile {
+            file: FileId(n),
+            bytes,
+            live,
+        };
+        assert_eq!(victims(&[file(1, 10, 0)], 1_000_000), [FileId(1)]);
+        assert_eq!(victims(&[file(1, 0, 0)], 101), []);
+        assert_eq!(victims(&[], 101), []);
+    }
+}
