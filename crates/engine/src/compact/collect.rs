@@ -30,7 +30,7 @@ use crate::store::Common;
 use crate::sync::Arc;
 
 /// The victims of now, by number.
-pub(crate) fn victims(common: &Common, version: &Version) -> Vec<FileId> {
+pub(crate) fn victims(version: &Version, common: &Common) -> Vec<FileId> {
     let most = common.options.blob.space_percent_max;
     let counted = version.blob_files().filter_map(|(file, blob)| {
         // What nothing refers to goes by itself.
@@ -67,8 +67,8 @@ fn is_counted(version: &Version, table: &TableRef) -> bool {
 }
 
 /// What the tables of `families`, which are those of `version`, refer to in victims.
-pub(crate) fn refers(common: &Common, version: &Version, families: &[OfFamily<'_>]) -> Vec<Refers> {
-    let victims = victims(common, version);
+pub(crate) fn refers(version: &Version, families: &[OfFamily<'_>], common: &Common) -> Vec<Refers> {
+    let victims = victims(version, common);
     if victims.is_empty() {
         return Vec::new();
     }

@@ -11,11 +11,10 @@ use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situa
 use thermocline_policy::work::{Decision, Work};
 use thermocline_version::Version;
 
-use super::{Jobs, collect};
-
 use super::costs::OfFamily;
 use super::deleted;
 use super::job::picked::Job;
+use super::{Jobs, collect};
 use crate::store::Picker;
 use crate::sync::{Arc, lock};
 
@@ -97,7 +96,7 @@ impl Picker {
             turn: families.partition_point(passed),
             garbage: match room {
                 Some(_) => Vec::new(),
-                None => collect::refers(&self.common, version, &families),
+                None => collect::refers(version, &families, &self.common),
             },
             families,
             room: room.map(|room| {

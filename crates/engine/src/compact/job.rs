@@ -12,7 +12,7 @@ use thermocline_jobs::source::{Input, RunInput};
 use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
-use thermocline_sst::Creation;
+use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::{Promise, TableFiles};
 use thermocline_version::{Level, TableRef, VersionEdit};
 
@@ -21,7 +21,6 @@ use super::deleted::pass_over;
 use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up};
 use super::shape::Levels;
-
 use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
@@ -331,6 +330,12 @@ impl Compactor {
         }
     }
 
+    /// How tables of its outputs are written.
+    fn write_options(&self, job: &Job) -> WriteOptions {
+        let shape = &self.common.compactions.shape;
+        shape.write_options(job.picked.to, job.last_level, Creation::Compaction)
+    }
+
     /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much.
     pub(super) fn merge(
         &self,
@@ -345,20 +350,19 @@ impl Compactor {
         let levels = Levels::of(&job.version, job.cf, None);
         let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range.borrowed());
         let (inputs, tombstones) = self.inputs_of(job, &moments, (read, &mut *outputs))?;
-        let shape = &compactions.shape;
-        let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
+        let options = self.write_options(job);
         let next_owner = || self.sweeper.pm_owner();
         let home = self.making.pm_home(&next_owner);
         let pm_sink =
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
-        let victims = collect::victims(common, &common.catalog.version());
+        let victims = collect::victims(&common.catalog.version(), common);
         let read_blob = reading(&common.catalog.table_files, job.cf, read);
         let apart = self.making.apart(job.cf, victims, &read_blob);
         let mut in_files = FileSink::new(&common.catalog, job.place(), options).apart(apart);
         let recipe = Recipe {
             cf: job.cf,
-            cutter: job.cutter(shape, &levels, starts),
+            cutter: job.cutter(&compactions.shape, &levels, starts),
             moments,
             tombstones,
             below: job.below(&levels),

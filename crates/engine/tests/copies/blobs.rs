@@ -181,3 +181,65 @@ fn export_has_the_values_themselves_if_a_table_can() {
     };
     drop(IngestWriter::create(&env, path("/again.sst")).unwrap());
 }
+
+/// Values that flushes have written apart from their tables, some of which moved since.
+#[test]
+fn copies_have_values_that_lie_apart_and_collect_their_own() {
+    let disk = disk();
+    let mut options = crate::machine::options();
+    options.blob.value_bytes_min = 100;
+    options.blob.file_bytes = 1 << 10;
+    options.blob.space_percent_max = 101;
+    let (place, copy) = (Place::new(&disk, "/db"), Place::new(&disk, "/copy"));
+    let engine = place.try_open(&options).unwrap();
+    let value = |n: u8| vec![n; 200];
+    let overwrite = |engine: &Engine, of: &[u8]| {
+        for n in of {
+            put(engine, CF, &[*n], &value(n + 100));
+        }
+        engine.flush().unwrap();
+        engine.compact(CF, crate::machine::ALL).unwrap();
+        while engine.compact_once().unwrap() {}
+        engine.reclaim().unwrap();
+        let blobs = engine.metrics().blobs;
+        assert_eq!(blobs.files, blob_files(&*disk, "/db").len() as u64);
+    };
+    for n in 0..30 {
+        put(&engine, CF, &[n], &value(n));
+    }
+    engine.flush().unwrap();
+    let first = blob_files(&*disk, "/db");
+    assert!(first.len() > 3, "{first:?}");
+    overwrite(&engine, &[3, 4, 5, 20]);
+    let second = blob_files(&*disk, "/db");
+    assert!(second.iter().any(|name| !first.contains(name)));
+    assert!(first.iter().any(|name| !second.contains(name)));
+    engine.checkpoint(&copy.dir).unwrap();
+    let all = backups(&disk, "/b");
+    let info = all.create(&engine).unwrap();
+    let then = dump(&engine);
+    copy.verify();
+    // The original moves on, and takes nothing away from its copies.
+    overwrite(&engine, &[1, 7, 9, 21]);
+    let restored = Place::new(&disk, "/restored");
+    all.restore(Some(info.id), &restored.dir).unwrap();
+    restored.verify();
+    assert_eq!(dump(&restored.try_open(&options).unwrap()), then);
+    let copied = copy.try_open(&options).unwrap();
+    assert_eq!(dump(&copied), then);
+    // A copy counts garbage in the files that it took over, and collects it.
+    let before = blob_files(&*disk, "/copy");
+    for n in [0, 8, 16, 24] {
+        put(&copied, CF, &[n], &value(n + 50));
+    }
+    copied.flush().unwrap();
+    copied.compact(CF, crate::machine::ALL).unwrap();
+    while copied.compact_once().unwrap() {}
+    copied.reclaim().unwrap();
+    let after = blob_files(&*disk, "/copy");
+    assert!(before.iter().any(|name| !after.contains(name)));
+    let now = dump(&copied);
+    drop(copied);
+    copy.verify();
+    assert_eq!(dump(&copy.try_open(&options).unwrap()), now);
+}

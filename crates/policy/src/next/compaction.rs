@@ -61,7 +61,7 @@ fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<De
 fn garbage(levels: &Levels<'_>) -> Option<Decision> {
     levels.families.iter().find_map(|of| {
         let own = levels.garbage.iter().filter(|r| r.family == of.family);
-        let job = pick_garbage(&of.state, &of.options, own)?;
+        let job = pick_garbage(own, &of.state, &of.options)?;
         Some(compact(of, job, 0.0))
     })
 }

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 use super::*;
+use crate::collect::Refers;
 use crate::flush::Dram;
-use crate::pick::{Cursors, DeletedRanges, PickOptions, State, Table};
+use crate::pick::{Cursors, DeletedRanges, PickOptions, Reason, State, Table};
 use crate::scans::Scans;
 use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Relief, Sealed};
 use crate::{flush, tuning};
@@ -179,4 +180,42 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+#[test]
+fn collection_and_what_is_too_large_take_turns() {
+    let garbage = [Refers {
+        family: CfId::DEFAULT,
+        level: 0,
+        place: 0,
+        bytes: 5,
+    }];
+    let of = |runs, relief: Option<Relief>, memory: &mut Memory| {
+        with_runs((runs, 9), Charged::None, relief, |given| {
+            let mut situation = given;
+            let levels = situation.levels.as_mut().unwrap();
+            levels.garbage = &garbage;
+            match next(&situation, memory).work {
+                Work::Compact { job, .. } => Some(job.reason),
+                _ => None,
+            }
+        })
+    };
+    let mut memory = Memory::default();
+    let turns: Vec<_> = (0..4).map(|_| of(9, None, &mut memory)).collect();
+    let (garbage, size) = (Some(Reason::Garbage), Some(Reason::Level0));
+    assert_eq!(turns, [garbage, size, garbage, size]);
+    // Where nothing is too large nobody waits for his turn.
+    let turns: Vec<_> = (0..3).map(|_| of(1, None, &mut memory)).collect();
+    assert_eq!(turns, [garbage; 3]);
+    let full = Relief {
+        room: Some(0),
+        is_any_running: false,
+        rewrite_before: FileId(0),
+    };
+    assert_eq!(
+        of(1, Some(full), &mut memory),
+        None,
+        "on a full disk nothing moves"
+    );
 }

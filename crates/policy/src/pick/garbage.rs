@@ -14,9 +14,9 @@ use crate::collect::Refers;
 /// # Panics
 /// If a level is deeper than the last one, or has no such table.
 pub fn pick_garbage<'r>(
+    refers: impl Iterator<Item = &'r Refers>,
     state: &State<'_>,
     options: &PickOptions,
-    refers: impl Iterator<Item = &'r Refers>,
 ) -> Option<Job> {
     let mut by_bytes: Vec<&Refers> = refers.filter(|of| of.bytes > 0).collect();
     by_bytes.sort_by_key(|of| (std::cmp::Reverse(of.bytes), of.level, of.place));
@@ -79,7 +79,7 @@ mod tests {
         };
         let pick = |running: &[Held], of: &[Refers]| {
             let levels = &levels;
-            pick_garbage(&State { levels, running }, &options, of.iter())
+            pick_garbage(of.iter(), &State { levels, running }, &options)
         };
         assert_eq!(pick(&[], &[]), None);
         assert_eq!(pick(&[], &[refers(1, 0, 0)]), None);
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!((job.reason, job.trivial), (Reason::Garbage, false));
         assert!(job.overlapped.is_empty());
         // While that runs, another one has its turn.
-        let next = pick(&[job.holds.clone()], &of).unwrap();
+        let next = pick(std::slice::from_ref(&job.holds), &of).unwrap();
         assert_eq!((next.from, next.to, &next.inputs[..]), (2, 2, &[0][..]));
         let last = pick(&[job.holds, next.holds], &of).unwrap();
         assert_eq!((last.from, last.to, &last.inputs[..]), (1, 1, &[0][..]));
@@ -113,7 +113,7 @@ mod tests {
             levels: &levels,
             running: &[],
         };
-        let job = pick_garbage(&state, &options, [refers(0, 1, 5)].iter()).unwrap();
+        let job = pick_garbage([refers(0, 1, 5)].iter(), &state, &options).unwrap();
         assert_eq!((job.from, job.to, &job.inputs[..]), (0, 1, &[1, 2][..]));
         assert_eq!(job.overlapped, [0]);
     }

@@ -166,9 +166,19 @@ fn churn(seed: u64, options: &Options, rounds: usize) -> u64 {
         engine.reclaim().unwrap();
         let files = counted(&engine);
         assert!(!is_due(&files, options.blob.space_percent_max), "{files:?}");
-        check_now(&engine, &[Family::DEFAULT], &[model.clone()], &keys);
+        check_now(
+            &engine,
+            &[Family::DEFAULT],
+            std::slice::from_ref(&model),
+            &keys,
+        );
         for (snapshot, model) in &held {
-            check_then(snapshot, &[Family::DEFAULT], &[model.clone()], &keys);
+            check_then(
+                snapshot,
+                &[Family::DEFAULT],
+                std::slice::from_ref(model),
+                &keys,
+            );
         }
     }
     held.clear();
