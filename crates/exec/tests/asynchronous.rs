@@ -5,6 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
@@ -234,7 +235,10 @@ fn work_that_panics_is_answered_and_ends_alone() {
 fn what_nobody_wants_any_more_is_not_done() {
     let reader = AsyncReader::scripted(BufPool::new(0));
     let wanted = reader.run(|| 1);
-    drop(reader.run(|| -> u32 { unreachable!("its future has gone") }));
+    let done = Arc::new(AtomicBool::new(false));
+    let unwanted = done.clone();
+    drop(reader.run(move || unwanted.store(true, Ordering::Relaxed)));
     while reader.step(|_| 0) {}
     assert_eq!(block_on(wanted), Some(1));
+    assert!(!done.load(Ordering::Relaxed));
 }
