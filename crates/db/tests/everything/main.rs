@@ -8,7 +8,8 @@
 //! block; handles that somebody forgot. Lives end by a close or, on a simulated machine, by a kill or a power
 //! cut, often just behind an ingest, a copy or a drop; the next one has other options.
 //!
-//! No write may be refused, whoever holds what; but for a while a simulated disk may be full, and a simulated
+//! No write may be refused, whoever holds what, but readers from before a family was dropped, whose tables stay where they
+//! lie; and for a while a simulated disk may be full, and a simulated
 //! process may have 64 descriptors. After a crash everything that was acknowledged as
 //! durable is there, and of the buffered writes behind it a prefix.
 //!

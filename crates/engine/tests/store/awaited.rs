@@ -293,7 +293,7 @@ impl Run {
 fn futures_answer_as_gets_did_when_they_began() {
     let mut waited = 0;
     for seed in seeds(0..60) {
-        let _replay = Replay("-p thermocline-engine futures_answer_as_gets_did", seed);
+        let _replay = Replay::new("-p thermocline-engine futures_answer_as_gets_did", seed);
         let mut rng = Rng::new(seed);
         let fs = SimFs::new(Steps::new());
         let mut run = Run {
@@ -324,7 +324,7 @@ fn futures_answer_as_gets_did_when_they_began() {
 #[test]
 fn damage_is_the_error_of_its_keys_in_every_way_of_reading() {
     for seed in seeds(0..20) {
-        let _replay = Replay(
+        let _replay = Replay::new(
             "-p thermocline-engine damage_is_the_error_of_its_keys",
             seed,
         );
