@@ -51,6 +51,8 @@ pub struct History {
     names: usize,
     /// Whether families have a merge operator, one that appends, and some of their writes are operands.
     merges: bool,
+    /// Whether some of these may have come before a family was dropped.
+    reads_dropped: bool,
     /// Whether writes may be refused for want of room on the disk.
     is_full: bool,
     /// What was done, for a failure to tell.
@@ -88,6 +90,7 @@ impl History {
             follower: None,
             names: 0,
             merges: seed & 2 == 0,
+            reads_dropped: false,
             is_full: false,
             told: Vec::new(),
         };
@@ -187,12 +190,11 @@ impl History {
     pub fn fits(&mut self, done: Result<()>) -> bool {
         match done {
             Ok(()) => true,
-            Err(error) if error.to_string().contains(DROPPED) => {
+            Err(error) if self.reads_dropped && error.to_string().contains(DROPPED) => {
                 // What such readers see stays where it lies. Without them nothing is refused any more.
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
                 self.tell(format!("refused: {error}"));
-                self.cursors.clear();
-                self.scans.clear();
-                self.thens.clear();
+                self.readers_go();
                 false
             }
             Err(error) => {
@@ -201,6 +203,13 @@ impl History {
                 false
             }
         }
+    }
+
+    fn readers_go(&mut self) {
+        self.cursors.clear();
+        self.scans.clear();
+        self.thens.clear();
+        self.reads_dropped = false;
     }
 
     pub fn step(&mut self) {
@@ -481,6 +490,8 @@ impl History {
             return;
         }
         self.now.remove(i);
+        let readers = self.cursors.len() + self.scans.len() + self.thens.len();
+        self.reads_dropped |= readers > 0;
         // All that was granted before is durable.
         self.settled();
     }
@@ -598,9 +609,7 @@ impl History {
         self.open();
         self.compare();
         if self.rng.one_in(2) {
-            self.cursors.clear();
-            self.scans.clear();
-            self.thens.clear();
+            self.readers_go();
         }
     }
 
@@ -674,9 +683,7 @@ impl History {
         self.tell(format!("{how:?}"));
         let machine = self.machine.crashed(how, &mut self.rng);
         // The old one goes on for itself; nobody looks any more.
-        self.cursors.clear();
-        self.scans.clear();
-        self.thens.clear();
+        self.readers_go();
         self.kept.clear();
         self.db = None;
         self.machine = machine;
