@@ -2,7 +2,8 @@
 //!
 //! # Vocabulary
 //! A *fact* is a range of a family's keys and a seqno q: some range tombstone of seqno q covers all of these keys, and is durable and
-//! visible. Facts are taken from the range tombstones of memtables, where `delete_range` puts them, and kept in DRAM. The tombstone is the
+//! visible. Where several tombstones cover parts of the range, what is said below of who reads before q holds for the newest of them, and
+//! what is said of data that is older for the oldest. Facts are taken from the range tombstones of memtables, where `delete_range` puts them, and kept in DRAM. The tombstone is the
 //! truth. Where a fact was lost (with the process, or because they were too many), its tables go the usual way: tombstone
 //! and tables meet in a compaction, which leaves them out unread, too ([`pass_over`]).
 //!
@@ -210,18 +211,18 @@ fn over<'f>(facts: &'f [Deleted], table: &TableRef) -> Option<&'f Deleted> {
 fn fact_of(cover: &Cover, table: &TableRef) -> Option<Deleted> {
     let range = table.range.borrowed();
     let mut fragment = cover.fragment(range.first);
-    let (start, mut seqno) = (fragment.start, SeqNo::MAX);
+    let (start, mut oldest, mut newest) = (fragment.start, SeqNo::MAX, SeqNo::ZERO);
     for _ in 0..DELETED_FRAGMENTS_MAX {
         let newer = fragment.over.filter(|over| *over > table.largest_seqno)?;
-        seqno = seqno.min(newer);
+        (oldest, newest) = (oldest.min(newer), newest.max(newer));
         match fragment.end {
             Some(end) if !range.ends_before(end) => fragment = cover.fragment(end),
             end => {
                 return Some(Deleted {
                     start: start.to_vec(),
                     end: end.map(<[u8]>::to_vec),
-                    older_than: seqno,
-                    unread_from: seqno,
+                    older_than: oldest,
+                    unread_from: newest,
                 });
             }
         }
