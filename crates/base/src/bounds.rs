@@ -42,7 +42,20 @@ pub fn behind(key: &[u8]) -> Option<Vec<u8>> {
         next.push(0);
         return Some(next);
     }
-    // Nothing begins with it: what is next differs in a byte as late as can be.
+    // Nothing begins with it.
+    behind_prefix(key)
+}
+
+/// The first key behind all that begin with `prefix`: it differs in a byte as late as can be. `None` if there is none.
+///
+/// ```
+/// use thermocline_base::bounds::behind_prefix;
+/// assert_eq!(behind_prefix(b"ab"), Some(b"ac".to_vec()));
+/// assert_eq!(behind_prefix(b"a\xff"), Some(b"b".to_vec()));
+/// assert_eq!(behind_prefix(b"\xff"), None);
+/// ```
+pub fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut next = prefix.to_vec();
     while let Some(last) = next.pop() {
         if let Some(more) = last.checked_add(1) {
             next.push(more);

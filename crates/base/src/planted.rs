@@ -97,6 +97,10 @@ bugs! {
     FoldForgetsReaders,
     /// A compaction is installed though a registered reader sees what its filter has removed or changed.
     FilterForgetsReaders,
+    /// Tables that a range tombstone covers go though a registered reader sees what they have.
+    DeletedForgetsReaders,
+    /// Tables that a range tombstone covers go before that is durable.
+    DeletedBeforeDurable,
     /// A value that a compaction filter removes leaves no delete, whatever lies below.
     FilterUncovers,
     /// A write time speaks of seqnos that were not given out yet.

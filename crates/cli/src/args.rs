@@ -125,13 +125,14 @@ Examples:
 Without --cf, --from and --to all column families are compacted; with --from or --to and without --cf
 the default one.")]
     Compact(CompactArgs),
-    /// Drop the partition of a prefix at once (not in this version)
-    #[command(
-        hide = true,
-        after_help = "\
+    /// Delete all keys of a partition, durably, as one write; its tables go at once
+    #[command(after_help = "\
 Examples:
-  thermocline drop-partition events.db 2024-01-"
-    )]
+  thermocline drop-partition events.db 2024-01-
+  thermocline drop-partition events.db --hex 00000007 --cf log
+
+Where keys are divided by prefix, PREFIX has the length of those; where by size or at given keys, it is the first key of
+the partition.")]
     DropPartition(PrefixArgs),
     /// Delete all keys from FROM up to, not including, TO, durably, as one write
     #[command(after_help = "\
@@ -231,7 +232,7 @@ mod tests {
             .filter(|sub| sub.is_hide_set())
             .map(|sub| sub.get_name().to_string())
             .collect();
-        assert_eq!(hidden, ["tour-writer", "drop-partition"]);
+        assert_eq!(hidden, ["tour-writer"]);
     }
 
     #[test]

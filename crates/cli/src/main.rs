@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Cli, Command};
-use crate::fail::{Failure, Outcome};
+use crate::fail::Outcome;
 use crate::output::Output;
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::TourWriter(args) => tour::write_until_killed(&args),
         Command::Explain(args) => commands::explain(&args, output),
         Command::Compact(args) => commands::compact(&args, output),
-        Command::DropPartition(_) => missing("drop-partition", "the unlinking of covered tables"),
+        Command::DropPartition(args) => commands::drop_partition(&args, output),
         Command::DeleteRange(args) => commands::delete_range(&args, output),
         Command::Backup(args) => commands::copies::backup(&args, output),
         Command::Backups(args) => commands::copies::backups(&args, output),
@@ -64,11 +64,4 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Export(args) => commands::tables::export(&args, output),
         Command::Reproduce(args) => commands::reproduce(&args, output),
     }
-}
-
-/// The answer of a command whose parts are not built yet.
-fn missing(command: &str, part: &str) -> Outcome {
-    Err(Failure::Failed(format!(
-        "not supported: {command} needs {part}, which this version does not have"
-    )))
 }

@@ -163,6 +163,34 @@ impl Db {
         self.keys().delete_range(&bounds, WriteOptions::default())
     }
 
+    /// Removes all keys of the partition that begins with `start` from the default column family, durably and at once, as
+    /// [`Db::delete_range`] does. Where keys are divided by prefix, `start` is the prefix; where by size or at given keys, it is the
+    /// partition's first key. Tables that have nothing but keys of the partition go with it unread: their room is back as soon
+    /// as no snapshot, cursor or iterator sees them. The partition itself stays, without keys; where keys are divided by size it
+    /// is joined with its neighbours.
+    ///
+    /// ```
+    /// use thermocline::{Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let mut options = Options::default();
+    /// options.set("partition.by", "prefix")?;
+    /// options.set("partition.prefix_len", "8")?;
+    /// let db = Db::open(folder.path().join("db"), options)?;
+    /// db.put("2024-01-a", "1")?;
+    /// db.put("2024-02-a", "2")?;
+    /// db.drop_partition("2024-01-")?;
+    /// assert_eq!(db.get("2024-01-a")?, None);
+    /// assert!(db.get("2024-02-a")?.is_some());
+    /// assert!(db.drop_partition("2024").is_err());
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`]; [`crate::Error::InvalidArgument`] if no partition begins with `start`.
+    pub fn drop_partition(&self, start: impl AsRef<[u8]>) -> Result<()> {
+        self.keys().drop_partition(start.as_ref())
+    }
+
     /// The value of `key` in the default column family.
     ///
     /// # Errors

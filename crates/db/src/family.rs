@@ -157,6 +157,15 @@ impl ColumnFamily {
         self.keys().delete_range(&bounds, WriteOptions::default())
     }
 
+    /// As [`Db::drop_partition`](crate::Db::drop_partition), in this family. `start` is the partition's least key, whatever the
+    /// family's order.
+    ///
+    /// # Errors
+    /// As [`Db::drop_partition`](crate::Db::drop_partition); [`Error::InvalidArgument`] once the family was dropped.
+    pub fn drop_partition(&self, start: impl AsRef<[u8]>) -> Result<()> {
+        self.keys().drop_partition(start.as_ref())
+    }
+
     /// As [`Db::get`](crate::Db::get), in this family.
     ///
     /// # Errors

@@ -65,6 +65,15 @@ impl Keys<'_> {
 
     pub fn delete_range(&self, bounds: &Bounds, options: WriteOptions) -> Result<()> {
         let range = byte_range(bounds, self.family.reverse)?;
+        self.delete_keys(range, options)
+    }
+
+    /// Deletes the keys from the first up to the second, in the order of their bytes, if there are such.
+    fn delete_keys(
+        &self,
+        range: Option<(Vec<u8>, Option<Vec<u8>>)>,
+        options: WriteOptions,
+    ) -> Result<()> {
         let entry = range.as_ref().map(|(start, end)| BatchEntry {
             kind: Kind::RangeDelete,
             cf: self.family.id,
@@ -76,6 +85,12 @@ impl Keys<'_> {
         times.time(Operation::Delete, || {
             self.engine.write(entry.into_iter(), options)
         })
+    }
+
+    pub fn drop_partition(&self, start: &[u8]) -> Result<()> {
+        check_key(start)?;
+        let (start, end) = self.engine.partition_at(self.family.id, start)?;
+        self.delete_keys(Some((start, end)), WriteOptions::default())
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
 
+use thermocline_base::bounds::behind_prefix;
 use thermocline_base::{Error, Result};
 use thermocline_engine::{Cursor, Direction, Operation};
 
@@ -199,19 +200,7 @@ pub(crate) fn owned<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
 
 /// The keys that begin with `prefix`, in a family whose keys descend if `reverse`.
 pub(crate) fn prefix_bounds(prefix: &[u8], reverse: bool) -> Bounds {
-    let mut above = prefix.to_vec();
-    while let Some(last) = above.last_mut() {
-        if *last < 0xff {
-            *last += 1;
-            break;
-        }
-        above.pop();
-    }
-    let high = if above.is_empty() {
-        Bound::Unbounded
-    } else {
-        Bound::Excluded(above)
-    };
+    let high = behind_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     let low = Bound::Included(prefix.to_vec());
     if reverse { (high, low) } else { (low, high) }
 }

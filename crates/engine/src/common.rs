@@ -24,6 +24,9 @@ use crate::pm_tables::release::PmTablesUse;
 use crate::store::Common;
 use crate::sync::{Ordering, lock};
 
+/// Time after which deleted keys are looked for.
+const EXPLORE_AFTER: Duration = Duration::from_nanos(tuning::EXPLORE_AFTER_NS);
+
 /// The sealed memtables that wait to be flushed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SealedUse {
@@ -125,6 +128,14 @@ impl Common {
         }
     }
 
+    /// Requests a compaction if tables may go that a range tombstone covers, which is settled by now.
+    #[inline]
+    pub fn compact_for_deletes(&self) {
+        if self.compactions.deleted.is_due(|| self.settled()) {
+            self.want_compaction();
+        }
+    }
+
     /// Requests a compaction if there are new tables that reads ask in vain. Requests one, too, if level 0 was read so
     /// often that its costs are to be weighed anew.
     #[inline]
@@ -208,10 +219,17 @@ impl Common {
     /// Counts records that were written.
     pub fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
         let (mut puts, mut deletes, mut ranges, mut user) = (0, 0, 0, 0);
+        let (mut deleted, mut cleared) = (None, None);
         for entry in entries {
             match entry.kind {
-                Kind::Delete => deletes += 1,
-                Kind::RangeDelete => ranges += 1,
+                Kind::Delete => {
+                    deletes += 1;
+                    deleted = Some((entry.cf, entry.key));
+                }
+                Kind::RangeDelete => {
+                    ranges += 1;
+                    cleared = Some((entry.cf, entry.key));
+                }
                 _ => puts += 1,
             }
             let value = match entry.kind {
@@ -221,10 +239,17 @@ impl Common {
             user += entry.key.len() as u64 + value;
         }
         self.counted.add(Count::Puts, puts);
-        if deletes > 0 {
-            self.counted.add(Count::Deletes, deletes);
+        if let Some((cf, key)) = deleted {
+            let before = self.counted.add(Count::Deletes, deletes);
+            if self.probes.deleted((before, deletes), cf, key) {
+                self.background.request_after(Task::Explore, EXPLORE_AFTER);
+            }
         }
-        if ranges > 0 {
+        if let Some((cf, key)) = cleared {
+            self.compactions.deleted.written();
+            let records = self.catalog.view().memtables[0].len();
+            self.probes.range_deleted(cf, key, records);
+            self.background.request_after(Task::Explore, EXPLORE_AFTER);
             self.counted.add(Count::RangeDeletes, ranges);
         }
         self.counted.add(Count::UserBytes, user);

@@ -7,6 +7,7 @@
 //! | how should the levels be? | [`shape`] |
 //! | which job is next? | [`due`] |
 //! | how is one job run and installed? | [`job`] |
+//! | which tables does a range tombstone cover wholly? | [`deleted`] |
 //! | what of a family with a compaction filter? | [`filters`] |
 //! | how is a range compacted on demand? | [`manual`] |
 //! | how is level 0 merged inside persistent memory? | [`internal`] |
@@ -46,6 +47,7 @@
 
 mod beside;
 mod costs;
+mod deleted;
 mod due;
 mod ends;
 mod filters;

@@ -4,7 +4,7 @@
 //! may be taken from it (`seat`, `holds`). If that happened, or if a part of the view was retired, the next move seeks
 //! the key anew in the newest view. Each memtable is scanned in chunks (no epoch guard outlives a call). Of equal keys
 //! the newest memtable's record wins. A tombstone hides a key, or a range of keys (`hidden`). Stretches of deleted keys
-//! are stepped through once, and then passed (`gaps`). A record's checksum is verified before the record is used.
+//! are stepped through once, and then passed (`gaps`); a worker is mostly the first (`explore`). A record's checksum is verified before the record is used.
 //!
 //! All moves are in the order of the cursor's family. Indexes always ascend. For a family whose keys descend the cursor
 //! goes through them the other way, and nothing else differs.
@@ -12,6 +12,7 @@
 pub use seat::Cursor;
 
 mod covering;
+pub(crate) mod explore;
 mod gaps;
 mod hidden;
 mod place;

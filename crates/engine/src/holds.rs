@@ -69,7 +69,15 @@ impl Reading {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.inner.common.commits.readers.leave(&self.registration);
+        let common = &self.inner.common;
+        common.commits.readers.leave(&self.registration);
+        if common
+            .compactions
+            .deleted
+            .waits_for(self.registration.seqno)
+        {
+            common.want_compaction();
+        }
         // SeqCst, as what `leave` counts: see `close`.
         if self.inner.common.closed.load(Ordering::SeqCst) {
             self.inner.let_left_go();

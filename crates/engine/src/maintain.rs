@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
-use thermocline_base::{Error, Result, SeqNo};
+use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_observe::count::Count;
 use thermocline_policy::{flush, room, seal, tuning};
 use thermocline_runtime::{Client, Job, Task};
 
-use crate::store::{Above, Inner};
+use crate::cursor::Cursor;
+use crate::store::{Above, Inner, Moment};
 use crate::sync::{Ordering, lock};
 use crate::write::writer::Writer;
 
@@ -37,7 +39,9 @@ impl Client for Inner {
             Task::Idle => self.fell_idle(),
             Task::Sync => self.write_back(),
             Task::Expire => self.look_at_expired(),
+            Task::Explore => self.explore(),
         }
+        self.common.compact_for_deletes();
         // When idle, too: a reader may have gone.
         let looks = matches!(task, Task::Ahead | Task::Idle);
         if looks && self.common.check_writable().is_ok() {
@@ -90,6 +94,7 @@ impl Inner {
         if self.pressure.is_disk_full() {
             self.pressure.note_delete();
         }
+        self.common.compact_for_deletes();
         self.flusher.flush_inline();
     }
 
@@ -102,6 +107,28 @@ impl Inner {
             self.common.want_compaction();
         }
         self.common.look_again_when_more_expires();
+    }
+
+    /// Looks for deleted keys that lie beside each other.
+    fn explore(&self) {
+        let common = &self.common;
+        if !common.probes.pay(common.counted.get(Count::Deletes)) {
+            return;
+        }
+        let cursor = |cf: CfId| {
+            let me = self.me.upgrade()?;
+            common.check_writable().ok()?;
+            let family = common.families.find(&common.families.name_of(cf)?)?;
+            Some(Cursor::new(Moment::now(&me), family))
+        };
+        // What cannot be read is for its readers to hear of.
+        let explore = |cf: CfId, key: &[u8], direction, most| {
+            let stepped = cursor(cf).map(|mut cursor| cursor.explore(key, direction, most));
+            stepped.and_then(Result::ok).unwrap_or(0)
+        };
+        if common.probes.look(explore) {
+            common.background.request(Task::Explore);
+        }
     }
 
     /// Has a worker look again soon where much of the region is only kept by readers.
@@ -148,6 +175,7 @@ impl Inner {
         // Others may need the room.
         self.memtables.give_up_credit(&mut writer);
         drop(writer);
+        self.explore();
         self.pressure.want_relief();
         self.pressure.look_whether_readers_have_gone();
     }

@@ -58,7 +58,9 @@ pub(crate) mod waiting;
 
 use std::ops::Bound;
 
+use thermocline_base::bounds::behind_prefix;
 use thermocline_base::options::{Division, Options, PartitionBy};
+use thermocline_base::shown::shown;
 use thermocline_base::{CfId, CfOptions, Error, KeyRange, Result, limits};
 use thermocline_catalog::Edits;
 use thermocline_jobs::Prefixes;
@@ -184,6 +186,32 @@ impl Partitioner {
     pub fn starts_of(&self, version: &Version, cf: CfId) -> Vec<Vec<u8>> {
         let most = [u8::MAX; limits::KEY_LEN_MAX];
         self.starts_within(version, cf, &KeyRange::inclusive(b"", &most))
+    }
+
+    /// As [`Engine::partition_at`](crate::Engine::partition_at).
+    pub fn keys_from(&self, cf: CfId, start: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+        let division = self.division(cf);
+        if division.by == PartitionBy::Prefix {
+            if start.len() != division.prefix_len {
+                return Err(Error::InvalidArgument(format!(
+                    "a partition of this column family is named by its prefix of {} bytes; {} were given",
+                    division.prefix_len,
+                    start.len()
+                )));
+            }
+            // It need not have met a flush yet.
+            return Ok((start.to_vec(), behind_prefix(start)));
+        }
+        let version = self.common.catalog.version();
+        let partition = version.partitions(cf).of(start);
+        if partition.start != start {
+            return Err(Error::InvalidArgument(format!(
+                "no partition begins with '{}'; it lies in the one that begins with '{}'",
+                shown(start),
+                shown(partition.start)
+            )));
+        }
+        Ok((start.to_vec(), partition.end.map(<[u8]>::to_vec)))
     }
 
     /// What is to be done about a family's partitions.

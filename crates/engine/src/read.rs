@@ -218,6 +218,16 @@ impl Engine {
         self.inner.partitioner.sizes(cf)
     }
 
+    /// The keys of the partition of a family that begins with `start`: from `start` up to the second key, or without an end.
+    /// Where keys are divided by prefix, any prefix of the right length is such a partition, and has the keys that begin with it.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] if no partition begins there.
+    pub fn partition_at(&self, cf: CfId, start: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+        self.inner.common.check_family(cf)?;
+        self.inner.partitioner.keys_from(cf, start)
+    }
+
     /// Where the data of each family lies, for families with tables or several partitions. [`Engine::metrics`] has the
     /// memtables, with the data that is in no table yet.
     pub fn map(&self) -> Vec<FamilyMap> {

@@ -26,6 +26,7 @@ use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::close::position::Position;
 use crate::compact::state::Compactions;
+use crate::cursor::explore::Probes;
 use crate::expiry::Expiry;
 use crate::families::table::Families;
 use crate::flush::read_since::ReadSince;
@@ -86,6 +87,8 @@ pub(crate) struct Common {
     /// Turns: held during work that is done one at a time, or that closing waits for.
     pub turns: Turns,
     pub merges: Merges,
+    /// Where cursors of the background look for deleted keys.
+    pub probes: Probes,
     /// What was read since memtables were last flushed.
     pub read_since: ReadSince,
     pub compactions: Compactions,

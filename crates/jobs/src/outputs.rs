@@ -106,6 +106,14 @@ impl Outputs {
         outputs
     }
 
+    /// What comes of tables that a range tombstone covers, so that nobody reads them: nothing.
+    pub fn passed_over<'t>(tables: impl Iterator<Item = &'t TableRef>) -> Outputs {
+        Outputs {
+            dropped: tables.map(|table| table.entries).sum(),
+            ..Outputs::default()
+        }
+    }
+
     /// How many tables there are.
     pub fn count(&self) -> usize {
         self.tables.len() + self.pm.len()

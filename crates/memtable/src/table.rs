@@ -276,6 +276,11 @@ impl Memtable {
         self.indexes.get(cf)?.tombstones()?.as_of(seqno)
     }
 
+    /// The newest range tombstone of family `cf`, visible or not.
+    pub fn newest_tombstone(&self, cf: CfId) -> Option<SeqNo> {
+        self.indexes.get(cf)?.tombstones()?.newest()
+    }
+
     /// The range tombstones of family `cf` as of each moment that is kept, from the oldest one on. Each
     /// of a sealed memtable that somebody may still be answered with is in one of them.
     pub fn covers(&self, cf: CfId) -> Vec<Cover> {

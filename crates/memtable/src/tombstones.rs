@@ -217,6 +217,12 @@ impl Tombstones {
         Some(cover.shifted(self.shift))
     }
 
+    /// The newest of all.
+    pub fn newest(&self) -> Option<SeqNo> {
+        let list = self.list.load();
+        list.versions.last().map(|(from, _)| self.real(*from))
+    }
+
     /// The oldest tombstone over `key` that is kept and newer than `seqno`.
     pub fn oldest_over(&self, key: &[u8], seqno: SeqNo) -> Option<SeqNo> {
         let list = self.list.load();

@@ -6,7 +6,7 @@
 
 use thermocline_base::options::Preset;
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
-use thermocline_policy::pick::{Cursors, PickOptions, State, Table};
+use thermocline_policy::pick::{Cursors, DeletedRanges, PickOptions, State, Table};
 use thermocline_policy::simulate::{Outcome, Record, Setting, Spread, run};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Situation};
 use thermocline_policy::{Memory, next};
@@ -97,6 +97,7 @@ fn ask(tables: u32, times: u32) {
         },
         cursors: &cursors,
         contents: &[],
+        deleted: DeletedRanges::default(),
     }];
     let levels = Levels {
         families: &families,

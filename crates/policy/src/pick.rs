@@ -34,6 +34,7 @@
 //! may stay longer, so the two kinds are counted apart, each against limits of its own: level 0 is compacted
 //! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
 
+mod deleted;
 mod expired;
 mod jobs;
 mod level0;
@@ -41,6 +42,7 @@ mod score;
 mod slices;
 mod state;
 
+pub use deleted::{Deleted, DeletedRanges};
 pub use jobs::{Manual, pick, pick_range, pick_read, pick_room};
 pub use level0::{Along, Slice, level0_slices, pick_along, pick_internal, pick_slices, pick_spill};
 pub use score::{Gaps, Scores, level0_cuts, level0_gaps, pending_bytes};

@@ -4,7 +4,7 @@
 use thermocline_base::{CfId, FileId};
 
 use crate::level0::{Content, Level0Plan};
-use crate::pick::{Cursors, PickOptions, State};
+use crate::pick::{Cursors, DeletedRanges, PickOptions, State};
 use crate::{flush, indexes, partitions, rewrite, seal};
 
 /// See the [module](self).
@@ -128,6 +128,8 @@ pub struct FamilyLevels<'a> {
     pub cursors: &'a Cursors,
     /// Of each table of level 0 what it has.
     pub contents: &'a [Content],
+    /// What of it is deleted in whole ranges.
+    pub deleted: DeletedRanges<'a>,
 }
 
 /// The levels of all families.

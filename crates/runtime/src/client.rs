@@ -11,6 +11,8 @@ pub enum Task {
     Sync,
     /// Some time has passed in which more may have expired.
     Expire,
+    /// Keys were deleted, which may lie beside each other.
+    Explore,
 }
 
 /// Long work of a store.

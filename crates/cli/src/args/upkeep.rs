@@ -44,8 +44,15 @@ pub(crate) struct CompactArgs {
 pub(crate) struct PrefixArgs {
     /// The database's folder
     pub db: PathBuf,
-    /// The partition's prefix
+    /// The partition's prefix, or its first key
+    #[arg(allow_negative_numbers = true)]
     pub prefix: String,
+    /// PREFIX is hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
+    /// The column family
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
     #[command(flatten)]
     pub store: StoreArgs,
 }

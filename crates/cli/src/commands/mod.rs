@@ -29,7 +29,7 @@ pub(crate) use compact::compact;
 pub(crate) use explain::explain;
 pub(crate) use load::load;
 pub(crate) use plan::plan;
-pub(crate) use point::{delete, delete_range, get, put};
+pub(crate) use point::{delete, delete_range, drop_partition, get, put};
 pub(crate) use prepared::prepared;
 pub(crate) use reproduce::reproduce;
 pub(crate) use scan::scan;

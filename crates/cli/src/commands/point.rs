@@ -1,4 +1,5 @@
-//! `put`, `get` and `delete`: one key. `delete-range`: all between two.
+//! `put`, `get` and `delete`: one key. `delete-range`: all between two. `drop-partition`: all of a
+//! partition.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use thermocline::limits;
 
-use crate::args::{KeyArgs, PutArgs, RangeArgs};
+use crate::args::{KeyArgs, PrefixArgs, PutArgs, RangeArgs};
 use crate::fail::{Failure, Outcome};
 use crate::files;
 use crate::output::Output;
@@ -68,6 +69,17 @@ pub(crate) fn delete_range(args: &RangeArgs, output: &mut Output) -> Outcome {
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
     check_order(&family, (Some(&from), Some(&to)), args.hex)?;
     family.delete_range(from..to).map_err(Failure::usage)?;
+    drop(family);
+    db.close()?;
+    done(output)
+}
+
+/// Removes all keys of a partition.
+pub(crate) fn drop_partition(args: &PrefixArgs, output: &mut Output) -> Outcome {
+    let start = bytes_of(&args.prefix, args.hex)?;
+    let db = args.store.open(&args.db, Access::Write)?;
+    let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
+    family.drop_partition(start).map_err(Failure::usage)?;
     drop(family);
     db.close()?;
     done(output)

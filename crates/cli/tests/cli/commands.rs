@@ -145,6 +145,41 @@ fn ranges_are_deleted_as_one() {
 }
 
 #[test]
+fn a_partition_is_dropped_by_its_prefix() {
+    let store = Store::new();
+    let divided = [
+        "--set",
+        "partition.by=prefix",
+        "--set",
+        "partition.prefix_len=2",
+    ];
+    for key in ["a/1", "a/2", "b/1", "b"] {
+        assert_eq!(
+            store
+                .run(&[&["put", "DB", key, ""], &divided[..]].concat())
+                .code,
+            0
+        );
+    }
+    // How keys are divided the database knows.
+    let run = store.run(&["drop-partition", "DB", "a/"]);
+    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "", ""));
+    assert_eq!(store.run(&["scan", "DB", "--keys-only"]).out, "b\nb/1\n");
+    let run = store.run(&["drop-partition", "DB", "--hex", "622f", "--json"]);
+    assert_eq!(run.json(), json!({"ok": true}));
+    assert_eq!(store.run(&["scan", "DB", "--keys-only"]).out, "b\n");
+    let wrong = store.run(&["drop-partition", "DB", "b"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("prefix of 2 bytes"), "{}", wrong.err);
+    assert_eq!(
+        store
+            .run(&["drop-partition", "DB", "b/", "--cf", "none"])
+            .code,
+        1
+    );
+}
+
+#[test]
 fn scans_have_bounds_in_both_directions() {
     let store = Store::new();
     for key in ["a", "b", "b/1", "b/2", "c"] {

@@ -1,15 +1,18 @@
 //! The next compaction: what is known is put together under the lock of the list of running jobs, `policy::next` decides, and the
 //! job enters the list before the lock is given up.
 
-use thermocline_base::CfId;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, SeqNo};
+use thermocline_commit::readers::moments_of_merge;
 use thermocline_observe::charged;
-use thermocline_policy::pick::{Cursors, Expired, Held, PickOptions, level0_slices};
+use thermocline_policy::pick::{Cursors, DeletedRanges, Expired, Held, PickOptions, level0_slices};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_version::Version;
 
 use super::Jobs;
 use super::costs::OfFamily;
+use super::deleted;
 use super::job::picked::Job;
 use crate::store::Picker;
 use crate::sync::{Arc, lock};
@@ -22,6 +25,10 @@ struct Known<'v> {
     /// Of each.
     options: Vec<PickOptions>,
     cursors: Vec<Cursors>,
+    /// Of each what is deleted in whole ranges.
+    deleted: Vec<deleted::OfFamily>,
+    /// Who reads what was there before; nobody, if nothing is.
+    moments: Vec<SeqNo>,
     /// The place of that whose turn it is.
     turn: usize,
     room: Option<Relief>,
@@ -40,6 +47,11 @@ impl Known<'_> {
             options: self.options[n],
             cursors: &self.cursors[n],
             contents: &self.families[n].contents,
+            deleted: DeletedRanges {
+                covered: &self.deleted[n].covered,
+                empty: &self.deleted[n].empty,
+                moments: &self.moments,
+            },
         };
         let turns = (self.turn..self.families.len()).chain(0..self.turn);
         turns.map(of).collect()
@@ -64,12 +76,21 @@ impl Picker {
             expired: self.expired_for(known.cf),
             ..shape.pick_options(&known.levels)
         });
+        let deleted = &self.common.compactions.deleted;
+        let deleted = families.iter().map(|known| deleted.of(known.cf));
+        let deleted: Vec<deleted::OfFamily> = deleted.collect();
+        let is_none = |of: &deleted::OfFamily| of.covered.is_empty() && of.empty.is_empty();
         let cursors = families.iter().map(|known| jobs.cursors.get(&known.cf));
         let passed = |known: &OfFamily<'_>| jobs.last.is_some_and(|last| known.cf <= last);
         Known {
             version,
             options: options.collect(),
             cursors: cursors.map(|at| at.cloned().unwrap_or_default()).collect(),
+            moments: match deleted.iter().all(is_none) {
+                true => Vec::new(),
+                false => self.moments_of_readers(),
+            },
+            deleted,
             turn: families.partition_point(passed),
             families,
             room: room.map(|room| {
@@ -106,6 +127,7 @@ impl Picker {
             .pressure
             .is_relieving()
             .then(|| self.pressure.room_for_jobs());
+        self.look_at_deletes();
         let mut jobs = lock(&self.common.compactions.jobs);
         let version = self.common.catalog.version();
         let known = self.known(&version, &jobs, |cf| jobs.held(cf), room);
@@ -143,6 +165,18 @@ impl Picker {
         }
     }
 
+    /// Learns what is deleted by now in whole ranges.
+    fn look_at_deletes(&self) {
+        // In this order: what is settled is in the view.
+        let settled = self.common.settled();
+        let view = self.common.catalog.view_to_keep();
+        let version = self.common.catalog.version();
+        self.common
+            .compactions
+            .deleted
+            .look(&view, &version, settled);
+    }
+
     /// Begins what was decided; `None` if there is no persistent memory for a merge.
     fn begin(&self, jobs: &mut Jobs, known: &Known<'_>, decision: &Decision) -> Option<Job> {
         let version = known.version;
@@ -173,6 +207,15 @@ impl Picker {
         self.common.compactions.costs.decided(decision);
         self.common.decided(decision);
         Some(job)
+    }
+
+    /// The moments at which somebody reads what was visible before.
+    fn moments_of_readers(&self) -> Vec<SeqNo> {
+        let commits = &self.common.commits;
+        match active(Bug::DeletedForgetsReaders) {
+            true => Vec::new(),
+            false => moments_of_merge(&commits.ring, &commits.readers).0,
+        }
     }
 
     /// What of a family has expired, if it may be tried now.
@@ -221,6 +264,7 @@ impl Picker {
             .pressure
             .is_relieving()
             .then(|| self.pressure.room_for_jobs());
+        self.look_at_deletes();
         let jobs = lock(&self.common.compactions.jobs);
         let known = self.known(version, &jobs, |cf| jobs.held(cf), room);
         drop(jobs);

@@ -5,15 +5,18 @@ pub(crate) mod picked;
 use std::cell::Cell;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Result, SeqNo};
+use thermocline_base::{RangeTombstone, Result, SeqNo};
+use thermocline_compaction::retain;
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
+use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
-use thermocline_version::{Level, VersionEdit};
+use thermocline_version::{Level, TableRef, VersionEdit};
 
+use super::deleted::pass_over;
 use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up};
 use super::shape::Levels;
@@ -21,7 +24,7 @@ use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
 use crate::store::Compactor;
-use crate::sync::{Ordering, lock, read};
+use crate::sync::{Arc, Ordering, lock, read};
 use picked::{Job, level_of, without_inputs};
 
 /// What a job came to, if it was installed.
@@ -195,6 +198,10 @@ impl Compactor {
         outputs: &mut Outputs,
         guarded: bool,
     ) -> Result<bool> {
+        if job.picked.reason == Reason::Deleted {
+            *outputs = Outputs::passed_over(job.inputs.iter().map(|(_, table)| &**table));
+            return self.install(job, outputs);
+        }
         if job.picked.is_drop() {
             *outputs = Outputs::expired(job.inputs.iter().map(|(_, table)| &**table));
             return self.drop_expired(job, outputs);
@@ -282,6 +289,34 @@ impl Compactor {
         Ok(Some(true))
     }
 
+    /// What a job reads of its inputs, and their range tombstones. What those cover is passed over, and counts as read.
+    fn inputs_of<'a>(
+        &'a self,
+        job: &Job,
+        moments: &retain::Moments,
+        (read, outputs): (&'a Cell<u64>, &mut Outputs),
+    ) -> Result<(Vec<RunInput<'a>>, Vec<RangeTombstone>)> {
+        let files = &*self.common.catalog.table_files;
+        let inputs_of = |runs: &[Vec<Arc<TableRef>>]| -> Vec<RunInput<'a>> {
+            let runs = runs.iter().filter(|run| !run.is_empty()).cloned();
+            runs.map(|run| RunInput::new(files, job.cf, run, read))
+                .collect()
+        };
+        let mut runs = job.runs.clone();
+        let inputs = inputs_of(&runs);
+        let mut tombstones = Vec::new();
+        for input in &inputs {
+            tombstones.extend(input.tombstones()?);
+        }
+        match pass_over(&mut runs, &tombstones, moments) {
+            None => Ok((inputs, tombstones)),
+            Some(passed) => {
+                (outputs.entries_read, outputs.dropped) = (passed, passed);
+                Ok((inputs_of(&runs), tombstones))
+            }
+        }
+    }
+
     /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much.
     pub(super) fn merge(
         &self,
@@ -295,13 +330,7 @@ impl Compactor {
         let moments = common.moments_of_merge();
         let levels = Levels::of(&job.version, job.cf, None);
         let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range.borrowed());
-        let runs = job.runs.iter().cloned();
-        let inputs = runs.map(|run| RunInput::new(&common.catalog.table_files, job.cf, run, read));
-        let inputs: Vec<RunInput<'_>> = inputs.collect();
-        let mut tombstones = Vec::new();
-        for input in &inputs {
-            tombstones.extend(input.tombstones()?);
-        }
+        let (inputs, tombstones) = self.inputs_of(job, &moments, (read, &mut *outputs))?;
         let shape = &compactions.shape;
         let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
         let next_owner = || self.sweeper.pm_owner();

@@ -10,6 +10,7 @@ use thermocline_policy::pick::{Cursors, Held};
 use thermocline_version::Version;
 
 use super::costs::known::Costs;
+use super::deleted::DeletedRanges;
 use super::filters::Filters;
 use super::internal::known::Internal;
 use super::pace::Pace;
@@ -38,6 +39,7 @@ pub(crate) struct Compactions {
     pub costs: Costs,
     pub partition_usage: partitions::Usage,
     pub(super) filters: Filters,
+    pub deleted: DeletedRanges,
     /// The last job failed. Relaxed: it guards nothing.
     pub(super) failed: AtomicBool,
 }
@@ -139,6 +141,7 @@ impl Compactions {
             internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
             filters: Filters::default(),
+            deleted: DeletedRanges::default(),
             failed: AtomicBool::new(false),
         };
         compactions.note(version);

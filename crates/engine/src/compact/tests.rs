@@ -1,6 +1,7 @@
 //! Whatever is compacted, held, dropped or killed meanwhile, reads stay as they were. That levels and age
 //! are kept, the manifest's state checks at every edit of a debug build.
 
+mod deleted;
 mod faults;
 mod filters;
 mod index;

@@ -20,6 +20,7 @@ use thermocline_base::numbers::first_bytes;
 use thermocline_base::{Result, SeqNo};
 use thermocline_memtable::Direction;
 use thermocline_observe::count::Count;
+use thermocline_policy::tuning::EMPTY_STEPS;
 
 use super::covering::Edge;
 use super::source::{First, Reader};
@@ -152,5 +153,10 @@ impl Walk {
         };
         let (family, seen) = (self.family.id, self.at.seqno());
         newest.note_gap(family, (&start, &end), seen, SeqNo(granted));
+        drop(writer);
+        if self.passed.stepped >= EMPTY_STEPS && !self.runs.is_empty() {
+            // Whole tables may lie in it.
+            inner.common.want_compaction();
+        }
     }
 }

@@ -6,7 +6,7 @@
 //!    goes on behind the covered stretch. That costs a seek for each covered stretch and each source with keys in it,
 //!    not a step for each key.
 //! 2. A range tombstone of its own layer covers its key and is newer than the entry. Then its source takes a step:
-//!    entries behind it may be newer.
+//!    entries behind it may be newer. Steps count as those over deleted keys do, so that they are taken once (`gaps`).
 //!
 //! A hidden entry says nothing of its key in other sources. The same tombstone hides the key in older sources, and in
 //! newer sources the key came first. While a cursor moves, no range tombstone appears or goes: it sees those up to
@@ -45,7 +45,13 @@ impl Walk {
         }
         let passed = match self.edge_over(first, &key, reader) {
             Some(edge) => self.go_past(first, &edge, reader).map(|()| true),
-            None => self.step_if_covered(first, &key, reader),
+            None => self
+                .step_if_covered(first, &key, reader)
+                .inspect(|stepped| {
+                    if *stepped {
+                        self.passed.step(&key);
+                    }
+                }),
         };
         self.key = key;
         passed

@@ -145,6 +145,15 @@ impl Cursor {
         self.moved(|walk| walk.step(walk.way(Direction::Reverse)))
     }
 
+    /// Steps over deleted keys from `key` on, at most so many, and notes what it has passed (`explore`). Returns how many they were.
+    pub(crate) fn explore(&mut self, key: &[u8], direction: Direction, most: u64) -> Result<u64> {
+        if most == 0 {
+            return Ok(0);
+        }
+        self.moved(|walk| walk.explore(key, direction, most))?;
+        Ok(lock(&self.seat.0).passed.stepped())
+    }
+
     /// Whether it is at a key.
     pub fn valid(&self) -> bool {
         self.valid

@@ -44,6 +44,8 @@ pub(super) struct Walk {
     /// Whether any source has gaps.
     pub(super) has_gaps: bool,
     pub(super) passed: Passed,
+    /// Deleted keys that it steps over at most before it gives up.
+    steps_max: u64,
 }
 
 impl Walk {
@@ -63,7 +65,16 @@ impl Walk {
             value: Vec::new(),
             has_gaps: false,
             passed: Passed::default(),
+            steps_max: u64::MAX,
         }
+    }
+
+    /// Goes from `key` on to the next key with a value, over at most `most` deleted ones. What it has passed is noted in any case.
+    pub(super) fn explore(&mut self, key: &[u8], way: Direction, most: u64) -> Result<bool> {
+        self.steps_max = most;
+        let found = self.start(Bound::Included(key), way);
+        self.steps_max = u64::MAX;
+        found
     }
 
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<bool> {
@@ -174,11 +185,14 @@ impl Walk {
         self.valid = false;
         self.passed.begin();
         let mut deletes = 0;
-        while let Some(first) = self.first()? {
-            if self.has_covers() && self.pass_covered(first)? {
+        while self.passed.stepped() < self.steps_max
+            && let Some(first) = self.first()?
+        {
+            // What a range tombstone hides in its own memtable is passed, too.
+            if self.has_gaps && self.pass_gap(first)? {
                 continue;
             }
-            if self.has_gaps && self.pass_gap(first)? {
+            if self.has_covers() && self.pass_covered(first)? {
                 continue;
             }
             let found = self.take(first)?;

@@ -28,6 +28,7 @@ use super::recovered::Recovered;
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::compact::state::Compactions;
+use crate::cursor::explore::Probes;
 use crate::expiry::{Expiry, Ttls};
 use crate::families::table::Families;
 use crate::flush::read_since::ReadSince;
@@ -192,6 +193,7 @@ impl Parts<'_> {
             ),
             turns: Turns::default(),
             merges: Merges::default(),
+            probes: Probes::default(),
             read_since: ReadSince::default(),
             compactions: Compactions::new(&options, clock.clone(), &current),
             room: Room::default(),

@@ -185,6 +185,7 @@ impl Engine {
         let _settled = inner.common.background.settled_after();
         let synced = inner.common.commits.sync_up_to(inner, visible);
         inner.common.commits.tell(inner);
+        inner.common.compact_for_deletes();
         synced
     }
 }

@@ -13,6 +13,7 @@
 //! | `groups` | workloads with several groups in flight, and buffered writes |
 //! | `families` | those of column families and their metadata |
 //! | `ranges` | those of range deletes |
+//! | `dropped` | those in which tables go that a range tombstone covers |
 //! | `reclaim` | workloads in which memtables are dropped |
 //! | `copies` | checkpoints, backups, restorations, and first openings of copies |
 //! | `merges` | those in which memtables share indexes |
@@ -38,6 +39,7 @@ mod blobs;
 mod check;
 mod compaction;
 mod copies;
+mod dropped;
 mod explore;
 mod families;
 mod feed;

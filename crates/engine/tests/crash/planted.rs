@@ -231,6 +231,14 @@ fn dropping_a_memtable_whose_range_tombstone_is_needed_is_caught() {
 }
 
 #[test]
+fn dropping_tables_for_a_tombstone_that_is_not_durable_is_caught() {
+    // It does harm once the edit is durable.
+    caught_by("dropped", in_work(Bug::DeletedBeforeDurable), |point| {
+        point.site.0 == "manifest: edit durable"
+    });
+}
+
+#[test]
 fn an_operand_that_hides_what_is_below_is_caught() {
     caught_in_work("operands", Bug::OperandHides);
     caught_in_recovery("operands", Bug::OperandHides);

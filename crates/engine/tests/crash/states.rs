@@ -309,6 +309,14 @@ const RANGES: Part = Part {
     sites: MEMTABLES,
 };
 
+const DROPPED: Part = Part {
+    workloads: &["dropped", "dropped-pm"],
+    seeds: 1,
+    one_in: 101,
+    bar: 1_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const OPERANDS: Part = Part {
     workloads: &["operands", "operands-sinking", "operands-flying"],
     seeds: 1,
@@ -406,6 +414,7 @@ const PARTS: &[&Part] = &[
     &REWRITTEN,
     &PARTITIONS,
     &RANGES,
+    &DROPPED,
     &OPERANDS,
     &PREPARED,
     &PREPARED_LIVES,
@@ -625,6 +634,11 @@ fn what_is_rewritten_inside_persistent_memory_survives_every_crash() {
 #[test]
 fn range_deletes_survive_every_crash() {
     run(&RANGES);
+}
+
+#[test]
+fn tables_that_range_tombstones_cover_survive_every_crash_or_go() {
+    run(&DROPPED);
 }
 
 #[test]

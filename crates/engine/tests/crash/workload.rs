@@ -6,6 +6,7 @@ use thermocline_env::simulated::SeededRandom;
 
 use crate::blobs;
 use crate::compaction;
+use crate::dropped;
 use crate::families;
 use crate::feed;
 use crate::flush;
@@ -345,6 +346,20 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: groups::families,
         body: ranges::ranges,
+    },
+    Workload {
+        name: "dropped",
+        set: compaction::small_levels,
+        from_creation: false,
+        before: nothing_before,
+        body: dropped::dropping,
+    },
+    Workload {
+        name: "dropped-pm",
+        set: pm_tables::in_pm,
+        from_creation: false,
+        before: nothing_before,
+        body: dropped::dropping,
     },
     Workload {
         name: "ranges-flying",

@@ -1,6 +1,6 @@
 //! The next compaction, of the families in their turn, the first that has something to do.
 //!
-//! What has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a full disk, then room in persistent memory (what would go by a merge need not leave), then what leaves
+//! What is deleted or has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a full disk, then room in persistent memory (what would go by a merge need not leave), then what leaves
 //! it, then merges that pay, then what is too large, and what reads have charged last.
 
 use thermocline_base::{CfId, FileId};
@@ -13,7 +13,7 @@ use crate::situation::{Charged, FamilyLevels, Levels, Relief};
 use crate::work::{Because, Decision, Work};
 
 pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
-    if let Some(decision) = expired(levels) {
+    if let Some(decision) = deleted(levels).or_else(|| expired(levels)) {
         return Some(decision);
     }
     if let Some(relief) = &levels.relief {
@@ -49,7 +49,16 @@ fn compact(of: &FamilyLevels<'_>, job: Job, score: f64) -> Decision {
     Decision::of(work, because)
 }
 
-/// Tables that go unread.
+/// Tables in whose range everything is deleted.
+fn deleted(levels: &Levels<'_>) -> Option<Decision> {
+    let mut families = levels.families.iter();
+    families.find_map(|of| {
+        let job = of.deleted.pick(&of.state, &of.options)?;
+        Some(compact(of, job, 0.0))
+    })
+}
+
+/// Tables of which everything has expired.
 fn expired(levels: &Levels<'_>) -> Option<Decision> {
     let mut families = levels.families.iter();
     families.find_map(|of| {

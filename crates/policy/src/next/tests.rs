@@ -5,7 +5,7 @@ use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 use super::*;
 use crate::flush::Dram;
-use crate::pick::{Cursors, PickOptions, State, Table};
+use crate::pick::{Cursors, DeletedRanges, PickOptions, State, Table};
 use crate::scans::Scans;
 use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Relief, Sealed};
 use crate::{flush, tuning};
@@ -102,6 +102,7 @@ fn with_runs<T>(
         options: PickOptions::default(),
         cursors: &cursors,
         contents: &[],
+        deleted: DeletedRanges::default(),
     }];
     let levels = Levels {
         families: &families,

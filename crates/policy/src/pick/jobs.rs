@@ -9,11 +9,11 @@ use super::score::Scores;
 use super::slices::{depths, hull_of, overlapped, slices};
 use super::state::{Cursor, Cursors, Held, Job, PickOptions, Reason, State, Table};
 
-fn bytes_of(tables: &[Table<'_>], places: &[usize]) -> u64 {
+pub(super) fn bytes_of(tables: &[Table<'_>], places: &[usize]) -> u64 {
     places.iter().map(|n| tables[*n].bytes).sum()
 }
 
-fn seqnos_of(tables: &[Table<'_>], places: &[usize]) -> RangeInclusive<SeqNo> {
+pub(super) fn seqnos_of(tables: &[Table<'_>], places: &[usize]) -> RangeInclusive<SeqNo> {
     let oldest = places.iter().map(|n| tables[*n].smallest_seqno).min();
     let newest = places.iter().map(|n| tables[*n].largest_seqno).max();
     oldest.unwrap_or(SeqNo(0))..=newest.unwrap_or(SeqNo::MAX)

@@ -264,13 +264,15 @@ pub enum Reason {
     Internal,
     /// Tables of level 0 leave persistent memory for files of level 0.
     Spill,
+    /// All that the tables have is deleted: they go unread.
+    Deleted,
     /// All that the tables have has expired: they go unread.
     Expired,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 9] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
@@ -278,6 +280,7 @@ impl Reason {
         Reason::Room,
         Reason::Internal,
         Reason::Spill,
+        Reason::Deleted,
         Reason::Expired,
     ];
 
@@ -291,6 +294,7 @@ impl Reason {
             Reason::Room => "room",
             Reason::Internal => "internal",
             Reason::Spill => "spill",
+            Reason::Deleted => "deleted",
             Reason::Expired => "expired",
         }
     }
@@ -305,7 +309,8 @@ pub struct Job {
     pub from: usize,
     /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`](super::pick_range), [`pick_read`](super::pick_read)
     /// and [`pick_room`](super::pick_room), for a merge inside level 0, see [`pick_internal`](super::pick_internal) and
-    /// [`pick_spill`](super::pick_spill), and for what goes, see [`Expired::pick`].
+    /// [`pick_spill`](super::pick_spill), and for what goes, see [`Expired::pick`] and
+    /// [`DeletedRanges::pick`](super::DeletedRanges::pick).
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,
@@ -329,7 +334,7 @@ impl Job {
 
     /// Whether its inputs go unread, and nothing takes their place.
     pub fn is_drop(&self) -> bool {
-        self.reason == Reason::Expired
+        matches!(self.reason, Reason::Deleted | Reason::Expired)
     }
 
     /// Whether its outputs stand in level 0, where its inputs stood.

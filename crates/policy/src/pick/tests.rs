@@ -8,6 +8,7 @@ use super::*;
 use store::{OwnedTable, Running, Store};
 
 mod along;
+mod deleted;
 mod store;
 
 fn options(rng: &mut Rng) -> PickOptions {
@@ -66,7 +67,10 @@ fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
             let spill = pick_spill(state, options, &store.cursors, &wanted, must);
             spill.or_else(|| pick_slices(state, options, &store.cursors, &wanted))
         }
-        2 => options.expired?.pick(state, options),
+        2 => {
+            let deleted = store.deletes.ranges().pick(state, options);
+            deleted.or_else(|| options.expired?.pick(state, options))
+        }
         _ => pick(state, options, &store.cursors),
     })
 }

@@ -8,7 +8,7 @@ use super::state::Run;
 use super::store::Store;
 use crate::internal::{Inputs, bytes_of_part};
 use crate::next;
-use crate::pick::{Job, State};
+use crate::pick::{DeletedRanges, Job, State};
 use crate::situation::{Charged, FamilyLevels, Levels, Situation};
 use crate::work::Work;
 
@@ -162,6 +162,7 @@ impl Store {
                 options: seen.options,
                 cursors: &self.cursors,
                 contents: &seen.contents,
+                deleted: DeletedRanges::default(),
             }];
             let pm_files = self.pm_files();
             let past = self.geometry.is_past_share(self.pm_table_bytes());

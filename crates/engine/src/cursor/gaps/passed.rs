@@ -28,6 +28,11 @@ impl Passed {
         self.edge.clear();
     }
 
+    /// The keys that were stepped over since the last key with a value.
+    pub fn stepped(&self) -> u64 {
+        self.stepped
+    }
+
     /// `key` has no value.
     pub fn step(&mut self, key: &[u8]) {
         self.stepped += 1;

@@ -297,3 +297,58 @@ fn cursors_beside_writers_miss_nothing() {
         });
     });
 }
+
+/// Steps that a worker takes from a key, in pieces of so many, until it comes to a key with a value.
+fn steps_from(engine: &Engine, from: u32, way: Direction, most: u64) -> u64 {
+    let mut all = 0;
+    loop {
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        let stepped = cursor.explore(&key(from), way, most).unwrap();
+        assert!(stepped <= most);
+        all += stepped;
+        if stepped < most {
+            return all;
+        }
+    }
+}
+
+/// What a worker has stepped over, piece by piece and from the middle, no reader steps over.
+#[test]
+fn what_was_explored_is_passed() {
+    let (machine, options) = roomy();
+    let engine = open_with(&machine, &options);
+    write_all(&engine, 0..3001, true);
+    write_all(&engine, (0..3000).rev(), false);
+    let ahead = steps_from(&engine, 1000, Direction::Forward, 100);
+    let back = steps_from(&engine, 1000, Direction::Reverse, 100);
+    // Where a gap ends the next piece begins with the key there.
+    assert!(
+        (2000..2100).contains(&ahead) && (900..1100).contains(&back),
+        "{ahead} {back}"
+    );
+    let before = stepped(&engine);
+    assert_eq!(first(&engine, Direction::Forward), Some(3000));
+    assert!(
+        stepped(&engine) - before < 4,
+        "{}",
+        stepped(&engine) - before
+    );
+}
+
+/// What a range tombstone hides in its own memtable is stepped over once.
+#[test]
+fn what_a_range_hides_in_its_own_memtable_is_passed() {
+    let (machine, options) = roomy();
+    let engine = open_with(&machine, &options);
+    write_all(&engine, 0..1001, true);
+    write(&engine, |batch| {
+        batch.delete_range(CF, &key(0), Some(&key(1000))).unwrap();
+    });
+    assert_eq!(first(&engine, Direction::Forward), Some(1000));
+    assert_eq!(stepped(&engine), 1000);
+    assert_eq!(first(&engine, Direction::Forward), Some(1000));
+    assert!(stepped(&engine) < 1004);
+    // And what is put there again is found.
+    write_all(&engine, [500].into_iter(), true);
+    assert_eq!(first(&engine, Direction::Forward), Some(500));
+}

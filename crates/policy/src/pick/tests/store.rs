@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use thermocline_base::{FileId, SeqNo};
 use thermocline_testkit::Rng;
 
-use super::super::{Cursors, Held, Job, PickOptions, State, Table};
+use super::super::{Cursors, Held, Job, PickOptions, Reason, State, Table};
+pub use deletes::Deletes;
 pub use ranges::Flushing;
 use thermocline_base::KeyRange;
 
+mod deletes;
 mod ranges;
 
 const ENTRY_BYTES: u64 = 10;
@@ -134,6 +136,8 @@ pub struct Store {
     /// Whether tables have few keys beside each other, and most lie in persistent memory.
     pub narrow: bool,
     pub cursors: Cursors,
+    /// Ranges that were deleted, and who reads.
+    pub deletes: Deletes,
     pub next_file: u64,
     next_seqno: u64,
     /// Tables that went with range tombstones, where something newer is left.
@@ -263,7 +267,9 @@ impl Store {
             assert!(!inputs.contains(id) && !overlapped.contains(id), "{job:?}");
         }
         assert!(job.inputs.is_sorted() && !job.inputs.is_empty());
-        if job.is_drop() {
+        if job.reason == Reason::Deleted {
+            self.check_deleted(&job);
+        } else if job.is_drop() {
             let expired = options.expired.unwrap();
             let tables = job.inputs.iter().map(|n| &self.levels[job.from][*n]);
             let seqnos = tables.flat_map(|table| table.entries.iter().map(|(_, s)| SeqNo(*s)));
@@ -302,6 +308,9 @@ impl Store {
         taken.extend(self.remove(job.to, &overlapped));
         if job.is_internal() {
             return self.end_internal(taken, rng);
+        }
+        if job.reason == Reason::Deleted {
+            return self.end_deleted(&taken);
         }
         if job.is_drop() {
             return self.end_drop(&taken);
@@ -431,7 +440,10 @@ impl Store {
         for (key, seqno) in self.levels.iter().flatten().flat_map(|t| &t.entries) {
             read.entry(key.clone()).or_default().push(*seqno);
         }
-        assert_eq!(read, self.written);
+        assert_eq!(
+            self.deletes.left_of(read),
+            self.deletes.left_of(self.written.clone())
+        );
     }
 }
 
