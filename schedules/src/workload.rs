@@ -22,6 +22,9 @@ const LOOKS: usize = 3;
 /// Keys that a reader gets outside of snapshots before each.
 const GETS: usize = 8;
 
+/// Steps that a reader lets others go on for behind each where compactions filter: those that run come to their end while it reads.
+const STANDS_STILL: usize = 200;
+
 /// What somebody does who has an eye on the store.
 const CHORES: usize = 4;
 
@@ -69,7 +72,10 @@ pub fn run_workload(reached: &Arc<Reached>) {
             store.spawn(move |store| store.write(&place, writer, writes[writer]))
         })
         .collect();
-    threads.push(store.spawn(Store::read));
+    // One more where compactions filter: who comes while they run sees what would change.
+    for _ in 0..1 + usize::from(store.open.filters) {
+        threads.push(store.spawn(Store::read));
+    }
     threads.push(store.spawn(Store::do_chores));
     for thread in threads {
         thread.join().unwrap();
@@ -178,6 +184,9 @@ impl Store {
             }
             if thread_rng().gen_bool(0.7) {
                 held = Some((snapshot, seen, bytes));
+            }
+            if self.open.filters {
+                (0..STANDS_STILL).for_each(|_| thread::yield_now());
             }
         }
     }

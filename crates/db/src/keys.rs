@@ -208,8 +208,11 @@ pub(crate) fn values_of<'k>(
     };
     let times = moment.latencies();
     times.time(Operation::MultiGet, || {
-        let keys: Vec<_> = keys.map(checked).collect::<Result<_>>()?;
-        moment.values(&keys).into_iter().collect()
+        let mut named = Vec::with_capacity(keys.size_hint().0);
+        for key in keys {
+            named.push(checked(key)?);
+        }
+        moment.values(&named).into_iter().collect()
     })
 }
 

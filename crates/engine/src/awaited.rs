@@ -30,7 +30,6 @@ use thermocline_catalog::{Pins, View};
 use thermocline_memtable::{Lookup, Memtable};
 use thermocline_tables::{Answer, Search, TableValue, Tables, wait_for_all, wait_for_all_async};
 
-use crate::find::Newest;
 use crate::operands;
 use crate::snapshot::hit::Hit;
 use crate::store::{Inner, Moment};
@@ -53,7 +52,7 @@ enum State<T> {
 
 /// Where a read looks, and at which moment.
 #[derive(Clone)]
-struct Place {
+pub(crate) struct Place {
     store: Arc<Inner>,
     /// `None` for what is newest.
     moment: Option<Moment>,
@@ -61,10 +60,8 @@ struct Place {
     cf: CfId,
 }
 
-/// What is left to do when memory was asked.
-enum Rest {
-    /// Nothing.
-    Answer(Option<Value>),
+/// What is left to do when memory was asked, and had no answer.
+pub(crate) enum Rest {
     /// To read a long value that a record of this memtable refers to.
     Long(Arc<Memtable>, BlobRef),
     /// To collect operands, the newest of which lies in this memtable.
@@ -74,9 +71,49 @@ enum Rest {
 }
 
 /// A get, once memory was asked.
-pub(crate) struct Begun {
-    place: Place,
-    rest: Rest,
+pub(crate) enum Begun {
+    /// Memory has answered.
+    Answer(Option<Value>),
+    /// Something is left to do there.
+    Waits(Place, Rest),
+}
+
+/// What memory says of a key, in `view`: where it has no answer, what is left to do.
+#[inline]
+fn ask_memory<'m>(
+    (store, pins): (&Inner, &Arc<Pins>),
+    view: &'m View,
+    key: (CfId, &[u8]),
+    lookup: impl Fn(&'m Memtable) -> Result<Lookup<'m>>,
+    seqno: impl FnOnce() -> SeqNo,
+) -> Result<std::result::Result<Option<Value>, Rest>> {
+    let reads = &store.reads;
+    let memtables = reads.memtables_for(view, key);
+    for (before, memtable) in memtables.iter().enumerate() {
+        let record = match lookup(memtable)? {
+            Lookup::Absent => continue,
+            Lookup::Covered => return Ok(Ok(None)),
+            Lookup::Record(record) => record,
+        };
+        reads.has_asked(before + 1);
+        let value = match (record.kind, record.blob()) {
+            (Kind::Put, _) => Some(reads.value(pins, Hit::Record(memtable, &record))),
+            (Kind::PutBlob, Some(blob)) => {
+                // Before the reference is believed.
+                store.common.space.region().check_media()?;
+                return Ok(Err(Rest::Long(memtable.clone(), blob)));
+            }
+            (Kind::Merge, _) => return Ok(Err(Rest::Operands(memtable.clone()))),
+            _ => None,
+        };
+        reads.settle(memtable, value.is_some())?;
+        return Ok(Ok(value));
+    }
+    reads.has_asked(memtables.len());
+    if view.tables.is_empty() {
+        return Ok(Ok(None));
+    }
+    Ok(Err(Rest::Tables(view.tables.clone(), seqno())))
 }
 
 impl Begun {
@@ -84,22 +121,27 @@ impl Begun {
     pub fn latest(inner: &Arc<Inner>, (cf, key): (CfId, &[u8])) -> Result<Begun> {
         let verify = inner.common.options.read.verify_checksums;
         let view = inner.common.catalog.view();
-        let place = Place {
-            store: inner.clone(),
-            moment: None,
-            pins: view.pins()?.clone(),
-            cf,
-        };
+        let pins = view.pins()?;
         // As `Engine::get`: behind the view.
         inner.common.check_family(cf)?;
         let visible = inner.common.commits.ring.visible_mark();
-        let rest = place.begin(
+        let asked = ask_memory(
+            (&**inner, pins),
             &view,
-            key,
+            (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
             || SeqNo(visible.load(Ordering::SeqCst)),
         )?;
-        Ok(Begun { place, rest })
+        let place = || Place {
+            store: inner.clone(),
+            moment: None,
+            pins: pins.clone(),
+            cf,
+        };
+        Ok(match asked {
+            Ok(value) => Begun::Answer(value),
+            Err(rest) => Begun::Waits(place(), rest),
+        })
     }
 
     /// Of the value that a key had at a moment.
@@ -107,43 +149,47 @@ impl Begun {
         moment.check(cf)?;
         let reading = moment.view(cf)?;
         let store = reading.inner_for(moment);
+        let pins = reading.pins()?;
         let verify = moment.inner().common.options.read.verify_checksums;
         let seqno = moment.seqno();
-        let place = Place {
+        let lookup = |memtable| Memtable::get(memtable, cf, key, seqno, verify);
+        let asked = ask_memory((&**store, pins), &reading, (cf, key), lookup, || seqno)?;
+        let place = || Place {
             store: store.clone(),
             moment: Some(moment.clone()),
-            pins: reading.pins()?.clone(),
+            pins: pins.clone(),
             cf,
         };
-        let lookup = |memtable| Memtable::get(memtable, cf, key, seqno, verify);
-        let rest = place.begin(&reading, key, lookup, || seqno)?;
-        Ok(Begun { place, rest })
+        Ok(match asked {
+            Ok(value) => Begun::Answer(value),
+            Err(rest) => Begun::Waits(place(), rest),
+        })
     }
 
     /// What is left, on this thread.
     fn wait(self, key: &[u8]) -> Result<Option<Value>> {
-        let Begun { place, rest } = self;
+        let (place, rest) = match self {
+            Begun::Answer(value) => return Ok(value),
+            Begun::Waits(place, rest) => (place, rest),
+        };
         match rest {
-            Rest::Answer(value) => Ok(value),
             Rest::Long(memtable, blob) => {
                 place.found_above(&memtable, place.long(key, blob).map(Some)?)
             }
             Rest::Operands(memtable) => place.found_above(&memtable, place.folded(key)?),
             Rest::Tables(tables, seqno) => {
-                let answer = Search::new((place.cf, key), seqno, &tables).wait()?;
-                match place.found_below(answer)? {
-                    Found::Value(value) => Ok(value),
-                    Found::Operand => Ok(place.made(place.folded(key)?)),
-                }
+                place.settled(Search::at_once((place.cf, key), seqno, &tables)?, key)
             }
         }
     }
 
     /// What is left, while nobody waits.
     async fn finish(self, key: Vec<u8>) -> Result<Option<Value>> {
-        let Begun { place, rest } = self;
+        let (place, rest) = match self {
+            Begun::Answer(value) => return Ok(value),
+            Begun::Waits(place, rest) => (place, rest),
+        };
         match rest {
-            Rest::Answer(value) => Ok(value),
             Rest::Long(memtable, blob) => {
                 let there = place.clone();
                 let value = place.elsewhere(move || there.long(&key, blob)).await?;
@@ -170,36 +216,6 @@ enum Found {
 }
 
 impl Place {
-    /// Asks memory.
-    fn begin<'m>(
-        &self,
-        view: &'m View,
-        key: &[u8],
-        lookup: impl Fn(&'m Memtable) -> Result<Lookup<'m>>,
-        seqno: impl FnOnce() -> SeqNo,
-    ) -> Result<Rest> {
-        let reads = &self.store.reads;
-        let (memtable, record) = match reads.newest(view, (self.cf, key), lookup)? {
-            Newest::Record(memtable, record) => (memtable, record),
-            Newest::Below if !view.tables.is_empty() => {
-                return Ok(Rest::Tables(view.tables.clone(), seqno()));
-            }
-            Newest::Below | Newest::Covered => return Ok(Rest::Answer(None)),
-        };
-        let value = match (record.kind, record.blob()) {
-            (Kind::Put, _) => Some(reads.value(&self.pins, Hit::Record(memtable, &record))),
-            (Kind::PutBlob, Some(blob)) => {
-                // Before the reference is believed.
-                self.store.common.space.region().check_media()?;
-                return Ok(Rest::Long(memtable.clone(), blob));
-            }
-            (Kind::Merge, _) => return Ok(Rest::Operands(memtable.clone())),
-            _ => None,
-        };
-        reads.settle(memtable, value.is_some())?;
-        Ok(Rest::Answer(value))
-    }
-
     /// A record has led to this value, or to none.
     fn found_above(&self, memtable: &Memtable, value: Option<Vec<u8>>) -> Result<Option<Value>> {
         self.store.reads.settle(memtable, value.is_some())?;
@@ -223,6 +239,14 @@ impl Place {
             }
             Some(TableValue::Operand) => Found::Operand,
         })
+    }
+
+    /// The value of a key about which tables have answered, on this thread.
+    fn settled(&self, answer: Answer, key: &[u8]) -> Result<Option<Value>> {
+        match self.found_below(answer)? {
+            Found::Value(value) => Ok(value),
+            Found::Operand => Ok(self.made(self.folded(key)?)),
+        }
     }
 
     async fn finish_below(&self, answer: Answer, key: Vec<u8>) -> Result<Option<Value>> {
@@ -273,24 +297,63 @@ impl Place {
     }
 }
 
+/// Several keys, once memory was asked.
+struct BegunAll {
+    /// What memory has answered: of each key, in their order. What waits has `None` here.
+    values: Vec<Result<Option<Value>>>,
+    /// What is left to do, and of the how manieth key.
+    waiting: Vec<(usize, Place, Rest)>,
+}
+
+impl BegunAll {
+    fn at<'a>(moment: &Moment, keys: impl ExactSizeIterator<Item = (CfId, &'a [u8])>) -> BegunAll {
+        let mut waiting = Vec::new();
+        let mut values = Vec::with_capacity(keys.len());
+        for (at, key) in keys.enumerate() {
+            values.push(match Begun::at(moment, key) {
+                Ok(Begun::Answer(value)) => Ok(value),
+                Ok(Begun::Waits(place, rest)) => {
+                    waiting.push((at, place, rest));
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            });
+        }
+        BegunAll { values, waiting }
+    }
+
+    /// The searches of those whose tables are to be asked, in their order.
+    fn searches<'a>(&'a self, key: impl Fn(usize) -> &'a [u8]) -> Vec<Search<'a>> {
+        let search = |(at, place, rest): &'a (usize, Place, Rest)| match rest {
+            Rest::Tables(tables, seqno) => Some(Search::new((place.cf, key(*at)), *seqno, tables)),
+            Rest::Long(..) | Rest::Operands(..) => None,
+        };
+        self.waiting.iter().filter_map(search).collect()
+    }
+}
+
 /// See [`Snapshot::values`](crate::Snapshot::values).
 pub(crate) fn values(moment: &Moment, keys: &[(CfId, &[u8])]) -> Vec<Result<Option<Value>>> {
-    let begun = keys.iter().map(|&key| Begun::at(moment, key));
-    let begun: Vec<_> = begun.collect();
-    let mut answers = wait_for_all(searches(&begun, keys)).into_iter();
-    let each = begun.into_iter().zip(keys);
-    each.map(|(begun, &(_, key))| {
-        let begun = begun?;
-        if !matches!(begun.rest, Rest::Tables(..)) {
-            return begun.wait(key);
-        }
-        let answer = answers.next().unwrap_or(Ok(None))?;
-        match begun.place.found_below(answer)? {
-            Found::Value(value) => Ok(value),
-            Found::Operand => Ok(begun.place.made(begun.place.folded(key)?)),
-        }
-    })
-    .collect()
+    let begun = BegunAll::at(moment, keys.iter().copied());
+    if begun.waiting.is_empty() {
+        return begun.values;
+    }
+    let mut answers = wait_for_all(begun.searches(|at| keys[at].1)).into_iter();
+    let BegunAll {
+        mut values,
+        waiting,
+    } = begun;
+    for (at, place, rest) in waiting {
+        let key = keys[at].1;
+        values[at] = match rest {
+            Rest::Tables(..) => answers
+                .next()
+                .unwrap_or(Ok(None))
+                .and_then(|answer| place.settled(answer, key)),
+            rest => Begun::Waits(place, rest).wait(key),
+        };
+    }
+    values
 }
 
 /// See [`Snapshot::values_async`](crate::Snapshot::values_async).
@@ -298,48 +361,30 @@ pub(crate) fn values_async(
     moment: &Moment,
     keys: Vec<(CfId, Vec<u8>)>,
 ) -> PendingRead<Vec<Option<Value>>> {
-    let begun = keys.iter().map(|(cf, key)| Begun::at(moment, (*cf, key)));
-    let begun: Vec<_> = begun.collect();
+    let begun = BegunAll::at(moment, keys.iter().map(|(cf, key)| (*cf, &**key)));
     PendingRead::begin(async move {
-        let borrowed: Vec<_> = keys.iter().map(|(cf, key)| (*cf, &**key)).collect();
-        let answers = wait_for_all_async(searches(&begun, &borrowed)).await;
+        let answers = wait_for_all_async(begun.searches(|at| &keys[at].1)).await;
         let mut answers = answers.into_iter();
-        let mut values = Vec::with_capacity(begun.len());
-        for (begun, (_, key)) in begun.into_iter().zip(keys) {
-            let begun = begun?;
-            values.push(match begun.rest {
+        let mut values = begun.values;
+        for (at, place, rest) in begun.waiting {
+            let key = keys[at].1.clone();
+            values[at] = Ok(match rest {
                 Rest::Tables(..) => {
                     let answer = answers.next().unwrap_or(Ok(None))?;
-                    begun.place.finish_below(answer, key).await?
+                    place.finish_below(answer, key).await?
                 }
-                _ => begun.finish(key).await?,
+                rest => Begun::Waits(place, rest).finish(key).await?,
             });
         }
-        Ok(values)
+        values.into_iter().collect()
     })
-}
-
-/// The searches of those whose tables are to be asked, in their order.
-fn searches<'a>(begun: &'a [Result<Begun>], keys: &[(CfId, &'a [u8])]) -> Vec<Search<'a>> {
-    let each = begun.iter().zip(keys);
-    let search = |(begun, &(cf, key)): (&'a Result<Begun>, &(CfId, &'a [u8]))| match begun {
-        Ok(Begun {
-            rest: Rest::Tables(tables, seqno),
-            ..
-        }) => Some(Search::new((cf, key), *seqno, tables)),
-        _ => None,
-    };
-    each.filter_map(search).collect()
 }
 
 impl PendingRead<Option<Value>> {
     pub(crate) fn one(begun: Result<Begun>, key: &[u8]) -> PendingRead<Option<Value>> {
         match begun {
             Err(error) => PendingRead::done(Err(error)),
-            Ok(Begun {
-                rest: Rest::Answer(value),
-                ..
-            }) => PendingRead::done(Ok(value)),
+            Ok(Begun::Answer(value)) => PendingRead::done(Ok(value)),
             Ok(begun) => PendingRead::begin(begun.finish(key.to_vec())),
         }
     }

@@ -10,16 +10,6 @@ use crate::snapshot::hit::Hit;
 use crate::store::Reads;
 use crate::sync::Arc;
 
-/// What memory says of a key.
-pub(crate) enum Newest<'m> {
-    /// Its newest record, in this memtable.
-    Record(&'m Arc<Memtable>, RecordRef<'m>),
-    /// A range tombstone covers it. Whatever lies below is older.
-    Covered,
-    /// Nothing: tables are to be asked.
-    Below,
-}
-
 impl Reads {
     /// Asks the memtables of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
     /// calls `found` with what the first that knows the key has, if that is a value; or with what `folded` makes of it, if
@@ -33,20 +23,24 @@ impl Reads {
         folded: impl FnOnce() -> Result<Option<Vec<u8>>>,
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
-        match self.newest(view, (cf, key), lookup)? {
-            Newest::Covered => return Ok(None),
-            Newest::Record(memtable, record) => {
-                let value = match record.kind {
-                    Kind::Put => Some(found(Hit::Record(memtable, &record))),
-                    Kind::PutBlob => Some(found(self.hit_in_blob(cf, &record)?)),
-                    Kind::Merge => folded()?.map(|value| found(Hit::Made(value))),
-                    _ => None,
-                };
-                self.settle(memtable, value.is_some())?;
-                return Ok(value);
-            }
-            Newest::Below => {}
+        let memtables = self.memtables_for(view, (cf, key));
+        for (before, memtable) in memtables.iter().enumerate() {
+            let record = match lookup(memtable)? {
+                Lookup::Absent => continue,
+                Lookup::Covered => return Ok(None),
+                Lookup::Record(record) => record,
+            };
+            self.has_asked(before + 1);
+            let value = match record.kind {
+                Kind::Put => Some(found(Hit::Record(memtable, &record))),
+                Kind::PutBlob => Some(found(self.hit_in_blob(cf, &record)?)),
+                Kind::Merge => folded()?.map(|value| found(Hit::Made(value))),
+                _ => None,
+            };
+            self.settle(memtable, value.is_some())?;
+            return Ok(value);
         }
+        self.has_asked(memtables.len());
         if view.tables.is_empty() {
             return Ok(None);
         }
@@ -67,32 +61,25 @@ impl Reads {
         }))
     }
 
-    /// What the memtables of a view say of a key.
+    /// The memtables of a view that a get of this key asks, newest first, until one has a record of it or a range
+    /// tombstone over it.
     #[inline]
-    pub fn newest<'m>(
+    pub fn memtables_for<'m>(
         &self,
         view: &'m View,
         (cf, key): (CfId, &[u8]),
-        lookup: impl Fn(&'m Memtable) -> Result<Lookup<'m>>,
-    ) -> Result<Newest<'m>> {
+    ) -> &'m [Arc<Memtable>] {
         self.common.counted.add(Count::Gets, 1);
         self.common.rates.read(view, cf, key);
-        let memtables = view.asked_for(cf, key);
-        for (asked, memtable) in memtables.iter().enumerate() {
-            let record = match lookup(memtable)? {
-                Lookup::Absent => continue,
-                Lookup::Record(record) => record,
-                Lookup::Covered => return Ok(Newest::Covered),
-            };
-            if asked > 1 {
-                self.common.asked(asked as u64 - 1);
-            }
-            return Ok(Newest::Record(memtable, record));
+        view.asked_for(cf, key)
+    }
+
+    /// A get has asked this many of them.
+    #[inline]
+    pub fn has_asked(&self, memtables: usize) {
+        if memtables > 2 {
+            self.common.asked(memtables as u64 - 2);
         }
-        if memtables.len() > 2 {
-            self.common.asked(memtables.len() as u64 - 2);
-        }
-        Ok(Newest::Below)
     }
 
     /// A record of this memtable has answered; `found` if it led to a value. What was copied is believed only if its

@@ -208,6 +208,9 @@ impl Reads {
         if !of_elders.is_empty() {
             who.push(format!("of an earlier opening: {}", of_elders.join(", ")));
         }
+        if !lock(&self.relics).is_empty() {
+            who.push("readers from before a family was dropped".to_string());
+        }
         if lock(&self.common.reclaim).has_strangers() {
             who.push("a reader of another process".to_string());
         }

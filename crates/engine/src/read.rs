@@ -71,10 +71,7 @@ impl Engine {
             (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
             // Ingested tables may be in the view and not visible yet (`ingest`).
-            |tables| {
-                let seqno = SeqNo(visible.load(Ordering::SeqCst));
-                Search::new((cf, key), seqno, tables).wait()
-            },
+            |tables| Search::at_once((cf, key), SeqNo(visible.load(Ordering::SeqCst)), tables),
             || self.folded_now(cf, key),
             |hit| found(pins, hit),
         )

@@ -13,6 +13,10 @@
 //! 2. It goes when nobody is left who had begun before ([`Holds`](crate::holds::Holds) say when
 //!    that was). Whoever is entered later, but has looked before how many families there were, is
 //!    told that the family was dropped: it came beside the drop.
+//!
+//! # Known limit
+//! Tables that were set aside in persistent memory stay there, since no job takes them down. Where such readers stand still and the
+//! tables fill most of the region, writes are refused until the readers go; the error names them.
 
 pub(crate) mod list;
 

@@ -124,7 +124,7 @@ impl Snapshot {
             reading,
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
-            |tables| Search::new((cf, key), seqno, tables).wait(),
+            |tables| Search::at_once((cf, key), seqno, tables),
             || operands::folded(&self.inner_of(reading).common, reading, (cf, key), seqno),
             found,
         )

@@ -3,11 +3,11 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use thermocline_base::{AsyncIo, Error, Result, Steps};
 use thermocline_env::direct::DeviceBytes;
@@ -17,25 +17,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
 use thermocline_env::{File, OpenMode, Random, Storage};
 use thermocline_exec::{AsyncReader, BufPool, RangeBuf, Reading};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Unpark>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => return answer,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
+use thermocline_testkit::block_on;
 
 /// Asks once, with nobody to wake.
 fn ask(read: &mut Reading) -> Poll<Result<RangeBuf>> {

@@ -4,7 +4,7 @@
 //! # Why it ends
 //! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full, and that
 //! moment is taken anew only when something was deleted since, or when the oldest reader has gone of then, or of those for whom
-//! jobs kept something since. Jobs that give up become smaller, or wait twice as long each time, until something is deleted.
+//! jobs kept something since. Jobs that give up become smaller by a part, or wait twice as long each time.
 
 use crate::tuning::{
     AGAIN_GROWTH, AGAIN_MAX_NS, AGAIN_NS, DELETES_MANY, DELETES_PAUSE_NS, GAVE_UP_PARTS,
@@ -118,7 +118,7 @@ impl GaveUp {
         self.bytes_below = bytes;
     }
 
-    /// The disk has become full anew, and something was deleted since: all are tried.
+    /// The disk has become full anew: all are tried.
     pub fn forget(&mut self) {
         self.bytes_below = u64::MAX;
     }

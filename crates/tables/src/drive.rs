@@ -5,11 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thermocline_base::{Error, Result};
+use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_env::File;
 use thermocline_exec::{RangeBuf, Reading, Running};
 use thermocline_sst::{Block, BlockHandle};
 
+use crate::Tables;
 use crate::files::TableFiles;
 use crate::open::OpenTable;
 use crate::search::{Answer, Next, Search};
@@ -31,6 +32,16 @@ pub(crate) enum Fetching {
 }
 
 impl Search<'_> {
+    /// What the newest entry of `key` at or below `seqno` says, as this thread finds it. A call of its own: a search
+    /// takes much of the stack, and most gets need none.
+    ///
+    /// # Errors
+    /// Those of reading.
+    #[inline(never)]
+    pub fn at_once(key: (CfId, &[u8]), seqno: SeqNo, tables: &Tables) -> Result<Answer> {
+        Search::new(key, seqno, tables).wait()
+    }
+
     /// Drives it to its end on this thread, which waits for each read.
     ///
     /// # Errors

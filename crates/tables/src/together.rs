@@ -48,11 +48,7 @@ struct Needed {
 pub fn wait_for_all(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
     let mut answers = Vec::with_capacity(searches.len());
     for mut some in groups(searches) {
-        loop {
-            let Needed { blocks, others } = needed(&mut some);
-            if blocks.is_empty() && others.is_empty() {
-                break;
-            }
+        while let Some(Needed { blocks, others }) = needed(&mut some) {
             for (n, next) in others {
                 let fetched = some[n].search.fetch_other(next);
                 some[n].supply(fetched);
@@ -68,11 +64,7 @@ pub fn wait_for_all(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
 pub async fn wait_for_all_async(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
     let mut answers = Vec::with_capacity(searches.len());
     for mut some in groups(searches) {
-        loop {
-            let Needed { blocks, others } = needed(&mut some);
-            if blocks.is_empty() && others.is_empty() {
-                break;
-            }
+        while let Some(Needed { blocks, others }) = needed(&mut some) {
             // All of it is on its way before any is awaited.
             let of_blocks = blocks.into_values().map(|shared| {
                 let files = &some[shared.by[0]].search.tables().files;
@@ -132,8 +124,8 @@ impl<'a> One<'a> {
     }
 }
 
-/// Takes all as far as they come without reading.
-fn needed(some: &mut [One<'_>]) -> Needed {
+/// Takes all as far as they come without reading; `None` when all have their answers.
+fn needed(some: &mut [One<'_>]) -> Option<Needed> {
     let mut needed = Needed::default();
     for (n, one) in some.iter_mut().enumerate() {
         let next = match one.next.take() {
@@ -158,7 +150,8 @@ fn needed(some: &mut [One<'_>]) -> Needed {
             settled => one.next = Some(settled),
         }
     }
-    needed
+    let is_more = !needed.blocks.is_empty() || !needed.others.is_empty();
+    is_more.then_some(needed)
 }
 
 /// Hands a block to all that need it.

@@ -7,8 +7,10 @@ pub mod history;
 #[cfg(feature = "loom")]
 pub mod loom;
 
+mod block_on;
 mod replay;
 mod rng;
 
+pub use block_on::block_on;
 pub use replay::Replay;
 pub use rng::{Rng, seeds};

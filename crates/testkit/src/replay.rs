@@ -1,5 +1,6 @@
 //! How a failure says with which seed to repeat it, and a test that stands still, too.
 
+use std::io::{Write, stderr};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -25,7 +26,8 @@ impl Replay {
         let still = how.clone();
         thread::spawn(move || {
             if ended.recv_timeout(STANDS_STILL) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("this has gone on for {STANDS_STILL:?}:\n{still}");
+                // Not by `eprintln`: what that prints in a test is kept until the test ends.
+                let _ = writeln!(stderr(), "this has gone on for {STANDS_STILL:?}:\n{still}");
                 std::process::abort();
             }
         });

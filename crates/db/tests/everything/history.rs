@@ -25,6 +25,8 @@ const NAMES: &[&str] = &["one", "two", "three"];
 const NUMBERED: usize = 1500;
 /// Readers of each kind that are held at a time, at most.
 const READERS_MAX: usize = 6;
+/// Who keeps persistent memory that nobody can give back: it names them.
+const DROPPED: &str = "readers from before a family was dropped";
 /// Of what differs, a failure tells so much.
 const DIFFERENCES_TOLD: usize = 8;
 
@@ -49,6 +51,8 @@ pub struct History {
     names: usize,
     /// Whether families have a merge operator, one that appends, and some of their writes are operands.
     merges: bool,
+    /// Whether some of these may have come before a family was dropped.
+    reads_dropped: bool,
     /// Whether writes may be refused for want of room on the disk.
     is_full: bool,
     /// What was done, for a failure to tell.
@@ -86,6 +90,7 @@ impl History {
             follower: None,
             names: 0,
             merges: seed & 2 == 0,
+            reads_dropped: false,
             is_full: false,
             told: Vec::new(),
         };
@@ -185,12 +190,26 @@ impl History {
     pub fn fits(&mut self, done: Result<()>) -> bool {
         match done {
             Ok(()) => true,
+            Err(error) if self.reads_dropped && error.to_string().contains(DROPPED) => {
+                // What such readers see stays where it lies. Without them nothing is refused any more.
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+                self.tell(format!("refused: {error}"));
+                self.readers_go();
+                false
+            }
             Err(error) => {
                 assert!(self.is_full && error.is_no_room(), "{error}");
                 self.tell(format!("refused: {error}"));
                 false
             }
         }
+    }
+
+    fn readers_go(&mut self) {
+        self.cursors.clear();
+        self.scans.clear();
+        self.thens.clear();
+        self.reads_dropped = false;
     }
 
     pub fn step(&mut self) {
@@ -471,6 +490,8 @@ impl History {
             return;
         }
         self.now.remove(i);
+        let readers = self.cursors.len() + self.scans.len() + self.thens.len();
+        self.reads_dropped |= readers > 0;
         // All that was granted before is durable.
         self.settled();
     }
@@ -588,9 +609,7 @@ impl History {
         self.open();
         self.compare();
         if self.rng.one_in(2) {
-            self.cursors.clear();
-            self.scans.clear();
-            self.thens.clear();
+            self.readers_go();
         }
     }
 
@@ -664,9 +683,7 @@ impl History {
         self.tell(format!("{how:?}"));
         let machine = self.machine.crashed(how, &mut self.rng);
         // The old one goes on for itself; nobody looks any more.
-        self.cursors.clear();
-        self.scans.clear();
-        self.thens.clear();
+        self.readers_go();
         self.kept.clear();
         self.db = None;
         self.machine = machine;

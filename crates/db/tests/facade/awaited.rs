@@ -2,34 +2,16 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use thermocline::options::{AsyncIo, Shape};
 use thermocline::{CfOptions, Db, ErrorKind, Options, Result, Value};
+use thermocline_testkit::block_on;
 
 const KEYS: u32 = 5000;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Unpark>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => return answer,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
 
 fn key(n: u32) -> Vec<u8> {
     format!("key {n:05}").into_bytes()

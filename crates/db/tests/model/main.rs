@@ -9,7 +9,6 @@
 //! Keys come from a small pool of hostile ones (empty, prefixes of each other, runs of 0x00 and
 //! 0xff, 65,535 bytes), so that the same keys meet again and again.
 
-mod awaiting;
 mod filtering;
 mod reading;
 
@@ -22,9 +21,8 @@ use thermocline::options::{AsyncIo, Codec, IndexKind, PartitionBy, Shape};
 use thermocline::{
     CfOptions, ChangeOp, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot,
 };
-use thermocline_testkit::{Replay, Rng, seeds};
+use thermocline_testkit::{Replay, Rng, block_on, seeds};
 
-use crate::awaiting::block_on;
 use crate::filtering::Switch;
 use crate::reading::{Content, Going, Held, Then, head};
 

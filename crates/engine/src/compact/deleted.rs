@@ -2,7 +2,8 @@
 //!
 //! # Vocabulary
 //! A *fact* is a range of a family's keys and a seqno q: some range tombstone of seqno q covers all of these keys, and is durable and
-//! visible. Facts are taken from the range tombstones of memtables, where `delete_range` puts them, and kept in DRAM. The tombstone is the
+//! visible. Where several tombstones cover parts of the range, what is said below of who reads before q holds for the newest of them, and
+//! what is said of data that is older for the oldest. Facts are taken from the range tombstones of memtables, where `delete_range` puts them, and kept in DRAM. The tombstone is the
 //! truth. Where a fact was lost (with the process, or because they were too many), its tables go the usual way: tombstone
 //! and tables meet in a compaction, which leaves them out unread, too ([`pass_over`]).
 //!
@@ -45,6 +46,21 @@
 //!
 //! So a million deleted keys are stepped over by one cursor. Then their tables go unread, and with them the deletes in tables; those in
 //! memtables have nothing left below, and no flush writes them (decision 40).
+//!
+//! # Who else might mind
+//! - *Transactions* are registered as readers, and whether what they depend on has changed is asked of `commit::recent`, not of tables: that a
+//!   delete goes with its table hides no conflict.
+//! - *Earlier openings* of this process are registered before any job is picked (`close`). *Strangers* read by a view of their own, and no file or zone of
+//!   it is free before they have gone (`reclaim`).
+//! - *Copies and backups* have a version, which keeps its files. *Change feeds* read memtables, not tables.
+//! - *Ingested tables* have one seqno, which lies above all that was granted before: only a tombstone that was written after them
+//!   covers them. They come into no layer below a memtable that has gaps (`memtable::gaps`).
+//! - *A dropped family* has no tables in the next version; an edit that comes after finds its inputs gone (`Job::is_valid`).
+//! - *Partitions*: each part of a table that was cut is a reference with a range of its own, and stays or goes by itself.
+//! - *Operands* hide nothing, and are covered as values are. A gap has none that someone finds a value by.
+//! - *What has expired* is found by readers until a compaction leaves it out, so that no gap rests on a TTL.
+//! - *Blob files*: what a table refers to is in its reference, and goes with that; a file that nothing refers to any more is removed as after any job (`blobs`).
+//! - *A full disk*: if the manifest has no room the job fails as a move does, and is not tried again by itself.
 //!
 //! # What a crash leaves
 //! Before the edit the tables, after it none of them, and files that nobody names: removed. Persistent memory follows by an edit of its own when
@@ -210,18 +226,18 @@ fn over<'f>(facts: &'f [Deleted], table: &TableRef) -> Option<&'f Deleted> {
 fn fact_of(cover: &Cover, table: &TableRef) -> Option<Deleted> {
     let range = table.range.borrowed();
     let mut fragment = cover.fragment(range.first);
-    let (start, mut seqno) = (fragment.start, SeqNo::MAX);
+    let (start, mut oldest, mut newest) = (fragment.start, SeqNo::MAX, SeqNo::ZERO);
     for _ in 0..DELETED_FRAGMENTS_MAX {
         let newer = fragment.over.filter(|over| *over > table.largest_seqno)?;
-        seqno = seqno.min(newer);
+        (oldest, newest) = (oldest.min(newer), newest.max(newer));
         match fragment.end {
             Some(end) if !range.ends_before(end) => fragment = cover.fragment(end),
             end => {
                 return Some(Deleted {
                     start: start.to_vec(),
                     end: end.map(<[u8]>::to_vec),
-                    older_than: seqno,
-                    unread_from: seqno,
+                    older_than: oldest,
+                    unread_from: newest,
                 });
             }
         }

@@ -134,6 +134,7 @@ impl Compactor {
         if begun.internal && done.as_ref().is_err_and(gives_up) {
             self.picker.internal_gave_up();
         }
+        let takes_room = !begun.moved && !job.picked.is_drop();
         // It has a version, and with that its inputs.
         drop(job);
         drop(ends);
@@ -142,9 +143,9 @@ impl Compactor {
         self.sweeper.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
         self.pressure.press();
-        // A move needs nothing but the edit: it would be picked again at once, and fail again.
+        // What needs nothing but the edit would be picked again at once, and fail again.
         let for_room = done.as_ref().is_err_and(|error| error.is_no_room());
-        let gave_up = guarded && !begun.moved && for_room;
+        let gave_up = guarded && takes_room && for_room;
         if gave_up {
             self.pressure.job_gave_up(begun.bytes, room);
         }

@@ -141,10 +141,11 @@ impl Walk {
         let Some(writer) = try_lock(&inner.memtables.writer) else {
             return;
         };
-        let newest = &self.at.view.memtables[0];
-        if !Arc::ptr_eq(&writer.active, newest) {
+        // Of a family that was dropped there may be tables alone.
+        let newest = self.at.view.memtables.first();
+        let Some(newest) = newest.filter(|newest| Arc::ptr_eq(&writer.active, newest)) else {
             return;
-        }
+        };
         // If no write is in flight, `visible` is the last write. The writer's next seqno may be far above it, because
         // an open leaves a gap in the seqnos.
         let granted = match inner.common.commits.ring.at_most(0) {

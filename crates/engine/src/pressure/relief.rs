@@ -67,9 +67,8 @@ impl Pressure {
         let deleted = relief.deleted_up_to.load(Ordering::Relaxed);
         if relief.made_full_at.swap(deleted, Ordering::Relaxed) != deleted {
             self.rewrite_all_for_room();
-            // Not for nothing: what a job that gives up has written makes the disk full, too.
-            self.common.compactions.costs.forget_given_up();
         }
+        self.common.compactions.costs.forget_given_up();
         self.want_relief();
         // Tombstones that are in tables already.
         self.common.want_compaction();

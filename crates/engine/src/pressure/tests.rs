@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use thermocline_base::options::{Options, Shape};
-use thermocline_base::{CfId, Codec, ErrorKind, Steps, WriteBatch};
+use thermocline_base::{CfId, CfOptions, Codec, ErrorKind, Steps, WriteBatch};
 use thermocline_catalog::View;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
@@ -441,6 +441,42 @@ fn deletes_that_cannot_be_flushed_are_kept_and_flushed_when_there_is_room() {
     fs.limit(DISK);
     let all = until_room(&engine, keys);
     assert!(all > keys + keys / 4, "{keys}, then {all}");
+    engine.close().unwrap();
+}
+
+/// Tables that a deleted range covers need no room to go but that of the edit. Where there is none for that they are tried once, not
+/// for ever, and go when there is.
+#[test]
+fn covered_tables_go_when_the_manifest_has_room() {
+    let (fs, engine) = on_disk_of(Shape::GlobalIndex, false);
+    let keys = until_full(&engine, 0);
+    engine.flush().unwrap();
+    let bytes = |engine: &Engine| -> u64 {
+        let version = engine.inner.common.catalog.version();
+        version.tables().map(|(_, table)| table.bytes).sum()
+    };
+    let before = bytes(&engine);
+    fs.limit(fs.used());
+    // What the manifest has put by is used up by others.
+    let family = |n: u32| engine.family(&format!("{n:0200}"), &CfOptions::default());
+    let error = (0..1000).find_map(|n| family(n).err()).unwrap();
+    assert!(error.is_no_room(), "{error}");
+    let mut batch = WriteBatch::new();
+    batch
+        .delete_range(
+            CfId::DEFAULT,
+            &0u32.to_be_bytes(),
+            Some(&keys.to_be_bytes()),
+        )
+        .unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let error = engine.compact_once().unwrap_err();
+    assert!(error.is_no_room(), "{error}");
+    assert_eq!(bytes(&engine), before);
+    fs.limit(DISK);
+    while engine.compact_once().unwrap() {}
+    assert!(bytes(&engine) < before / 8, "{before}");
+    assert!(until_full(&engine, keys) > keys + keys / 2);
     engine.close().unwrap();
 }
 

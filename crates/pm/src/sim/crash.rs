@@ -1,7 +1,7 @@
 //! What a crash of simulated memory leaves: an image, and new memory made of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use thermocline_base::Steps;
 use thermocline_base::checksum::{hash64, hash64_seeded};
@@ -26,7 +26,8 @@ pub struct CrashImage {
     words: Arc<Vec<u64>>,
     len: u64,
     pending: Arc<Vec<PendingWord>>,
-    base_digest: u64,
+    /// Of the words: many images are never compared.
+    base_digest: Arc<OnceLock<u64>>,
 }
 
 impl CrashImage {
@@ -63,7 +64,10 @@ impl CrashImage {
                 bytes.extend_from_slice(&word.candidates[chosen].to_le_bytes());
             }
         }
-        hash64_seeded(&bytes, self.base_digest)
+        hash64_seeded(
+            &bytes,
+            *self.base_digest.get_or_init(|| digest(&self.words)),
+        )
     }
 }
 
@@ -73,6 +77,15 @@ fn memory(first: &[u64], count: usize) -> Vec<AtomicU64> {
     words.extend(first.iter().map(|&word| AtomicU64::new(word)));
     words.resize_with(count, AtomicU64::default);
     words
+}
+
+fn digest(words: &[u64]) -> u64 {
+    // In one go: images are compared at every step.
+    let mut bytes = vec![0; words.len() * index(WORD)];
+    for (to, word) in bytes.chunks_exact_mut(index(WORD)).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    hash64(&bytes)
 }
 
 /// What a word of a line may hold: the certain value first, the newest last, all different.
@@ -147,13 +160,8 @@ impl SimPm {
                 }
             }
         }
-        // In one go: images are made at every step.
-        let mut bytes = vec![0; words.len() * index(WORD)];
-        for (to, word) in bytes.chunks_exact_mut(index(WORD)).zip(&words) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
         CrashImage {
-            base_digest: hash64(&bytes),
+            base_digest: Arc::default(),
             words: Arc::new(words),
             len: state.len,
             pending: Arc::new(pending),

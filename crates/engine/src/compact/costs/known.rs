@@ -97,7 +97,7 @@ impl Costs {
         }
     }
 
-    /// The disk has become full anew, and something was deleted since: jobs that have given up are tried again.
+    /// The disk has become full anew: jobs that have given up are tried again.
     pub fn forget_given_up(&self) {
         lock(&self.known).memory.gave_up.forget();
     }

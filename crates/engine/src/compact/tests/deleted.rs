@@ -280,6 +280,26 @@ fn ranges_cover_a_table_together() {
     assert_eq!(engine.get(CF, &[b'a', 24], <[u8]>::to_vec).unwrap(), None);
 }
 
+/// Who reads after the first of several ranges that cover a table together, and before the last, sees what the last has deleted.
+#[test]
+fn a_reader_between_two_ranges_that_cover_a_table_keeps_it() {
+    let (_machine, _, engine) = with_tables("global-index");
+    compact_all(&engine);
+    let before = drops(&engine);
+    delete_range(&engine, CF, b"a", Some(b"a\x1e"), Durability::Immediate);
+    let held = engine.snapshot();
+    delete_range(&engine, CF, b"a\x1e", Some(b"b"), Durability::Immediate);
+    while engine.compact_once().unwrap() {}
+    for n in 0..60u8 {
+        let there = held.value(CF, &[b'a', n]).unwrap();
+        assert_eq!(there.is_some(), n >= 0x1e, "{n}");
+    }
+    drop(held);
+    compact_all(&engine);
+    assert!(drops(&engine) > before);
+    assert_eq!(engine.get(CF, b"a\x25", <[u8]>::to_vec).unwrap(), None);
+}
+
 /// A million keys deleted one by one: once a cursor has stepped over them their tables go unread, and no flush writes the deletes.
 #[test]
 fn what_is_deleted_key_by_key_goes_unread() {

@@ -352,3 +352,45 @@ fn what_a_range_hides_in_its_own_memtable_is_passed() {
     write_all(&engine, [500].into_iter(), true);
     assert_eq!(first(&engine, Direction::Forward), Some(500));
 }
+
+/// Who reads a family that was dropped steps over what had been deleted there: no memtable is left that could keep a gap.
+#[test]
+fn readers_of_a_dropped_family_step_over_what_was_deleted() {
+    for by_range in [false, true] {
+        let (machine, options) = roomy();
+        let engine = open_with(&machine, &options);
+        let family = engine.family("two", &CfOptions::default()).unwrap();
+        let cf = family.id;
+        write(&engine, |batch| {
+            for n in 0..100 {
+                batch.put(cf, &key(n), b"value").unwrap();
+            }
+        });
+        let before = engine.snapshot();
+        write(&engine, |batch| {
+            if by_range {
+                batch.delete_range(cf, &key(0), Some(&key(99))).unwrap();
+            }
+            for n in (0..99).filter(|_| !by_range) {
+                batch.delete(cf, &key(n)).unwrap();
+            }
+        });
+        engine.flush().unwrap();
+        let behind = engine.snapshot();
+        engine.drop_family("two").unwrap();
+        let found = |snapshot: &crate::Snapshot, way| {
+            let mut cursor = snapshot.cursor(family).unwrap();
+            let found = match way {
+                Direction::Forward => cursor.seek_to_first(),
+                Direction::Reverse => cursor.seek(&key(100)),
+            };
+            found.unwrap().then(|| cursor.key().to_vec())
+        };
+        assert_eq!(found(&before, Direction::Forward), Some(key(0)));
+        assert_eq!(found(&behind, Direction::Forward), Some(key(99)));
+        assert_eq!(found(&behind, Direction::Reverse), None);
+        let mut cursor = behind.cursor(family).unwrap();
+        assert!(cursor.seek_to_last().unwrap());
+        assert!(!cursor.prev().unwrap());
+    }
+}

@@ -14,7 +14,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future.
+/// Waits for a future on this thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
