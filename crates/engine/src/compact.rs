@@ -43,7 +43,8 @@
 //!
 //! # Locks
 //! `gate` is held shared by each job, so that closing can wait for all of them; it comes before the
-//! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it.
+//! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it but the
+//! locks of single memtables, for what they note of blob files ([`collect`]).
 
 mod beside;
 mod collect;

@@ -177,6 +177,10 @@ fn check_files(
         report.records += verified.entries;
         report.bytes += opened.len()?;
         report.more_faults += verified.more_faults;
+        let counted = version.blob_file(file).and_then(|blob| blob.value_bytes);
+        if let Some(counted) = counted.filter(|_| verified.faults.is_empty()) {
+            check_count(&path, counted, verified.value_bytes, report)?;
+        }
         for fault in verified.faults {
             report.note(fault)?;
         }
@@ -194,6 +198,15 @@ fn check_files(
         });
     }
     Ok(())
+}
+
+/// Whether a blob file has as many bytes of values as the manifest counts: by that it is collected.
+fn check_count(path: &Path, counted: u64, has: u64, report: &mut Report) -> Result<()> {
+    if counted == has {
+        return Ok(());
+    }
+    let (what, place) = ("bytes of values in a blob file", path.display().to_string());
+    report.note(Error::corruption(what, place, 0, counted, has))
 }
 
 /// Whether values begin in a blob file where records say. Damage of the file itself has been noted.

@@ -10,12 +10,19 @@
 //! Let there be `live` bytes alive, and let a user allow `p` bytes for each hundred of them. Collection begins where
 //! [`GARBAGE_BEGINS_PERCENT`] of the garbage that this allows is there, so that what moves has room below the limit; the files
 //! with the largest share of garbage come first, as each byte that is moved out of them frees most; and as
-//! many are chosen as bring the whole back to where it begins.
+//! many are chosen as leave [`GARBAGE_ENDS_PERCENT`].
 //!
-//! 1. *Only what pays.* A file is chosen only if its own garbage is past that bound. If no file's is, the whole is not.
+//! 1. *Only what pays.* A file is chosen only if its own garbage is past where it ends. If no file's is, the whole is not.
 //! 2. *It ends.* A collection makes no garbage but in its victims, and each job takes references to those away. So without
 //!    new data a state is reached in which nothing is chosen.
-//! 3. *What was begun goes on.* A victim from which some values moved has less that is alive, and so comes first next time.
+//! 3. *What was begun goes on.* A victim from which some values moved has less that is alive, and so comes first, now or when
+//!    collection begins again.
+//! 4. *Many at a time.* To free a file, all tables that refer to it are written anew, and those may be all there are, were the
+//!    file as small as a flush. So not as few files are chosen as would do for the moment, but as many as are worth writing
+//!    those tables for.
+//! 5. *What moves has room.* Until the last table has let go of a victim, what moved out of it is there twice. So all that
+//!    is alive in the victims fits into the room that there is. As it moves, there is less of both by as much: what was
+//!    chosen stays within the room.
 //!
 //! # Alternatives
 //! - *Looking up each value's key*, file by file, costs a read of the tree for each value and writes references through the
@@ -25,7 +32,7 @@
 
 use thermocline_base::{CfId, FileId};
 
-use crate::tuning::GARBAGE_BEGINS_PERCENT;
+use crate::tuning::{GARBAGE_BEGINS_PERCENT, GARBAGE_ENDS_PERCENT};
 
 /// What is known of a blob file whose references all are in tables on the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,16 +65,16 @@ pub struct Refers {
     pub level: usize,
     /// Its place there.
     pub place: usize,
-    /// Bytes of values in victims.
+    /// Bytes of values in victims; 1 of a part of a table, which does not say what it refers to and is written anew so that it does.
     pub bytes: u64,
 }
 
-/// Where collection begins, if a user allows so many bytes for each hundred that are alive.
-fn begins_at(percent_max: u64) -> u64 {
-    100 + percent_max.saturating_sub(100) * GARBAGE_BEGINS_PERCENT / 100
+/// Bytes for each hundred that are alive, with `part` percent of the garbage that a user allows.
+fn with_garbage(percent_max: u64, part: u64) -> u64 {
+    100 + percent_max.saturating_sub(100) * part / 100
 }
 
-/// How many bytes have to go before `files` are within where collection begins.
+/// How many bytes have to go before `files` have so many for each hundred that are alive.
 fn excess(files: &[BlobFile], percent: u64) -> u64 {
     let all: u64 = files.iter().map(|file| file.bytes).sum();
     let live: u64 = files.iter().map(|file| file.live).sum();
@@ -77,24 +84,26 @@ fn excess(files: &[BlobFile], percent: u64) -> u64 {
 
 /// Whether some of `files` would be victims.
 pub fn is_due(files: &[BlobFile], percent_max: u64) -> bool {
-    excess(files, begins_at(percent_max)) > 0
+    excess(files, with_garbage(percent_max, GARBAGE_BEGINS_PERCENT)) > 0
 }
 
-/// The victims, by number.
+/// The victims, by number. What is alive in them has no more than `room` bytes.
 ///
 /// ```
 /// use thermocline_base::FileId;
 /// use thermocline_policy::collect::{BlobFile, victims};
 /// let file = |n, live| BlobFile { file: FileId(n), bytes: 100, live };
-/// assert_eq!(victims(&[file(1, 100), file(2, 90)], 130), []);
-/// assert_eq!(victims(&[file(1, 100), file(2, 20), file(3, 70)], 130), [FileId(2)]);
+/// assert_eq!(victims(&[file(1, 100), file(2, 90)], 130, u64::MAX), []);
+/// let files = [file(1, 100), file(2, 20), file(3, 95)];
+/// assert_eq!(victims(&files, 130, u64::MAX), [FileId(2)]);
+/// assert_eq!(victims(&files, 130, 19), []);
 /// ```
-pub fn victims(files: &[BlobFile], percent_max: u64) -> Vec<FileId> {
-    let percent = begins_at(percent_max);
-    let mut excess = excess(files, percent);
-    if excess == 0 {
+pub fn victims(files: &[BlobFile], percent_max: u64, room: u64) -> Vec<FileId> {
+    if !is_due(files, percent_max) {
         return Vec::new();
     }
+    let percent = with_garbage(percent_max, GARBAGE_ENDS_PERCENT);
+    let (mut excess, mut room) = (excess(files, percent), room);
     let past = files.iter().filter(|file| file.is_past(percent));
     let mut past: Vec<&BlobFile> = past.collect();
     past.sort_by(|a, b| {
@@ -106,8 +115,11 @@ pub fn victims(files: &[BlobFile], percent_max: u64) -> Vec<FileId> {
         if excess == 0 {
             break;
         }
-        excess = excess.saturating_sub(file.garbage());
-        chosen.push(file.file);
+        if let Some(left) = room.checked_sub(file.live) {
+            room = left;
+            excess = excess.saturating_sub(file.garbage());
+            chosen.push(file.file);
+        }
     }
     chosen.sort_unstable();
     chosen
@@ -139,7 +151,7 @@ mod tests {
             let mut left = files;
             let mut rounds = 0;
             while is_due(&left, most) {
-                let victims = victims(&left, most);
+                let victims = victims(&left, most, u64::MAX);
                 prop_assert!(!victims.is_empty());
                 for victim in victims {
                     let at = left.iter().position(|file| file.file == victim).unwrap();
@@ -157,13 +169,25 @@ mod tests {
         /// What is left alone has a smaller share of garbage than each victim.
         #[test]
         fn the_emptiest_files_are_chosen(files in files(), most in 101u64..300) {
-            let chosen = victims(&files, most);
+            let chosen = victims(&files, most, u64::MAX);
             let is_chosen = |file: &&BlobFile| chosen.binary_search(&file.file).is_ok();
             for victim in files.iter().filter(is_chosen) {
                 for other in files.iter().filter(|file| !is_chosen(file)) {
                     prop_assert!(victim.live * other.bytes <= other.live * victim.bytes);
                 }
             }
+        }
+
+        /// Where there is less room less is chosen, of those that would be, or what is smaller and less empty.
+        #[test]
+        fn what_is_alive_in_victims_fits_into_the_room(files in files(), room in 0u64..2000) {
+            let chosen = victims(&files, 130, room);
+            let of = files.iter().filter(|file| chosen.contains(&file.file));
+            let live: u64 = of.map(|file| file.live).sum();
+            prop_assert!(live <= room);
+            let all = victims(&files, 130, u64::MAX);
+            let fits = |file: &BlobFile| all.contains(&file.file) && file.live <= room;
+            prop_assert!(!chosen.is_empty() || !files.iter().any(fits));
         }
     }
 
@@ -175,8 +199,11 @@ mod tests {
             live,
         };
         // 200 bytes for 160 are 125 for each hundred: less than the limit, and more than where it begins.
-        assert_eq!(victims(&[file(1, 100), file(2, 60)], 130), [FileId(2)]);
-        assert_eq!(victims(&[file(1, 100), file(2, 60)], 140), []);
+        assert_eq!(
+            victims(&[file(1, 100), file(2, 60)], 130, u64::MAX),
+            [FileId(2)]
+        );
+        assert_eq!(victims(&[file(1, 100), file(2, 60)], 140, u64::MAX), []);
     }
 
     #[test]
@@ -186,8 +213,8 @@ mod tests {
             bytes,
             live,
         };
-        assert_eq!(victims(&[file(1, 10, 0)], 1_000_000), [FileId(1)]);
-        assert_eq!(victims(&[file(1, 0, 0)], 101), []);
-        assert_eq!(victims(&[], 101), []);
+        assert_eq!(victims(&[file(1, 10, 0)], 1_000_000, 0), [FileId(1)]);
+        assert_eq!(victims(&[file(1, 0, 0)], 101, u64::MAX), []);
+        assert_eq!(victims(&[], 101, u64::MAX), []);
     }
 }

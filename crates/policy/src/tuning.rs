@@ -418,6 +418,10 @@ pub const TTL_PARTS: u64 = 100;
 /// is there twice for a moment, and what is overwritten meanwhile is garbage, too.
 pub const GARBAGE_BEGINS_PERCENT: u64 = 75;
 
+/// And is to leave so many. *Chosen*: to free files, all tables that refer to them are written anew, whose bytes are a few in a hundred
+/// of those of values from a KiB on; a fourth of the garbage that is allowed is more than that.
+pub const GARBAGE_ENDS_PERCENT: u64 = 50;
+
 /// Expired tables that one job takes. *Derived*: an edit that removes so many with the longest keys has 17 MB, a quarter of what an edit may
 /// have.
 pub const EXPIRED_TABLES_MAX: usize = 256;

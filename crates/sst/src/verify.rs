@@ -34,6 +34,8 @@ pub struct Verified {
     pub blocks: u64,
     /// Entries, or values, that were read.
     pub entries: u64,
+    /// Bytes of values of a blob file that were read.
+    pub value_bytes: u64,
     /// Faults, each with file and offset: the first [`FAULTS_MAX`]. None if all is well.
     pub faults: Vec<Error>,
     /// How many more there were.

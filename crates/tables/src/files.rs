@@ -18,7 +18,7 @@ use thermocline_base::counter::Counters;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
-use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::sync::{Mutex, MutexGuard, lock};
 use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{OpenMode, Storage};
@@ -72,6 +72,8 @@ pub struct TableFiles {
     /// As `storage`, for blob files.
     pub blob_storage: Arc<dyn Storage>,
     blob_bytes: Arc<DeviceBytes>,
+    /// Held by whoever carries a long value.
+    carrying: Mutex<()>,
     /// The blob files whose first bytes were read, and say that they are these: a value takes one read then.
     known_blobs: Mutex<BTreeSet<FileId>>,
     /// The folder of the database.
@@ -111,6 +113,13 @@ impl Work {
     pub fn cover_bytes(&mut self, bytes: u64) {
         self.0.grow_over(bytes);
     }
+}
+
+/// A long value on its way ([`TableFiles::carry`]).
+pub struct Carried<'a> {
+    // It goes before the next one has its turn.
+    _charge: Charge,
+    _turn: MutexGuard<'a, ()>,
 }
 
 /// Bytes of DRAM that a table takes while it is written.
@@ -164,6 +173,7 @@ impl TableFiles {
             bytes,
             blob_storage,
             blob_bytes,
+            carrying: Mutex::default(),
             known_blobs: Mutex::default(),
             dir: dir.to_path_buf(),
             origins,
@@ -259,6 +269,16 @@ impl TableFiles {
         };
         lock(&self.known_blobs).insert(blob.file);
         thermocline_sst::read_blob_of(&opened, &*file, (cf, key), blob)
+    }
+
+    /// Takes DRAM for a long value of so many bytes, which is read whole to be written elsewhere. It is charged, as [`Work`] is,
+    /// and whoever carries another one waits: so as many jobs as there are take no more than one value of DRAM.
+    pub fn carry(&self, bytes: u64) -> Carried<'_> {
+        let turn = lock(&self.carrying);
+        Carried {
+            _charge: self.account.charge_over(bytes),
+            _turn: turn,
+        }
     }
 
     /// The store's DRAM.

@@ -49,7 +49,7 @@ use thermocline_version::{Level, TableRef, Version};
 use ahead::TableBlocks;
 pub use any::{AnyCursor, AnyPart};
 pub use file::TableFile;
-pub use files::{FoundIn, Lent, SharedCache, TableFiles, Work, dram_of};
+pub use files::{Carried, FoundIn, Lent, SharedCache, TableFiles, Work, dram_of};
 pub use levels::LevelState;
 pub use name::file_name;
 use open::{Handle, OpenTable};

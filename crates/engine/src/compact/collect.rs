@@ -8,7 +8,8 @@
 //! references are in whole tables on the SSD:
 //! - *records* of memtables in the view are not counted, so that a file which one of them has noted is left alone;
 //! - *tables in persistent memory* leave it before they can be written anew here, and their files wait until then;
-//! - *parts of tables* refer to no bytes by their estimate, so that what they refer to is unknown until they are merged.
+//! - *parts of tables* refer to no bytes by their estimate: what they refer to is unknown until they are written anew. That is
+//!   done as soon as it matters, since a part of a cold table would keep all files to which it refers for ever.
 //!
 //! A value that a snapshot alone needs is in a table, and so counts as needed.
 //!
@@ -16,72 +17,139 @@
 //! `policy::collect` chooses the victims, and `policy::pick` the tables that refer to them. A job writes those anew, and
 //! whatever job runs meanwhile does the same with what it reads: values move out of the victims into new files
 //! (`jobs::sink`). When the last reference is gone an edit removes the file, and it goes when no version that is held names
-//! it (`blobs::remove`). So a collection is a compaction: paced, crash-safe and valid by the same argument.
+//! it (`blobs::remove`). So a collection is a compaction: paced, cancelled, crash-safe and valid by the same argument. Each job looks
+//! anew what the victims are, when it begins to write. If there are fewer than when it was picked, it writes what is there again, once.
+//!
+//! # What it takes
+//! *Of the disk*: until the last table has let go of a victim, what moved is there twice. So only so much is chosen as has room
+//! ([`Picker::room_to_move`]), and a collection that finds none does not begin. On a full disk other compactions move nothing, since
+//! they are to make room; collections come behind them, as what was deleted here and there in files frees no other way, and
+//! give up as those do.
+//! *Of DRAM*: a long value is read whole. It is charged, and there is one at a time (`TableFiles::carry`).
 //!
 //! A memtable that was flushed, or a change feed, may still refer to a victim. Its file is named as long as that is so: what
 //! moved is there twice for that long.
 
 use thermocline_base::FileId;
+use thermocline_catalog::View;
 use thermocline_policy::collect::{self, BlobFile, Refers};
-use thermocline_version::{TableRef, Version};
+use thermocline_policy::pick::Reason;
+use thermocline_version::{BlobBytes, TableRef, Version};
 
 use super::costs::OfFamily;
-use crate::store::Common;
-use crate::sync::Arc;
+use crate::store::{Common, Picker};
 
-/// The victims of now, by number.
-pub(crate) fn victims(version: &Version, common: &Common) -> Vec<FileId> {
-    let most = common.options.blob.space_percent_max;
-    let counted = version.blob_files().filter_map(|(file, blob)| {
+/// The files whose values are counted.
+fn counted(version: &Version) -> Vec<BlobFile> {
+    let files = version.blob_files().filter_map(|(file, blob)| {
         // What nothing refers to goes by itself.
         let bytes = blob.value_bytes.filter(|_| blob.references > 0)?;
         let live = blob.referenced_bytes;
         Some(BlobFile { file, bytes, live })
     });
-    let mut files: Vec<BlobFile> = counted.collect();
-    // What is not counted seems to be garbage: without that there is no more.
-    if !collect::is_due(&files, most) {
-        return Vec::new();
+    files.collect()
+}
+
+impl Picker {
+    /// How many bytes of values may move out of blob files: those of the disk that flushes and writers can do without. 0 if
+    /// nothing is to move. The caller holds no lock.
+    pub fn room_to_move(&self) -> u64 {
+        let most = self.common.options.blob.space_percent_max;
+        // What is not counted seems to be garbage: without that there is no more.
+        if !collect::is_due(&counted(&self.common.catalog.version()), most) {
+            return 0;
+        }
+        let room = match self.pressure.is_relieving() {
+            true => self.pressure.room_for_jobs(),
+            false => self.pressure.disk().map(|disk| disk.beyond_reserve() / 2),
+        };
+        room.unwrap_or(u64::MAX)
     }
-    {
-        let view = common.catalog.view();
-        let homes = || view.memtables.iter().flat_map(|memtable| memtable.homes());
-        files.retain(|of| !homes().any(|home| home.blobs().has(of.file)));
+
+    /// The files out of which a job moves values, by number.
+    pub(super) fn victims_for(&self, reason: Reason) -> Vec<FileId> {
+        if reason != Reason::Garbage && self.pressure.is_relieving() {
+            return Vec::new();
+        }
+        let room = self.room_to_move();
+        // In this order: what has left the view is in tables of the version.
+        let view = self.common.catalog.view_to_keep();
+        let version = self.common.catalog.version();
+        garbage(&version, &view, (&self.common, room)).victims
     }
+}
+
+/// What is to be done about garbage.
+#[derive(Default)]
+struct Garbage {
+    /// The victims, by number.
+    victims: Vec<FileId>,
+    /// Files to which parts of tables refer, and which would be victims if those needed nothing of them; by number.
+    parts: Vec<FileId>,
+}
+
+/// What is to be done in a version, if what moves has `room` bytes. If `view` is newer than that, a file may count as a victim to
+/// which a memtable refers that was flushed since.
+fn garbage(version: &Version, view: &View, (common, room): (&Common, u64)) -> Garbage {
+    let most = common.options.blob.space_percent_max;
+    let mut files = counted(version);
+    if room == 0 || !collect::is_due(&files, most) {
+        return Garbage::default();
+    }
+    let homes = || view.memtables.iter().flat_map(|memtable| memtable.homes());
+    files.retain(|of| !homes().any(|home| home.blobs().has(of.file)));
+    let in_pm = referred(version, |table| version.pm_table(table.file).is_some());
+    files.retain(|of| in_pm.binary_search(&of.file).is_err());
+    let in_parts = referred(version, TableRef::is_part);
+    let is_in_parts = |file: &FileId| in_parts.binary_search(file).is_ok();
+    let mut parts = collect::victims(&files, most, u64::MAX);
+    parts.retain(is_in_parts);
+    files.retain(|of| !is_in_parts(&of.file));
+    Garbage {
+        victims: collect::victims(&files, most, room),
+        parts,
+    }
+}
+
+/// The files to which these tables refer, by number.
+fn referred(version: &Version, tables: impl Fn(&TableRef) -> bool) -> Vec<FileId> {
     let families = version.families();
-    let tables = families.flat_map(|cf| version.tables_of(cf));
-    let unknown = tables
-        .map(|(_, table)| &**table)
-        .filter(|table| !is_counted(version, table));
-    let mut unknown: Vec<FileId> = unknown
-        .flat_map(|table| table.blobs.iter().map(|blob| blob.file))
-        .collect();
-    unknown.sort_unstable();
-    files.retain(|of| unknown.binary_search(&of.file).is_err());
-    collect::victims(&files, most)
+    let all = families.flat_map(|cf| version.tables_of(cf));
+    let of = all.filter(|(_, table)| tables(table));
+    let files = of.flat_map(|(_, table)| table.blobs.iter().map(|blob| blob.file));
+    let mut files: Vec<FileId> = files.collect();
+    files.sort_unstable();
+    files
 }
 
-/// Whether a table can be written anew on the SSD, and says exactly what it refers to.
-fn is_counted(version: &Version, table: &TableRef) -> bool {
-    !table.is_part() && version.pm_table(table.file).is_none()
+impl Garbage {
+    /// Bytes of values that a table has in victims. A part counts as one if it is to say what it has.
+    fn bytes_of(&self, table: &TableRef) -> u64 {
+        let is_in = |files: &[FileId], blob: &BlobBytes| files.binary_search(&blob.file).is_ok();
+        let blobs = || table.blobs.iter();
+        if table.is_part() {
+            return u64::from(blobs().any(|blob| is_in(&self.parts, blob)));
+        }
+        let in_victims = blobs().filter(|blob| is_in(&self.victims, blob));
+        in_victims.map(|blob| blob.bytes).sum()
+    }
 }
 
-/// What the tables of `families`, which are those of `version`, refer to in victims.
-pub(crate) fn refers(version: &Version, families: &[OfFamily<'_>], common: &Common) -> Vec<Refers> {
-    let victims = victims(version, common);
-    if victims.is_empty() {
+/// What the tables of `families`, which are those of `version`, refer to in victims, if what moves has `room` bytes.
+pub(super) fn refers(
+    version: &Version,
+    families: &[OfFamily<'_>],
+    (common, room): (&Common, u64),
+) -> Vec<Refers> {
+    let garbage = garbage(version, &common.catalog.view(), (common, room));
+    if garbage.victims.is_empty() && garbage.parts.is_empty() {
         return Vec::new();
     }
-    let in_victims = |table: &Arc<TableRef>| -> u64 {
-        let blobs = table.blobs.iter();
-        let blobs = blobs.filter(|blob| victims.binary_search(&blob.file).is_ok());
-        blobs.map(|blob| blob.bytes).sum()
-    };
     let mut refers = Vec::new();
     for of in families {
         for (level, tables) in of.levels.refs.iter().enumerate() {
             for (place, table) in tables.iter().enumerate() {
-                let bytes = in_victims(table);
+                let bytes = garbage.bytes_of(table);
                 if bytes > 0 {
                     let family = of.cf;
                     refers.push(Refers {

@@ -67,7 +67,7 @@ impl Picker {
         version: &'v Arc<Version>,
         jobs: &Jobs,
         held: impl Fn(CfId) -> Vec<Held>,
-        room: Option<Option<u64>>,
+        (room, to_move): (Option<Option<u64>>, u64),
     ) -> Known<'v> {
         let families = version.families();
         let families: Vec<OfFamily<'v>> = families
@@ -94,10 +94,7 @@ impl Picker {
             },
             deleted,
             turn: families.partition_point(passed),
-            garbage: match room {
-                Some(_) => Vec::new(),
-                None => collect::refers(version, &families, &self.common),
-            },
+            garbage: collect::refers(version, &families, (&self.common, to_move)),
             families,
             room: room.map(|room| {
                 self.pressure.note_readers();
@@ -134,10 +131,11 @@ impl Picker {
             .pressure
             .is_relieving()
             .then(|| self.pressure.room_for_jobs());
+        let to_move = self.room_to_move();
         self.look_at_deletes();
         let mut jobs = lock(&self.common.compactions.jobs);
         let version = self.common.catalog.version();
-        let known = self.known(&version, &jobs, |cf| jobs.held(cf), room);
+        let known = self.known(&version, &jobs, |cf| jobs.held(cf), (room, to_move));
         let plan = match room {
             Some(_) => None,
             None => self.level0_costs.level0_plan_of(&version, &known.families),
@@ -271,9 +269,10 @@ impl Picker {
             .pressure
             .is_relieving()
             .then(|| self.pressure.room_for_jobs());
+        let to_move = self.room_to_move();
         self.look_at_deletes();
         let jobs = lock(&self.common.compactions.jobs);
-        let known = self.known(version, &jobs, |cf| jobs.held(cf), room);
+        let known = self.known(version, &jobs, |cf| jobs.held(cf), (room, to_move));
         drop(jobs);
         let plan = match room {
             Some(_) => None,

@@ -16,7 +16,6 @@ use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::{Promise, TableFiles};
 use thermocline_version::{Level, TableRef, VersionEdit};
 
-use super::collect;
 use super::deleted::pass_over;
 use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up};
@@ -357,7 +356,7 @@ impl Compactor {
         let pm_sink =
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
-        let victims = collect::victims(&common.catalog.version(), common);
+        let victims = self.picker.victims_for(job.picked.reason);
         let read_blob = reading(&common.catalog.table_files, job.cf, read);
         let apart = self.making.apart(job.cf, victims, &read_blob);
         let mut in_files = FileSink::new(&common.catalog, job.place(), options).apart(apart);

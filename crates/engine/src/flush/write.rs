@@ -179,8 +179,12 @@ impl FlushWriter {
         };
         let files = &self.common.catalog.table_files;
         let read_blob = |key: &[u8], blob| files.read_blob(cf, key, blob);
-        let apart = self.making.apart(cf, Vec::new(), &read_blob);
-        let mut in_files = FileSink::new(&self.common.catalog, place, options).apart(apart);
+        let in_files = FileSink::new(&self.common.catalog, place, options);
+        let mut in_files = match self.pressure.is_relieving() {
+            // Apart they take more: what is kept of a full disk for flushes is as much as lies in persistent memory.
+            true => in_files,
+            false => in_files.apart(self.making.apart(cf, Vec::new(), &read_blob)),
+        };
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
             cf,

@@ -11,6 +11,7 @@
 //!    everything, since nobody knows.
 //! 2. Compactions bring tombstones down before they do anything else (`pick::pick_room`), those first for which there is
 //!    room whatever they leave; none is done for the sake of reads.
+//! 3. Where that has left blob files with much garbage, what is alive moves out of them, if it has room (`compact::collect`).
 //!
 //! # What is left alone
 //! What a flush of persistent memory takes is kept for it: a compaction of this kind that would go beyond

@@ -1,5 +1,7 @@
 //! What a store owes, by a clock that stands still unless somebody waits.
 
+mod apart;
+
 use std::path::Path;
 
 use thermocline_base::options::{Options, Shape};
@@ -204,12 +206,20 @@ fn open_on(fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
 }
 
 fn open_of(shape: Shape, fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
+    open_with(options_of(shape), fs, sim, background)
+}
+
+fn open_with(options: Options, fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
     let world = World {
         env: Env::simulated(fs.clone(), 7),
         sim: Some(sim.clone()),
         shadow: None,
         background,
     };
+    Engine::open(world, Path::new("/db"), options).unwrap()
+}
+
+fn options_of(shape: Shape) -> Options {
     let mut options = Options {
         pm: 1 << 20,
         ..Options::default()
@@ -222,7 +232,7 @@ fn open_of(shape: Shape, fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
     options.compaction.base_bytes = 256 << 10;
     options.compaction.compression_last = Codec::None;
     options.compaction.compression = Codec::None;
-    Engine::open(world, Path::new("/db"), options).unwrap()
+    options
 }
 
 fn put(engine: &Engine, key: u32, seed: u8) -> Result<()> {

@@ -127,6 +127,7 @@ scripts! {
     partitions
     prefixes
     blobs
+    apart
     held
     behind
     behind_files

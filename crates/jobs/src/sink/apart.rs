@@ -9,10 +9,11 @@
 //! # The argument
 //! A reference is in a table before its blob file is durable. Nobody reads that table yet: the job's edit names both, blob
 //! files first, and comes when all files of the job are durable, and their names ([crate], invariant 1). A job that
-//! fails leaves files that nobody names. A value that moves keeps key, seqno and kind, so that no reader can tell; who reads
+//! fails leaves files that nobody names: they are pinned until then, and what is neither pinned nor named goes. A value that moves keeps key, seqno and kind, so that no reader can tell; who reads
 //! the old reference has a version that names its file.
 
 use thermocline_base::limits::VALUE_INLINE_MAX;
+use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
@@ -74,6 +75,9 @@ impl<'a> Aside<'a> {
                 Ok(Value::Blob(blob))
             }
             Value::Blob(blob) if self.moves(blob) => {
+                let is_long = len_of(blob.len) > VALUE_INLINE_MAX;
+                let carried = || catalog.table_files.carry(u64::from(blob.len));
+                let _carried = is_long.then(carried);
                 let bytes = (self.apart.read)(key, blob)?;
                 let most = self.apart.inline_max.min(VALUE_INLINE_MAX);
                 if bytes.len() <= most && bytes.len() < self.apart.bytes_min {

@@ -38,17 +38,23 @@ pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Opt
 }
 
 /// What is too large, and what moves out of blob files, in turns where both are due: neither waits until the other has come to its
-/// end.
+/// end. On a full disk that which moves comes last, and only where it has room: what was deleted in part of files frees no other way.
 fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
-    if levels.garbage.is_empty() || levels.relief.is_some() {
+    if levels.garbage.is_empty() {
         return by_size(levels, now_ns, memory);
+    }
+    if let Some(relief) = &levels.relief {
+        return by_size(levels, now_ns, memory).or_else(|| {
+            let most = memory.gave_up.bytes_max(relief.room, now_ns)?;
+            garbage(levels, most.min(relief.room.unwrap_or(u64::MAX)))
+        });
     }
     let (collected, decision) = match memory.collected {
         true => match by_size(levels, now_ns, memory) {
             Some(decision) => (false, Some(decision)),
-            None => (true, garbage(levels)),
+            None => (true, garbage(levels, u64::MAX)),
         },
-        false => match garbage(levels) {
+        false => match garbage(levels, u64::MAX) {
             Some(decision) => (true, Some(decision)),
             None => (false, by_size(levels, now_ns, memory)),
         },
@@ -57,11 +63,11 @@ fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<De
     decision
 }
 
-/// What moves values out of blob files.
-fn garbage(levels: &Levels<'_>) -> Option<Decision> {
+/// What moves values out of blob files, in a job of so many bytes at most.
+fn garbage(levels: &Levels<'_>, bytes_max: u64) -> Option<Decision> {
     levels.families.iter().find_map(|of| {
         let own = levels.garbage.iter().filter(|r| r.family == of.family);
-        let job = pick_garbage(own, &of.state, &of.options)?;
+        let job = pick_garbage(own, &of.state, &of.options, bytes_max)?;
         Some(compact(of, job, 0.0))
     })
 }

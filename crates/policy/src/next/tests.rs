@@ -208,14 +208,15 @@ fn collection_and_what_is_too_large_take_turns() {
     // Where nothing is too large nobody waits for his turn.
     let turns: Vec<_> = (0..3).map(|_| of(1, None, &mut memory)).collect();
     assert_eq!(turns, [garbage; 3]);
-    let full = Relief {
-        room: Some(0),
+    // On a full disk it comes last, and where it has room.
+    let full = |room| Relief {
+        room: Some(room),
         is_any_running: false,
         rewrite_before: FileId(0),
     };
-    assert_eq!(
-        of(1, Some(full), &mut memory),
-        None,
-        "on a full disk nothing moves"
-    );
+    assert_eq!(of(9, Some(full(1 << 40)), &mut memory), size);
+    assert_eq!(of(1, Some(full(1 << 40)), &mut memory), garbage);
+    assert_eq!(of(1, Some(full(0)), &mut memory), None);
+    memory.gave_up.gave_up(1, 1 << 40, 0);
+    assert_eq!(of(1, Some(full(1 << 40)), &mut memory), None);
 }

@@ -8,8 +8,8 @@ use super::score::Scores;
 use super::state::{Job, PickOptions, Reason, State};
 use crate::collect::Refers;
 
-/// The next such job: of the tables of a family that refer to victims the one that refers to most there and that no
-/// running job holds; `None` if there is none.
+/// The next such job: of the tables of a family that refer to victims the one that refers to most there, that no
+/// running job holds, and whose job has no more than `bytes_max` bytes, with what it moves; `None` if there is none.
 ///
 /// # Panics
 /// If a level is deeper than the last one, or has no such table.
@@ -17,6 +17,7 @@ pub fn pick_garbage<'r>(
     refers: impl Iterator<Item = &'r Refers>,
     state: &State<'_>,
     options: &PickOptions,
+    bytes_max: u64,
 ) -> Option<Job> {
     let mut by_bytes: Vec<&Refers> = refers.filter(|of| of.bytes > 0).collect();
     by_bytes.sort_by_key(|of| (std::cmp::Reverse(of.bytes), of.level, of.place));
@@ -28,13 +29,15 @@ pub fn pick_garbage<'r>(
             0 => Scores::new(state, options).base_level(),
             level => level,
         };
-        job(
+        let mut job = job(
             state,
             options,
             (of.level, to),
             vec![of.place],
             Reason::Garbage,
-        )
+        )?;
+        job.bytes += of.bytes;
+        (job.bytes <= bytes_max).then_some(job)
     })
 }
 
@@ -79,7 +82,8 @@ mod tests {
         };
         let pick = |running: &[Held], of: &[Refers]| {
             let levels = &levels;
-            pick_garbage(of.iter(), &State { levels, running }, &options)
+            let state = State { levels, running };
+            pick_garbage(of.iter(), &state, &options, u64::MAX)
         };
         assert_eq!(pick(&[], &[]), None);
         assert_eq!(pick(&[], &[refers(1, 0, 0)]), None);
@@ -87,12 +91,22 @@ mod tests {
         let job = pick(&[], &of).unwrap();
         assert_eq!((job.from, job.to, &job.inputs[..]), (1, 1, &[1][..]));
         assert_eq!((job.reason, job.trivial), (Reason::Garbage, false));
+        assert_eq!(job.bytes, (1 << 20) + 7);
         assert!(job.overlapped.is_empty());
         // While that runs, another one has its turn.
         let next = pick(std::slice::from_ref(&job.holds), &of).unwrap();
         assert_eq!((next.from, next.to, &next.inputs[..]), (2, 2, &[0][..]));
         let last = pick(&[job.holds, next.holds], &of).unwrap();
         assert_eq!((last.from, last.to, &last.inputs[..]), (1, 1, &[0][..]));
+        // Where there is less room, one that fits.
+        let state = State {
+            levels: &levels,
+            running: &[],
+        };
+        let within = |most: u64| pick_garbage(of.iter(), &state, &options, most);
+        let fits = within((1 << 20) + 6).unwrap();
+        assert_eq!((fits.from, &fits.inputs[..]), (2, &[0][..]));
+        assert_eq!(within((1 << 20) + 4), None);
     }
 
     #[test]
@@ -113,7 +127,8 @@ mod tests {
             levels: &levels,
             running: &[],
         };
-        let job = pick_garbage([refers(0, 1, 5)].iter(), &state, &options).unwrap();
+        let of = [refers(0, 1, 5)];
+        let job = pick_garbage(of.iter(), &state, &options, u64::MAX).unwrap();
         assert_eq!((job.from, job.to, &job.inputs[..]), (0, 1, &[1, 2][..]));
         assert_eq!(job.overlapped, [0]);
     }

@@ -41,14 +41,14 @@ impl BlobFile {
         Ok(BlobFile { name, identity })
     }
 
-    /// Reads the header of `file`, which should be `identity`.
-    ///
-    /// # Errors
     /// The blob file `identity`, called `name`, whose header was checked before.
     pub fn known(identity: Identity, name: String) -> BlobFile {
         BlobFile { name, identity }
     }
 
+    /// Reads the header of `file`, which should be `identity`.
+    ///
+    /// # Errors
     /// As [`BlobFile::new`]; those of reading.
     pub fn open(file: &dyn File, identity: Identity) -> Result<BlobFile> {
         // Of a file that is shorter, what there is: that is damage, and a read that fell short is not.
@@ -311,7 +311,10 @@ pub fn verify_blobs(file: &Arc<dyn File>, identity: Identity, bytes: u64) -> Ver
                 match record.and_then(|entry| {
                     read_blob_of(&opened, &**file, (entry.cf, &entry.key), entry.blob)
                 }) {
-                    Ok(_) => verified.entries += 1,
+                    Ok(value) => {
+                        verified.entries += 1;
+                        verified.value_bytes += value.len() as u64;
+                    }
                     Err(e) => verified.note(e),
                 }
             }

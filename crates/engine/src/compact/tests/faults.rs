@@ -87,7 +87,10 @@ fn prepare(engine: &Engine, model: &mut Model) {
 fn compact(engine: &Engine) -> thermocline_base::Result<()> {
     while engine.compact_once()? {}
     let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    engine.compact(CfId::DEFAULT, all)
+    engine.compact(CfId::DEFAULT, all)?;
+    // What came of that.
+    while engine.compact_once()? {}
+    Ok(())
 }
 
 fn check(engine: &Engine, model: &Model) {
@@ -100,16 +103,51 @@ fn check(engine: &Engine, model: &Model) {
     );
 }
 
-fn sst_files(world: &World) -> usize {
+/// Tables and blob files.
+fn files(world: &World) -> usize {
     let names = world.env.storage.list(Path::new("/db")).unwrap();
-    names.iter().filter(|name| name.ends_with(".sst")).count()
+    let ends = |name: &&String| name.ends_with(".sst") || name.ends_with(".blob");
+    names.iter().filter(ends).count()
 }
 
-fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
+/// What is compacted.
+#[derive(Clone, Copy)]
+struct Work {
+    options: fn() -> Options,
+    prepare: fn(&Engine, &mut Model),
+}
+
+const IN_TABLES: Work = Work {
+    options: tiny,
+    prepare,
+};
+
+/// Values that lie apart, in files that are collected.
+const APART: Work = Work {
+    options: || {
+        let mut options = tiny();
+        options.blob.value_bytes_min = 100;
+        options.blob.file_bytes = 2 << 10;
+        options.blob.space_percent_max = 101;
+        options
+    },
+    prepare: |engine, model| {
+        for round in 0..2u64 {
+            for n in (0..30u64).filter(|n| round == 0 || n % 5 == 0) {
+                let value = vec![(n + round).to_le_bytes()[0]; 120];
+                put(engine, CfId::DEFAULT, &n.to_be_bytes(), &value);
+                model.insert(n.to_be_bytes().to_vec(), value);
+            }
+            flush(engine);
+        }
+    },
+};
+
+fn with_fault(work: Work, (fault, op): (Fault, Option<Op>), at: u64, repeat: Repeat) -> bool {
     let faulty = Faulty::new();
-    let engine = Engine::open(faulty.world(), Path::new("/db"), tiny()).unwrap();
+    let engine = Engine::open(faulty.world(), Path::new("/db"), (work.options)()).unwrap();
     let mut model = Model::new();
-    prepare(&engine, &mut model);
+    (work.prepare)(&engine, &mut model);
     faulty.disk.arm(Plan {
         fault,
         op,
@@ -128,13 +166,13 @@ fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
         // Nothing is left of what failed.
         engine.reclaim().unwrap();
         let version = version_of(&engine);
-        assert_eq!(version.file_count(), sst_files(&faulty.world()));
+        assert_eq!(version.file_count(), files(&faulty.world()));
     }
     let world = faulty.killed();
-    let again = Engine::open(world.clone(), Path::new("/db"), tiny()).unwrap();
+    let again = Engine::open(world.clone(), Path::new("/db"), (work.options)()).unwrap();
     check(&again, &model);
     let version = again.inner.common.catalog.view().tables.version().clone();
-    assert_eq!(version.file_count(), sst_files(&world));
+    assert_eq!(version.file_count(), files(&world));
     assert_eq!(get(&again, b"no such key"), None);
     compact(&again).unwrap();
     check(&again, &model);
@@ -145,23 +183,41 @@ fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
     failed
 }
 
+fn collected(engine: &Engine) -> u64 {
+    let reasons = engine.metrics().compaction.reasons;
+    let of = reasons
+        .iter()
+        .find(|(reason, _)| reason.name() == "garbage");
+    of.map_or(0, |(_, jobs)| *jobs)
+}
+
 #[test]
 fn whatever_fails_nothing_is_lost() {
+    each_call_fails(IN_TABLES, false);
+}
+
+#[test]
+fn whatever_fails_of_a_collection_nothing_is_lost() {
+    each_call_fails(APART, true);
+}
+
+fn each_call_fails(work: Work, collects: bool) {
     let healthy = Faulty::new();
-    let engine = Engine::open(healthy.world(), Path::new("/db"), tiny()).unwrap();
+    let engine = Engine::open(healthy.world(), Path::new("/db"), (work.options)()).unwrap();
     let mut model = Model::new();
-    prepare(&engine, &mut model);
+    (work.prepare)(&engine, &mut model);
     let mut runs = BTreeMap::new();
     let calls = |op| healthy.disk.calls_of(op);
     let before = Op::ALL.map(calls);
     compact(&engine).unwrap();
     let after = Op::ALL.map(calls);
     check(&engine, &model);
+    assert_eq!(collected(&engine) > 0, collects);
     for (n, op) in Op::ALL.into_iter().enumerate() {
         let calls = after[n] - before[n];
         for at in 0..calls {
             for repeat in [Repeat::Once, Repeat::Forever] {
-                let failed = with_fault(Fault::Eio, Some(op), at, repeat);
+                let failed = with_fault(work, (Fault::Eio, Some(op)), at, repeat);
                 let (all, failures) = runs.entry(op).or_insert((0, 0));
                 *all += 1;
                 *failures += u64::from(failed);
@@ -185,9 +241,18 @@ fn whatever_fails_nothing_is_lost() {
 
 #[test]
 fn bits_and_short_transfers_and_space_that_ends_are_no_harm() {
+    each_call_falls_short(IN_TABLES);
+}
+
+#[test]
+fn bits_and_short_transfers_and_space_that_ends_are_no_harm_to_a_collection() {
+    each_call_falls_short(APART);
+}
+
+fn each_call_falls_short(work: Work) {
     let healthy = Faulty::new();
-    let engine = Engine::open(healthy.world(), Path::new("/db"), tiny()).unwrap();
-    prepare(&engine, &mut Model::new());
+    let engine = Engine::open(healthy.world(), Path::new("/db"), (work.options)()).unwrap();
+    (work.prepare)(&engine, &mut Model::new());
     let calls = |fault, op| healthy.disk.calls_for(fault, op);
     let faults = [
         (Fault::ShortRead(100), Some(Op::Read)),
@@ -201,14 +266,15 @@ fn bits_and_short_transfers_and_space_that_ends_are_no_harm() {
     compact(&engine).unwrap();
     let flips = calls(Fault::FlipBit(0), Some(Op::Read)) - flips;
     for at in 0..flips {
-        with_fault(Fault::FlipBit(at * 977), Some(Op::Read), at, Repeat::Once);
+        let flip = (Fault::FlipBit(at * 977), Some(Op::Read));
+        with_fault(work, flip, at, Repeat::Once);
     }
     for ((fault, op), before) in faults.into_iter().zip(before) {
         let count = calls(fault, op) - before;
         assert!(count > 0, "{fault:?}");
         for at in 0..count {
-            with_fault(fault, op, at, Repeat::Once);
-            with_fault(fault, op, at, Repeat::Forever);
+            with_fault(work, (fault, op), at, Repeat::Once);
+            with_fault(work, (fault, op), at, Repeat::Forever);
         }
     }
 }
