@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
-use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
+use thermocline_jobs::sink::{FileSink, PmSink, ReadBlob, Scale, TableSink};
 use thermocline_jobs::source::{CHUNK, Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable, Versions};
-use thermocline_sst::Creation;
+use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::Promise;
 use thermocline_version::{Level, Place, Version};
 
@@ -179,12 +179,7 @@ impl FlushWriter {
         };
         let files = &self.common.catalog.table_files;
         let read_blob = |key: &[u8], blob| files.read_blob(cf, key, blob);
-        let in_files = FileSink::new(&self.common.catalog, place, options);
-        let mut in_files = match self.pressure.is_relieving() {
-            // Apart they take more: what is kept of a full disk for flushes is as much as lies in persistent memory.
-            true => in_files,
-            false => in_files.apart(self.making.apart(cf, Vec::new(), &read_blob)),
-        };
+        let mut in_files = self.into_files(place, options, &read_blob);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
             cf,
@@ -219,6 +214,23 @@ impl FlushWriter {
             .write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
         outputs.bytes_read += read.get();
         Ok(())
+    }
+}
+
+impl FlushWriter {
+    /// Writes into files, long values apart. Not on a full disk: there they take more, and what is kept of it for flushes is as much as
+    /// lies in persistent memory.
+    fn into_files<'a>(
+        &'a self,
+        place: Place,
+        options: WriteOptions,
+        read: ReadBlob<'a>,
+    ) -> FileSink<'a> {
+        let sink = FileSink::new(&self.common.catalog, place, options);
+        match self.pressure.is_relieving() {
+            true => sink,
+            false => sink.apart(self.making.apart(place.cf, Vec::new(), read)),
+        }
     }
 }
 
