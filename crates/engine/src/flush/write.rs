@@ -179,7 +179,7 @@ impl FlushWriter {
         };
         let files = &self.common.catalog.table_files;
         let read_blob = |key: &[u8], blob| files.read_blob(cf, key, blob);
-        let mut in_files = self.into_files(place, options, &read_blob);
+        let mut in_files = self.file_sink(place, options, &read_blob);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
             cf,
@@ -220,7 +220,7 @@ impl FlushWriter {
 impl FlushWriter {
     /// Writes into files, long values apart. Not on a full disk: there they take more, and what is kept of it for flushes is as much as
     /// lies in persistent memory.
-    fn into_files<'a>(
+    fn file_sink<'a>(
         &'a self,
         place: Place,
         options: WriteOptions,
