@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_base::{BlobRef, CfOptions, FileId, SeqNo};
 use thermocline_compaction::merge::Source;
@@ -300,26 +300,79 @@ fn a_wrong_count_is_a_fault() {
     assert!(faults[0].what.contains("bytes of values"), "{faults:?}");
 }
 
+/// Parts of a table that nothing is merged with keep none of the files to which they refer.
+#[test]
+fn cold_parts_of_tables_keep_no_garbage() {
+    let machine = Machine::new(PM);
+    let mut options = apart();
+    options.blob.file_bytes = 1 << 20;
+    options.blob.space_percent_max = 101;
+    // What is divided by hand stays so.
+    options.partition.by = PartitionBy::None;
+    let engine = open(&machine, &options);
+    let parts_of = |engine: &Engine| -> Vec<Vec<u8>> {
+        let version = version_of(engine);
+        let parts = version.tables().filter(|(_, table)| table.is_part());
+        let parts = parts.filter(|(_, table)| !table.blobs.is_empty());
+        parts.map(|(_, table)| table.range.first.to_vec()).collect()
+    };
+    let keys = 200;
+    for n in 0..keys {
+        put(&engine, CF, format!("{n:04}").as_bytes(), &value(1, n));
+    }
+    flush(&engine);
+    engine.compact(CF, ALL).unwrap();
+    while engine.compact_once().unwrap() {}
+    assert!(parts_of(&engine).is_empty());
+    let inside = {
+        let version = version_of(&engine);
+        let (_, last) = version
+            .tables()
+            .max_by_key(|(_, of)| of.range.first.clone())
+            .unwrap();
+        [&last.range.first[..], b"+"].concat()
+    };
+    assert!(engine.split_partition(CF, &inside).unwrap());
+    let first = parts_of(&engine).into_iter().min().unwrap();
+    // Nothing of what is merged now lies beside them.
+    let (half, before) = (b"0100", 0..100usize);
+    assert!(first[..] > half[..], "{first:?}");
+    for n in before {
+        put(&engine, CF, format!("{n:04}").as_bytes(), b"short");
+    }
+    flush(&engine);
+    engine
+        .compact(CF, (Bound::Unbounded, Bound::Excluded(half)))
+        .unwrap();
+    while engine.compact_once().unwrap() {}
+    let files = counted(&engine);
+    assert!(!is_due(&files, 101), "{files:?}");
+}
+
 /// Jobs that move long values take DRAM for one of them, all together, and it is charged.
 #[test]
 fn long_values_are_carried_one_at_a_time() {
     let machine = Machine::new(PM);
     let engine = open(&machine, &apart());
     let files = &engine.inner.common.catalog.table_files;
-    let carrying = AtomicU64::new(0);
     let before = files.account().charged();
-    let carry = || {
-        for _ in 0..200 {
-            let carried = files.carry(5 << 20);
-            assert_eq!(carrying.fetch_add(1, Ordering::Relaxed), 0);
-            assert!(files.account().charged() >= 5 << 20);
-            carrying.fetch_sub(1, Ordering::Relaxed);
-            drop(carried);
-        }
-    };
+    let (begun, taken) = (AtomicBool::new(false), AtomicBool::new(false));
+    let carried = files.carry(5 << 20);
+    assert!(files.account().charged() >= before + (5 << 20));
     std::thread::scope(|scope| {
-        scope.spawn(carry);
-        scope.spawn(carry);
+        scope.spawn(|| {
+            begun.store(true, Ordering::SeqCst);
+            drop(files.carry(5 << 20));
+            taken.store(true, Ordering::SeqCst);
+        });
+        while !begun.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        for _ in 0..10_000 {
+            std::thread::yield_now();
+            assert!(!taken.load(Ordering::SeqCst));
+        }
+        drop(carried);
     });
     assert_eq!(files.account().charged(), before);
 }

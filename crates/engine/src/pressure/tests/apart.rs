@@ -24,9 +24,16 @@ fn deletes_all_over_blob_files_make_room_without_more_room_than_there_is() {
     let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
     let engine = open_with(options_apart(), &fs, &sim, false);
     fs.limit(DISK);
-    let keys = until_full(&engine, 0);
+    let mut keys = 0;
+    for _ in 0..4 {
+        keys = until_full(&engine, keys);
+        engine.flush().unwrap();
+        engine.drain().unwrap();
+    }
     let bytes = engine.metrics().blobs.table_bytes;
     assert!(bytes > DISK / 4, "{bytes}");
+    // Others take most of what is left, so that it is full whatever lies in persistent memory.
+    fs.limit(fs.used() + (450 << 10));
     let before = jobs_for_garbage(&engine);
     delete_scattered(&engine, keys);
     let all = until_room(&engine, keys);
