@@ -341,3 +341,23 @@ fn what_is_deleted_key_by_key_goes_unread() {
         }
     }
 }
+
+/// Who came after a gap had been found reads nothing there, however much is written before tables are looked at.
+#[test]
+fn readers_behind_a_gap_do_not_keep_its_tables() {
+    let (_machine, _, engine) = with_tables("global-index");
+    compact_all(&engine);
+    for n in 0..60u8 {
+        delete(&engine, CF, &[b'a', n]);
+    }
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    assert!(cursor.seek_to_first().unwrap());
+    drop(cursor);
+    let behind = engine.snapshot();
+    put(&engine, CF, b"c", b"later");
+    compact_all(&engine);
+    assert!(drops(&engine) > 0);
+    assert!(behind.value(CF, b"a\x05").unwrap().is_none());
+    assert!(behind.value(CF, b"b\x05").unwrap().is_some());
+    assert!(behind.value(CF, b"c").unwrap().is_none());
+}
