@@ -317,7 +317,9 @@ impl Model {
         let found = open.txn.multi_get_cf(named).unwrap();
         let visible = [open.visible(0), open.visible(1)];
         let expected = keys.iter().map(|(at, key)| visible[*at].get(key).cloned());
-        let found = found.iter().map(|value| value.as_deref().map(<[u8]>::to_vec));
+        let found = found
+            .iter()
+            .map(|value| value.as_deref().map(<[u8]>::to_vec));
         assert!(found.eq(expected));
     }
 
