@@ -87,12 +87,7 @@ fn whatever_ranges_delete_reads_as_before() {
         let mut story = Story::begin(options);
         all += story.delete_and_go_on(&mut rng, 1500);
         story.check();
-        while !story.jobs.is_empty() {
-            story.end_job(&mut rng);
-        }
-        story.forget();
-        while story.engine.compact_once().unwrap() {}
-        story.check();
+        story.end(&mut rng);
         // Nobody reads, and everything is deleted.
         story.held.clear();
         for at in 0..2 {
