@@ -8,8 +8,8 @@ use thermocline_txn::Transactions;
 
 use crate::{
     Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, PendingRead, Plan,
-    PreparedState, Snapshot, Transaction, TransactionsReport, TxnOptions, Value, VerifyReport,
-    WriteOptions,
+    PreparedState, Snapshot, TableIndexes, Transaction, TransactionsReport, TxnOptions, Value,
+    VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -287,6 +287,23 @@ impl Db {
     /// ```
     pub fn pm_huge_bytes(&self) -> Option<u64> {
         self.engine.pm_huge_bytes()
+    }
+
+    /// How many tables in files have a binary and how many a learned index (option `ssd.index`), and for how many a
+    /// learned one was wanted and did not fit, as `stat` prints it. The call reads the end of every table that is not
+    /// open.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = thermocline::Db::open(dir.path().join("indexes"), Default::default())?;
+    /// assert_eq!(db.table_indexes()?.learned, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`](crate::Error::Corruption) of reading a table, with file and offset.
+    pub fn table_indexes(&self) -> Result<TableIndexes> {
+        self.engine.table_indexes()
     }
 
     /// The background work that comes next, and the numbers that decide it, as `explain` prints them.

@@ -76,7 +76,7 @@ pub use thermocline_engine::{
     FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate,
     PartitionUse, PartitionsPlan, PendingRead, Plan, PreparedState, PressureCause, RangeSize,
     ReaderKind, ReaderState, RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan,
-    StallCause, TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
+    StallCause, TableIndexes, TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

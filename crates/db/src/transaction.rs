@@ -127,7 +127,7 @@ impl Transaction {
     }
 
     /// The values of `keys` in the default column family, in the order of the arguments; each as [`Transaction::get`]
-    /// gives it.
+    /// gives it. What lies on the SSD is read together.
     ///
     /// # Errors
     /// As [`Transaction::get`], for the first key that fails.
@@ -135,9 +135,10 @@ impl Transaction {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
-        let one = |key: K| self.inner.get(Family::DEFAULT, key.as_ref());
+        let keys: Vec<K> = keys.into_iter().collect();
+        let named = keys.iter().map(|key| Ok((Family::DEFAULT, key.as_ref())));
         let times = self.latencies();
-        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+        times.time(Operation::MultiGet, || self.inner.multi_get(named))
     }
 
     /// As [`Transaction::multi_get`], in several column families.
@@ -148,9 +149,12 @@ impl Transaction {
         &self,
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
     ) -> Result<Vec<Option<Value>>> {
-        let one = |(cf, key): (&ColumnFamily, K)| self.inner.get(self.family(cf)?, key.as_ref());
+        let keys: Vec<(&ColumnFamily, K)> = keys.into_iter().collect();
+        let named = keys
+            .iter()
+            .map(|(cf, key)| Ok((self.family(cf)?, key.as_ref())));
         let times = self.latencies();
-        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+        times.time(Operation::MultiGet, || self.inner.multi_get(named))
     }
 
     /// As [`Transaction::get`], for a key that must not change until the commit, as if the transaction wrote it. A

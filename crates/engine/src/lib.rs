@@ -232,7 +232,7 @@ pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{AsyncUse, Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
-pub use thermocline_tables::{LevelState, RangeSize};
+pub use thermocline_tables::{LevelState, RangeSize, TableIndexes};
 pub use thermocline_version::LOCK_NAME;
 pub use value::Value;
 pub use verify::verify;

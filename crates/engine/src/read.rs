@@ -6,7 +6,7 @@ use thermocline_base::{CfId, CfOptions, Result, SeqNo};
 use thermocline_catalog::Pins;
 use thermocline_commit::recent::Watching;
 use thermocline_observe::latency::Latencies;
-use thermocline_tables::{RangeSize, Search};
+use thermocline_tables::{RangeSize, Search, TableIndexes};
 
 use crate::awaited::{Begun, PendingRead};
 use crate::cursor::Cursor;
@@ -239,6 +239,14 @@ impl Engine {
     /// Bytes of the region behind huge pages; see [`Region::huge_bytes`](thermocline_pm::Region::huge_bytes).
     pub fn pm_huge_bytes(&self) -> Option<u64> {
         self.inner.common.space.region().huge_bytes()
+    }
+
+    /// Which indexes tables have: reads the end of each that is not open.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn table_indexes(&self) -> Result<TableIndexes> {
+        self.inner.common.catalog.view().tables.indexes()
     }
 
     /// Reads all counters.

@@ -150,6 +150,14 @@ impl GapList {
         gap.is_for(seqno).then_some((&gap.start, &gap.end))
     }
 
+    /// The least moment at which a reader may pass the gap that `key` lies in.
+    pub fn passed_from(&self, key: &[u8]) -> Option<SeqNo> {
+        match self.0[self.find(key)?].state {
+            State::Clean(from) => Some(from),
+            State::Since(_) => None,
+        }
+    }
+
     /// Where the next gap begins that a reader at `seqno` may pass, on his way from `key`, which is
     /// in none: forwards its first key, backwards the first behind it.
     pub fn next(&self, key: &[u8], direction: Direction, seqno: SeqNo) -> Option<&[u8]> {

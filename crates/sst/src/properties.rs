@@ -38,7 +38,6 @@ impl Creation {
 /// Which index a table has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
-#[non_exhaustive]
 pub enum IndexUse {
     /// A binary one, as was wanted.
     #[default]

@@ -1,8 +1,9 @@
-//! The sizes of levels, for who wants to know how a store is doing.
+//! The sizes of levels and the indexes of tables, for who wants to know how a store is doing.
 
 use std::collections::BTreeSet;
 
-use thermocline_base::CfId;
+use thermocline_base::{CfId, Result};
+use thermocline_sst::IndexUse;
 use thermocline_version::{Level, TableRef};
 
 use super::{Run, Tables, runs};
@@ -25,7 +26,34 @@ pub struct LevelState {
     pub deletes: u64,
 }
 
+/// How many tables in files have which index (TridentKV §3.2, option `ssd.index`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TableIndexes {
+    /// A binary index, as was wanted when they were written.
+    pub binary: u64,
+    /// A learned index.
+    pub learned: u64,
+    /// A binary index, since a learned one was wanted and did not fit.
+    pub fell_back: u64,
+}
+
 impl Tables {
+    /// Which indexes the tables in files have. Reads the end of each table that is not open, and keeps none open.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn indexes(&self) -> Result<TableIndexes> {
+        let mut indexes = TableIndexes::default();
+        for handle in self.handles.values() {
+            *match handle.index(&self.files)? {
+                IndexUse::Binary => &mut indexes.binary,
+                IndexUse::Learned => &mut indexes.learned,
+                IndexUse::FellBack => &mut indexes.fell_back,
+            } += 1;
+        }
+        Ok(indexes)
+    }
+
     /// The levels from 0 to the deepest one that has tables, over all families: what lies in files. Runs are those
     /// that a reader asks, wherever they lie.
     pub fn levels(&self) -> Vec<LevelState> {

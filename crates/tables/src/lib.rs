@@ -35,9 +35,8 @@ mod source;
 mod together;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use thermocline_base::sync::{RwLock, read, write};
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
@@ -50,7 +49,7 @@ use ahead::TableBlocks;
 pub use any::{AnyCursor, AnyPart};
 pub use file::TableFile;
 pub use files::{Carried, FoundIn, Lent, SharedCache, TableFiles, Work, dram_of};
-pub use levels::LevelState;
+pub use levels::{LevelState, TableIndexes};
 pub use name::file_name;
 use open::{Handle, OpenTable};
 pub use operand::TableOperand;
@@ -69,8 +68,8 @@ pub struct Tables {
     handles: BTreeMap<FileId, Arc<Handle>>,
     /// Those that lie in persistent memory.
     pm: BTreeMap<FileId, Arc<thermocline_level0::PmTable>>,
-    /// Of the families that were read.
-    runs: RwLock<BTreeMap<CfId, Arc<[Run]>>>,
+    /// Of each family; made by whoever reads it first, so that nobody who comes later takes a lock.
+    runs: BTreeMap<CfId, OnceLock<Box<[Run]>>>,
 }
 
 impl Tables {
@@ -96,10 +95,10 @@ impl Tables {
                 .filter(|(_, table)| version.pm_table(table.file).is_none())
                 .map(handle)
                 .collect(),
+            runs: version.families().map(|cf| (cf, OnceLock::new())).collect(),
             pm,
             version,
             files,
-            runs: RwLock::default(),
         })
     }
 
@@ -162,8 +161,7 @@ impl Tables {
         seqno: SeqNo,
         operands: &mut Vec<TableOperand>,
     ) -> Result<Option<Vec<u8>>> {
-        let runs = self.runs(cf);
-        for run in runs.iter() {
+        for run in self.runs(cf) {
             let Some(table) = runs::may_have(run, key) else {
                 continue;
             };
@@ -223,11 +221,10 @@ impl Tables {
     /// A cursor of family `cf` goes to `key`: if two runs of files may have it, the newer one's table is asked beside
     /// the other.
     pub fn charge_seek(&self, cf: CfId, key: &[u8]) {
-        let runs;
         let mut watch = Watch::new(self, cf);
         if watch.looks {
-            runs = self.runs(cf);
-            let asked = runs.iter().filter_map(|run| runs::may_have(run, key));
+            let runs = self.runs(cf).iter();
+            let asked = runs.filter_map(|run| runs::may_have(run, key));
             for table in asked.filter(|table| !self.pm.contains_key(&table.file)) {
                 watch.asked(table);
             }
@@ -248,13 +245,12 @@ impl Tables {
     }
 
     /// The runs of a family, newest first.
-    fn runs(&self, cf: CfId) -> Arc<[Run]> {
-        if let Some(runs) = read(&self.runs).get(&cf) {
-            return runs.clone();
-        }
-        let runs: Arc<[Run]> = runs::runs_of(&self.version, cf).into();
-        // Whoever made them meanwhile has made the same.
-        write(&self.runs).entry(cf).or_insert(runs).clone()
+    #[inline]
+    fn runs(&self, cf: CfId) -> &[Run] {
+        let runs = self.runs.get(&cf);
+        runs.map_or(&[], |runs| {
+            runs.get_or_init(|| runs::runs_of(&self.version, cf).into())
+        })
     }
 }
 

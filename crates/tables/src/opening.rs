@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::sync::{Ordering, lock};
 use thermocline_base::{CfId, Result};
 use thermocline_observe::charged::Charged;
-use thermocline_sst::open_table;
+use thermocline_sst::{IndexUse, open_table};
 use thermocline_version::TableRef;
 
 use crate::files::TableFiles;
@@ -36,6 +36,16 @@ impl Handle {
             self.used.store(true, Ordering::Relaxed);
         }
         Some(open)
+    }
+
+    /// Which index the table has. A table that is not open is closed again.
+    pub fn index(&self, files: &TableFiles) -> Result<IndexUse> {
+        if let Some(open) = self.open.load_full() {
+            return Ok(open.table.properties().index);
+        }
+        let file = files.open_file(self.file)?;
+        let table = open_table(&*file, files.identity(self.file))?;
+        Ok(table.properties().index)
     }
 
     /// The table, opened if it is not open.

@@ -39,7 +39,7 @@ pub struct Search<'a> {
     pub(crate) cf: CfId,
     pub(crate) key: &'a [u8],
     seqno: SeqNo,
-    runs: Arc<[Run]>,
+    runs: &'a [Run],
     /// The place of the run that comes next.
     next_run: usize,
     watch: Watch<'a>,
@@ -127,8 +127,7 @@ impl<'a> Search<'a> {
     }
 
     fn next_table(&mut self) -> Result<Next> {
-        let runs = self.runs.clone();
-        while let Some(run) = runs.get(self.next_run) {
+        while let Some(run) = self.runs.get(self.next_run) {
             self.next_run += 1;
             let Some(table) = runs::may_have(run, self.key) else {
                 continue;

@@ -33,7 +33,7 @@ impl RangeSize {
 impl Tables {
     /// Adds what of the tables of `cf` lies in `range`, which is not empty.
     pub fn add_size(&self, cf: CfId, range: KeyBounds<'_>, size: &mut RangeSize) -> Result<()> {
-        for run in self.runs(cf).iter() {
+        for run in self.runs(cf) {
             self.add_size_of_run((cf, run), range, size)?;
         }
         Ok(())

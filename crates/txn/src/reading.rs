@@ -147,6 +147,28 @@ impl<S: Store> Reading<S> {
         }
     }
 
+    /// Whether what its moment has is asked for to know the value of a key: what it merges itself is merged into that.
+    pub fn asks_moment(&self, key: &OneKey<'_>) -> bool {
+        matches!(self.writes().get(key), None | Some(Own::Operand(_)))
+    }
+
+    /// The values of several keys, each as [`Reading::look`] finds it. What its moment has is read together.
+    pub fn look_all(&self, keys: &[OneKey<'_>]) -> Result<Vec<Option<ValueOf<S>>>> {
+        let asked = keys.iter().filter(|key| self.asks_moment(key));
+        let asked: Vec<(CfId, &[u8])> = asked.map(|key| (key.cf, key.key)).collect();
+        let stored = match asked.is_empty() {
+            true => Vec::new(),
+            false => self.moment()?.values(&asked),
+        };
+        let mut stored = stored.into_iter();
+        let mut next = || stored.next().unwrap_or(Ok(None));
+        let value = |key: &OneKey<'_>| match self.writes().get(key) {
+            Some(own) => self.seen(key.cf, key.key, own, &mut next),
+            None => next(),
+        };
+        keys.iter().map(value).collect()
+    }
+
     /// What its own write makes of what its moment has.
     pub fn seen<V: Deref<Target = [u8]>>(
         &self,

@@ -91,6 +91,9 @@ pub trait Moment: std::fmt::Debug {
     /// Those of reading.
     fn get(&self, cf: CfId, key: &[u8]) -> Result<Option<Self::Value>>;
 
+    /// The values that these keys had, in their order.
+    fn values(&self, keys: &[(CfId, &[u8])]) -> Vec<Result<Option<Self::Value>>>;
+
     /// A position, at no key.
     ///
     /// # Errors
@@ -203,6 +206,10 @@ impl Moment for Watch {
 
     fn get(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         self.snapshot().value(cf, key)
+    }
+
+    fn values(&self, keys: &[(CfId, &[u8])]) -> Vec<Result<Option<Value>>> {
+        self.snapshot().values(keys)
     }
 
     fn place(&self, family: Family) -> Result<Ordered> {

@@ -24,7 +24,7 @@ use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
-use crate::writes::{Own, Savepoint, Write};
+use crate::writes::{Savepoint, Write};
 
 /// A transaction. Dropped, it is rolled back.
 #[derive(Debug)]
@@ -232,12 +232,33 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key)?;
         let key = OneKey::new(family.id, key);
-        // What it merges itself is merged into what its snapshot has.
-        let own = self.reading.writes().get(&key);
-        if matches!(own, None | Some(Own::Operand(_))) {
+        if self.reading.asks_moment(&key) {
             self.before_read(&key)?;
         }
         self.reading.look(&key)
+    }
+
+    /// The values of several keys, in their order, each as [`Transaction::get`] gives it: all are locked, where it
+    /// locks, before the first is read. What lies on the device is read together.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`], for the first key that is refused or else fails.
+    pub fn multi_get<'k>(
+        &self,
+        keys: impl Iterator<Item = Result<(Family, &'k [u8])>>,
+    ) -> Result<Vec<Option<ValueOf<S>>>> {
+        self.ready()?;
+        let mut all = Vec::with_capacity(keys.size_hint().0);
+        for named in keys {
+            let (family, key) = named?;
+            check_key(key)?;
+            let key = OneKey::new(family.id, key);
+            if self.reading.asks_moment(&key) {
+                self.before_read(&key)?;
+            }
+            all.push(key);
+        }
+        self.reading.look_all(&all)
     }
 
     /// As [`Transaction::get`]; the key does not change until the transaction ends, or the commit is refused.

@@ -18,16 +18,17 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
     let (metrics, families, plan) = (db.metrics(), db.column_families(), db.plan());
     let (shown, prepared) = (shown(&db, &families), db.prepared()?);
-    let huge_bytes = db.pm_huge_bytes();
+    let (huge_bytes, indexes) = (db.pm_huge_bytes(), db.table_indexes());
     db.close()?;
     if output.json {
         let mut document = json::as_json(&metrics, &families, &plan);
         document["pm_huge_bytes"] = huge_bytes.into();
+        document["table_indexes"] = json::indexes_as_json(&indexes);
         document["prepared"] = prepared.iter().map(|one| as_json(one, false)).collect();
         return output.document(&document);
     }
     output.line(&args.db.display().to_string())?;
-    for (name, text) in text::rows(&metrics, huge_bytes, &shown, &plan) {
+    for (name, text) in text::rows(&metrics, (huge_bytes, &indexes), &shown, &plan) {
         output.line(&format!("  {name:<18} {text}"))?;
     }
     for line in lists(&metrics) {

@@ -360,6 +360,23 @@ fn stat_tells_people_and_programs() {
 }
 
 #[test]
+fn stat_says_for_which_tables_no_learned_index_fits() {
+    let store = Store::new();
+    let learned = ["--set", "ssd.index=learned"];
+    store.run(&[&["put", "DB", "k", "v"][..], &learned].concat());
+    let none = store.run(&["stat", "DB", "--json"]).json();
+    let counts = |binary, fell_back| serde_json::json!({ "binary": binary, "learned": 0, "fell_back": fell_back });
+    assert_eq!(none["table_indexes"], counts(0, 0));
+    let run = store.run(&[&["compact", "DB"][..], &learned].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let json = store.run(&["stat", "DB", "--json"]).json();
+    assert_eq!(json["table_indexes"], counts(0, 1));
+    let text = store.run(&["stat", "DB"]);
+    let says = "0 learned; 1 binary, as no learned one fits; 0 binary, as was wanted";
+    assert!(text.out.contains(says), "{}", text.out);
+}
+
+#[test]
 fn a_ttl_is_of_the_run_and_stat_tells_what_it_makes_of_a_store() {
     let store = Store::new();
     store.run(&["put", "DB", "k", "v"]);

@@ -265,6 +265,12 @@ fn transactions_see_their_own_operands_and_conflict_as_with_a_put() {
             let value = txn.get_cf(&lists, key).unwrap();
             assert_eq!(value.as_deref(), all.get(key).map(Vec::as_slice));
         }
+        // Together as one by one: keys of its own, keys of the store, and those that need both.
+        let keys = ["zero", "a", "b", "a", "c", "d"];
+        let together = txn.multi_get_cf(keys.map(|key| (&lists, key))).unwrap();
+        for (key, value) in keys.iter().zip(together) {
+            assert_eq!(value.as_deref(), all.get(key.as_bytes()).map(Vec::as_slice));
+        }
         all
     };
     let texts = |all: BTreeMap<Vec<u8>, Vec<u8>>| -> Vec<String> {

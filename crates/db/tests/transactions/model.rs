@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use thermocline::{
-    CfOptions, ColumnFamily, ErrorKind, Isolation, Savepoint, Transaction, TxnOptions,
+    CfOptions, ColumnFamily, ErrorKind, Isolation, Savepoint, Transaction, TxnOptions, Value,
 };
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -228,7 +228,8 @@ impl Model {
         let cf = self.families[family].clone();
         let span = Span::key(&name);
         match self.rng.below(20) {
-            0..4 => match open.txn.get_cf(&cf, &name) {
+            0..2 if !open.serializable => self.read_several(open),
+            0..4 => match self.read(open, &cf, &name) {
                 Ok(found) => {
                     let expected = open.visible(family).remove(&name);
                     assert_eq!(found.as_deref(), expected.as_deref());
@@ -292,6 +293,34 @@ impl Model {
             _ => {}
         }
         true
+    }
+
+    /// Reads a key, alone or as one of several.
+    fn read(
+        &mut self,
+        open: &Open,
+        cf: &ColumnFamily,
+        name: &[u8],
+    ) -> thermocline::Result<Option<Value>> {
+        match self.rng.one_in(2) {
+            true => open.txn.get_cf(cf, name),
+            false => Ok(open.txn.multi_get_cf([(cf, name)])?.pop().flatten()),
+        }
+    }
+
+    /// Reads several keys of both families, of which none is locked.
+    fn read_several(&mut self, open: &Open) {
+        let count = self.rng.below(8);
+        let draw = |_| (self.rng.below(FAMILIES), key(&mut self.rng));
+        let keys: Vec<(usize, Vec<u8>)> = (0..count).map(draw).collect();
+        let named = keys.iter().map(|(at, key)| (&self.families[*at], key));
+        let found = open.txn.multi_get_cf(named).unwrap();
+        let visible = [open.visible(0), open.visible(1)];
+        let expected = keys.iter().map(|(at, key)| visible[*at].get(key).cloned());
+        let found = found
+            .iter()
+            .map(|value| value.as_deref().map(<[u8]>::to_vec));
+        assert!(found.eq(expected));
     }
 
     fn scan(&mut self, open: &mut Open, family: usize, cf: &ColumnFamily) {

@@ -200,12 +200,14 @@ fn empty_ranges(view: &View, version: &Version, cf: CfId, settled: SeqNo) -> Vec
                 continue;
             }
             let gap = gaps.over(range.first, settled);
-            if let Some((start, end)) = gap.filter(|(_, end)| range.ends_before(end)) {
+            let gap = gap.filter(|(_, end)| range.ends_before(end));
+            if let (Some((start, end)), Some(from)) = (gap, gaps.passed_from(range.first)) {
                 let range = Deleted {
                     start: start.to_vec(),
                     end: Some(end.to_vec()),
                     older_than: memtable.base(),
-                    unread_from: settled,
+                    // Not what is settled now: readers that follow each other closely would keep the tables for ever.
+                    unread_from: from,
                 };
                 add(&mut empty, range);
             }

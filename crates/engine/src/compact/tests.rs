@@ -189,6 +189,16 @@ impl Story {
         self.jobs.extend(job);
     }
 
+    /// Ends all jobs, and does what is due then; it reads as before.
+    fn end(&mut self, rng: &mut Rng) {
+        while !self.jobs.is_empty() {
+            self.end_job(rng);
+        }
+        self.forget();
+        while self.engine.compact_once().unwrap() {}
+        self.check();
+    }
+
     fn end_job(&mut self, rng: &mut Rng) {
         if self.jobs.is_empty() {
             return;
@@ -340,12 +350,7 @@ fn whatever_is_compacted_reads_as_before() {
             story.step(&mut rng);
         }
         story.check();
-        while !story.jobs.is_empty() {
-            story.end_job(&mut rng);
-        }
-        story.forget();
-        while story.engine.compact_once().unwrap() {}
-        story.check();
+        story.end(&mut rng);
         assert_eq!(story.engine.inner.common.compactions.behind().1, 0);
         story.count();
         all.jobs += story.met.jobs;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::options::AsyncIo;
-use thermocline::{CompactionUse, Metrics, Plan, ReaderState};
+use thermocline::{CompactionUse, Metrics, Plan, ReaderState, Result, TableIndexes};
 
 /// The document. Its members stay in their order: what is new comes last.
 pub(super) fn as_json(m: &Metrics, families: &[String], plan: &Plan) -> Value {
@@ -13,6 +13,18 @@ pub(super) fn as_json(m: &Metrics, families: &[String], plan: &Plan) -> Value {
     document["write_times"] = write_times_as_json(m);
     document["ttls"] = ttls_as_json(plan);
     document
+}
+
+/// Tables by their index, or why they could not be read.
+pub(super) fn indexes_as_json(indexes: &Result<TableIndexes>) -> Value {
+    match indexes {
+        Ok(indexes) => json!({
+            "binary": indexes.binary,
+            "learned": indexes.learned,
+            "fell_back": indexes.fell_back,
+        }),
+        Err(error) => json!({ "error": error.to_string() }),
+    }
 }
 
 fn first_members(m: &Metrics, families: &[String]) -> Value {

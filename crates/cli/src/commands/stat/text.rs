@@ -1,7 +1,7 @@
 //! What the store says of itself, as rows of text: a name, and what there is to say.
 
 use thermocline::size::format_size;
-use thermocline::{CompactionUse, LevelMetrics, Metrics, Plan, TtlPlan};
+use thermocline::{CompactionUse, LevelMetrics, Metrics, Plan, Result, TableIndexes, TtlPlan};
 use thermocline_bench::grouped;
 
 use crate::text::count;
@@ -15,7 +15,7 @@ pub(super) type Row = (&'static str, String);
 /// All rows.
 pub(super) fn rows(
     m: &Metrics,
-    huge_bytes: Option<u64>,
+    (huge_bytes, indexes): (Option<u64>, &Result<TableIndexes>),
     families: &[String],
     plan: &Plan,
 ) -> Vec<Row> {
@@ -23,6 +23,7 @@ pub(super) fn rows(
         memory(m),
         huge_pages(m, huge_bytes),
         contents(m, families, partitions(plan)),
+        of_indexes(indexes),
         ttls(plan),
         holders(m),
         jobs(m),
@@ -377,6 +378,21 @@ fn on_ssd(m: &Metrics) -> String {
             }
         ),
     }
+}
+
+/// Which indexes tables have, where a learned one was wanted.
+fn of_indexes(of: &Result<TableIndexes>) -> Vec<Row> {
+    let text = match of {
+        Err(error) => format!("not read: {error}"),
+        Ok(of) if of.learned + of.fell_back == 0 => return Vec::new(),
+        Ok(of) => format!(
+            "{} learned; {} binary, as no learned one fits; {} binary, as was wanted",
+            grouped(of.learned),
+            grouped(of.fell_back),
+            grouped(of.binary)
+        ),
+    };
+    vec![("table indexes", text)]
 }
 
 /// What long values take, in a few words.

@@ -54,6 +54,21 @@ fn flushes_and_compactions_write_the_index_that_is_wanted() {
         assert!(deepest(&engine) > 0);
         let found = indexes(&engine);
         assert!(found.iter().all(|index| *index == used), "{found:?}");
+        // A single key needs no model.
+        put(&engine, cf, b"key", &[0; 50]);
+        model.insert(b"key".to_vec(), vec![0; 50]);
+        flush(&engine);
+        let count = |used| {
+            indexes(&engine)
+                .iter()
+                .filter(|index| **index == used)
+                .count()
+        };
+        let says = engine.table_indexes().unwrap();
+        let says = [says.binary, says.learned, says.fell_back];
+        let there = [IndexUse::Binary, IndexUse::Learned, IndexUse::FellBack];
+        assert_eq!(says, there.map(|used| count(used) as u64));
+        assert_eq!(says[2] > 0, kind == IndexKind::Learned, "{says:?}");
         let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
         let models = [model];
         check_now(&engine, &[crate::Family::DEFAULT], &models, &keys);
