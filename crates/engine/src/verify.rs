@@ -1,21 +1,19 @@
 //! Checking a database without opening it for use: every checksum, every structural rule.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind::InvalidInput;
+mod files;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
 use thermocline_base::report::{Fault, Report};
-use thermocline_base::{BlobRef, Error, ErrorKind, FileId, Result};
-use thermocline_catalog::files::files_in;
-use thermocline_env::{File, OpenMode};
+use thermocline_base::{Error, ErrorKind, Result};
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
-use thermocline_pm::PmOff;
-use thermocline_sst::{BlobFile, BlobRecords, Identity, verify_blobs, verify_table};
-use thermocline_tables::file_name;
-use thermocline_version::{FileKind, LOCK_NAME, Manifest, State};
+use thermocline_version::{LOCK_NAME, Manifest, State};
+
+use files::{References, check_files};
 
 use crate::create::lacks_region;
 use crate::open::spec::{described, open_space, replay_threads, settled};
@@ -23,7 +21,6 @@ use crate::pm_tables::verify_pm_tables;
 use crate::recover;
 use crate::recover::found::Found;
 use crate::replay::Known;
-use crate::sync::Arc;
 use crate::world::World;
 
 /// Checks the database in `dir`. Writes nothing.
@@ -127,111 +124,6 @@ fn check_region(
     let ids: Vec<u64> = written.map(|(id, _)| *id).collect();
     let known = Known::of(state);
     check_records((&space, &known), &found, &ids, references, report)
-}
-
-/// References of records to values in blob files, by file: where each record lies in the region, by where its
-/// value does.
-type References = BTreeMap<FileId, BTreeMap<BlobRef, PmOff>>;
-
-/// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records
-/// refer to is there.
-fn check_files(
-    world: &World,
-    dir: &Path,
-    state: &State,
-    references: &References,
-    report: &mut Report,
-) -> Result<()> {
-    let storage = &world.env.storage;
-    let there = files_in(&**storage, dir)?;
-    let Some(origins) = state.origins() else {
-        return Ok(());
-    };
-    let version = state.version();
-    for (file, kind) in version.files() {
-        let path = dir.join(file_name(file, kind).to_string());
-        if !there.contains(&(file, kind)) {
-            let place = path.display().to_string();
-            let what = "a file that the manifest names is missing";
-            report.note(Error::corruption(what, place, 0, "a file", "no such file"))?;
-            continue;
-        }
-        let opened = match storage.open(&path, OpenMode::Read) {
-            // A folder, a link, a device.
-            Err(Error::Io { source, .. }) if source.kind() == InvalidInput => {
-                let place = path.display().to_string();
-                let what = "something else stands in a file's place";
-                report.note(Error::corruption(what, place, 0, "a file", source))?;
-                continue;
-            }
-            opened => opened?,
-        };
-        let identity = Identity::new(origins.of(file), file);
-        let verified = match kind {
-            FileKind::Table => verify_table(&opened, identity),
-            FileKind::Blob => {
-                let bytes = version.blob_file(file).map_or(0, |blob| blob.bytes);
-                verify_blobs(&opened, identity, bytes)
-            }
-        };
-        report.records += verified.entries;
-        report.bytes += opened.len()?;
-        report.more_faults += verified.more_faults;
-        let counted = version.blob_file(file).and_then(|blob| blob.value_bytes);
-        if let Some(counted) = counted.filter(|_| verified.faults.is_empty()) {
-            check_count(&path, counted, verified.value_bytes, report)?;
-        }
-        for fault in verified.faults {
-            report.note(fault)?;
-        }
-        if let Some(references) = references.get(&file) {
-            check_references(&opened, identity, references, report)?;
-        }
-    }
-    let named = |file: &FileId| version.blob_file(*file).is_some();
-    for (file, references) in references.iter().filter(|(file, _)| !named(file)) {
-        let at = references.values().next().map_or(0, |at| at.0);
-        report.faults.push(Fault {
-            place: "the region".into(),
-            offset: at,
-            what: format!("a record refers to blob file {file}, which the manifest does not name"),
-        });
-    }
-    Ok(())
-}
-
-/// Whether a blob file has as many bytes of values as the manifest counts: by that it is collected.
-fn check_count(path: &Path, counted: u64, has: u64, report: &mut Report) -> Result<()> {
-    if counted == has {
-        return Ok(());
-    }
-    let (what, place) = ("bytes of values in a blob file", path.display().to_string());
-    report.note(Error::corruption(what, place, 0, counted, has))
-}
-
-/// Whether values begin in a blob file where records say. Damage of the file itself has been noted.
-fn check_references(
-    file: &Arc<dyn File>,
-    identity: Identity,
-    references: &BTreeMap<BlobRef, PmOff>,
-    report: &mut Report,
-) -> Result<()> {
-    let Ok(opened) = BlobFile::open(&**file, identity) else {
-        return Ok(());
-    };
-    let records = BlobRecords::new(&opened, &**file, file.len()?);
-    let there: Result<BTreeSet<BlobRef>> = records.map(|record| Ok(record?.blob)).collect();
-    let Ok(there) = there else {
-        return Ok(());
-    };
-    for (blob, at) in references.iter().filter(|(blob, _)| !there.contains(blob)) {
-        report.faults.push(Fault {
-            place: file.path().display().to_string(),
-            offset: blob.offset,
-            what: format!("no value is there, and a record at {at} of the region refers to {blob}"),
-        });
-    }
-    Ok(())
 }
 
 /// Reads every record of every kept item, values included. Notes what those of families that exist refer to.

@@ -1,4 +1,5 @@
-//! A cache of blocks with a budget in bytes, in front of the files of as many stores as one likes.
+//! A cache of blocks with a budget in bytes, in front of the files of as many stores as one likes. Values that lie in blob files are
+//! in it, too ([`values`]), as data blocks are.
 //!
 //! # Invariants
 //! 1. *A block is found only where it was read.* Its key is the store, the file and the offset. Ids of
@@ -22,6 +23,8 @@
 //! Threads that miss the same block at once read it once. Blocks that are used once, as by a long scan,
 //! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing. Its locks are the
 //! library's: a scheduler of threads that tests bring does not see them.
+
+mod values;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -58,10 +61,36 @@ struct Key {
     offset: u64,
 }
 
-/// A block that is in.
+/// What is in.
+#[derive(Debug, Clone)]
+enum Cached {
+    Block(Arc<Block>),
+    /// A value in a blob file, with the key behind it.
+    Value(Arc<[u8]>),
+}
+
+impl Cached {
+    /// Bytes that it takes, with what finds it.
+    fn weight(&self) -> u64 {
+        let bytes = match self {
+            Cached::Block(block) => block.charge(),
+            Cached::Value(bytes) => bytes.len(),
+        };
+        bytes as u64 + ENTRY_BYTES
+    }
+
+    fn block(&self) -> Option<&Arc<Block>> {
+        match self {
+            Cached::Block(block) => Some(block),
+            Cached::Value(_) => None,
+        }
+    }
+}
+
+/// It, and what is counted for it.
 #[derive(Debug)]
 struct Entry {
-    block: Arc<Block>,
+    what: Cached,
     _charge: Option<Charge>,
     index: Option<IndexBytes>,
 }
@@ -126,12 +155,8 @@ struct Weight;
 
 impl Weighter<Key, Arc<Entry>> for Weight {
     fn weight(&self, _: &Key, entry: &Arc<Entry>) -> u64 {
-        weight(&entry.block)
+        entry.what.weight()
     }
-}
-
-fn weight(block: &Block) -> u64 {
-    block.charge() as u64 + ENTRY_BYTES
 }
 
 /// What is not to be kept.
@@ -323,16 +348,16 @@ impl StoreCache {
                 let of_those = entry.index.is_some() == indexes;
                 let goes = of_those && key.store == self.store && gone.get() < bytes;
                 if goes {
-                    gone.set(gone.get() + weight(&entry.block));
+                    gone.set(gone.get() + entry.what.weight());
                 }
                 !goes
             });
         }
     }
 
-    /// The block as it is kept, charged for; `None` if there is no room.
-    fn admit(&self, block: &Arc<Block>) -> Option<Arc<Entry>> {
-        let weight = weight(block);
+    /// It as it is kept, charged for; `None` if there is no room.
+    fn admit(&self, what: Cached) -> Option<Arc<Entry>> {
+        let weight = what.weight();
         let charge = match &self.account {
             None => None,
             Some(account) => Some(account.charge(weight).or_else(|| {
@@ -346,9 +371,9 @@ impl StoreCache {
             })?),
         };
         self.cache.grow(weight);
-        let is_index = block.kind() == BlockKind::Index;
+        let is_index = what.block().is_some_and(|b| b.kind() == BlockKind::Index);
         Some(Arc::new(Entry {
-            block: block.clone(),
+            what,
             _charge: charge,
             index: is_index.then(|| IndexBytes::new(weight, &self.cache.kept)),
         }))
@@ -369,8 +394,9 @@ impl StoreCache {
     /// The block of `table` at `handle` if it is in the cache.
     pub fn find(&self, table: &Table, handle: BlockHandle) -> Option<Arc<Block>> {
         let entry = self.cache.blocks.get(&self.key(table, handle))?;
+        let block = entry.what.block()?;
         self.count(Count::Hits);
-        Some(entry.block.clone())
+        Some(block.clone())
     }
 
     /// Keeps `block`, which was read, if there is room, and gives the one that is to be used: another one may have come
@@ -381,11 +407,13 @@ impl StoreCache {
             return block;
         }
         let key = self.key(table, handle);
-        if let Some(entry) = self.cache.blocks.get(&key) {
-            return entry.block.clone();
+        if let Some(entry) = self.cache.blocks.get(&key)
+            && let Some(kept) = entry.what.block()
+        {
+            return kept.clone();
         }
         // Who is reading the same block just now is not waited for.
-        if let Some(entry) = self.admit(&block) {
+        if let Some(entry) = self.admit(Cached::Block(block.clone())) {
             self.cache.blocks.insert(key, entry);
         }
         block
@@ -419,12 +447,17 @@ impl StoreCache {
         let entry = self.cache.blocks.get_or_insert_with(&key, || {
             was_read.set(true);
             let block = read().map_err(NotKept::Failed)?;
-            self.admit(&block).ok_or(NotKept::Block(block))
+            let kept = self.admit(Cached::Block(block.clone()));
+            kept.ok_or(NotKept::Block(block))
         });
         let was_read = was_read.get();
         self.count(if was_read { Count::Misses } else { Count::Hits });
         match entry {
-            Ok(entry) => Ok((entry.block.clone(), was_read)),
+            Ok(entry) => {
+                let block = entry.what.block();
+                let block = block.expect("tables and blob files have different numbers");
+                Ok((block.clone(), was_read))
+            }
             Err(NotKept::Block(block)) => Ok((block, was_read)),
             Err(NotKept::Failed(error)) => Err(error),
         }

@@ -124,6 +124,29 @@ impl Cursor {
         self.entry().found()
     }
 
+    /// Shows the entries of its block that lie behind its own, or before it with `back`, in the order in which a cursor comes to them, for
+    /// as long as `goes_on` says so. It moves nowhere.
+    ///
+    /// # Panics
+    /// If it is at none.
+    pub fn look_ahead(
+        &self,
+        back: bool,
+        mut goes_on: impl FnMut(KeyRef<'_>, Kind, Value<'_>) -> bool,
+    ) {
+        let mut beside = self.entry().clone();
+        while match back {
+            false => beside.next(),
+            true => beside.prev(),
+        } {
+            let (kind, value) = beside.value();
+            let is_own = self.part.limits().hold(beside.key().user_key);
+            if !is_own || !goes_on(beside.key(), kind, value) {
+                return;
+            }
+        }
+    }
+
     /// Begins a move. Done with `true`: it is at an entry.
     ///
     /// # Errors

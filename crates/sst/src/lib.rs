@@ -166,5 +166,5 @@ pub use sync::{BlockSource, FileSource, SyncCursor, get, offset_of, open_table};
 pub use table::{Table, TablePart};
 pub use thermocline_base::{Codec, IndexKind};
 pub use value::{Found, FoundValue, Pinned, Value};
-pub use verify::{FAULTS_MAX, Verified, verify_table};
+pub use verify::{CheckBlob, FAULTS_MAX, Verified, verify_table, verify_table_with};
 pub use writer::{TableMeta, TableWriter};

@@ -235,4 +235,13 @@ impl<S: BlockSource> SyncCursor<S> {
     pub fn found(&self) -> Found {
         self.cursor.found()
     }
+
+    /// Shows the entries beside its own: see [`Cursor::look_ahead`].
+    pub fn look_ahead(
+        &self,
+        back: bool,
+        goes_on: impl FnMut(KeyRef<'_>, thermocline_base::Kind, Value<'_>) -> bool,
+    ) {
+        self.cursor.look_ahead(back, goes_on);
+    }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use thermocline_base::{BlobRef, Error, Kind, Result, SeqNo};
+use thermocline_base::{BlobRef, CfId, Error, Kind, Result, SeqNo};
 use thermocline_env::File;
 
 use crate::block::Block;
@@ -54,6 +54,18 @@ impl Verified {
 /// Reads the whole table in `file`, which should be `identity`, and checks every checksum and rule.
 /// Errors of reading are faults too; it goes on behind a fault where it can.
 pub fn verify_table(file: &Arc<dyn File>, identity: Identity) -> Verified {
+    verify_table_with(file, identity, &mut |_, _, _| Ok(()))
+}
+
+/// What a table refers to: the family and the key of an entry, and where its value lies.
+pub type CheckBlob<'a> = &'a mut dyn FnMut(CfId, &[u8], BlobRef) -> Result<()>;
+
+/// As [`verify_table`]; and of each entry whose value lies in a blob file it asks `blobs` whether it does.
+pub fn verify_table_with(
+    file: &Arc<dyn File>,
+    identity: Identity,
+    blobs: CheckBlob<'_>,
+) -> Verified {
     let mut verified = Verified::default();
     match open_table(&**file, identity) {
         Ok(table) => {
@@ -66,6 +78,7 @@ pub fn verify_table(file: &Arc<dyn File>, identity: Identity) -> Verified {
                 leaves: Vec::new().into_iter(),
                 end: 0,
                 counted: Counted::of(&table),
+                blobs,
             };
             match &table.root {
                 Root::Binary(root) => check.index(root),
@@ -138,6 +151,7 @@ struct Check<'a> {
     /// Where the blocks so far end in the file.
     end: u64,
     counted: Counted,
+    blobs: CheckBlob<'a>,
 }
 
 impl Check<'_> {
@@ -244,7 +258,11 @@ impl Check<'_> {
                 self.counted.value_bytes += bytes.len() as u64;
                 true
             }
-            Value::Blob(to) => self.counted.blob(to),
+            Value::Blob(to) => {
+                let there = (self.blobs)(self.table.properties().cf, key.user_key, to);
+                self.noted(there);
+                self.counted.blob(to)
+            }
         };
         if !named {
             self.fault(handle.offset, "a blob file that the properties do not name");

@@ -1,10 +1,8 @@
 //! The blocks of a table for a cursor, which reads ahead where it goes through them in order.
 //!
 //! A device answers one request for 64 KiB in little more time than one for 4 KiB. So a cursor that asks
-//! for blocks that follow each other gets them in pieces. How long the first one is, with the block at
-//! which the cursor was placed, is a guess: half as much again as cursors lately went through in tables of
-//! that level, from a place on ([`Habit`](crate::habit::Habit)). Each piece after that is four times as long as the one before,
-//! up to `read.ahead_bytes`. It works in both directions. A cursor that goes elsewhere begins anew.
+//! for blocks that follow each other gets them in pieces ([`Window`] says how long). It works in both directions. A cursor that goes
+//! elsewhere begins anew.
 //!
 //! Who places several cursors at once reads their first pieces at once ([`TableBlocks::first_piece`]).
 //!
@@ -29,10 +27,8 @@ use thermocline_version::Level;
 
 use super::files::TableFiles;
 use super::open::OpenTable;
+use super::window::Window;
 use std::sync::Arc;
-
-/// How much longer each piece is than the one before.
-const GROWTH: u64 = 4;
 
 /// Most bytes between two data blocks that follow each other: zeros, or an index block.
 const GAP_MAX: u64 = 32 << 10;
@@ -56,12 +52,8 @@ struct Ahead {
     last: Option<BlockHandle>,
     /// The way that the cursor goes, as far as is known.
     way: Option<Direction>,
-    /// Bytes of the data blocks on that way, from where it was placed on.
-    gone: u64,
-    /// Bytes that it is expected to go, from there on.
-    expected: u64,
-    /// Length of the last piece.
-    window: u64,
+    /// In bytes of data blocks on that way.
+    window: Window,
     piece: Option<Piece>,
     charge: Option<Charge>,
     /// The blocks that were given last: data blocks, and the index block above.
@@ -113,9 +105,7 @@ impl TableBlocks {
         let ahead = Ahead {
             last: None,
             way: Some(way),
-            gone: 0,
-            expected,
-            window: 0,
+            window: Window::new(expected),
             piece: None,
             charge: None,
             given: [None, None, None],
@@ -197,20 +187,8 @@ impl TableBlocks {
         }
         let way = ahead.way?;
         let len = u64::from(handle.len);
-        let before = ahead.gone - len.min(ahead.gone);
-        let expected = ahead.expected.saturating_sub(before);
-        let grown = match before {
-            0 => 0,
-            _ => ahead.window.max(len) * GROWTH,
-        };
         let most = self.files.ahead_bytes();
-        let window = grown.max(expected).min(most);
-        // What was expected and was too little is not multiplied at once.
-        ahead.window = if grown >= expected {
-            window
-        } else {
-            window / 2
-        };
+        let window = ahead.window.next_piece(len, most);
         let end = handle.offset + len;
         let (from, to) = match way {
             Direction::Forward => (handle.offset, handle.offset + window),
@@ -243,7 +221,7 @@ impl TableBlocks {
 
 impl Drop for TableBlocks {
     fn drop(&mut self) {
-        let gone = lock(&self.ahead).gone;
+        let gone = lock(&self.ahead).window.gone();
         if gone > 0 && self.placed {
             let bytes = gone.min(self.files.ahead_bytes());
             self.files.habit().note(self.level, bytes);
@@ -289,7 +267,7 @@ impl Ahead {
         }
         let len = u64::from(handle.len);
         let Some(last) = self.last.replace(handle) else {
-            self.gone = len;
+            self.window.go_on(len);
             return;
         };
         let end = |handle: BlockHandle| handle.offset + u64::from(handle.len);
@@ -302,13 +280,13 @@ impl Ahead {
             () => None,
         };
         if way.is_some() && way == self.way {
-            self.gone += len;
+            self.window.go_on(len);
             return;
         }
         // It has turned, or gone elsewhere.
         self.way = way;
-        (self.window, self.expected) = (0, 0);
-        self.gone = if way.is_some() { 2 * len } else { len };
+        let gone = if way.is_some() { 2 * len } else { len };
+        self.window.begin_anew(gone);
     }
 
     /// The bytes of a block, if they lie ready.

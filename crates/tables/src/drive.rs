@@ -19,7 +19,8 @@ use crate::search::{Answer, Next, Search};
 pub(crate) enum Fetched {
     Table(Arc<OpenTable>),
     Block(Arc<Block>),
-    Blob(Vec<u8>),
+    /// And whether it was read.
+    Blob(Vec<u8>, bool),
 }
 
 /// What other threads fetch for a search.
@@ -28,7 +29,7 @@ pub(crate) enum Fetching {
     Block(Reading, Arc<OpenTable>, BlockHandle),
     /// A block of a file that could not be opened while others are.
     Alone(Running<Result<Arc<Block>>>, PathBuf),
-    Blob(Running<Result<Vec<u8>>>, PathBuf),
+    Blob(Running<Result<(Vec<u8>, bool)>>, PathBuf),
 }
 
 impl Search<'_> {
@@ -82,7 +83,7 @@ impl Search<'_> {
         }
     }
 
-    /// Goes on as far as blocks are in the cache.
+    /// Goes on as far as what it needs is in the cache.
     pub(crate) fn advance(&mut self, mut next: Next) -> Result<Next> {
         while let Next::Block(handle) = next {
             let at = self.at();
@@ -90,6 +91,11 @@ impl Search<'_> {
                 break;
             };
             next = self.block(block, false)?;
+        }
+        if let Next::Blob(blob) = next
+            && let Some(value) = self.tables().files.cache().find_value(self.key, blob)
+        {
+            next = self.blob(value, false);
         }
         Ok(next)
     }
@@ -103,7 +109,10 @@ impl Search<'_> {
         let files = &self.tables().files;
         match needed {
             Next::Table(handle) => handle.open(files).map(Fetched::Table),
-            Next::Blob(blob) => files.read_blob(self.cf, self.key, blob).map(Fetched::Blob),
+            Next::Blob(blob) => {
+                let (value, read) = files.find_or_read_blob(self.cf, self.key, blob)?;
+                Ok(Fetched::Blob(value, read))
+            }
             Next::Block(_) | Next::Found(_) => unreachable!("drivers see to both themselves"),
         }
     }
@@ -124,7 +133,8 @@ impl Search<'_> {
             Next::Blob(blob) => {
                 let (files, cf, key) = (files.clone(), self.cf, self.key.to_vec());
                 let path = files.blob_path(blob.file);
-                Fetching::Blob(reader.run(move || files.read_blob(cf, &key, blob)), path)
+                let read = move || files.find_or_read_blob(cf, &key, blob);
+                Fetching::Blob(reader.run(read), path)
             }
             Next::Found(_) => unreachable!("a search that has found needs nothing"),
         }
@@ -135,7 +145,7 @@ impl Search<'_> {
         match fetched {
             Fetched::Table(open) => self.opened(open),
             Fetched::Block(block) => self.block(block, true),
-            Fetched::Blob(value) => Ok(self.blob(value)),
+            Fetched::Blob(value, read) => Ok(self.blob(value, read)),
         }
     }
 }
@@ -169,7 +179,10 @@ impl Fetching {
             }
             Fetching::Alone(running, path) => Fetched::Block(done(running.await, &path)?),
             Fetching::Table(running, path) => Fetched::Table(done(running.await, &path)?),
-            Fetching::Blob(running, path) => Fetched::Blob(done(running.await, &path)?),
+            Fetching::Blob(running, path) => {
+                let (value, read) = done(running.await, &path)?;
+                Fetched::Blob(value, read)
+            }
         })
     }
 }

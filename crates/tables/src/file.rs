@@ -1,4 +1,4 @@
-//! The file of a table, whose descriptor can be taken away from whoever does not read at that moment.
+//! The file of a table, or of values, whose descriptor can be taken away from whoever does not read at that moment.
 //!
 //! A reader may stay in the same tables for days, and with many runs one reader is in many tables. Descriptors are
 //! fewer. So a table, and a cursor in it, has a [`TableFile`]: it opens the file when it is read, keeps it open as long
@@ -24,6 +24,8 @@ use thermocline_base::sync::{Mutex, lock};
 #[derive(Debug)]
 pub struct TableFile {
     path: PathBuf,
+    /// What is wrong if it is not there.
+    is_missing: &'static str,
     storage: Arc<dyn Storage>,
     open: Mutex<Option<Arc<dyn File>>>,
 }
@@ -31,8 +33,22 @@ pub struct TableFile {
 impl TableFile {
     /// The file of a table, open.
     pub fn open(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
+        TableFile::new(storage, path, "a table is missing")
+    }
+
+    /// A blob file, open.
+    pub fn open_blobs(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
+        TableFile::new(storage, path, "a blob file is missing")
+    }
+
+    fn new(
+        storage: &Arc<dyn Storage>,
+        path: PathBuf,
+        is_missing: &'static str,
+    ) -> Result<Arc<TableFile>> {
         let file = Arc::new(TableFile {
             path,
+            is_missing,
             storage: storage.clone(),
             open: Mutex::default(),
         });
@@ -49,7 +65,7 @@ impl TableFile {
         }
         // Not under the lock: where descriptors are short this closes others, and they this one.
         let opened = self.storage.open(&self.path, OpenMode::Read);
-        let opened = opened.map_err(|error| missing(error, "a table is missing", &self.path))?;
+        let opened = opened.map_err(|error| missing(error, self.is_missing, &self.path))?;
         Ok(lock(&self.open).get_or_insert(opened).clone())
     }
 }

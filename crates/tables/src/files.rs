@@ -9,7 +9,7 @@
 //! What is in it, and what open tables take ([`super::open`]), is charged to the store's account, and
 //! so to the runtime's budget; both give way to indexes ([`Evict`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, Weak};
 
@@ -20,8 +20,8 @@ use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
 use thermocline_base::sync::{Mutex, MutexGuard, lock};
 use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result};
+use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
-use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, PIECE_BYTES};
 use thermocline_observe::charged::Reads;
 use thermocline_sst::{
@@ -30,7 +30,7 @@ use thermocline_sst::{
 };
 use thermocline_version::Origins;
 
-use super::file::{TableFile, missing};
+use super::file::TableFile;
 use super::habit::Habit;
 use super::open::{OpenTables, OpenUse};
 use crate::pm::PmTables;
@@ -63,6 +63,16 @@ pub enum FoundIn {
     Pm,
 }
 
+impl FoundIn {
+    /// Of a value of which a part was `read`, or nothing.
+    pub(crate) fn of(read: bool) -> FoundIn {
+        match read {
+            true => FoundIn::File,
+            false => FoundIn::Cache,
+        }
+    }
+}
+
 /// See the [module](self).
 pub struct TableFiles {
     /// For tables only ([`DirectStorage`]).
@@ -74,8 +84,8 @@ pub struct TableFiles {
     blob_bytes: Arc<DeviceBytes>,
     /// Held by whoever carries a long value.
     carrying: Mutex<()>,
-    /// The blob files whose first bytes were read, and say that they are these: a value takes one read then.
-    known_blobs: Mutex<BTreeSet<FileId>>,
+    /// The blob files that were read from: their first bytes say that they are these, so that a value takes one read.
+    open_blobs: Mutex<BTreeMap<FileId, Arc<OpenBlobs>>>,
     /// The folder of the database.
     pub dir: PathBuf,
     /// Which database wrote each.
@@ -94,6 +104,8 @@ pub struct TableFiles {
     /// Bytes that a cursor reads ahead, at most.
     ahead_bytes: u64,
     habit: Habit,
+    /// As `habit`, of values in blob files to which tables of a level refer.
+    value_habit: Habit,
     reader: Arc<BatchReader>,
     async_reader: Arc<AsyncReader>,
     async_io: AsyncIo,
@@ -113,6 +125,13 @@ impl Work {
     pub fn cover_bytes(&mut self, bytes: u64) {
         self.0.grow_over(bytes);
     }
+}
+
+/// A blob file that was read from.
+#[derive(Debug)]
+pub(crate) struct OpenBlobs {
+    pub opened: BlobFile,
+    pub file: Arc<TableFile>,
 }
 
 /// A long value on its way ([`TableFiles::carry`]).
@@ -174,7 +193,7 @@ impl TableFiles {
             blob_storage,
             blob_bytes,
             carrying: Mutex::default(),
-            known_blobs: Mutex::default(),
+            open_blobs: Mutex::default(),
             dir: dir.to_path_buf(),
             origins,
             account: account.clone(),
@@ -189,6 +208,7 @@ impl TableFiles {
             }),
             ahead_bytes: options.read.ahead_bytes,
             habit: Habit::default(),
+            value_habit: Habit::default(),
             reader: lent.reader.clone(),
             async_reader: lent.async_reader.clone(),
             async_io: options.read.async_io,
@@ -259,16 +279,46 @@ impl TableFiles {
     /// # Errors
     /// [`Error::Corruption`](thermocline_base::Error::Corruption) naming file and offset; those of reading.
     pub fn read_blob(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
-        let path = self.blob_path(blob.file);
-        let opened = self.blob_storage.open(&path, OpenMode::Read);
-        let file = opened.map_err(|error| missing(error, "a blob file is missing", &path))?;
-        let identity = self.identity(blob.file);
-        let opened = match lock(&self.known_blobs).contains(&blob.file) {
-            true => BlobFile::known(identity, path.display().to_string()),
-            false => BlobFile::open(&*file, identity)?,
-        };
-        lock(&self.known_blobs).insert(blob.file);
-        thermocline_sst::read_blob_of(&opened, &*file, (cf, key), blob)
+        Ok(self.find_or_read_blob(cf, key, blob)?.0)
+    }
+
+    /// As [`TableFiles::read_blob`], and whether it was read from the file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_or_read_blob(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        blob: BlobRef,
+    ) -> Result<(Vec<u8>, bool)> {
+        if let Some(value) = self.cache().find_value(key, blob) {
+            return Ok((value, false));
+        }
+        let value = self.read_blob_past_cache(cf, key, blob)?;
+        self.cache().keep_value(key, blob, &value);
+        Ok((value, true))
+    }
+
+    /// As [`TableFiles::read_blob`], for who reads it once: the cache is as it was.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_blob_past_cache(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
+        let OpenBlobs { opened, file } = &*self.open_blobs(blob.file)?;
+        thermocline_sst::read_blob_of(opened, &*file.now()?, (cf, key), blob)
+    }
+
+    /// A blob file, open. Who asks keeps it until he is done, so none is opened that has gone from here
+    /// ([`TableFiles::forget`]).
+    pub(crate) fn open_blobs(&self, id: FileId) -> Result<Arc<OpenBlobs>> {
+        if let Some(open) = lock(&self.open_blobs).get(&id) {
+            return Ok(open.clone());
+        }
+        let file = TableFile::open_blobs(&self.blob_storage, self.blob_path(id))?;
+        let opened = BlobFile::open(&*file.now()?, self.identity(id))?;
+        let open = Arc::new(OpenBlobs { opened, file });
+        Ok(lock(&self.open_blobs).entry(id).or_insert(open).clone())
     }
 
     /// Takes DRAM for a long value of so many bytes, which is read whole to be written elsewhere. It is charged, as [`Work`] is,
@@ -294,6 +344,11 @@ impl TableFiles {
     /// How far cursors go.
     pub fn habit(&self) -> &Habit {
         &self.habit
+    }
+
+    /// How far they go through values in blob files.
+    pub fn value_habit(&self) -> &Habit {
+        &self.value_habit
     }
 
     /// What futures read with.
@@ -341,7 +396,7 @@ impl TableFiles {
 
     /// These files are not there any more.
     pub fn forget(&self, files: &BTreeSet<FileId>) {
-        lock(&self.known_blobs).retain(|file| !files.contains(file));
+        lock(&self.open_blobs).retain(|file, _| !files.contains(file));
         if let Some(cache) = self.cache.get().filter(|_| !files.is_empty()) {
             cache.forget_files(files);
         }

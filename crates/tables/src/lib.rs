@@ -33,6 +33,8 @@ mod search;
 mod size;
 mod source;
 mod together;
+mod values;
+mod window;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

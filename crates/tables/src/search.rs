@@ -119,10 +119,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Goes on with the long value that was needed.
+    /// Goes on with the value in a blob file that was needed; `read` if it was not in the cache.
     #[cold]
-    pub(crate) fn blob(&mut self, value: Vec<u8>) -> Next {
-        self.tables.files.count_found(FoundIn::File);
+    pub(crate) fn blob(&mut self, value: Vec<u8>, read: bool) -> Next {
+        self.tables.files.count_found(FoundIn::of(read));
         Next::Found(Some(Some(TableValue::Blob(value))))
     }
 
@@ -191,10 +191,7 @@ impl<'a> Search<'a> {
         let found = found?;
         Some(match (found.kind, found.value) {
             (Kind::Put, FoundValue::Inline(value)) => {
-                self.tables.files.count_found(match read {
-                    true => FoundIn::File,
-                    false => FoundIn::Cache,
-                });
+                self.tables.files.count_found(FoundIn::of(read));
                 Next::Found(Some(Some(TableValue::Block(value))))
             }
             (Kind::Put, FoundValue::Blob(blob)) => Next::Blob(blob),

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
 use thermocline_exec::RangeBuf;
 use thermocline_memtable::Direction;
 use thermocline_sst::{KeyRef, Move, Value};
@@ -17,6 +17,7 @@ use thermocline_version::TableRef;
 
 use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
+use super::values::ValuesAhead;
 use crate::Tables;
 use crate::any::{AnyCursor, AnyPart};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub struct TableSource {
     there: bool,
     /// The tables with range tombstones that were entered, by their places in the run.
     covers: VecDeque<(usize, AnyPart)>,
+    /// Reads what the tables refer to.
+    values: ValuesAhead,
 }
 
 /// The entry at which a source stands.
@@ -102,6 +105,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         cursor: None,
         there: false,
         covers: VecDeque::new(),
+        values: ValuesAhead::new(tables.files.clone(), run.level),
     };
     tables.runs(cf).iter().map(source).collect()
 }
@@ -117,6 +121,26 @@ impl TableSource {
             kind: cursor.kind(),
             value: cursor.value()?,
         }))
+    }
+
+    /// The value of its entry, to which that refers: read together with those of entries that come next in this direction.
+    ///
+    /// # Errors
+    /// As [`TableFiles::read_blob`](crate::TableFiles::read_blob).
+    pub fn read_value(&mut self, blob: BlobRef, direction: Direction) -> Result<Vec<u8>> {
+        let cursor = self.cursor.as_ref().filter(|_| self.there);
+        let cursor = cursor.expect("it stands at an entry");
+        let is_back = direction == Direction::Reverse;
+        let of = (self.cf, cursor.key().user_key);
+        self.values.read(of, blob, |each| {
+            // Persistent memory has references to values over 1 MiB only.
+            if let AnyCursor::File(cursor) = cursor {
+                cursor.look_ahead(is_back, |key, _, value| match value {
+                    Value::Blob(blob) => each(key.user_key.len(), blob),
+                    Value::Inline(_) => true,
+                });
+            }
+        })
     }
 
     /// The table that it is in.
@@ -186,6 +210,7 @@ impl TableSource {
     pub fn end(&mut self) {
         (self.there, self.cursor) = (false, None);
         self.covers.clear();
+        self.values.begin();
     }
 
     /// Goes to the first key from the bound on, in this direction, that a reader at `seqno` may see.

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{FileId, Result};
+use thermocline_base::{BlobRef, FileId, Result};
 use thermocline_exec::BatchRead;
 use thermocline_sst::{Block, BlockHandle};
 
@@ -40,6 +40,8 @@ struct Shared {
 struct Needed {
     /// By file and offset.
     blocks: BTreeMap<(FileId, u64), Shared>,
+    /// Values in blob files, and of which search each is.
+    values: Vec<(usize, BlobRef)>,
     /// Those that need something else, and what.
     others: Vec<(usize, Next)>,
 }
@@ -48,11 +50,17 @@ struct Needed {
 pub fn wait_for_all(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
     let mut answers = Vec::with_capacity(searches.len());
     for mut some in groups(searches) {
-        while let Some(Needed { blocks, others }) = needed(&mut some) {
+        while let Some(Needed {
+            blocks,
+            values,
+            others,
+        }) = needed(&mut some)
+        {
             for (n, next) in others {
                 let fetched = some[n].search.fetch_other(next);
                 some[n].supply(fetched);
             }
+            values_at_once(&mut some, &values);
             read_at_once(&mut some, blocks.into_values().collect());
         }
         answers.extend(some.into_iter().map(One::answer));
@@ -64,14 +72,21 @@ pub fn wait_for_all(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
 pub async fn wait_for_all_async(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
     let mut answers = Vec::with_capacity(searches.len());
     for mut some in groups(searches) {
-        while let Some(Needed { blocks, others }) = needed(&mut some) {
+        while let Some(Needed {
+            blocks,
+            values,
+            others,
+        }) = needed(&mut some)
+        {
             // All of it is on its way before any is awaited.
             let of_blocks = blocks.into_values().map(|shared| {
                 let files = &some[shared.by[0]].search.tables().files;
                 (read_block(files, &shared.at, shared.handle), shared)
             });
             let of_blocks: Vec<_> = of_blocks.collect();
-            let of_others = others.into_iter();
+            let values = values.into_iter();
+            let values = values.map(|(n, blob)| (n, Next::Blob(blob)));
+            let of_others = others.into_iter().chain(values);
             let of_others = of_others.map(|(n, next)| (n, some[n].search.begin(next)));
             let of_others: Vec<_> = of_others.collect();
             for (reading, shared) in of_blocks {
@@ -146,18 +161,71 @@ fn needed(some: &mut [One<'_>]) -> Option<Needed> {
                 });
                 shared.by.push(n);
             }
-            Ok(next @ (Next::Table(_) | Next::Blob(_))) => needed.others.push((n, next)),
+            Ok(Next::Blob(blob)) => needed.values.push((n, blob)),
+            Ok(next @ Next::Table(_)) => needed.others.push((n, next)),
             settled => one.next = Some(settled),
         }
     }
-    let is_more = !needed.blocks.is_empty() || !needed.others.is_empty();
-    is_more.then_some(needed)
+    let Needed {
+        blocks,
+        values,
+        others,
+    } = &needed;
+    let is_done = blocks.is_empty() && values.is_empty() && others.is_empty();
+    (!is_done).then_some(needed)
 }
 
 /// Hands a block to all that need it.
 fn share(some: &mut [One<'_>], shared: &Shared, block: &Arc<Block>) {
     for &n in &shared.by {
         some[n].supply(Ok(Fetched::Block(block.clone())));
+    }
+}
+
+/// Reads values with one call, and hands them out.
+fn values_at_once(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
+    let Some((first, _)) = values.first() else {
+        return;
+    };
+    let files = some[*first].search.tables().files.clone();
+    // What cannot be read with the others says so when it is read alone.
+    let wanted = values.iter().map(|(n, blob)| {
+        let of = files.open_blobs(blob.file).ok()?;
+        let file = of.file.now().ok()?;
+        let key_len = some[*n].search.key.len();
+        let (at, len) = of
+            .opened
+            .span_with_key(*blob, key_len, file.len().ok()?)
+            .ok()?;
+        Some((of, file, at, usize::try_from(len).ok()?))
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let reads = wanted
+        .iter()
+        .flatten()
+        .map(|(_, file, offset, len)| BatchRead {
+            file: &**file,
+            offset: *offset,
+            len: *len,
+        });
+    let reads: Vec<_> = reads.collect();
+    let mut answers = files.reader().read(&reads).into_iter();
+    drop(reads);
+    let found = wanted.into_iter().zip(values).map(|(wanted, (n, blob))| {
+        let (of, ..) = wanted?;
+        let bytes = answers.next()?.ok()?;
+        let Search { cf, key, .. } = some[*n].search;
+        let value = of.opened.decode_of((cf, key), *blob, bytes.to_vec()).ok()?;
+        files.cache().keep_value(key, *blob, &value);
+        Some(value)
+    });
+    let found: Vec<_> = found.collect();
+    for ((n, blob), value) in values.iter().zip(found) {
+        let fetched = match value {
+            Some(value) => Ok(Fetched::Blob(value, true)),
+            None => some[*n].search.fetch_other(Next::Blob(*blob)),
+        };
+        some[*n].supply(fetched);
     }
 }
 

@@ -59,6 +59,7 @@ fn apart(options: &mut Options, rng: &mut Rng) {
     options.blob.value_bytes_min = *rng.pick(&[0, 1, 100, 1000]);
     options.blob.file_bytes = *rng.pick(&[2 << 10, 64 << 10, 1 << 20]);
     options.blob.space_percent_max = *rng.pick(&[101, 130, 300]);
+    options.blob.compression = *rng.pick(&Codec::ALL);
 }
 
 fn reading(options: &mut Options, rng: &mut Rng) {

@@ -67,7 +67,7 @@ fn reading<'a>(
 ) -> impl Fn(&[u8], BlobRef) -> Result<Vec<u8>> + 'a {
     move |key, blob| {
         read.set(read.get() + u64::from(blob.len));
-        files.read_blob(cf, key, blob)
+        files.read_blob_past_cache(cf, key, blob)
     }
 }
 
@@ -231,7 +231,7 @@ impl Compactor {
                 filter,
                 seen,
                 level: job.picked.to,
-                read: &|key, blob| files.read_blob(job.cf, key, blob),
+                read: &|key, blob| files.read_blob_past_cache(job.cf, key, blob),
             };
             let merged = self.merge(job, (read, &mut *outputs), guarded, Some(asked));
             if outputs.filtered.failed {

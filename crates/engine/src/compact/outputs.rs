@@ -9,6 +9,7 @@ use thermocline_jobs::source::Input;
 use thermocline_jobs::{Job, Outputs, Recipe, run};
 use thermocline_sst::sites;
 
+use crate::compact::shape::compression;
 use crate::store::Making;
 
 impl Making {
@@ -50,6 +51,7 @@ impl Making {
         Apart {
             bytes_min,
             inline_max: index(options.inline_bytes_max),
+            compression: compression(options.compression),
             file_bytes: options.file_bytes,
             victims,
             read,

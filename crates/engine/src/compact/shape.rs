@@ -250,15 +250,10 @@ impl Shape {
             _ if level >= last_level => self.options.compression_last,
             _ => self.options.compression,
         };
-        let compression = match codec {
-            Codec::None => Compression::None,
-            Codec::Lz4 => Compression::Lz4,
-            Codec::Zstd => Compression::Zstd(ZSTD_LEVEL),
-        };
         let block_bytes = usize::try_from(self.options.block_bytes).expect("at most 1 MiB");
         WriteOptions {
             block_bytes,
-            compression,
+            compression: compression(codec),
             creation: why,
             write_bytes: self.write_bytes,
             index: self.index,
@@ -279,5 +274,14 @@ impl Shape {
             debt.1 += pending_bytes(&state, &self.pick_options(&levels));
         }
         (debt.0 as u64, debt.1)
+    }
+}
+
+/// How what an option says is done.
+pub(super) fn compression(codec: Codec) -> Compression {
+    match codec {
+        Codec::None => Compression::None,
+        Codec::Lz4 => Compression::Lz4,
+        Codec::Zstd => Compression::Zstd(ZSTD_LEVEL),
     }
 }

@@ -92,6 +92,7 @@ fn apart(options: &mut Options, rng: &mut Rng) {
     options.blob.value_bytes_min = *rng.pick(&[0, 1, 40, 100]);
     options.blob.file_bytes = *rng.pick(&[1 << 10, 8 << 10]);
     options.blob.space_percent_max = *rng.pick(&[101, 130, 1_000_000]);
+    options.blob.compression = *rng.clone().pick(&Codec::ALL);
 }
 
 fn open(machine: &Machine, options: &Options) -> Engine {

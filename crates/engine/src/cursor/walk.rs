@@ -261,11 +261,11 @@ impl Walk {
         if let Some(blob) = blob {
             // The old buffer goes first, so that only one long value is in DRAM.
             self.value = Vec::new();
-            self.value = self.at.inner().common.catalog.table_files.read_blob(
-                self.family.id,
-                &self.key,
-                blob,
-            )?;
+            let files = &self.at.inner().common.catalog.table_files;
+            self.value = match first {
+                First::Memtable(..) => files.read_blob(self.family.id, &self.key, blob)?,
+                First::Run(i) => self.runs[i].read_value(blob, self.direction)?,
+            };
         }
         Ok(found)
     }

@@ -178,7 +178,7 @@ impl FlushWriter {
             None => shape.write_options(0, usize::MAX, Creation::Flush),
         };
         let files = &self.common.catalog.table_files;
-        let read_blob = |key: &[u8], blob| files.read_blob(cf, key, blob);
+        let read_blob = |key: &[u8], blob| files.read_blob_past_cache(cf, key, blob);
         let mut in_files = self.file_sink(place, options, &read_blob);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {

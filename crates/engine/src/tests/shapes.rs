@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use thermocline_base::options::{PartitionBy, SHAPES, Shape};
+use thermocline_base::options::{Codec, PartitionBy, SHAPES, Shape};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{Error, Result};
 use thermocline_testkit::explore::explored;
@@ -41,6 +41,7 @@ fn any(rng: &mut Rng) -> Options {
     options.blob.value_bytes_min = *other.pick(&[0, 1, 40, 100]);
     options.blob.file_bytes = *other.pick(&[1 << 10, 8 << 10]);
     options.blob.space_percent_max = *other.pick(&[101, 130, 1_000_000]);
+    options.blob.compression = *other.pick(&Codec::ALL);
     let compaction = &mut options.compaction;
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (2 + rng.below(20) as u64) << 10;

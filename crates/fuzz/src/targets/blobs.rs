@@ -6,7 +6,9 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId, Result, Steps};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, Storage};
-use thermocline_sst::{BlobFile, BlobRecords, BlobWriter, Identity, read_blob, verify_blobs};
+use thermocline_sst::{
+    BlobFile, BlobRecords, BlobWriter, Compression, Identity, read_blob, verify_blobs,
+};
 use thermocline_testkit::golden;
 
 use super::digest::Digest;
@@ -30,14 +32,20 @@ fn identity() -> Identity {
 
 fn samples() -> Vec<Vec<u8>> {
     let golden = golden::bytes(include_str!("../../../sst/tests/golden/blobs-v1.txt"));
-    let all = [golden, written().expect("a sample can be written")];
+    let written = |compression| written(compression).expect("a sample can be written");
+    let all = [
+        golden,
+        written(Compression::None),
+        written(Compression::Lz4),
+        written(Compression::Zstd(1)),
+    ];
     all.map(|bytes| [&[0][..], &bytes].concat()).to_vec()
 }
 
-fn written() -> Result<Vec<u8>> {
+fn written(compression: Compression) -> Result<Vec<u8>> {
     let (fs, path) = (SimFs::new(Steps::new()), Path::new("/db/000009.blob"));
     fs.create_dir_all(Path::new("/db"))?;
-    let mut writer = BlobWriter::create(&fs, path, identity())?;
+    let mut writer = BlobWriter::create(&fs, path, identity())?.compressed(compression)?;
     for n in 0..8 {
         let key = vec![b'k'; usize::from(n) * 3];
         writer.append(CfId(u16::from(n)), &key, &vec![n; 70 * usize::from(n % 3)])?;

@@ -17,7 +17,7 @@ use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
-use thermocline_sst::{BlobWriter, Value};
+use thermocline_sst::{BlobWriter, Compression, Value};
 use thermocline_version::FileKind;
 
 use crate::outputs::Outputs;
@@ -32,6 +32,8 @@ pub struct Apart<'a> {
     pub bytes_min: usize,
     /// A longer value that lay apart stays apart, whatever its kind.
     pub inline_max: usize,
+    /// How values are compressed.
+    pub compression: Compression,
     /// A blob file ends with the value with which it has so many bytes.
     pub file_bytes: u64,
     /// Values in these files move, ascending.
@@ -105,7 +107,7 @@ impl<'a> Aside<'a> {
     ) -> Result<BlobRef> {
         let mut file = match self.file.take() {
             Some(file) => file,
-            None => begin(catalog, outputs)?,
+            None => begin(catalog, self.apart.compression, outputs)?,
         };
         let before = file.bytes();
         let blob = file.append(cf, key, value)?;
@@ -136,10 +138,11 @@ impl<'a> Aside<'a> {
     }
 }
 
-fn begin(catalog: &Catalog, outputs: &mut Outputs) -> Result<BlobWriter> {
+fn begin(catalog: &Catalog, compression: Compression, outputs: &mut Outputs) -> Result<BlobWriter> {
     let file = catalog.pin_file(FileKind::Blob)?;
     outputs.files.push(file);
     let files = &*catalog.table_files;
     let path = files.blob_path(file);
-    BlobWriter::create(&*files.blob_storage, &path, files.identity(file))
+    let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+    made.compressed(compression)
 }

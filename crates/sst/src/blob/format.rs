@@ -17,10 +17,13 @@
 //!       0    4  CRC32C of bytes 4..32, started from seeded(blob seed, offset of the record)
 //!       4    4  CRC32C of the value, started from the inverse of that
 //!       8    4  CRC32C of the key, started from the same inverse
-//!      12    4  length n of the value
+//!      12    4  length n of the value, as it is stored
 //!      16    2  length k of the user key
 //!      18    2  column family
-//!      20   12  reserved, 0
+//!      20    1  how the value is compressed: 0 not at all, 1 LZ4, 2 Zstandard
+//!      21    3  reserved, 0
+//!      24    4  length of the value, if it is compressed; 0
+//!      28    4  reserved, 0
 //!      32    n  value
 //!    32+n    k  user key
 //!               zeros to a multiple of 8
@@ -34,6 +37,7 @@ use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::planted::{self, Bug};
 use thermocline_base::{CfId, FileId, limits};
 
+use crate::compress::{TAG_LZ4, TAG_NONE, TAG_ZSTD, decompress};
 use crate::format::coding::{Fields, Unreadable, damaged, hex};
 use crate::format::trailer::crc_start;
 use crate::identity::Identity;
@@ -111,6 +115,19 @@ pub(crate) struct RecordHeader {
     pub value_len: u32,
     pub key_len: u16,
     pub cf: CfId,
+    codec: u8,
+    /// Of a compressed value, how long it is.
+    raw_len: u32,
+}
+
+/// A value as it is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    pub bytes: &'a [u8],
+    /// How it is compressed.
+    pub codec: u8,
+    /// How long it is.
+    pub raw_len: usize,
 }
 
 /// Of value and key; unlike that of the header, so that neither can stand in for it.
@@ -123,14 +140,22 @@ impl RecordHeader {
     ///
     /// # Panics
     /// If key or value are longer than the limits.
-    pub fn encode(cf: CfId, key: &[u8], value: &[u8], seed: u64, offset: u64) -> [u8; 32] {
+    pub fn encode(
+        (cf, key): (CfId, &[u8]),
+        value: Stored<'_>,
+        (seed, offset): (u64, u64),
+    ) -> [u8; 32] {
         let mut bytes = [0; RECORD_HEADER_LEN];
-        bytes[4..8].copy_from_slice(&part_crc(seed, offset, value).to_le_bytes());
+        bytes[4..8].copy_from_slice(&part_crc(seed, offset, value.bytes).to_le_bytes());
         bytes[8..12].copy_from_slice(&part_crc(seed, offset, key).to_le_bytes());
-        bytes[12..16].copy_from_slice(&len32(value.len()).to_le_bytes());
+        bytes[12..16].copy_from_slice(&len32(value.bytes.len()).to_le_bytes());
         let key_len = u16::try_from(key.len()).expect("the caller checks the limit");
         bytes[16..18].copy_from_slice(&key_len.to_le_bytes());
         bytes[18..20].copy_from_slice(&cf.0.to_le_bytes());
+        if value.codec != TAG_NONE {
+            bytes[20] = value.codec;
+            bytes[24..28].copy_from_slice(&len32(value.raw_len).to_le_bytes());
+        }
         let crc = crc32c(crc_start(seed, offset), &bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -144,14 +169,22 @@ impl RecordHeader {
         if crc != got && !planted::active(Bug::SkipBlockChecksum) {
             return Err(damaged("checksum of a blob record", 0, hex(crc), hex(got)));
         }
+        let [value_crc, key_crc, value_len] = [fields.u32()?, fields.u32()?, fields.u32()?];
+        let (key_len, cf) = (fields.u16()?, CfId(fields.u16()?));
+        let codec = fields.u8()?;
+        fields.zeros(3)?;
+        let raw_len = fields.u32()?;
+        fields.zeros(4)?;
         let header = RecordHeader {
-            value_crc: fields.u32()?,
-            key_crc: fields.u32()?,
-            value_len: fields.u32()?,
-            key_len: fields.u16()?,
-            cf: CfId(fields.u16()?),
+            value_crc,
+            key_crc,
+            value_len,
+            key_len,
+            cf,
+            codec,
+            raw_len,
         };
-        fields.zeros(12)?;
+        header.check_codec()?;
         if len_of(header.value_len) > limits::VALUE_LEN_MAX {
             let (max, len) = (limits::VALUE_LEN_MAX, header.value_len);
             return Err(damaged(
@@ -162,6 +195,45 @@ impl RecordHeader {
             ));
         }
         Ok(header)
+    }
+
+    /// A value that is compressed is no longer than one that may lie in a table, so that nobody takes much memory for what he reads.
+    fn check_codec(&self) -> Result<(), Unreadable> {
+        let most = match self.codec {
+            TAG_NONE => 0,
+            TAG_LZ4 | TAG_ZSTD => len32(limits::VALUE_INLINE_MAX),
+            other => {
+                let known = "0, 1 or 2";
+                return Err(damaged("compression of a blob", 20, known, other));
+            }
+        };
+        if self.raw_len > most {
+            let most = format!("at most {most}");
+            return Err(damaged(
+                "length of a compressed blob",
+                24,
+                most,
+                self.raw_len,
+            ));
+        }
+        Ok(())
+    }
+
+    /// The value that is stored as these bytes, whose checksum fits.
+    pub fn value_of(&self, stored: Vec<u8>) -> Result<Vec<u8>, Unreadable> {
+        if self.codec == TAG_NONE {
+            return Ok(stored);
+        }
+        let value = decompress(self.codec, &stored, len_of(self.raw_len));
+        value.map_err(|why| {
+            let got = why.unwrap_or_else(|| "other bytes".to_string());
+            damaged(
+                "compressed blob",
+                RECORD_HEADER_LEN,
+                "what was compressed",
+                got,
+            )
+        })
     }
 
     pub fn check_value(&self, value: &[u8], seed: u64, offset: u64) -> Result<(), Unreadable> {

@@ -115,11 +115,61 @@ impl BlobFile {
                 let got = format!("{} of {}", lens[1], lens[0]);
                 return Err(damaged("length of a blob", 12, blob.len, got));
             }
-            header.check_value(&stored[RECORD_HEADER_LEN..], seed, blob.offset)
+            header.check_value(&stored[RECORD_HEADER_LEN..], seed, blob.offset)?;
+            Ok(header)
         };
-        checked().map_err(|e: Unreadable| e.into_error(&self.name, blob.offset))?;
+        let damage = |e: Unreadable| e.into_error(&self.name, blob.offset);
+        let header = checked().map_err(damage)?;
         stored.drain(..RECORD_HEADER_LEN);
-        Ok(stored)
+        header.value_of(stored).map_err(damage)
+    }
+
+    /// As [`BlobFile::span`], of what [`BlobFile::decode_of`] takes: with the key, of so many bytes, behind the value. Of a file
+    /// that was cut, what there is.
+    ///
+    /// # Errors
+    /// As [`BlobFile::span`].
+    pub fn span_with_key(
+        &self,
+        blob: BlobRef,
+        key_len: usize,
+        file_len: u64,
+    ) -> Result<(u64, u64)> {
+        let (offset, len) = self.span(blob, file_len)?;
+        Ok((offset, (len + key_len as u64).min(file_len - offset)))
+    }
+
+    /// As [`BlobFile::decode`], of the value that a record of `key` in the family `cf` refers to: the file says whose each of its
+    /// values is. `stored` lies at [`BlobFile::span_with_key`].
+    ///
+    /// # Errors
+    /// As [`BlobFile::decode`]; [`Error::Corruption`] if the value is another's.
+    pub fn decode_of(
+        &self,
+        (cf, key): (CfId, &[u8]),
+        blob: BlobRef,
+        mut stored: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let record = RECORD_HEADER_LEN + len_of(blob.len);
+        let behind = stored.split_off(record.min(stored.len()));
+        let header: Option<[u8; RECORD_HEADER_LEN]> = stored.first_chunk().copied();
+        let value = self.decode(blob, stored)?;
+        let seed = self.identity.blob_seed();
+        let checked = header.map(|h| RecordHeader::decode(&h, seed, blob.offset));
+        let Some(Ok(header)) = checked else {
+            unreachable!("it was decoded");
+        };
+        let is_own = header.cf == cf && usize::from(header.key_len) == key.len() && behind == key;
+        if !is_own && !active(Bug::BlobOfAnyKey) {
+            return Err(Error::corruption(
+                "whose value a blob is",
+                &self.name,
+                blob.offset,
+                format!("key {} of family {}", key.escape_ascii(), cf.0),
+                "another's",
+            ));
+        }
+        Ok(value)
     }
 }
 
@@ -145,30 +195,10 @@ pub fn read_blob_of(
     (cf, key): (CfId, &[u8]),
     blob: BlobRef,
 ) -> Result<Vec<u8>> {
-    let file_len = file.len()?;
-    let (offset, len) = opened.span(blob, file_len)?;
-    // Of a file that was cut, what there is.
-    let with_key = (len + key.len() as u64).min(file_len - offset);
-    let mut stored = vec![0; usize::try_from(with_key).expect("a value fits into memory")];
+    let (offset, len) = opened.span_with_key(blob, key.len(), file.len()?)?;
+    let mut stored = vec![0; usize::try_from(len).expect("a value fits into memory")];
     file.read_exact_at(&mut stored, offset)?;
-    let behind = stored.split_off(usize::try_from(len).expect("a value fits into memory"));
-    let header: Option<[u8; RECORD_HEADER_LEN]> = stored.first_chunk().copied();
-    let value = opened.decode(blob, stored)?;
-    let checked = header.map(|h| RecordHeader::decode(&h, opened.identity.blob_seed(), offset));
-    let Some(Ok(header)) = checked else {
-        unreachable!("it was decoded");
-    };
-    let is_own = header.cf == cf && usize::from(header.key_len) == key.len() && behind == key;
-    if !is_own && !active(Bug::BlobOfAnyKey) {
-        return Err(Error::corruption(
-            "whose value a blob is",
-            &opened.name,
-            offset,
-            format!("key {} of family {}", key.escape_ascii(), cf.0),
-            "another's",
-        ));
-    }
-    Ok(value)
+    opened.decode_of((cf, key), blob, stored)
 }
 
 /// A record of a blob file, without its value.
@@ -309,11 +339,12 @@ pub fn verify_blobs(file: &Arc<dyn File>, identity: Identity, bytes: u64) -> Ver
             for record in BlobRecords::new(&opened, &**file, bytes) {
                 verified.blocks += 1;
                 match record.and_then(|entry| {
-                    read_blob_of(&opened, &**file, (entry.cf, &entry.key), entry.blob)
+                    read_blob_of(&opened, &**file, (entry.cf, &entry.key), entry.blob)?;
+                    Ok(entry.blob)
                 }) {
-                    Ok(value) => {
+                    Ok(blob) => {
                         verified.entries += 1;
-                        verified.value_bytes += value.len() as u64;
+                        verified.value_bytes += u64::from(blob.len);
                     }
                     Err(e) => verified.note(e),
                 }

@@ -6,7 +6,8 @@ use thermocline_base::numbers::len32;
 use thermocline_base::{BlobRef, CfId, Error, Result, limits};
 use thermocline_env::Storage;
 
-use super::format::{RECORD_ALIGN, RecordHeader, encode_header};
+use super::format::{RECORD_ALIGN, RecordHeader, Stored, encode_header};
+use crate::compress::{Compression, Compressor, TAG_NONE};
 use crate::identity::Identity;
 use crate::output::{CHUNK_BYTES, Output};
 use crate::sites;
@@ -20,14 +21,14 @@ pub struct BlobMeta {
     pub bytes: u64,
     /// Values in it.
     pub values: u64,
-    /// Their bytes.
+    /// Their bytes, as stored.
     pub value_bytes: u64,
 }
 
 /// Appends values to a blob file.
-#[derive(Debug)]
 pub struct BlobWriter {
     out: Output,
+    compressor: Compressor,
     identity: Identity,
     values: u64,
     value_bytes: u64,
@@ -43,9 +44,22 @@ impl BlobWriter {
         out.append(&encode_header(&identity))?;
         Ok(BlobWriter {
             out,
+            compressor: Compressor::plain(),
             identity,
             values: 0,
             value_bytes: 0,
+        })
+    }
+
+    /// The same, with values of at most 1 MiB compressed where that makes them an eighth smaller.
+    ///
+    /// # Errors
+    /// As [`crate::TableWriter::create`] of the compression.
+    pub fn compressed(self, compression: Compression) -> Result<BlobWriter> {
+        compression.validate()?;
+        Ok(BlobWriter {
+            compressor: Compressor::new(compression)?,
+            ..self
         })
     }
 
@@ -68,20 +82,31 @@ impl BlobWriter {
         }
         let offset = self.out.len();
         let seed = self.identity.blob_seed();
-        self.out
-            .append(&RecordHeader::encode(cf, key, value, seed, offset))?;
-        self.out.append(value)?;
+        let small;
+        let mut stored = Stored {
+            bytes: value,
+            codec: TAG_NONE,
+            raw_len: value.len(),
+        };
+        // A longer one is not copied.
+        if value.len() <= limits::VALUE_INLINE_MAX {
+            (small, stored.codec) = self.compressor.compress(value);
+            stored.bytes = &small;
+        }
+        let header = RecordHeader::encode((cf, key), stored, (seed, offset));
+        self.out.append(&header)?;
+        self.out.append(stored.bytes)?;
         self.out.append(key)?;
         let end = self.out.len();
         let padding = end.next_multiple_of(RECORD_ALIGN) - end;
         self.out
             .pad(usize::try_from(padding).expect("less than eight"))?;
         self.values += 1;
-        self.value_bytes += value.len() as u64;
+        self.value_bytes += stored.bytes.len() as u64;
         Ok(BlobRef {
             file: self.identity.file,
             offset,
-            len: len32(value.len()),
+            len: len32(stored.bytes.len()),
         })
     }
 

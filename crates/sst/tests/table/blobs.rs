@@ -9,7 +9,7 @@ use thermocline_base::{BlobRef, CfId, Error, ErrorKind, FileId, Result};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
-    BlobFile, BlobRecords, BlobWriter, Identity, read_blob, read_blob_of, verify_blobs,
+    BlobFile, BlobRecords, BlobWriter, Compression, Identity, read_blob, read_blob_of, verify_blobs,
 };
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -65,6 +65,45 @@ fn values_read_back_in_any_order() {
         }
         let verified = verify_blobs(&file, identity(9), len);
         assert!(verified.faults.is_empty() && verified.entries == 30);
+    }
+}
+
+#[test]
+fn compressed_values_read_back_and_take_less() {
+    let mut rng = Rng::new(5);
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd(1)] {
+        let fs = fresh();
+        let path = blob_path(9);
+        let writer = BlobWriter::create(&fs, &path, identity(9)).unwrap();
+        let mut writer = writer.compressed(compression).unwrap();
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        for text in [true, false] {
+            // Those that do not shrink come last: after some of them not every one is tried.
+            for len in [4096, 70_000, 500, 1 << 20, (1 << 20) + 1, 20, 1, 0] {
+                let value = match text {
+                    true => b"thermocline ".iter().copied().cycle().take(len).collect(),
+                    false => random_bytes(&mut rng, len),
+                };
+                let key = random_key(&mut rng, 20);
+                let blob = writer.append(CF, &key, &value).unwrap();
+                let shrinks = compression != Compression::None && text;
+                let is_small = (blob.len as usize) < value.len();
+                // One over a mebibyte is stored as it is.
+                assert_eq!(is_small, shrinks && (500..=1 << 20).contains(&len), "{len}");
+                bytes += u64::from(blob.len);
+                all.push((key, value, blob));
+            }
+        }
+        assert_eq!(writer.finish().unwrap().value_bytes, bytes);
+        let (blobs, file) = opened(&fs, identity(9)).unwrap();
+        for (key, value, blob) in &all {
+            assert_eq!(&read_blob(&blobs, &*file, *blob).unwrap(), value);
+            let of = (CF, key.as_slice());
+            assert_eq!(&read_blob_of(&blobs, &*file, of, *blob).unwrap(), value);
+        }
+        let verified = verify_blobs(&file, identity(9), file.len().unwrap());
+        assert!(verified.faults.is_empty());
+        assert_eq!(verified.value_bytes, bytes);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Options of blob files.
 
+use crate::codec::Codec;
 use crate::options::group::option_group;
 
 option_group! {
@@ -17,6 +18,8 @@ option_group! {
         /// SSD: once, since compactions write references again, and no values. Families with a merge operator keep theirs in
         /// tables. 0 keeps all in tables.
         value_bytes_min: Bytes = 0, 0 => 1 << 20;
+        /// How such values are compressed, each by itself, if it becomes an eighth smaller.
+        compression: Codec = Codec::Lz4;
         /// A blob file that is written beside tables ends with the value with which it has so many bytes.
         file_bytes: Bytes = 64 << 20, 1 << 10 => 1 << 40;
         /// The values in all blob files may have so many bytes for each hundred that tables refer to: if they have more, the

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use thermocline_base::report::Fault;
 use thermocline_base::{BlobRef, CfOptions, FileId, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_env::fault::FaultStorage;
@@ -24,6 +25,8 @@ fn apart() -> Options {
     let mut options = tiny();
     options.blob.value_bytes_min = 100;
     options.blob.file_bytes = 4 << 10;
+    // What is counted are bytes of values.
+    options.blob.compression = Codec::None;
     options
 }
 
@@ -298,6 +301,34 @@ fn a_wrong_count_is_a_fault() {
     let faults = verified().faults;
     assert_eq!(faults.len(), 1, "{faults:?}");
     assert!(faults[0].what.contains("bytes of values"), "{faults:?}");
+}
+
+/// Another file stands in a blob file's place: sound, as long, with as many bytes of values, but of other keys.
+#[test]
+fn a_table_that_refers_to_values_of_other_keys_is_a_fault() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &apart());
+    for n in 0..4 {
+        put(&engine, CF, &[n], &[n; 150]);
+    }
+    flush(&engine);
+    let (file, _) = version_of(&engine).blob_files().next().unwrap();
+    let files = &engine.inner.common.catalog.table_files;
+    let (path, identity) = (files.blob_path(file), files.identity(file));
+    engine.close().unwrap();
+    machine.world().env.storage.remove(&path).unwrap();
+    let storage = &*machine.world().env.storage;
+    let mut writer = BlobWriter::create(storage, &path, identity).unwrap();
+    for key in [0, 2, 1, 3] {
+        writer.append(CF, &[key], &[7; 150]).unwrap();
+    }
+    writer.finish().unwrap();
+    let faults = crate::verify(&machine.world(), Path::new("/db"), &apart())
+        .unwrap()
+        .faults;
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    let whose = |fault: &Fault| fault.what.contains("whose value");
+    assert!(faults.iter().all(whose), "{faults:?}");
 }
 
 /// Parts of a table that nothing is merged with keep none of the files to which they refer.

@@ -128,6 +128,7 @@ const APART: Work = Work {
         let mut options = tiny();
         options.blob.value_bytes_min = 100;
         options.blob.file_bytes = 2 << 10;
+        options.blob.compression = Codec::None;
         options.blob.space_percent_max = 101;
         options
     },

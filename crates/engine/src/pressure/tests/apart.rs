@@ -6,6 +6,7 @@ fn options_apart() -> Options {
     let mut options = options_of(Shape::GlobalIndex);
     options.blob.value_bytes_min = 100;
     options.blob.file_bytes = 64 << 10;
+    options.blob.compression = Codec::None;
     options
 }
 

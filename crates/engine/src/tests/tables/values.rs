@@ -1,0 +1,175 @@
+//! Values that lie apart from tables: how often the device is asked for them.
+
+use thermocline_memtable::Direction;
+
+use thermocline_base::Codec;
+
+use super::*;
+
+fn home_apart() -> Home {
+    let mut home = Home::new();
+    home.options.blob.value_bytes_min = 100;
+    home.options.blob.compression = Codec::None;
+    home
+}
+
+/// Two runs of references, and the values to which they refer.
+fn loaded(home: &Home) -> Engine {
+    let engine = home.open();
+    load(&engine, (0..1000).map(|n| n * 2), 300);
+    load(&engine, (0..1000).map(|n| n * 2 + 1), 300);
+    assert_eq!(version_of(&engine).blob_files().count(), 2);
+    engine
+}
+
+fn scan(engine: &Engine, way: Direction) {
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    let mut more = match way {
+        Direction::Forward => cursor.seek_to_first().unwrap(),
+        Direction::Reverse => cursor.seek_to_last().unwrap(),
+    };
+    for n in 0..2000 {
+        assert!(more);
+        let n = match way {
+            Direction::Forward => n,
+            Direction::Reverse => 1999 - n,
+        };
+        assert_eq!(cursor.key(), key(n));
+        assert_eq!(cursor.value(), [n.to_le_bytes()[0]; 300]);
+        more = match way {
+            Direction::Forward => cursor.next().unwrap(),
+            Direction::Reverse => cursor.prev().unwrap(),
+        };
+    }
+    assert!(!more);
+}
+
+#[test]
+fn a_cursor_reads_values_ahead_both_ways() {
+    let home = home_apart();
+    let engine = loaded(&home);
+    // Opens all files.
+    scan(&engine, Direction::Forward);
+    for way in [Direction::Forward, Direction::Reverse] {
+        files(&engine).cache().forget();
+        let charged = engine.inner.common.account.charged();
+        let bytes = files(&engine).blob_bytes().read();
+        let (calls, ()) = home.reads_of(|| scan(&engine, way));
+        // As many as a block refers to at once, and the first ones of each run.
+        assert!(calls <= 70, "{calls} calls, {way:?}");
+        let bytes = files(&engine).blob_bytes().read() - bytes;
+        assert!(bytes < 2000 * 336 + 60 * 8192, "{bytes}, {way:?}");
+        let (again, ()) = home.reads_of(|| scan(&engine, way));
+        assert_eq!(again, 0, "all of it is in the cache");
+        files(&engine).cache().forget();
+        assert_eq!(engine.inner.common.account.charged(), charged);
+    }
+    let mut alone = home_apart();
+    alone.options.read.ahead_bytes = 0;
+    let engine = loaded(&alone);
+    scan(&engine, Direction::Forward);
+    files(&engine).cache().forget();
+    let (calls, ()) = alone.reads_of(|| scan(&engine, Direction::Forward));
+    assert!(calls > 2000, "{calls}");
+}
+
+/// A scan of ten keys reads about ten values, and one of one key reads one.
+#[test]
+fn what_cursors_are_used_to_is_read_of_values() {
+    let home = home_apart();
+    let engine = loaded(&home);
+    scan(&engine, Direction::Forward);
+    let mut rng = Rng::new(3);
+    let mut read_by = |scans: u64, entries: usize| {
+        let bytes = files(&engine).blob_bytes().read();
+        let (calls, ()) = home.reads_of(|| {
+            for _ in 0..scans {
+                files(&engine).cache().forget();
+                let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+                let from = u32::try_from(rng.below(1900)).unwrap();
+                assert!(cursor.seek(&key(from)).unwrap());
+                (1..entries).for_each(|_| assert!(cursor.next().unwrap()));
+            }
+        });
+        (calls, files(&engine).blob_bytes().read() - bytes)
+    };
+    for _ in 0..2 {
+        read_by(50, 1);
+        let (calls, bytes) = read_by(50, 1);
+        // A block of each run, and a value.
+        assert!(calls <= 50 * 3, "{calls}");
+        assert!(bytes <= 50 * 8192, "{bytes}");
+        read_by(50, 40);
+        let (calls, bytes) = read_by(50, 40);
+        // Twenty values of each run: at once, but where a block ends.
+        assert!(calls <= 50 * 8, "{calls}");
+        assert!(bytes <= 50 * 4 * 16384, "{bytes}");
+    }
+}
+
+#[test]
+fn longer_values_than_are_read_ahead_are_read_alone() {
+    let mut home = home_apart();
+    home.options.read.ahead_bytes = 1000;
+    let engine = home.open();
+    load(&engine, 0..100, 1001);
+    let scan = || {
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        let mut more = cursor.seek_to_first().unwrap();
+        while more {
+            assert_eq!(cursor.value().len(), 1001);
+            more = cursor.next().unwrap();
+        }
+    };
+    scan();
+    files(&engine).cache().forget();
+    let (calls, ()) = home.reads_of(scan);
+    assert!(calls >= 100, "{calls}");
+}
+
+/// Whoever stands at a damaged value learns of it, and nobody else.
+#[test]
+fn a_damaged_value_is_an_error_of_its_own_key() {
+    let home = home_apart();
+    let engine = loaded(&home);
+    let bad = 777;
+    let (file, _) = version_of(&engine).blob_files().last().unwrap();
+    let path = files(&engine).blob_path(file);
+    engine.close().unwrap();
+    let mut bytes = home.fs.contents(&path).unwrap();
+    // The file has the odd keys, each with its key and what rounds it up to eight bytes.
+    let record: usize = (32 + 300 + 4_usize).next_multiple_of(8);
+    let at = 64 + bad / 2 * record + 32 + 100;
+    bytes[at] ^= 1;
+    home.fs.install(&path, &bytes);
+    let engine = home.open();
+    let bad = u32::try_from(bad).unwrap();
+    for way in [Direction::Forward, Direction::Reverse] {
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        let mut seen = 0;
+        let mut more = cursor.seek_to_first();
+        if way == Direction::Reverse {
+            more = cursor.seek_to_last();
+        }
+        loop {
+            more = match more {
+                Ok(false) => break,
+                Ok(true) => {
+                    assert_ne!(cursor.key(), key(bad));
+                    assert_eq!(cursor.value()[7], cursor.key()[3]);
+                    seen += 1;
+                    match way {
+                        Direction::Forward => cursor.next(),
+                        Direction::Reverse => cursor.prev(),
+                    }
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                    assert!(error.to_string().contains(&path.display().to_string()));
+                    cursor.seek_past(&key(bad), way)
+                }
+            };
+        }
+        assert_eq!(seen, 1999, "{way:?}");
+    }
+}

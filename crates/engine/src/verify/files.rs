@@ -1,0 +1,181 @@
+//! The tables and blob files of a database, and what refers to values in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind::InvalidInput;
+use std::path::Path;
+
+use thermocline_base::report::{Fault, Report};
+use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
+use thermocline_catalog::files::files_in;
+use thermocline_env::{File, OpenMode, Storage};
+use thermocline_pm::PmOff;
+use thermocline_sst::{
+    BlobFile, BlobRecords, Identity, Verified, read_blob_of, verify_blobs, verify_table_with,
+};
+use thermocline_tables::{TableFile, file_name};
+use thermocline_version::{FileKind, Origins, State, Version};
+
+use crate::sync::Arc;
+use crate::world::World;
+
+/// References of records to values in blob files, by file: where each record lies in the region, by where its
+/// value does.
+pub(super) type References = BTreeMap<FileId, BTreeMap<BlobRef, PmOff>>;
+
+/// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records and tables
+/// refer to is there.
+pub(super) fn check_files(
+    world: &World,
+    dir: &Path,
+    state: &State,
+    references: &References,
+    report: &mut Report,
+) -> Result<()> {
+    let storage = &world.env.storage;
+    let Some(origins) = state.origins() else {
+        return Ok(());
+    };
+    let version = &**state.version();
+    let mut files = Files {
+        storage,
+        dir,
+        origins,
+        version,
+        there: files_in(&**storage, dir)?,
+        sound: BTreeMap::new(),
+        report,
+    };
+    // What tables refer to is looked up in blob files that are known to be sound.
+    for kind in [FileKind::Blob, FileKind::Table] {
+        for (file, _) in version.files().filter(|(_, is)| *is == kind) {
+            files.check(file, kind, references.get(&file))?;
+        }
+    }
+    files.check_named(references);
+    Ok(())
+}
+
+struct Files<'a> {
+    storage: &'a Arc<dyn Storage>,
+    dir: &'a Path,
+    origins: Origins,
+    version: &'a Version,
+    there: Vec<(FileId, FileKind)>,
+    /// The blob files in which no fault was found.
+    sound: BTreeMap<FileId, (BlobFile, Arc<TableFile>)>,
+    report: &'a mut Report,
+}
+
+impl Files<'_> {
+    fn check(
+        &mut self,
+        file: FileId,
+        kind: FileKind,
+        references: Option<&BTreeMap<BlobRef, PmOff>>,
+    ) -> Result<()> {
+        let path = self.dir.join(file_name(file, kind).to_string());
+        if !self.there.contains(&(file, kind)) {
+            let place = path.display().to_string();
+            let what = "a file that the manifest names is missing";
+            let error = Error::corruption(what, place, 0, "a file", "no such file");
+            return self.report.note(error);
+        }
+        let opened = match self.storage.open(&path, OpenMode::Read) {
+            // A folder, a link, a device.
+            Err(Error::Io { source, .. }) if source.kind() == InvalidInput => {
+                let place = path.display().to_string();
+                let what = "something else stands in a file's place";
+                let error = Error::corruption(what, place, 0, "a file", source);
+                return self.report.note(error);
+            }
+            opened => opened?,
+        };
+        let identity = Identity::new(self.origins.of(file), file);
+        let verified = match kind {
+            FileKind::Table => {
+                let mut values = |cf, key: &[u8], blob| self.look_up(cf, key, blob);
+                verify_table_with(&opened, identity, &mut values)
+            }
+            FileKind::Blob => self.check_blobs(&opened, identity)?,
+        };
+        self.report.records += verified.entries;
+        self.report.bytes += opened.len()?;
+        self.report.more_faults += verified.more_faults;
+        for fault in verified.faults {
+            self.report.note(fault)?;
+        }
+        match references {
+            Some(references) => check_references(&opened, identity, references, self.report),
+            None => Ok(()),
+        }
+    }
+
+    /// A blob file, and whether it has as many bytes of values as the manifest counts: by that it is collected.
+    fn check_blobs(&mut self, opened: &Arc<dyn File>, identity: Identity) -> Result<Verified> {
+        let (file, path) = (identity.file, opened.path());
+        let blob = self.version.blob_file(file);
+        let verified = verify_blobs(opened, identity, blob.map_or(0, |blob| blob.bytes));
+        if !verified.faults.is_empty() {
+            return Ok(verified);
+        }
+        let (counted, has) = (blob.and_then(|blob| blob.value_bytes), verified.value_bytes);
+        if let Some(counted) = counted.filter(|counted| *counted != has) {
+            let (what, place) = ("bytes of values in a blob file", path.display().to_string());
+            let error = Error::corruption(what, place, 0, counted, has);
+            self.report.note(error)?;
+        }
+        let blobs = BlobFile::open(&**opened, identity)?;
+        let kept = TableFile::open_blobs(self.storage, path.to_path_buf())?;
+        self.sound.insert(file, (blobs, kept));
+        Ok(verified)
+    }
+
+    /// Whether the value of a table's entry lies where that says. Damage of the blob file itself has been noted; and what stands outside of
+    /// a table's parts may refer to one that has gone.
+    fn look_up(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<()> {
+        match self.sound.get(&blob.file) {
+            Some((blobs, file)) => read_blob_of(blobs, &*file.now()?, (cf, key), blob).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all files to which records refer are named.
+    fn check_named(&mut self, references: &References) {
+        let named = |file: &FileId| self.version.blob_file(*file).is_some();
+        for (file, references) in references.iter().filter(|(file, _)| !named(file)) {
+            let at = references.values().next().map_or(0, |at| at.0);
+            let what =
+                format!("a record refers to blob file {file}, which the manifest does not name");
+            self.report.faults.push(Fault {
+                place: "the region".into(),
+                offset: at,
+                what,
+            });
+        }
+    }
+}
+
+/// Whether values begin in a blob file where records say. Damage of the file itself has been noted.
+fn check_references(
+    file: &Arc<dyn File>,
+    identity: Identity,
+    references: &BTreeMap<BlobRef, PmOff>,
+    report: &mut Report,
+) -> Result<()> {
+    let Ok(opened) = BlobFile::open(&**file, identity) else {
+        return Ok(());
+    };
+    let records = BlobRecords::new(&opened, &**file, file.len()?);
+    let there: Result<BTreeSet<BlobRef>> = records.map(|record| Ok(record?.blob)).collect();
+    let Ok(there) = there else {
+        return Ok(());
+    };
+    for (blob, at) in references.iter().filter(|(blob, _)| !there.contains(blob)) {
+        report.faults.push(Fault {
+            place: file.path().display().to_string(),
+            offset: blob.offset,
+            what: format!("no value is there, and a record at {at} of the region refers to {blob}"),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Values of blob files in the cache.
+//!
+//! Each is kept with the key behind it, so that who asks for one finds it only if it is his: as the file itself says whose each of its
+//! values is. Long ones are not kept.
+
+use std::sync::Arc;
+
+use thermocline_base::BlobRef;
+
+use super::{Cached, Count, Key, StoreCache};
+
+/// A longer value is not kept: it takes the room of many, and reading it takes long for its bytes.
+pub const CACHED_VALUE_MAX: usize = 64 << 10;
+
+impl StoreCache {
+    fn key_of(&self, blob: BlobRef) -> Key {
+        Key {
+            store: self.store,
+            file: blob.file,
+            offset: blob.offset,
+        }
+    }
+
+    /// The value of `key` at `blob`, if it is in the cache.
+    pub fn find_value(&self, key: &[u8], blob: BlobRef) -> Option<Vec<u8>> {
+        if self.cache.bytes_max == 0 {
+            return None;
+        }
+        let entry = self.cache.blocks.get(&self.key_of(blob))?;
+        let Cached::Value(bytes) = &entry.what else {
+            return None;
+        };
+        let value = bytes.strip_suffix(key)?;
+        self.count(Count::Hits);
+        Some(value.to_vec())
+    }
+
+    /// Whether the value at `blob` is in the cache. To ask is not to use it.
+    pub fn has_value(&self, blob: BlobRef) -> bool {
+        self.cache.bytes_max > 0 && self.cache.blocks.contains_key(&self.key_of(blob))
+    }
+
+    /// Keeps the value of `key`, which was read at `blob`, if there is room.
+    pub fn keep_value(&self, key: &[u8], blob: BlobRef, value: &[u8]) {
+        self.count(Count::Misses);
+        if self.cache.bytes_max == 0 || value.len() > CACHED_VALUE_MAX {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(value.len() + key.len());
+        bytes.extend_from_slice(value);
+        bytes.extend_from_slice(key);
+        let bytes: Arc<[u8]> = bytes.into();
+        if let Some(entry) = self.admit(Cached::Value(bytes)) {
+            self.cache.blocks.insert(self.key_of(blob), entry);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The values of blob files for a cursor, which reads ahead where its tables refer to them.
+//!
+//! A job writes values apart in the order of their keys, but each job has files of its own, and what was compacted refers to those of many.
+//! So a cursor looks at the entries beside its own, as many as its block has, and reads what those refer to at once, as far as a
+//! [`Window`] goes. Values that lie side by side take one read.
+//!
+//! # Invariants
+//! 1. *Nothing is believed sooner.* The bytes of a value are cut out of a piece and checked as if they had been read alone. A piece
+//!    that cannot be read is no error: its values are read alone then.
+//! 2. *No more memory than there is.* Pieces are charged to the store's account. Where there is no room for them, values are
+//!    read alone.
+//! 3. *The cache is asked first*: what lies in it is not read, unless between two others.
+//! 4. *What is foreseen is a guess.* A cursor asks for the value that its entry refers to, and gets no other: entries that it passes over,
+//!    as newer ones hide them, were read for nothing.
+
+use thermocline_base::budget::Charge;
+use thermocline_base::{BlobRef, CfId, FileId, Result};
+use thermocline_env::direct::DIRECT_UNIT;
+use thermocline_exec::{BatchRead, RangeBuf};
+use thermocline_version::Level;
+
+use super::files::{OpenBlobs, TableFiles};
+use super::window::Window;
+use std::sync::Arc;
+
+/// Reads at once, at most: each may be of another file, which is open meanwhile.
+const READS_MAX: usize = 32;
+
+/// Bytes between two values that are read, too, rather than asked for twice.
+const GAP_MAX: u64 = 2 * DIRECT_UNIT as u64;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct ValuesAhead {
+    files: Arc<TableFiles>,
+    level: Level,
+    /// In bytes of values.
+    window: Window,
+    pieces: Vec<Piece>,
+    charge: Option<Charge>,
+}
+
+/// Bytes that lie ready.
+#[derive(Debug)]
+struct Piece {
+    of: Arc<OpenBlobs>,
+    file: FileId,
+    at: u64,
+    bytes: RangeBuf,
+}
+
+/// Bytes of a file that are to be read.
+struct Span {
+    of: Arc<OpenBlobs>,
+    file: FileId,
+    from: u64,
+    to: u64,
+}
+
+/// What is to be read.
+struct Plan<'a> {
+    files: &'a TableFiles,
+    spans: Vec<Span>,
+    /// Bytes of values that are still wanted.
+    left: u64,
+}
+
+impl ValuesAhead {
+    /// For a cursor over tables of a level.
+    pub fn new(files: Arc<TableFiles>, level: Level) -> ValuesAhead {
+        ValuesAhead {
+            files,
+            level,
+            window: Window::default(),
+            pieces: Vec::new(),
+            charge: None,
+        }
+    }
+
+    /// The cursor is placed.
+    pub fn begin(&mut self) {
+        self.note();
+        let expected = self.files.value_habit().expected(self.level);
+        self.window = Window::new(expected.min(self.files.ahead_bytes()));
+        self.forget();
+    }
+
+    /// The value of `key`, to which its entry refers. `look_ahead` shows the entries that come next, the lengths of their keys
+    /// and what they refer to, as long as it is told to go on.
+    ///
+    /// # Errors
+    /// As [`TableFiles::read_blob`].
+    pub fn read(
+        &mut self,
+        (cf, key): (CfId, &[u8]),
+        blob: BlobRef,
+        look_ahead: impl FnOnce(&mut dyn FnMut(usize, BlobRef) -> bool),
+    ) -> Result<Vec<u8>> {
+        let len = u64::from(blob.len);
+        self.window.go_on(len);
+        let cache = self.files.cache();
+        if let Some(value) = cache.find_value(key, blob) {
+            return Ok(value);
+        }
+        if let Some(value) = self.ready((cf, key), blob) {
+            cache.keep_value(key, blob, &value);
+            return Ok(value);
+        }
+        let most = self.files.ahead_bytes();
+        let window = self.window.next_piece(len, most);
+        if window > len {
+            let mut plan = Plan {
+                files: &self.files,
+                spans: Vec::new(),
+                left: window,
+            };
+            if plan.add(key.len(), blob) {
+                look_ahead(&mut |key_len, blob| plan.add(key_len, blob));
+            }
+            let spans = plan.spans;
+            self.fetch(spans);
+            if let Some(value) = self.ready((cf, key), blob) {
+                self.files.cache().keep_value(key, blob, &value);
+                return Ok(value);
+            }
+        }
+        self.files.read_blob(cf, key, blob)
+    }
+
+    /// The value, if its bytes lie ready and are what they should be.
+    fn ready(&self, (cf, key): (CfId, &[u8]), blob: BlobRef) -> Option<Vec<u8>> {
+        self.pieces.iter().find_map(|piece| {
+            let opened = &piece.of.opened;
+            let from = blob.offset.checked_sub(piece.at)?;
+            if piece.file != blob.file || from >= piece.bytes.len() as u64 {
+                return None;
+            }
+            let end = piece.at + piece.bytes.len() as u64;
+            let (_, len) = opened.span_with_key(blob, key.len(), end).ok()?;
+            let from = usize::try_from(from).ok()?;
+            let len = usize::try_from(len).ok()?;
+            let stored = piece.bytes.get(from..from.checked_add(len)?)?.to_vec();
+            opened.decode_of((cf, key), blob, stored).ok()
+        })
+    }
+
+    /// Reads them all at once, in place of what lay ready.
+    fn fetch(&mut self, spans: Vec<Span>) {
+        self.forget();
+        let unit = DIRECT_UNIT as u64;
+        // In whole units, and each may lie across them.
+        let bytes = |span: &Span| (span.to - span.from).next_multiple_of(unit) + unit;
+        let Some(charge) = self.files.account().charge(spans.iter().map(bytes).sum()) else {
+            return;
+        };
+        // Those that do not open say so when they are read alone.
+        let open = spans.into_iter();
+        let open = open.filter_map(|span| Some((span.of.file.now().ok()?, span)));
+        let open: Vec<_> = open.collect();
+        let reads = open.iter().filter_map(|(file, span)| {
+            Some(BatchRead {
+                file: &**file,
+                offset: span.from,
+                len: usize::try_from(span.to - span.from).ok()?,
+            })
+        });
+        let reads: Vec<_> = reads.collect();
+        let answers = self.files.reader().read(&reads);
+        let pieces = answers.into_iter().zip(&open);
+        let pieces = pieces.filter_map(|(bytes, (_, span))| {
+            Some(Piece {
+                of: span.of.clone(),
+                file: span.file,
+                at: span.from,
+                bytes: bytes.ok()?,
+            })
+        });
+        self.pieces = pieces.collect();
+        self.charge = Some(charge);
+    }
+
+    fn forget(&mut self) {
+        self.pieces.clear();
+        self.charge = None;
+    }
+
+    /// Notes how far the cursor went.
+    fn note(&self) {
+        let gone = self.window.gone();
+        if gone > 0 {
+            let bytes = gone.min(self.files.ahead_bytes());
+            self.files.value_habit().note(self.level, bytes);
+        }
+    }
+}
+
+impl Drop for ValuesAhead {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
+impl Plan<'_> {
+    /// Adds a value, with a key of so many bytes behind it. Returns whether there is room for more.
+    fn add(&mut self, key_len: usize, blob: BlobRef) -> bool {
+        // One that is longer than all that is read ahead is read alone.
+        if u64::from(blob.len) > self.left {
+            return false;
+        }
+        if self.files.cache().has_value(blob) {
+            return true;
+        }
+        let Some(mut span) = self.span(key_len, blob) else {
+            return false;
+        };
+        self.left -= u64::from(blob.len);
+        let beside = |other: &&mut Span| {
+            let (before, behind) = (other.from.max(span.from), other.to.min(span.to));
+            other.file == span.file && before <= behind + GAP_MAX
+        };
+        if let Some(other) = self.spans.iter_mut().find(beside) {
+            span.from = span.from.min(other.from);
+            span.to = span.to.max(other.to);
+            *other = span;
+        } else if self.spans.len() < READS_MAX {
+            self.spans.push(span);
+        } else {
+            return false;
+        }
+        self.left > 0
+    }
+
+    /// Where it lies, if that can be.
+    fn span(&self, key_len: usize, blob: BlobRef) -> Option<Span> {
+        let of = self.files.open_blobs(blob.file).ok()?;
+        let file_len = of.file.now().ok()?.len().ok()?;
+        let (from, len) = of.opened.span_with_key(blob, key_len, file_len).ok()?;
+        let (file, to) = (blob.file, from + len);
+        Some(Span { of, file, from, to })
+    }
+}
