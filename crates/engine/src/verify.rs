@@ -78,7 +78,7 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
             })
         }
     };
-    let files = check_files(world, dir, &state, &references, report);
+    let files = check_files(&world.env.storage, dir, &state, &references, report);
     for checked in [region, files] {
         match checked {
             // What keeps one part from being checked does not hide what is wrong with another.

@@ -24,6 +24,7 @@
 //! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing. Its locks are the
 //! library's: a scheduler of threads that tests bring does not see them.
 
+pub(crate) mod source;
 mod values;
 
 use std::cell::Cell;
@@ -37,11 +38,9 @@ use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, FileId, Result};
-use thermocline_env::File;
 
 use crate::block::Block;
 use crate::handle::{BlockHandle, BlockKind};
-use crate::sync::{BlockSource, FileSource};
 use crate::table::Table;
 
 /// What an entry takes beside its block, about: key, pointers, its place in tables.
@@ -319,14 +318,6 @@ pub struct StoreCache {
 }
 
 impl StoreCache {
-    /// The blocks of one table, whose file is `file`.
-    pub fn source(&self, file: Arc<dyn File>) -> CachedSource {
-        CachedSource {
-            of: self.clone(),
-            file: FileSource(file),
-        }
-    }
-
     /// The cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
@@ -472,39 +463,5 @@ impl StoreCache {
     /// Forgets all blocks of this store. Whoever still reads brings them in again.
     pub fn forget(&self) {
         self.cache.blocks.retain(|key, _| key.store != self.store);
-    }
-}
-
-/// The file of one table with a cache in front.
-#[derive(Debug, Clone)]
-pub struct CachedSource {
-    of: StoreCache,
-    file: FileSource,
-}
-
-impl CachedSource {
-    /// As [`BlockSource::block`], and whether the block was read from the file.
-    ///
-    /// # Errors
-    /// Those of reading, and of [`Table::decode`].
-    pub fn fetch(&self, table: &Table, handle: BlockHandle) -> Result<(Arc<Block>, bool)> {
-        self.of
-            .find_or_read(table, handle, || self.file.block(table, handle))
-    }
-
-    /// The store's way to the cache.
-    pub fn cache(&self) -> &StoreCache {
-        &self.of
-    }
-
-    /// The file.
-    pub fn file(&self) -> &Arc<dyn File> {
-        &self.file.0
-    }
-}
-
-impl BlockSource for CachedSource {
-    fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
-        Ok(self.fetch(table, handle)?.0)
     }
 }

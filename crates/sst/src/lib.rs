@@ -144,7 +144,8 @@ pub use blob::{
     RECORD_HEADER_LEN, read_blob, read_blob_of, sum_record_headers, verify_blobs,
 };
 pub use block::Block;
-pub use cache::{BlockCache, CacheUse, CachedSource, StoreCache};
+pub use cache::source::CachedSource;
+pub use cache::{BlockCache, CacheUse, StoreCache};
 pub use compress::Compression;
 pub use cursor::{Cursor, Move};
 pub use cuts::tombstone_cuts;

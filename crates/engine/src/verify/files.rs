@@ -16,7 +16,6 @@ use thermocline_tables::{TableFile, file_name};
 use thermocline_version::{FileKind, Origins, State, Version};
 
 use crate::sync::Arc;
-use crate::world::World;
 
 /// References of records to values in blob files, by file: where each record lies in the region, by where its
 /// value does.
@@ -25,13 +24,12 @@ pub(super) type References = BTreeMap<FileId, BTreeMap<BlobRef, PmOff>>;
 /// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records and tables
 /// refer to is there.
 pub(super) fn check_files(
-    world: &World,
+    storage: &Arc<dyn Storage>,
     dir: &Path,
     state: &State,
     references: &References,
     report: &mut Report,
 ) -> Result<()> {
-    let storage = &world.env.storage;
     let Some(origins) = state.origins() else {
         return Ok(());
     };
