@@ -173,3 +173,32 @@ fn a_damaged_value_is_an_error_of_its_own_key() {
         assert_eq!(seen, 1999, "{way:?}");
     }
 }
+
+/// What lies in the cache is not read again, and several values take the time of one.
+#[test]
+fn values_are_kept_and_several_are_read_at_once() {
+    let home = home_apart();
+    let engine = loaded(&home);
+    let keys: Vec<_> = (0..40).map(|n| key(n * 50)).collect();
+    let keys: Vec<(CfId, &[u8])> = keys.iter().map(|key| (CF, &key[..])).collect();
+    let found = |place| files(&engine).found(place);
+    let read = |calls_max: u64| {
+        let before = [FoundIn::Cache, FoundIn::File].map(found);
+        let (calls, values) = home.reads_of(|| engine.snapshot().values(&keys));
+        assert!(calls <= calls_max, "{calls}");
+        for (n, value) in (0u32..).zip(values) {
+            let value = value.unwrap().unwrap();
+            assert_eq!(value.as_ref(), [(n * 50).to_le_bytes()[0]; 300]);
+        }
+        let after = [FoundIn::Cache, FoundIn::File].map(found);
+        [after[0] - before[0], after[1] - before[1]]
+    };
+    assert_eq!(read(1000), [0, 40]);
+    assert_eq!(read(0), [40, 0]);
+    files(&engine).cache().forget();
+    let one = |n: u32| home.reads_of(|| get_len(&engine, n).unwrap());
+    let (calls, len) = one(77);
+    assert!((2..=3).contains(&calls), "{calls}: blocks and a value");
+    assert_eq!(len, Some(300));
+    assert_eq!(one(77), (0, Some(300)));
+}
