@@ -10,7 +10,7 @@ use thermocline_sst::{KeyRef, Value};
 
 use crate::outputs::Outputs;
 
-pub use apart::{Apart, ReadBlob};
+pub use apart::Apart;
 pub use files::{FileSink, NextFile, reference};
 pub use pm::{PmHome, PmSink};
 pub use weigh::Scale;

@@ -61,11 +61,11 @@ struct Key {
 }
 
 /// What is in.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Cached {
     Block(Arc<Block>),
     /// A value in a blob file, with the key behind it.
-    Value(Arc<[u8]>),
+    Value(Box<[u8]>),
 }
 
 impl Cached {

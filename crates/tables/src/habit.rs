@@ -16,11 +16,15 @@ impl Habit {
         self.0.get(usize::from(level.0))
     }
 
+    /// How many bytes they go through.
+    pub(crate) fn mean(&self, level: Level) -> u64 {
+        let mean = self.of(level);
+        mean.map_or(0, |mean| mean.load(Ordering::Relaxed))
+    }
+
     /// How many bytes to be ready for.
     pub(crate) fn expected(&self, level: Level) -> u64 {
-        let mean = self
-            .of(level)
-            .map_or(0, |mean| mean.load(Ordering::Relaxed));
+        let mean = self.mean(level);
         mean + mean / 2
     }
 

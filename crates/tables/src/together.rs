@@ -215,7 +215,7 @@ fn values_at_once(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
         let (of, ..) = wanted?;
         let bytes = answers.next()?.ok()?;
         let Search { cf, key, .. } = some[*n].search;
-        let value = of.opened.decode_of((cf, key), *blob, bytes.to_vec()).ok()?;
+        let value = of.opened.decode_of((cf, key), *blob, &bytes).ok()?;
         files.cache().keep_value(key, *blob, &value);
         Some(value)
     });

@@ -16,15 +16,16 @@
 use thermocline_base::budget::Charge;
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DIRECT_UNIT;
-use thermocline_exec::{BatchRead, RangeBuf};
+use thermocline_exec::BatchRead;
 use thermocline_version::Level;
 
 use super::files::{OpenBlobs, TableFiles};
+use super::pieces::Piece;
 use super::window::Window;
 use std::sync::Arc;
 
 /// Reads at once, at most: each may be of another file, which is open meanwhile.
-const READS_MAX: usize = 32;
+const READS_MAX: usize = 64;
 
 /// Bytes between two values that are read, too, rather than asked for twice.
 const GAP_MAX: u64 = 2 * DIRECT_UNIT as u64;
@@ -38,15 +39,6 @@ pub struct ValuesAhead {
     window: Window,
     pieces: Vec<Piece>,
     charge: Option<Charge>,
-}
-
-/// Bytes that lie ready.
-#[derive(Debug)]
-struct Piece {
-    of: Arc<OpenBlobs>,
-    file: FileId,
-    at: u64,
-    bytes: RangeBuf,
 }
 
 /// Bytes of a file that are to be read.
@@ -80,7 +72,9 @@ impl ValuesAhead {
     /// The cursor is placed.
     pub fn begin(&mut self) {
         self.note();
-        let expected = self.files.value_habit().expected(self.level);
+        // Not much more than what is usual: unlike blocks, values mostly are not where the last one ends.
+        let mean = self.files.value_habit().mean(self.level);
+        let expected = mean + mean / 8;
         self.window = Window::new(expected.min(self.files.ahead_bytes()));
         self.forget();
     }
@@ -128,20 +122,9 @@ impl ValuesAhead {
     }
 
     /// The value, if its bytes lie ready and are what they should be.
-    fn ready(&self, (cf, key): (CfId, &[u8]), blob: BlobRef) -> Option<Vec<u8>> {
-        self.pieces.iter().find_map(|piece| {
-            let opened = &piece.of.opened;
-            let from = blob.offset.checked_sub(piece.at)?;
-            if piece.file != blob.file || from >= piece.bytes.len() as u64 {
-                return None;
-            }
-            let end = piece.at + piece.bytes.len() as u64;
-            let (_, len) = opened.span_with_key(blob, key.len(), end).ok()?;
-            let from = usize::try_from(from).ok()?;
-            let len = usize::try_from(len).ok()?;
-            let stored = piece.bytes.get(from..from.checked_add(len)?)?.to_vec();
-            opened.decode_of((cf, key), blob, stored).ok()
-        })
+    fn ready(&self, of: (CfId, &[u8]), blob: BlobRef) -> Option<Vec<u8>> {
+        let mut pieces = self.pieces.iter();
+        pieces.find_map(|piece| piece.value(of, blob))
     }
 
     /// Reads them all at once, in place of what lay ready.

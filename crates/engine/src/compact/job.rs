@@ -5,7 +5,7 @@ pub(crate) mod picked;
 use std::cell::Cell;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{BlobRef, CfId, RangeTombstone, Result, SeqNo};
+use thermocline_base::{RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain;
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
@@ -13,7 +13,7 @@ use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::{Creation, WriteOptions};
-use thermocline_tables::{Promise, TableFiles};
+use thermocline_tables::{Promise, ValuesInOrder};
 use thermocline_version::{Level, TableRef, VersionEdit};
 
 use super::deleted::pass_over;
@@ -57,18 +57,6 @@ fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option
         bytes_written: outputs.bytes,
         entries_dropped: outputs.dropped,
     })
-}
-
-/// What reads values in blob files for a job, and counts them.
-fn reading<'a>(
-    files: &'a TableFiles,
-    cf: CfId,
-    read: &'a Cell<u64>,
-) -> impl Fn(&[u8], BlobRef) -> Result<Vec<u8>> + 'a {
-    move |key, blob| {
-        read.set(read.get() + u64::from(blob.len));
-        files.read_blob_past_cache(cf, key, blob)
-    }
 }
 
 impl Compactor {
@@ -357,8 +345,8 @@ impl Compactor {
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
         let victims = self.picker.victims_for(job.picked.reason);
-        let read_blob = reading(&common.catalog.table_files, job.cf, read);
-        let apart = self.making.apart(job.cf, victims, &read_blob);
+        let values = ValuesInOrder::new(&common.catalog.table_files, job.cf, read);
+        let apart = self.making.apart(job.cf, victims, &values);
         let mut in_files = FileSink::new(&common.catalog, job.place(), options).apart(apart);
         let recipe = Recipe {
             cf: job.cf,

@@ -4,10 +4,11 @@ use thermocline_base::blob_ref::BLOB_REF_LEN;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, Result};
-use thermocline_jobs::sink::{Apart, PmHome, ReadBlob, TableSink};
+use thermocline_jobs::sink::{Apart, PmHome, TableSink};
 use thermocline_jobs::source::Input;
 use thermocline_jobs::{Job, Outputs, Recipe, run};
 use thermocline_sst::sites;
+use thermocline_tables::ValuesInOrder;
 
 use crate::compact::shape::compression;
 use crate::store::Making;
@@ -39,7 +40,12 @@ impl Making {
 
     /// Which values of a family a job writes apart from its tables. Operands are merged into values that lie in tables, so
     /// a family with a merge operator keeps them there.
-    pub fn apart<'a>(&self, cf: CfId, victims: Vec<FileId>, read: ReadBlob<'a>) -> Apart<'a> {
+    pub fn apart<'a>(
+        &self,
+        cf: CfId,
+        victims: Vec<FileId>,
+        read: &'a ValuesInOrder<'a>,
+    ) -> Apart<'a> {
         let options = &self.common.options.blob;
         let merges = self.common.families.operator(cf).is_some();
         let bytes_min = match options.value_bytes_min {

@@ -4,12 +4,12 @@ use std::cell::Cell;
 
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
-use thermocline_jobs::sink::{FileSink, PmSink, ReadBlob, Scale, TableSink};
+use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
 use thermocline_jobs::source::{CHUNK, Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable, Versions};
 use thermocline_sst::{Creation, WriteOptions};
-use thermocline_tables::Promise;
+use thermocline_tables::{Promise, ValuesInOrder};
 use thermocline_version::{Level, Place, Version};
 
 use super::along::{self, Along};
@@ -178,8 +178,8 @@ impl FlushWriter {
             None => shape.write_options(0, usize::MAX, Creation::Flush),
         };
         let files = &self.common.catalog.table_files;
-        let read_blob = |key: &[u8], blob| files.read_blob_past_cache(cf, key, blob);
-        let mut in_files = self.file_sink(place, options, &read_blob);
+        let values = ValuesInOrder::new(files, cf, &read);
+        let mut in_files = self.file_sink(place, options, &values);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
             cf,
@@ -224,12 +224,12 @@ impl FlushWriter {
         &'a self,
         place: Place,
         options: WriteOptions,
-        read: ReadBlob<'a>,
+        values: &'a ValuesInOrder<'a>,
     ) -> FileSink<'a> {
         let sink = FileSink::new(&self.common.catalog, place, options);
         match self.pressure.is_relieving() {
             true => sink,
-            false => sink.apart(self.making.apart(place.cf, Vec::new(), read)),
+            false => sink.apart(self.making.apart(place.cf, Vec::new(), values)),
         }
     }
 }

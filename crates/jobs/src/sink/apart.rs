@@ -18,12 +18,10 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
 use thermocline_sst::{BlobWriter, Compression, Value};
+use thermocline_tables::ValuesInOrder;
 use thermocline_version::FileKind;
 
 use crate::outputs::Outputs;
-
-/// Reads the value of a key that lies in a blob file.
-pub type ReadBlob<'a> = &'a dyn Fn(&[u8], BlobRef) -> Result<Vec<u8>>;
 
 /// What lies apart, and how.
 #[derive(Clone)]
@@ -39,7 +37,7 @@ pub struct Apart<'a> {
     /// Values in these files move, ascending.
     pub victims: Vec<FileId>,
     /// Reads what moves.
-    pub read: ReadBlob<'a>,
+    pub read: &'a ValuesInOrder<'a>,
 }
 
 /// Writes the blob files beside the tables of one family.
@@ -80,7 +78,7 @@ impl<'a> Aside<'a> {
                 let is_long = len_of(blob.len) > VALUE_INLINE_MAX;
                 let carried = || catalog.table_files.carry(u64::from(blob.len));
                 let _carried = is_long.then(carried);
-                let bytes = (self.apart.read)(key, blob)?;
+                let bytes = self.apart.read.read(key, blob)?;
                 let most = self.apart.inline_max.min(VALUE_INLINE_MAX);
                 if bytes.len() <= most && bytes.len() < self.apart.bytes_min {
                     self.inline = bytes;
@@ -134,7 +132,7 @@ impl<'a> Aside<'a> {
     /// Bytes of DRAM that it takes.
     pub fn memory(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, BlobWriter::memory);
-        file + self.inline.capacity() as u64
+        file + self.inline.capacity() as u64 + self.apart.read.memory()
     }
 }
 

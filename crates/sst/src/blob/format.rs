@@ -219,12 +219,17 @@ impl RecordHeader {
         Ok(())
     }
 
+    /// Whether its value is stored otherwise than it is.
+    pub fn is_compressed(&self) -> bool {
+        self.codec != TAG_NONE
+    }
+
     /// The value that is stored as these bytes, whose checksum fits.
-    pub fn value_of(&self, stored: Vec<u8>) -> Result<Vec<u8>, Unreadable> {
-        if self.codec == TAG_NONE {
-            return Ok(stored);
+    pub fn value_of(&self, stored: &[u8]) -> Result<Vec<u8>, Unreadable> {
+        if !self.is_compressed() {
+            return Ok(stored.to_vec());
         }
-        let value = decompress(self.codec, &stored, len_of(self.raw_len));
+        let value = decompress(self.codec, stored, len_of(self.raw_len));
         value.map_err(|why| {
             let got = why.unwrap_or_else(|| "other bytes".to_string());
             damaged(

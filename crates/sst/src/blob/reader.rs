@@ -98,7 +98,13 @@ impl BlobFile {
     ///
     /// # Errors
     /// [`Error::Corruption`] if they are not what was written there.
-    pub fn decode(&self, blob: BlobRef, mut stored: Vec<u8>) -> Result<Vec<u8>> {
+    pub fn decode(&self, blob: BlobRef, stored: &[u8]) -> Result<Vec<u8>> {
+        let header = self.checked(blob, stored)?;
+        self.value_of(header, blob, stored)
+    }
+
+    /// The header of the value's record, which has been compared with the value.
+    fn checked(&self, blob: BlobRef, stored: &[u8]) -> Result<RecordHeader> {
         let seed = self.identity.blob_seed();
         let checked = || {
             let Some(header) = stored.first_chunk() else {
@@ -118,10 +124,12 @@ impl BlobFile {
             header.check_value(&stored[RECORD_HEADER_LEN..], seed, blob.offset)?;
             Ok(header)
         };
-        let damage = |e: Unreadable| e.into_error(&self.name, blob.offset);
-        let header = checked().map_err(damage)?;
-        stored.drain(..RECORD_HEADER_LEN);
-        header.value_of(stored).map_err(damage)
+        checked().map_err(|e: Unreadable| e.into_error(&self.name, blob.offset))
+    }
+
+    fn value_of(&self, header: RecordHeader, blob: BlobRef, stored: &[u8]) -> Result<Vec<u8>> {
+        let value = header.value_of(&stored[RECORD_HEADER_LEN..]);
+        value.map_err(|e| e.into_error(&self.name, blob.offset))
     }
 
     /// As [`BlobFile::span`], of what [`BlobFile::decode_of`] takes: with the key, of so many bytes, behind the value. Of a file
@@ -144,21 +152,20 @@ impl BlobFile {
     ///
     /// # Errors
     /// As [`BlobFile::decode`]; [`Error::Corruption`] if the value is another's.
-    pub fn decode_of(
+    pub fn decode_of(&self, of: (CfId, &[u8]), blob: BlobRef, stored: &[u8]) -> Result<Vec<u8>> {
+        let header = self.checked_of(of, blob, stored)?;
+        self.value_of(header, blob, record_of(blob, stored).0)
+    }
+
+    /// As [`BlobFile::checked`], of the value of that key, with the key behind it.
+    fn checked_of(
         &self,
         (cf, key): (CfId, &[u8]),
         blob: BlobRef,
-        mut stored: Vec<u8>,
-    ) -> Result<Vec<u8>> {
-        let record = RECORD_HEADER_LEN + len_of(blob.len);
-        let behind = stored.split_off(record.min(stored.len()));
-        let header: Option<[u8; RECORD_HEADER_LEN]> = stored.first_chunk().copied();
-        let value = self.decode(blob, stored)?;
-        let seed = self.identity.blob_seed();
-        let checked = header.map(|h| RecordHeader::decode(&h, seed, blob.offset));
-        let Some(Ok(header)) = checked else {
-            unreachable!("it was decoded");
-        };
+        stored: &[u8],
+    ) -> Result<RecordHeader> {
+        let (record, behind) = record_of(blob, stored);
+        let header = self.checked(blob, record)?;
         let is_own = header.cf == cf && usize::from(header.key_len) == key.len() && behind == key;
         if !is_own && !active(Bug::BlobOfAnyKey) {
             return Err(Error::corruption(
@@ -169,8 +176,13 @@ impl BlobFile {
                 "another's",
             ));
         }
-        Ok(value)
+        Ok(header)
     }
+}
+
+/// The record of a value, and what lies behind it.
+fn record_of(blob: BlobRef, stored: &[u8]) -> (&[u8], &[u8]) {
+    stored.split_at(stored.len().min(RECORD_HEADER_LEN + len_of(blob.len)))
 }
 
 /// Reads the value of `blob` from `file`, which is `opened`. Allocates no more than the file is long.
@@ -181,7 +193,7 @@ pub fn read_blob(opened: &BlobFile, file: &dyn File, blob: BlobRef) -> Result<Ve
     let (offset, len) = opened.span(blob, file.len()?)?;
     let mut stored = vec![0; usize::try_from(len).expect("a value fits into memory")];
     file.read_exact_at(&mut stored, offset)?;
-    opened.decode(blob, stored)
+    opened.decode(blob, &stored)
 }
 
 /// As [`read_blob`], of the value that a record of `key` in the family `cf` refers to: the blob file says whose each of
@@ -198,7 +210,14 @@ pub fn read_blob_of(
     let (offset, len) = opened.span_with_key(blob, key.len(), file.len()?)?;
     let mut stored = vec![0; usize::try_from(len).expect("a value fits into memory")];
     file.read_exact_at(&mut stored, offset)?;
-    opened.decode_of((cf, key), blob, stored)
+    let header = opened.checked_of((cf, key), blob, &stored)?;
+    if header.is_compressed() {
+        return opened.value_of(header, blob, record_of(blob, &stored).0);
+    }
+    // Where it is: a long value is not there twice.
+    stored.truncate(RECORD_HEADER_LEN + len_of(blob.len));
+    stored.drain(..RECORD_HEADER_LEN);
+    Ok(stored)
 }
 
 /// A record of a blob file, without its value.

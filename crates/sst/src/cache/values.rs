@@ -3,8 +3,6 @@
 //! Each is kept with the key behind it, so that who asks for one finds it only if it is his: as the file itself says whose each of its
 //! values is. Long ones are not kept.
 
-use std::sync::Arc;
-
 use thermocline_base::BlobRef;
 
 use super::{Cached, Count, Key, StoreCache};
@@ -49,8 +47,7 @@ impl StoreCache {
         let mut bytes = Vec::with_capacity(value.len() + key.len());
         bytes.extend_from_slice(value);
         bytes.extend_from_slice(key);
-        let bytes: Arc<[u8]> = bytes.into();
-        if let Some(entry) = self.admit(Cached::Value(bytes)) {
+        if let Some(entry) = self.admit(Cached::Value(bytes.into())) {
             self.cache.blocks.insert(self.key_of(blob), entry);
         }
     }

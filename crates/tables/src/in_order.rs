@@ -1,0 +1,112 @@
+//! The values of blob files for a job that comes to them in the order of their keys.
+//!
+//! Jobs write values apart in that order, so what a job reads of a file follows what it has read of it, but for what is dead. It reads
+//! each file on from there, in pieces as long as a [`Window`] says. There may be many files, as many as there were flushes: then their pieces are
+//! shorter, so that all of them take about [`PIECES_BYTES`].
+//!
+//! A piece is not believed sooner than a value that was read alone ([`Piece::value`]). What the cache has does not matter here, and
+//! what is read does not come into it: the values move.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use thermocline_base::{BlobRef, CfId, FileId, Result};
+use thermocline_exec::BatchRead;
+
+use super::files::TableFiles;
+use super::pieces::Piece;
+use super::window::Window;
+
+/// Bytes of all pieces, about, and of one at most.
+const PIECES_BYTES: u64 = 4 << 20;
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// See the [module](self).
+pub struct ValuesInOrder<'a> {
+    files: &'a TableFiles,
+    cf: CfId,
+    /// Bytes that were read of files.
+    read: &'a Cell<u64>,
+    of: RefCell<BTreeMap<FileId, OneFile>>,
+}
+
+/// What is known of a file.
+#[derive(Default)]
+struct OneFile {
+    window: Window,
+    /// Where the last value lies.
+    last: Range<u64>,
+    piece: Option<Piece>,
+}
+
+impl<'a> ValuesInOrder<'a> {
+    /// Of a family. What is read is added to `read`, in bytes.
+    pub fn new(files: &'a TableFiles, cf: CfId, read: &'a Cell<u64>) -> ValuesInOrder<'a> {
+        ValuesInOrder {
+            files,
+            cf,
+            read,
+            of: RefCell::default(),
+        }
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// As [`TableFiles::read_blob`].
+    pub fn read(&self, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
+        let mut of = self.of.borrow_mut();
+        let most = (PIECES_BYTES / (of.len() as u64 + 1)).min(PIECE_BYTES);
+        let one = of.entry(blob.file).or_default();
+        let len = u64::from(blob.len);
+        let goes_on = (one.last.end..one.last.end + most).contains(&blob.offset);
+        match goes_on {
+            true => one.window.go_on(len),
+            false => one.window.begin_anew(len),
+        }
+        one.last = blob.offset..blob.offset + len;
+        let ready = |piece: &Piece| piece.value((self.cf, key), blob);
+        if let Some(value) = one.piece.as_ref().and_then(ready) {
+            return Ok(value);
+        }
+        // First, so that the two are not there at once.
+        one.piece = None;
+        let window = one.window.next_piece(len, most);
+        if window > len {
+            one.piece = self.piece(blob, window);
+            if let Some(value) = one.piece.as_ref().and_then(ready) {
+                return Ok(value);
+            }
+        }
+        self.read.set(self.read.get() + len);
+        self.files.read_blob_past_cache(self.cf, key, blob)
+    }
+
+    /// Bytes from a value on, if they can be read.
+    fn piece(&self, blob: BlobRef, len: u64) -> Option<Piece> {
+        let of = self.files.open_blobs(blob.file).ok()?;
+        let file = of.file.now().ok()?;
+        let len = len.min(file.len().ok()?.checked_sub(blob.offset)?);
+        let read = BatchRead {
+            file: &*file,
+            offset: blob.offset,
+            len: usize::try_from(len).ok()?,
+        };
+        let bytes = self.files.reader().read(&[read]).pop()?.ok()?;
+        self.read.set(self.read.get() + len);
+        Some(Piece {
+            of,
+            file: blob.file,
+            at: blob.offset,
+            bytes,
+        })
+    }
+
+    /// Bytes of DRAM that it takes.
+    pub fn memory(&self) -> u64 {
+        let of = self.of.borrow();
+        let pieces = of.values().filter_map(|one| one.piece.as_ref());
+        pieces.map(|piece| piece.bytes.len() as u64).sum()
+    }
+}
