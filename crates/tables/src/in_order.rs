@@ -74,7 +74,7 @@ impl<'a> ValuesInOrder<'a> {
         one.piece = None;
         let window = one.window.next_piece(len, most);
         if window > len {
-            one.piece = self.piece(blob, window);
+            one.piece = self.piece(blob, window)?;
             if let Some(value) = one.piece.as_ref().and_then(ready) {
                 return Ok(value);
             }
@@ -83,24 +83,28 @@ impl<'a> ValuesInOrder<'a> {
         self.files.read_blob_past_cache(self.cf, key, blob)
     }
 
-    /// Bytes from a value on, if they can be read.
-    fn piece(&self, blob: BlobRef, len: u64) -> Option<Piece> {
-        let of = self.files.open_blobs(blob.file).ok()?;
-        let file = of.file.now().ok()?;
-        let len = len.min(file.len().ok()?.checked_sub(blob.offset)?);
+    /// Bytes from a value on; `None` if the file ends before it, which is told when it is read alone.
+    fn piece(&self, blob: BlobRef, len: u64) -> Result<Option<Piece>> {
+        let of = self.files.open_blobs(blob.file)?;
+        let file = of.file.now()?;
+        let Some(rest) = file.len()?.checked_sub(blob.offset) else {
+            return Ok(None);
+        };
+        let len = len.min(rest);
         let read = BatchRead {
             file: &*file,
             offset: blob.offset,
-            len: usize::try_from(len).ok()?,
+            len: usize::try_from(len).expect("less than a mebibyte"),
         };
-        let bytes = self.files.reader().read(&[read]).pop()?.ok()?;
+        let mut answers = self.files.reader().read(&[read]);
         self.read.set(self.read.get() + len);
-        Some(Piece {
+        let piece = |bytes| Piece {
             of,
             file: blob.file,
             at: blob.offset,
             bytes,
-        })
+        };
+        answers.pop().transpose().map(|bytes| bytes.map(piece))
     }
 
     /// Bytes of DRAM that it takes.
