@@ -132,6 +132,8 @@ impl Work {
 pub(crate) struct OpenBlobs {
     pub opened: BlobFile,
     pub file: Arc<TableFile>,
+    /// How long it was when it was opened. It does not change unless it is damaged: who reads a value alone asks anew.
+    pub len: u64,
 }
 
 /// A long value on its way ([`TableFiles::carry`]).
@@ -305,7 +307,7 @@ impl TableFiles {
     /// # Errors
     /// As there.
     pub fn read_blob_past_cache(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
-        let OpenBlobs { opened, file } = &*self.open_blobs(blob.file)?;
+        let OpenBlobs { opened, file, .. } = &*self.open_blobs(blob.file)?;
         thermocline_sst::read_blob_of(opened, &*file.now()?, (cf, key), blob)
     }
 
@@ -316,8 +318,10 @@ impl TableFiles {
             return Ok(open.clone());
         }
         let file = TableFile::open_blobs(&self.blob_storage, self.blob_path(id))?;
-        let opened = BlobFile::open(&*file.now()?, self.identity(id))?;
-        let open = Arc::new(OpenBlobs { opened, file });
+        let now = file.now()?;
+        let opened = BlobFile::open(&*now, self.identity(id))?;
+        let len = now.len()?;
+        let open = Arc::new(OpenBlobs { opened, file, len });
         Ok(lock(&self.open_blobs).entry(id).or_insert(open).clone())
     }
 

@@ -87,7 +87,7 @@ impl<'a> ValuesInOrder<'a> {
     fn piece(&self, blob: BlobRef, len: u64) -> Result<Option<Piece>> {
         let of = self.files.open_blobs(blob.file)?;
         let file = of.file.now()?;
-        let Some(rest) = file.len()?.checked_sub(blob.offset) else {
+        let Some(rest) = of.len.checked_sub(blob.offset) else {
             return Ok(None);
         };
         let len = len.min(rest);

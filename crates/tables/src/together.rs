@@ -193,10 +193,7 @@ fn values_at_once(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
         let of = files.open_blobs(blob.file).ok()?;
         let file = of.file.now().ok()?;
         let key_len = some[*n].search.key.len();
-        let (at, len) = of
-            .opened
-            .span_with_key(*blob, key_len, file.len().ok()?)
-            .ok()?;
+        let (at, len) = of.opened.span_with_key(*blob, key_len, of.len).ok()?;
         Some((of, file, at, usize::try_from(len).ok()?))
     });
     let wanted: Vec<_> = wanted.collect();

@@ -216,8 +216,7 @@ impl Plan<'_> {
     /// Where it lies, if that can be.
     fn span(&self, key_len: usize, blob: BlobRef) -> Option<Span> {
         let of = self.files.open_blobs(blob.file).ok()?;
-        let file_len = of.file.now().ok()?.len().ok()?;
-        let (from, len) = of.opened.span_with_key(blob, key_len, file_len).ok()?;
+        let (from, len) = of.opened.span_with_key(blob, key_len, of.len).ok()?;
         let (file, to) = (blob.file, from + len);
         Some(Span { of, file, from, to })
     }
