@@ -260,6 +260,11 @@ impl Options {
             true => (80, Costs::Printed, PartitionBy::Size),
             false => (65, Costs::Corrected, PartitionBy::None),
         };
+        // Neither the papers nor a classic store have their values apart.
+        self.blob.value_bytes_min = match preset {
+            Preset::Thermocline => BlobOptions::default().value_bytes_min,
+            Preset::GlobalIndex | Preset::PmBlade | Preset::Leveled => 0,
+        };
         // LogFree compacts what it freezes into L1, however much of it lives.
         self.flush.rewrite_ratio = match preset {
             Preset::GlobalIndex => 0,
