@@ -49,14 +49,14 @@ pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Outcome {
     let went =
         |before, after| format!("{} before, {} now", format_size(before), format_size(after));
     output.note(&format!(
-        "persistent memory: {}; tables on SSD: {}",
+        "persistent memory: {}; tables and blob files on SSD: {}",
         went(pm_before, pm_after),
         went(ssd_before, ssd_after)
     ))
 }
 
-/// Bytes taken in persistent memory and by tables.
+/// Bytes taken in persistent memory, and by tables and blob files.
 fn taken(m: &Metrics) -> (u64, u64) {
-    let tables = m.levels.iter().map(|level| level.bytes).sum();
-    (m.pm_attached_bytes, tables)
+    let tables: u64 = m.levels.iter().map(|level| level.bytes).sum();
+    (m.pm_attached_bytes, tables + m.blobs.bytes)
 }

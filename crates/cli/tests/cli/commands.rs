@@ -724,11 +724,17 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
     }
 }
 
-/// A store with fifty values of 5000 bytes, in tables, and one of another family.
+/// A store with fifty values of 5000 bytes, which do not compress, on the SSD, and one of another family.
 fn with_tables() -> Store {
     let store = Store::new();
+    let mut state = 1u32;
+    let mut digits = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        format!("{:04x}", state >> 16)
+    };
     for n in 0..50 {
-        let (key, value) = (format!("k{n:02}"), "v".repeat(5000));
+        let value: String = std::iter::repeat_with(&mut digits).take(1250).collect();
+        let key = format!("k{n:02}");
         assert_eq!(store.run(&["put", "DB", &key, &value]).code, 0);
     }
     let other = ["put", "DB", "stays", "here", "--cf", "other"];
@@ -737,7 +743,7 @@ fn with_tables() -> Store {
     store
 }
 
-/// Compacts a range, or everything; bytes of tables then.
+/// Compacts a range, or everything; bytes on the SSD then.
 fn ssd_after_compacting(store: &Store, range: &[&str]) -> u64 {
     let run = store.run(&[&["compact", "DB", "--json"], range].concat());
     assert_eq!(run.code, 0, "{range:?}: {}", run.err);

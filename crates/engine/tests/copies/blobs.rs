@@ -1,6 +1,6 @@
 //! Long values in copies: their files are shared or copied with the tables that refer to them.
 
-use thermocline_base::{CfId, ErrorKind};
+use thermocline_base::{CfId, Codec, ErrorKind};
 use thermocline_engine::{Engine, IngestWriter};
 use thermocline_env::{Env, OpenMode, Storage};
 
@@ -189,6 +189,7 @@ fn copies_have_values_that_lie_apart_and_collect_their_own() {
     let mut options = crate::machine::options();
     options.blob.value_bytes_min = 100;
     options.blob.file_bytes = 1 << 10;
+    options.blob.compression = Codec::None;
     options.blob.space_percent_max = 101;
     let (place, copy) = (Place::new(&disk, "/db"), Place::new(&disk, "/copy"));
     let engine = place.try_open(&options).unwrap();

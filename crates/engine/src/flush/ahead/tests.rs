@@ -25,6 +25,8 @@ fn options(threads: u64) -> Options {
     options.level0.merge_percent = 0;
     options.level0.evacuation_threads = threads;
     options.compaction.table_bytes = 16 << 10;
+    // Long ones are to be too much for persistent memory, and for the disk, with their tables.
+    options.blob.value_bytes_min = 0;
     options.set("level0.shape", "tiered").unwrap();
     options
 }
