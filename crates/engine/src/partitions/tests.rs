@@ -33,6 +33,7 @@ fn options() -> Options {
     options.compaction.block_bytes = 512;
     options.compaction.compression = Codec::None;
     options.compaction.compression_last = Codec::None;
+    options.blob.compression = Codec::None;
     options
 }
 
