@@ -4,7 +4,7 @@
 //! ```text
 //!  0   file      8
 //!  8   offset    8   of the record in the file
-//! 16   len       4   of the value
+//! 16   len       4   of the value, as it is stored
 //! 20
 //! ```
 
@@ -23,7 +23,7 @@ pub struct BlobRef {
     pub file: FileId,
     /// Offset in the file of the value's record, in bytes.
     pub offset: u64,
-    /// The value's length in bytes.
+    /// The value's length in bytes, as it is stored: it may be compressed.
     pub len: u32,
 }
 

@@ -84,7 +84,8 @@ pub type ReadValue<'a> = &'a dyn Fn() -> Result<Vec<u8>>;
 
 enum Held<'a> {
     Here(&'a [u8]),
-    Elsewhere(u64, ReadValue<'a>),
+    /// Its length, if that is known.
+    Elsewhere(Option<u64>, ReadValue<'a>),
 }
 
 impl<'a> Entry<'a> {
@@ -98,8 +99,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A key and a value of `len` bytes in a blob file. The value is read only when it is asked for.
-    pub fn elsewhere(key: &'a [u8], len: u64, read: ReadValue<'a>) -> Entry<'a> {
+    /// A key and a value in a blob file, of `len` bytes if that is known. The value is read only when it is asked for.
+    pub fn elsewhere(key: &'a [u8], len: Option<u64>, read: ReadValue<'a>) -> Entry<'a> {
         Entry {
             value: Held::Elsewhere(len, read),
             ..Entry::new(key, b"")
@@ -117,11 +118,15 @@ impl<'a> Entry<'a> {
         self.key
     }
 
-    /// Length of the value, in bytes. Reads nothing.
-    pub fn value_len(&self) -> u64 {
+    /// Length of the value, in bytes. A value in a blob file may be compressed there, and is read for this if it is not longer than
+    /// 1 MiB.
+    ///
+    /// # Errors
+    /// As [`Entry::value`].
+    pub fn value_len(&self) -> std::result::Result<u64, String> {
         match self.value {
-            Held::Here(value) => value.len() as u64,
-            Held::Elsewhere(len, _) => len,
+            Held::Elsewhere(Some(len), _) => Ok(len),
+            _ => Ok(self.value()?.len() as u64),
         }
     }
 
@@ -150,7 +155,6 @@ impl fmt::Debug for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("key", &shown(self.key))
-            .field("value_len", &self.value_len())
             .field("level", &self.level)
             .finish()
     }
@@ -225,11 +229,14 @@ mod tests {
     #[test]
     fn a_value_elsewhere_is_read_when_it_is_asked_for_and_its_error_is_the_compactions() {
         let read = || -> Result<Vec<u8>> { Ok(b"fail".to_vec()) };
-        let entry = Entry::elsewhere(b"k", 9, &read).to_level(3);
-        assert_eq!((entry.value_len(), entry.level()), (9, 3));
+        let entry = Entry::elsewhere(b"k", Some(9), &read).to_level(3);
+        assert_eq!((entry.value_len(), entry.level()), (Ok(9), 3));
+        assert_eq!(Entry::elsewhere(b"k", None, &read).value_len(), Ok(4));
         assert!(ask(&Obeys, &entry).unwrap_err().to_string().contains("no"));
         let read = || -> Result<Vec<u8>> { Err(Error::Closed) };
-        let error = ask(&Obeys, &Entry::elsewhere(b"k", 9, &read)).unwrap_err();
+        let unread = Entry::elsewhere(b"k", None, &read);
+        assert!(unread.value_len().is_err());
+        let error = ask(&Obeys, &unread).unwrap_err();
         assert!(matches!(error, Error::Closed), "{error}");
     }
 }

@@ -193,7 +193,14 @@ impl Begun {
         match rest {
             Rest::Long(memtable, blob) => {
                 let there = place.clone();
-                let value = place.elsewhere(move || there.long(&key, blob)).await?;
+                // It keeps the blob file, though nobody may wait any more.
+                let kept = memtable.clone();
+                let read = move || {
+                    let value = there.long(&key, blob);
+                    drop(kept);
+                    value
+                };
+                let value = place.elsewhere(read).await?;
                 place.found_above(&memtable, Some(value))
             }
             Rest::Operands(memtable) => {

@@ -19,7 +19,7 @@ impl Reads {
         view: &View,
         (cf, key): (CfId, &[u8]),
         lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
-        below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
+        below: impl FnOnce(&Arc<Tables>) -> Result<Option<Option<TableValue>>>,
         folded: impl FnOnce() -> Result<Option<Vec<u8>>>,
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {

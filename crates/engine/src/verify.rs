@@ -9,6 +9,7 @@ use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
 use thermocline_base::report::{Fault, Report};
 use thermocline_base::{Error, ErrorKind, Result};
+use thermocline_env::frugal::Frugal;
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
 use thermocline_version::{LOCK_NAME, Manifest, State};
@@ -33,7 +34,10 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
         read_only: true,
         ..options.clone()
     };
-    let storage = &world.env.storage;
+    // There may be more blob files than descriptors.
+    let mut world = world.clone();
+    world.env.storage = Frugal::new(world.env.storage.clone());
+    let (world, storage) = (&world, &world.env.storage);
     if !storage.is_dir(dir)? || !Manifest::exists(&**storage, dir)? {
         return Err(Error::InvalidArgument(format!(
             "there is no database in {}",

@@ -10,6 +10,8 @@
 use std::sync::Arc;
 
 use thermocline_base::filter::{self, CompactionFilter, Entry, Verdict};
+use thermocline_base::limits::VALUE_INLINE_MAX;
+use thermocline_base::numbers::len_of;
 use thermocline_base::{BlobRef, Result, SeqNo};
 use thermocline_sst::Value;
 
@@ -82,7 +84,10 @@ impl Filter<'_> {
             }
             Value::Blob(blob) => {
                 let read = || (self.read)(key, blob);
-                let entry = Entry::elsewhere(key, blob.len.into(), &read).to_level(self.level);
+                // What may be compressed is not as long as what it is stored as.
+                let is_plain = len_of(blob.len) > VALUE_INLINE_MAX;
+                let len = is_plain.then_some(u64::from(blob.len));
+                let entry = Entry::elsewhere(key, len, &read).to_level(self.level);
                 filter::ask(filter, &entry)
             }
         }

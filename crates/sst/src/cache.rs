@@ -43,6 +43,8 @@ use crate::block::Block;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::table::Table;
 
+use values::CachedValue;
+
 /// What an entry takes beside its block, about: key, pointers, its place in tables.
 const ENTRY_BYTES: u64 = 96;
 
@@ -64,8 +66,8 @@ struct Key {
 #[derive(Debug)]
 enum Cached {
     Block(Arc<Block>),
-    /// A value in a blob file, with the key behind it.
-    Value(Box<[u8]>),
+    /// A value in a blob file.
+    Value(CachedValue),
 }
 
 impl Cached {
@@ -73,7 +75,7 @@ impl Cached {
     fn weight(&self) -> u64 {
         let bytes = match self {
             Cached::Block(block) => block.charge(),
-            Cached::Value(bytes) => bytes.len(),
+            Cached::Value(value) => value.charge(),
         };
         bytes as u64 + ENTRY_BYTES
     }

@@ -39,7 +39,7 @@ impl Search<'_> {
     /// # Errors
     /// Those of reading.
     #[inline(never)]
-    pub fn at_once(key: (CfId, &[u8]), seqno: SeqNo, tables: &Tables) -> Result<Answer> {
+    pub fn at_once(key: (CfId, &[u8]), seqno: SeqNo, tables: &Arc<Tables>) -> Result<Answer> {
         Search::new(key, seqno, tables).wait()
     }
 
@@ -93,7 +93,11 @@ impl Search<'_> {
             next = self.block(block, false)?;
         }
         if let Next::Blob(blob) = next
-            && let Some(value) = self.tables().files.cache().find_value(self.key, blob)
+            && let Some(value) = self
+                .tables()
+                .files
+                .cache()
+                .find_value((self.cf, self.key), blob)
         {
             next = self.blob(value, false);
         }
@@ -131,9 +135,11 @@ impl Search<'_> {
                 Fetching::Table(reader.run(move || handle.open(&files)), path)
             }
             Next::Blob(blob) => {
-                let (files, cf, key) = (files.clone(), self.cf, self.key.to_vec());
+                let (cf, key) = (self.cf, self.key.to_vec());
                 let path = files.blob_path(blob.file);
-                let read = move || files.find_or_read_blob(cf, &key, blob);
+                // They keep the file, though nobody may wait any more.
+                let tables = self.tables().clone();
+                let read = move || tables.files.find_or_read_blob(cf, &key, blob);
                 Fetching::Blob(reader.run(read), path)
             }
             Next::Found(_) => unreachable!("a search that has found needs nothing"),

@@ -55,9 +55,9 @@ struct OnceCache {
 /// Where point reads found their values.
 #[derive(Debug, Clone, Copy)]
 pub enum FoundIn {
-    /// Every block was in the cache.
+    /// Every block was in the cache; or the value, if it lies in a blob file.
     Cache,
-    /// A block was read.
+    /// A block was read, or the value.
     File,
     /// It lies in persistent memory.
     Pm,
@@ -86,6 +86,8 @@ pub struct TableFiles {
     carrying: Mutex<()>,
     /// The blob files that were read from: their first bytes say that they are these, so that a value takes one read.
     open_blobs: Mutex<BTreeMap<FileId, Arc<OpenBlobs>>>,
+    /// As many as that stay open.
+    open_blobs_max: usize,
     /// The folder of the database.
     pub dir: PathBuf,
     /// Which database wrote each.
@@ -196,6 +198,7 @@ impl TableFiles {
             blob_bytes,
             carrying: Mutex::default(),
             open_blobs: Mutex::default(),
+            open_blobs_max: index(options.read.open_tables),
             dir: dir.to_path_buf(),
             origins,
             account: account.clone(),
@@ -294,11 +297,11 @@ impl TableFiles {
         key: &[u8],
         blob: BlobRef,
     ) -> Result<(Vec<u8>, bool)> {
-        if let Some(value) = self.cache().find_value(key, blob) {
+        if let Some(value) = self.cache().find_value((cf, key), blob) {
             return Ok((value, false));
         }
         let value = self.read_blob_past_cache(cf, key, blob)?;
-        self.cache().keep_value(key, blob, &value);
+        self.cache().keep_value((cf, key), blob, &value);
         Ok((value, true))
     }
 
@@ -322,7 +325,13 @@ impl TableFiles {
         let opened = BlobFile::open(&*now, self.identity(id))?;
         let len = now.len()?;
         let open = Arc::new(OpenBlobs { opened, file, len });
-        Ok(lock(&self.open_blobs).entry(id).or_insert(open).clone())
+        let (open, _gone) = {
+            let mut all = lock(&self.open_blobs);
+            // The oldest goes, whose values are coldest, if any. It is closed without the lock.
+            let gone = (all.len() >= self.open_blobs_max).then(|| all.pop_first());
+            (all.entry(id).or_insert(open).clone(), gone)
+        };
+        Ok(open)
     }
 
     /// Takes DRAM for a long value of so many bytes, which is read whole to be written elsewhere. It is charged, as [`Work`] is,
@@ -400,7 +409,13 @@ impl TableFiles {
 
     /// These files are not there any more.
     pub fn forget(&self, files: &BTreeSet<FileId>) {
-        lock(&self.open_blobs).retain(|file, _| !files.contains(file));
+        // They are closed without the lock: that takes long where a file goes with it.
+        let mut gone = Vec::new();
+        {
+            let mut open = lock(&self.open_blobs);
+            gone.extend(files.iter().filter_map(|file| open.remove(file)));
+        }
+        drop(gone);
         if let Some(cache) = self.cache.get().filter(|_| !files.is_empty()) {
             cache.forget_files(files);
         }

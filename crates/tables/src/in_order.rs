@@ -2,7 +2,7 @@
 //!
 //! Jobs write values apart in that order, so what a job reads of a file follows what it has read of it, but for what is dead. It reads
 //! each file on from there, in pieces as long as a [`Window`] says. There may be many files, as many as there were flushes: then their pieces are
-//! shorter, so that all of them take about [`PIECES_BYTES`].
+//! shorter: each new one has its share of [`PIECES_BYTES`], and those that were read before keep theirs until they are done with.
 //!
 //! A piece is not believed sooner than a value that was read alone ([`Piece::value`]). What the cache has does not matter here, and
 //! what is read does not come into it: the values move.
@@ -13,12 +13,13 @@ use std::ops::Range;
 
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_exec::BatchRead;
+use thermocline_sst::RECORD_HEADER_LEN;
 
 use super::files::TableFiles;
 use super::pieces::Piece;
 use super::window::Window;
 
-/// Bytes of all pieces, about, and of one at most.
+/// Bytes of which the pieces of all files have their shares, and of one at most.
 const PIECES_BYTES: u64 = 4 << 20;
 const PIECE_BYTES: u64 = 256 << 10;
 
@@ -60,12 +61,13 @@ impl<'a> ValuesInOrder<'a> {
         let most = (PIECES_BYTES / (of.len() as u64 + 1)).min(PIECE_BYTES);
         let one = of.entry(blob.file).or_default();
         let len = u64::from(blob.len);
-        let goes_on = (one.last.end..one.last.end + most).contains(&blob.offset);
+        let end = one.last.end;
+        let goes_on = (end..end.saturating_add(most)).contains(&blob.offset);
         match goes_on {
             true => one.window.go_on(len),
             false => one.window.begin_anew(len),
         }
-        one.last = blob.offset..blob.offset + len;
+        one.last = blob.offset..blob.offset.saturating_add(len);
         let ready = |piece: &Piece| piece.value((self.cf, key), blob);
         if let Some(value) = one.piece.as_ref().and_then(ready) {
             return Ok(value);
@@ -73,8 +75,9 @@ impl<'a> ValuesInOrder<'a> {
         // First, so that the two are not there at once.
         one.piece = None;
         let window = one.window.next_piece(len, most);
-        if window > len {
-            one.piece = self.piece(blob, window)?;
+        // A piece that holds no more than its value is read alone.
+        if window > len + (RECORD_HEADER_LEN + key.len()) as u64 {
+            one.piece = self.piece(blob, window);
             if let Some(value) = one.piece.as_ref().and_then(ready) {
                 return Ok(value);
             }
@@ -83,28 +86,24 @@ impl<'a> ValuesInOrder<'a> {
         self.files.read_blob_past_cache(self.cf, key, blob)
     }
 
-    /// Bytes from a value on; `None` if the file ends before it, which is told when it is read alone.
-    fn piece(&self, blob: BlobRef, len: u64) -> Result<Option<Piece>> {
-        let of = self.files.open_blobs(blob.file)?;
-        let file = of.file.now()?;
-        let Some(rest) = of.len.checked_sub(blob.offset) else {
-            return Ok(None);
-        };
-        let len = len.min(rest);
+    /// Bytes from a value on, if they can be read. If not, what is wrong may lie behind the value: that is read alone, and says it.
+    fn piece(&self, blob: BlobRef, len: u64) -> Option<Piece> {
+        let of = self.files.open_blobs(blob.file).ok()?;
+        let file = of.file.now().ok()?;
+        let len = len.min(of.len.checked_sub(blob.offset)?);
         let read = BatchRead {
             file: &*file,
             offset: blob.offset,
-            len: usize::try_from(len).expect("less than a mebibyte"),
+            len: usize::try_from(len).ok()?,
         };
-        let mut answers = self.files.reader().read(&[read]);
+        let bytes = self.files.reader().read(&[read]).pop()?.ok()?;
         self.read.set(self.read.get() + len);
-        let piece = |bytes| Piece {
+        Some(Piece {
             of,
             file: blob.file,
             at: blob.offset,
             bytes,
-        };
-        answers.pop().transpose().map(|bytes| bytes.map(piece))
+        })
     }
 
     /// Bytes of DRAM that it takes.

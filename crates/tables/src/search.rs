@@ -35,7 +35,7 @@ pub(crate) enum Next {
 
 /// See the [module](self).
 pub struct Search<'a> {
-    tables: &'a Tables,
+    tables: &'a Arc<Tables>,
     pub(crate) cf: CfId,
     pub(crate) key: &'a [u8],
     seqno: SeqNo,
@@ -58,7 +58,7 @@ struct InTable<'a> {
 
 impl<'a> Search<'a> {
     /// For the newest entry of `key` at or below `seqno` in these tables.
-    pub fn new((cf, key): (CfId, &'a [u8]), seqno: SeqNo, tables: &'a Tables) -> Search<'a> {
+    pub fn new((cf, key): (CfId, &'a [u8]), seqno: SeqNo, tables: &'a Arc<Tables>) -> Search<'a> {
         Search {
             tables,
             cf,
@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
     }
 
     /// Where it searches.
-    pub(crate) fn tables(&self) -> &'a Tables {
+    pub(crate) fn tables(&self) -> &'a Arc<Tables> {
         self.tables
     }
 

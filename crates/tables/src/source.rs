@@ -133,7 +133,7 @@ impl TableSource {
         let is_back = direction == Direction::Reverse;
         let of = (self.cf, cursor.key().user_key);
         self.values.read(of, blob, |each| {
-            // Persistent memory has references to values over 1 MiB only.
+            // Persistent memory has references to long values only (`blob.inline_bytes_max`).
             if let AnyCursor::File(cursor) = cursor {
                 cursor.look_ahead(is_back, |key, _, value| match value {
                     Value::Blob(blob) => each(key.user_key.len(), blob),

@@ -213,7 +213,7 @@ fn values_at_once(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
         let bytes = answers.next()?.ok()?;
         let Search { cf, key, .. } = some[*n].search;
         let value = of.opened.decode_of((cf, key), *blob, &bytes).ok()?;
-        files.cache().keep_value(key, *blob, &value);
+        files.cache().keep_value((cf, key), *blob, &value);
         Some(value)
     });
     let found: Vec<_> = found.collect();

@@ -17,6 +17,7 @@ use thermocline_base::budget::Charge;
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DIRECT_UNIT;
 use thermocline_exec::BatchRead;
+use thermocline_sst::RECORD_HEADER_LEN;
 use thermocline_version::Level;
 
 use super::files::{OpenBlobs, TableFiles};
@@ -35,7 +36,7 @@ const GAP_MAX: u64 = 2 * DIRECT_UNIT as u64;
 pub struct ValuesAhead {
     files: Arc<TableFiles>,
     level: Level,
-    /// In bytes of values.
+    /// In bytes of records.
     window: Window,
     pieces: Vec<Piece>,
     charge: Option<Charge>,
@@ -53,7 +54,7 @@ struct Span {
 struct Plan<'a> {
     files: &'a TableFiles,
     spans: Vec<Span>,
-    /// Bytes of values that are still wanted.
+    /// Bytes that may still be read.
     left: u64,
 }
 
@@ -90,14 +91,14 @@ impl ValuesAhead {
         blob: BlobRef,
         look_ahead: impl FnOnce(&mut dyn FnMut(usize, BlobRef) -> bool),
     ) -> Result<Vec<u8>> {
-        let len = u64::from(blob.len);
+        let len = record_len(key.len(), blob);
         self.window.go_on(len);
         let cache = self.files.cache();
-        if let Some(value) = cache.find_value(key, blob) {
+        if let Some(value) = cache.find_value((cf, key), blob) {
             return Ok(value);
         }
         if let Some(value) = self.ready((cf, key), blob) {
-            cache.keep_value(key, blob, &value);
+            cache.keep_value((cf, key), blob, &value);
             return Ok(value);
         }
         let most = self.files.ahead_bytes();
@@ -114,7 +115,7 @@ impl ValuesAhead {
             let spans = plan.spans;
             self.fetch(spans);
             if let Some(value) = self.ready((cf, key), blob) {
-                self.files.cache().keep_value(key, blob, &value);
+                self.files.cache().keep_value((cf, key), blob, &value);
                 return Ok(value);
             }
         }
@@ -183,11 +184,16 @@ impl Drop for ValuesAhead {
     }
 }
 
+/// Bytes of the record of a value.
+fn record_len(key_len: usize, blob: BlobRef) -> u64 {
+    u64::from(blob.len) + (RECORD_HEADER_LEN + key_len) as u64
+}
+
 impl Plan<'_> {
     /// Adds a value, with a key of so many bytes behind it. Returns whether there is room for more.
     fn add(&mut self, key_len: usize, blob: BlobRef) -> bool {
         // One that is longer than all that is read ahead is read alone.
-        if u64::from(blob.len) > self.left {
+        if record_len(key_len, blob) > self.left {
             return false;
         }
         if self.files.cache().has_value(blob) {
@@ -196,16 +202,18 @@ impl Plan<'_> {
         let Some(mut span) = self.span(key_len, blob) else {
             return false;
         };
-        self.left -= u64::from(blob.len);
         let beside = |other: &&mut Span| {
             let (before, behind) = (other.from.max(span.from), other.to.min(span.to));
             other.file == span.file && before <= behind + GAP_MAX
         };
         if let Some(other) = self.spans.iter_mut().find(beside) {
+            let before = other.to - other.from;
             span.from = span.from.min(other.from);
             span.to = span.to.max(other.to);
+            self.left = self.left.saturating_sub(span.to - span.from - before);
             *other = span;
         } else if self.spans.len() < READS_MAX {
+            self.left = self.left.saturating_sub(span.to - span.from);
             self.spans.push(span);
         } else {
             return false;

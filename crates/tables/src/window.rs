@@ -1,7 +1,7 @@
 //! How much a cursor reads ahead.
 //!
-//! How long the first piece is, with what the cursor was placed at, is a guess: half as much again as cursors lately went through, from a
-//! place on ([`Habit`](crate::habit::Habit)). Each piece after that is four times as long as the one before, up to
+//! How long the first piece is, with what the cursor was placed at, is a guess by how far cursors lately went from a place on
+//! ([`Habit`](crate::habit::Habit)): somewhat more than that. Each piece after that is four times as long as the one before, up to
 //! `read.ahead_bytes`.
 
 /// How much longer each piece is than the one before.

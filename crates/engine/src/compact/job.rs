@@ -213,13 +213,13 @@ impl Compactor {
         let expired = self.expired_of(job, seen);
         let is_any = filter.is_some() || expired.is_some();
         if is_any && filters.take_turn(job.cf, by_hand) {
-            let files = &self.common.catalog.table_files;
+            let values = ValuesInOrder::new(&self.common.catalog.table_files, job.cf, read);
             let asked = Filter {
                 expired,
                 filter,
                 seen,
                 level: job.picked.to,
-                read: &|key, blob| files.read_blob_past_cache(job.cf, key, blob),
+                read: &|key, blob| values.read(key, blob),
             };
             let merged = self.merge(job, (read, &mut *outputs), guarded, Some(asked));
             if outputs.filtered.failed {

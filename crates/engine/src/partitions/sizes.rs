@@ -23,7 +23,7 @@ pub struct PartitionSize {
     pub end: Option<Vec<u8>>,
     /// Tables, or parts of tables, that may have keys of it.
     pub tables: u64,
-    /// Its share of their bytes, and of those of values to which they refer.
+    /// Its share of their bytes. Values that lie apart from tables do not count.
     pub bytes: u64,
     /// Its share of their entries.
     pub entries: u64,
@@ -70,7 +70,6 @@ fn of_tables<'v>(
     let mut begins = vec![[0u128; 3]; sizes.len() + 1];
     let mut ends = begins.clone();
     for (_, table) in tables {
-        let data = data_bytes(table);
         let reach = reach(&sizes, table);
         let count = reach.len() as u64;
         let starts = sizes[reach.clone()].iter().skip(1);
@@ -84,7 +83,7 @@ fn of_tables<'v>(
             let (mut bytes, mut entries) = (0, 0);
             let upto = below.into_iter().chain([of]);
             for (size, upto) in sizes[reach].iter_mut().zip(upto) {
-                let (b, e) = (share(data, upto, of), share(table.entries, upto, of));
+                let (b, e) = (share(table.bytes, upto, of), share(table.entries, upto, of));
                 size.tables += 1;
                 size.bytes = size.bytes.saturating_add(b - bytes);
                 size.entries = size.entries.saturating_add(e - entries);
@@ -92,13 +91,13 @@ fn of_tables<'v>(
             }
             continue;
         }
-        let shares = [1, data / count, table.entries / count];
+        let shares = [1, table.bytes / count, table.entries / count];
         for (n, share) in shares.into_iter().enumerate() {
             begins[reach.start][n] += u128::from(share);
             ends[reach.end][n] += u128::from(share);
         }
         let first = &mut sizes[reach.start];
-        first.bytes = first.bytes.saturating_add(data % count);
+        first.bytes = first.bytes.saturating_add(table.bytes % count);
         first.entries = first.entries.saturating_add(table.entries % count);
     }
     let mut sum = [0u128; 3];
@@ -112,12 +111,6 @@ fn of_tables<'v>(
         size.entries = add(size.entries, sum[2]);
     }
     sizes
-}
-
-/// Bytes of it, and of values to which it refers.
-fn data_bytes(table: &TableRef) -> u64 {
-    let values = table.blobs.iter().map(|blob| blob.bytes);
-    values.fold(table.bytes, u64::saturating_add)
 }
 
 fn all(partitions: &Partitions) -> Vec<PartitionSize> {

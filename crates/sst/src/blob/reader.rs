@@ -41,11 +41,6 @@ impl BlobFile {
         Ok(BlobFile { name, identity })
     }
 
-    /// The blob file `identity`, called `name`, whose header was checked before.
-    pub fn known(identity: Identity, name: String) -> BlobFile {
-        BlobFile { name, identity }
-    }
-
     /// Reads the header of `file`, which should be `identity`.
     ///
     /// # Errors

@@ -1,14 +1,39 @@
 //! Values of blob files in the cache.
 //!
-//! Each is kept with the key behind it, so that who asks for one finds it only if it is his: as the file itself says whose each of its
-//! values is. Long ones are not kept.
+//! Each is kept with its family, its key and its length in the file, so that who asks for one finds it only if it is his: as the file itself
+//! says whose each of its values is. Long ones are not kept.
 
-use thermocline_base::BlobRef;
+use thermocline_base::numbers::{len_of, len32};
+use thermocline_base::{BlobRef, CfId};
 
 use super::{Cached, Count, Key, StoreCache};
 
 /// A longer value is not kept: it takes the room of many, and reading it takes long for its bytes.
 pub const CACHED_VALUE_MAX: usize = 64 << 10;
+
+/// A value that is in.
+#[derive(Debug)]
+pub(super) struct CachedValue {
+    cf: CfId,
+    /// As it is stored.
+    stored_len: u32,
+    value_len: u32,
+    /// The value, and the key behind it.
+    bytes: Box<[u8]>,
+}
+
+impl CachedValue {
+    /// Bytes of memory that it takes.
+    pub fn charge(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn of(&self, (cf, key): (CfId, &[u8]), blob: BlobRef) -> Option<&[u8]> {
+        let (value, own) = self.bytes.split_at_checked(len_of(self.value_len))?;
+        let is_his = own == key && self.cf == cf && self.stored_len == blob.len;
+        is_his.then_some(value)
+    }
+}
 
 impl StoreCache {
     fn key_of(&self, blob: BlobRef) -> Key {
@@ -19,18 +44,18 @@ impl StoreCache {
         }
     }
 
-    /// The value of `key` at `blob`, if it is in the cache.
-    pub fn find_value(&self, key: &[u8], blob: BlobRef) -> Option<Vec<u8>> {
+    /// The value of a key at `blob`, if it is in the cache.
+    pub fn find_value(&self, of: (CfId, &[u8]), blob: BlobRef) -> Option<Vec<u8>> {
         if self.cache.bytes_max == 0 {
             return None;
         }
         let entry = self.cache.blocks.get(&self.key_of(blob))?;
-        let Cached::Value(bytes) = &entry.what else {
+        let Cached::Value(kept) = &entry.what else {
             return None;
         };
-        let value = bytes.strip_suffix(key)?;
+        let value = kept.of(of, blob)?.to_vec();
         self.count(Count::Hits);
-        Some(value.to_vec())
+        Some(value)
     }
 
     /// Whether the value at `blob` is in the cache. To ask is not to use it.
@@ -38,8 +63,8 @@ impl StoreCache {
         self.cache.bytes_max > 0 && self.cache.blocks.contains_key(&self.key_of(blob))
     }
 
-    /// Keeps the value of `key`, which was read at `blob`, if there is room.
-    pub fn keep_value(&self, key: &[u8], blob: BlobRef, value: &[u8]) {
+    /// Keeps the value of a key, which was read at `blob`, if there is room.
+    pub fn keep_value(&self, (cf, key): (CfId, &[u8]), blob: BlobRef, value: &[u8]) {
         self.count(Count::Misses);
         if self.cache.bytes_max == 0 || value.len() > CACHED_VALUE_MAX {
             return;
@@ -47,7 +72,13 @@ impl StoreCache {
         let mut bytes = Vec::with_capacity(value.len() + key.len());
         bytes.extend_from_slice(value);
         bytes.extend_from_slice(key);
-        if let Some(entry) = self.admit(Cached::Value(bytes.into())) {
+        let kept = CachedValue {
+            cf,
+            stored_len: blob.len,
+            value_len: len32(value.len()),
+            bytes: bytes.into(),
+        };
+        if let Some(entry) = self.admit(Cached::Value(kept)) {
             self.cache.blocks.insert(self.key_of(blob), entry);
         }
     }

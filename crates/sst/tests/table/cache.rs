@@ -309,29 +309,29 @@ fn values_are_found_by_who_they_belong_to() {
         offset,
         len: 4,
     };
-    assert_eq!(store.find_value(b"key", at(9, 64)), None);
-    store.keep_value(b"key", at(9, 64), b"text");
+    assert_eq!(store.find_value((CF, b"key"), at(9, 64)), None);
+    store.keep_value((CF, b"key"), at(9, 64), b"text");
     let kept = cache.bytes();
     assert!(kept >= 7 && account.charged() == kept);
     assert!(store.has_value(at(9, 64)) && !store.has_value(at(9, 72)));
-    let found = store.find_value(b"key", at(9, 64));
+    let found = store.find_value((CF, b"key"), at(9, 64));
     assert_eq!(found.as_deref(), Some(&b"text"[..]));
     for (key, at) in [
         (b"kex", at(9, 64)),
         (b"key", at(8, 64)),
         (b"key", at(9, 72)),
     ] {
-        assert_eq!(store.find_value(key, at), None);
+        assert_eq!(store.find_value((CF, key), at), None);
     }
-    assert_eq!(other.find_value(b"key", at(9, 64)), None);
+    assert_eq!(other.find_value((CF, b"key"), at(9, 64)), None);
     // A long one takes the room of many.
-    store.keep_value(b"key", at(9, 128), &[1; (64 << 10) + 1]);
+    store.keep_value((CF, b"key"), at(9, 128), &[1; (64 << 10) + 1]);
     assert!(!store.has_value(at(9, 128)));
     store.forget_files(&[FileId(9)].into());
     assert_eq!((cache.bytes(), account.charged()), (0, 0));
     // As blocks do, they give way.
     for n in 0..2000 {
-        store.keep_value(b"key", at(9, n * 8), &[1; 1000]);
+        store.keep_value((CF, b"key"), at(9, n * 8), &[1; 1000]);
         assert!(cache.bytes() <= 1 << 20 && account.charged() <= 1 << 20);
     }
     assert!(account.charged() > 1 << 19);
@@ -339,6 +339,6 @@ fn values_are_found_by_who_they_belong_to() {
     assert!(account.charged() <= 1 << 19);
     // A cache of no bytes keeps none.
     let none = BlockCache::new(0).store();
-    none.keep_value(b"key", at(9, 64), b"text");
-    assert!(!none.has_value(at(9, 64)) && none.find_value(b"key", at(9, 64)).is_none());
+    none.keep_value((CF, b"key"), at(9, 64), b"text");
+    assert!(!none.has_value(at(9, 64)) && none.find_value((CF, b"key"), at(9, 64)).is_none());
 }

@@ -11,7 +11,7 @@ option_group! {
         /// prefix of `partition.prefix_len` bytes that a flush meets gets a partition. `keys`: at
         /// `partition.keys`. Whatever partitions there are already stay.
         by: Division = PartitionBy::None;
-        /// Bytes on the SSD past which a partition is split. 0 derives it: 32 tables.
+        /// Bytes of tables past which a partition is split, without values that lie apart from them. 0 derives it: 32 tables.
         bytes: Bytes = 0, 0 => 1 << 60;
         /// Bytes of a key that say which partition it belongs to. A shorter key makes none.
         prefix_len: Count = 8, 1 => 255;

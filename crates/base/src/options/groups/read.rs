@@ -19,10 +19,10 @@ option_group! {
         /// that opens a table decides. It grows as blocks come, and makes room for indexes. 0 derives it
         /// from `dram`: a quarter.
         cache_bytes: Bytes = 0, 0 => 1 << 46;
-        /// Most tables that stay open. Each takes a file descriptor and, for its index and filter, some
-        /// DRAM, of which they take an eighth at most.
+        /// Most tables that stay open, and most blob files. Each takes a file descriptor and, for its index and filter, some
+        /// DRAM, of which tables take an eighth at most.
         open_tables: Count = 512, 1 => 1 << 20;
-        /// Most bytes that a cursor reads at a time of a table that it goes through in order. How much it
+        /// Most bytes that a cursor reads at a time of a table that it goes through in order, and of values to which a table refers. How much it
         /// reads at first depends on how far cursors went lately. 0 switches reading ahead off.
         ahead_bytes: Bytes = 256 << 10, 0 => 256 << 10;
         /// How asynchronous reads reach the device: `interrupt`, `sqpoll` and `iopoll` are ways of io_uring, `threads`

@@ -219,6 +219,10 @@ fn each_call_fails(work: Work, collects: bool) {
         for at in 0..calls {
             for repeat in [Repeat::Once, Repeat::Forever] {
                 let failed = with_fault(work, (Fault::Eio, Some(op)), at, repeat);
+                // A piece of values that move may be read once more, value by value.
+                if collects && op == Op::Read && repeat == Repeat::Once {
+                    continue;
+                }
                 let (all, failures) = runs.entry(op).or_insert((0, 0));
                 *all += 1;
                 *failures += u64::from(failed);

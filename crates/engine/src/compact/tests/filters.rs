@@ -406,3 +406,51 @@ fn a_filter_that_fails_loses_nothing_and_rests() {
     let engine = open(&machine, &tiny());
     assert!(engine.get(cf, &[7], <[u8]>::to_vec).unwrap().is_some());
 }
+
+/// Removes what is as long as this, or longer.
+#[derive(Debug)]
+struct Long(u64);
+
+impl CompactionFilter for Long {
+    fn name(&self) -> &str {
+        "tests.long"
+    }
+
+    fn filter(&self, entry: &Entry<'_>) -> Result<Verdict, String> {
+        Ok(match entry.value_len()? >= self.0 {
+            true => Verdict::Remove,
+            false => Verdict::Keep,
+        })
+    }
+}
+
+/// However short they are stored.
+#[test]
+fn a_filter_is_told_how_long_compressed_values_are() {
+    let machine = Machine::new(PM);
+    let mut options = tiny();
+    options.blob.value_bytes_min = 100;
+    options.blob.compression = Codec::Lz4;
+    let filter: Arc<dyn CompactionFilter> = Arc::new(Long(1000));
+    let setup = Setup {
+        compaction_filters: vec![("default".into(), filter)],
+        ..Setup::default()
+    };
+    let engine = Engine::open_with(machine.world(), Path::new("/db"), options, setup).unwrap();
+    for n in 0..40u8 {
+        let len = if n % 2 == 0 { 999 } else { 1000 };
+        put(&engine, CfId::DEFAULT, &[n], &vec![n; len]);
+    }
+    flush(&engine);
+    let version = version_of(&engine);
+    let stored = version
+        .blob_files()
+        .filter_map(|(_, blob)| blob.value_bytes);
+    assert!((1..40 * 100).contains(&stored.sum::<u64>()));
+    drop(version);
+    engine.compact(CfId::DEFAULT, ALL).unwrap();
+    for n in 0..40u8 {
+        let found = crate::flush::tests::get(&engine, &[n]);
+        assert_eq!(found.is_some(), n % 2 == 0, "{n}");
+    }
+}

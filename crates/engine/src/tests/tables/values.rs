@@ -202,3 +202,54 @@ fn values_are_kept_and_several_are_read_at_once() {
     assert_eq!(len, Some(300));
     assert_eq!(one(77), (0, Some(300)));
 }
+
+/// What is read of compressed values is the values, by whatever way they are read.
+#[test]
+fn compressed_values_read_as_others() {
+    for compression in Codec::ALL {
+        let mut home = home_apart();
+        home.options.blob.compression = compression;
+        let engine = loaded(&home);
+        let stored: u64 = version_of(&engine)
+            .blob_files()
+            .filter_map(|(_, blob)| blob.value_bytes)
+            .sum();
+        assert_eq!(stored < 2000 * 100, compression != Codec::None, "{stored}");
+        for way in [Direction::Forward, Direction::Reverse] {
+            files(&engine).cache().forget();
+            scan(&engine, way);
+            scan(&engine, way);
+        }
+        files(&engine).cache().forget();
+        let keys: Vec<_> = (0..40).map(|n| key(n * 50 + 1)).collect();
+        let keys: Vec<(CfId, &[u8])> = keys.iter().map(|key| (CF, &key[..])).collect();
+        for _ in 0..2 {
+            for (n, value) in (0u32..).zip(engine.snapshot().values(&keys)) {
+                let want = [(n * 50 + 1).to_le_bytes()[0]; 300];
+                assert_eq!(value.unwrap().unwrap().as_ref(), want);
+            }
+        }
+        assert_eq!(get_len(&engine, 77).unwrap(), Some(300));
+    }
+}
+
+/// No more blob files stay open than tables may, and all are read.
+#[test]
+fn few_blob_files_stay_open() {
+    let mut home = home_apart();
+    home.options.read.open_tables = 3;
+    home.options.blob.file_bytes = 2 << 10;
+    let engine = home.open();
+    load(&engine, 0..300, 300);
+    let count = version_of(&engine).blob_files().count();
+    assert!(count > 20, "{count}");
+    home.fs.take_most_open();
+    let mut rng = Rng::new(2);
+    for _ in 0..1000 {
+        let n = u32::try_from(rng.below(300)).unwrap();
+        assert_eq!(get_len(&engine, n).unwrap(), Some(300));
+        files(&engine).cache().forget();
+    }
+    let open = home.fs.take_most_open();
+    assert!(open <= 12, "{open} files were open at once");
+}
