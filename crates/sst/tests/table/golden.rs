@@ -5,7 +5,8 @@ use std::path::Path;
 use thermocline_base::{BlobRef, CfId, FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BlobFile, BlobWriter, Compression, Creation, WriteOptions, read_blob, verify_table,
+    BlobFile, BlobRecords, BlobWriter, Compression, Creation, WriteOptions, read_blob,
+    verify_blobs, verify_table,
 };
 use thermocline_testkit::golden;
 
@@ -13,6 +14,8 @@ use crate::common::*;
 
 const TABLE: &str = include_str!("../golden/table-v1.txt");
 const BLOBS: &str = include_str!("../golden/blobs-v1.txt");
+const BLOBS_LZ4: &str = include_str!("../golden/blobs-v1-lz4.txt");
+const BLOBS_ZSTD: &str = include_str!("../golden/blobs-v1-zstd.txt");
 const SHARED: &str = include_str!("../golden/table-v1-shared-keys.txt");
 const TWO_LEVELS: &str = include_str!("../golden/table-v1-two-levels.txt");
 const LZ4: &str = include_str!("../golden/table-v1-lz4.txt");
@@ -409,4 +412,36 @@ fn a_blob_file_is_the_golden_byte_for_byte_and_reads_as_what_was_written() {
     let blobs = BlobFile::open(&*file, identity(9)).unwrap();
     assert_eq!(read_blob(&blobs, &*file, long).unwrap(), b"the value");
     assert_eq!(read_blob(&blobs, &*file, empty).unwrap(), b"");
+}
+
+/// Values in blob files may be compressed; that came later. What was written once must be read for ever.
+#[test]
+fn compressed_blobs_of_old_are_read() {
+    let text = b"thermocline ".repeat(40);
+    let path = Path::new("/db/000009.blob");
+    for (golden, compression) in [
+        (BLOBS_LZ4, Compression::Lz4),
+        (BLOBS_ZSTD, Compression::Zstd(3)),
+    ] {
+        let fs = fresh();
+        let writer = BlobWriter::create(&fs, path, identity(9)).unwrap();
+        let mut writer = writer.compressed(compression).unwrap();
+        let now = writer.append(CfId(2), b"key", &text).unwrap();
+        writer.finish().unwrap();
+        assert!(
+            !golden.is_empty(),
+            "no golden yet; the bytes now:\n{}",
+            draw(&fs.contents(path).unwrap())
+        );
+        let bytes = bytes_of(golden);
+        fs.install(path, &bytes);
+        let file = fs.open(path, OpenMode::Read).unwrap();
+        let blobs = BlobFile::open(&*file, identity(9)).unwrap();
+        let records = BlobRecords::new(&blobs, &*file, bytes.len() as u64);
+        let records: Vec<_> = records.map(|record| record.unwrap().blob).collect();
+        assert_eq!((records.len(), records[0].offset), (1, now.offset));
+        assert_eq!(read_blob(&blobs, &*file, records[0]).unwrap(), text);
+        let verified = verify_blobs(&file, identity(9), bytes.len() as u64);
+        assert!(verified.faults.is_empty(), "{:?}", verified.faults);
+    }
 }
