@@ -84,6 +84,15 @@ fn check(args: &PlanArgs, options: &Options, record: &Record) -> Outcome {
             format_size(args.value_size)
         ));
     }
+    let apart = options.blob.value_bytes_min;
+    if apart > 0 && args.value_size >= apart {
+        return refused(format!(
+            "--value-size is below {}, since longer values go into blob files, which the model leaves out (--set \
+             blob.value_bytes_min=0 keeps them in tables); {} was given",
+            format_size(apart),
+            format_size(args.value_size)
+        ));
+    }
     let memtable = options.memtable_bytes();
     if record.in_memtable() * RECORDS_OF_MEMTABLE > memtable {
         return refused(format!(
