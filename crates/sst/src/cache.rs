@@ -24,6 +24,7 @@
 //! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing. Its locks are the
 //! library's: a scheduler of threads that tests bring does not see them.
 
+mod kept;
 pub(crate) mod source;
 mod values;
 
@@ -43,7 +44,7 @@ use crate::block::Block;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::table::Table;
 
-use values::CachedValue;
+use kept::CachedValue;
 
 /// What an entry takes beside its block, about: key, pointers, its place in tables.
 const ENTRY_BYTES: u64 = 96;

@@ -3,37 +3,13 @@
 //! Each is kept with its family, its key and its length in the file, so that who asks for one finds it only if it is his: as the file itself
 //! says whose each of its values is. Long ones are not kept.
 
-use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{BlobRef, CfId};
 
+use super::kept::CachedValue;
 use super::{Cached, Count, Key, StoreCache};
 
 /// A longer value is not kept: it takes the room of many, and reading it takes long for its bytes.
 pub const CACHED_VALUE_MAX: usize = 64 << 10;
-
-/// A value that is in.
-#[derive(Debug)]
-pub(super) struct CachedValue {
-    cf: CfId,
-    /// As it is stored.
-    stored_len: u32,
-    value_len: u32,
-    /// The value, and the key behind it.
-    bytes: Box<[u8]>,
-}
-
-impl CachedValue {
-    /// Bytes of memory that it takes.
-    pub fn charge(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn of(&self, (cf, key): (CfId, &[u8]), blob: BlobRef) -> Option<&[u8]> {
-        let (value, own) = self.bytes.split_at_checked(len_of(self.value_len))?;
-        let is_his = own == key && self.cf == cf && self.stored_len == blob.len;
-        is_his.then_some(value)
-    }
-}
 
 impl StoreCache {
     fn key_of(&self, blob: BlobRef) -> Key {
@@ -64,20 +40,12 @@ impl StoreCache {
     }
 
     /// Keeps the value of a key, which was read at `blob`, if there is room.
-    pub fn keep_value(&self, (cf, key): (CfId, &[u8]), blob: BlobRef, value: &[u8]) {
+    pub fn keep_value(&self, of: (CfId, &[u8]), blob: BlobRef, value: &[u8]) {
         self.count(Count::Misses);
         if self.cache.bytes_max == 0 || value.len() > CACHED_VALUE_MAX {
             return;
         }
-        let mut bytes = Vec::with_capacity(value.len() + key.len());
-        bytes.extend_from_slice(value);
-        bytes.extend_from_slice(key);
-        let kept = CachedValue {
-            cf,
-            stored_len: blob.len,
-            value_len: len32(value.len()),
-            bytes: bytes.into(),
-        };
+        let kept = CachedValue::new(of, blob, value);
         if let Some(entry) = self.admit(Cached::Value(kept)) {
             self.cache.blocks.insert(self.key_of(blob), entry);
         }
