@@ -23,7 +23,7 @@ const LOOKS: usize = 3;
 const GETS: usize = 8;
 
 /// Steps that a reader lets others go on for behind each where compactions filter: those that run come to their end while it reads.
-const STANDS_STILL: usize = 200;
+const STANDS_STILL: usize = 400;
 
 /// What somebody does who has an eye on the store.
 const CHORES: usize = 4;
