@@ -119,7 +119,7 @@ fn wrong_input_is_refused_with_one_sentence() {
         (&["--dram", "1KiB"], "dram is at least"),
         (&["--key-size", "0"], "--key-size lies between 1 and"),
         (&["--value-size", "2000000"], "blob files"),
-        (&["--value-size", "4096"], "blob.value_bytes_min=0"),
+        (&["--value-size", "16384"], "blob.value_bytes_min=0"),
         (
             &[
                 "--pm",

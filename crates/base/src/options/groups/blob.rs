@@ -17,7 +17,7 @@ option_group! {
         /// A value of at least so many bytes goes into a blob file when a flush or a compaction writes it into a table on the
         /// SSD: once, since compactions write references again, and no values. Shorter ones than the default make writes cheaper, too, and
         /// scans dearer. Families with a merge operator keep theirs in tables. 0 keeps all in tables.
-        value_bytes_min: Bytes = 4 << 10, 0 => 1 << 20;
+        value_bytes_min: Bytes = 16 << 10, 0 => 1 << 20;
         /// How such values are compressed, each by itself, if it becomes an eighth smaller.
         compression: Codec = Codec::Lz4;
         /// A blob file that is written beside tables ends with the value with which it has so many bytes.
