@@ -449,6 +449,7 @@ impl StoreCache {
         match entry {
             Ok(entry) => {
                 let block = entry.what.block();
+                // One space of numbers, of which none is given twice: what a blob file has is never asked for as a block.
                 let block = block.expect("tables and blob files have different numbers");
                 Ok((block.clone(), was_read))
             }

@@ -127,6 +127,9 @@ impl TableSource {
     ///
     /// # Errors
     /// As [`TableFiles::read_blob`](crate::TableFiles::read_blob).
+    ///
+    /// # Panics
+    /// If it stands at no entry: who has a reference has it from [`TableSource::head`].
     pub fn read_value(&mut self, blob: BlobRef, direction: Direction) -> Result<Vec<u8>> {
         let cursor = self.cursor.as_ref().filter(|_| self.there);
         let cursor = cursor.expect("it stands at an entry");
