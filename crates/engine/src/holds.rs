@@ -170,6 +170,7 @@ impl Moment {
             seqno: self.seqno(),
             since_ns: self.inner().common.world.env.clock.tick_ns(),
             drops: self.drops,
+            of_engine: false,
             guest: None,
         }
     }

@@ -119,7 +119,7 @@ impl Inner {
             let me = self.me.upgrade()?;
             common.check_writable().ok()?;
             let family = common.families.find(&common.families.name_of(cf)?)?;
-            Some(Cursor::new(Moment::now(&me), family))
+            Some(Cursor::of_engine(Moment::now(&me), family))
         };
         // What cannot be read is for its readers to hear of.
         let explore = |cf: CfId, key: &[u8], direction, most| {

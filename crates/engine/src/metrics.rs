@@ -185,7 +185,7 @@ impl Reporter {
             ranges_ahead: self.common.counted.get(Count::RangesAhead),
             feed: self.feeds.feed_use(),
             deliveries: self.delivery_use(),
-            readers: self.reads.holds.count(),
+            readers: self.reads.holds.users(),
             readers_told: self.reads.readers_told(),
             pinned_bytes: self.reads.pins.upgrade().map_or(0, |pins| pins.bytes()),
             latencies: self.common.latencies.read(),

@@ -54,10 +54,20 @@ impl Guest for Seat {
 
 impl Cursor {
     pub(crate) fn new(moment: Moment, family: Family) -> Cursor {
+        Cursor::entered(moment, family, false)
+    }
+
+    /// One of which users are not told.
+    pub(crate) fn of_engine(moment: Moment, family: Family) -> Cursor {
+        Cursor::entered(moment, family, true)
+    }
+
+    fn entered(moment: Moment, family: Family, of_engine: bool) -> Cursor {
         let walk = Walk::new(moment.clone(), family);
         let seat = Arc::new(Seat(Line(Mutex::new(walk))));
         let hold = moment.inner().reads.holds.enter(Hold {
             guest: Some(seat.clone()),
+            of_engine,
             ..moment.hold(ReaderKind::Cursor)
         });
         Cursor {

@@ -52,6 +52,8 @@ pub(crate) struct Hold {
     pub since_ns: u64,
     /// How many families had been dropped.
     pub drops: u64,
+    /// Whether the engine has it for itself, for the length of a call. Users are not told of it.
+    pub of_engine: bool,
     pub guest: Option<Arc<dyn Guest>>,
 }
 
@@ -127,6 +129,16 @@ impl Holds {
         self.count_own() + elders.iter().map(|elder| elder.count_own()).sum::<usize>()
     }
 
+    /// As [`Holds::count`], without those of the engine itself.
+    pub fn users(&self) -> usize {
+        let mut users = 0;
+        let elders = self.elders();
+        for holds in elders.iter().map(|elder| &**elder).chain([self]) {
+            holds.for_each(|hold| users += usize::from(!hold.of_engine));
+        }
+        users
+    }
+
     pub(super) fn count_own(&self) -> usize {
         let len = |shard: &Line<Mutex<Shard>>| {
             let shard = lock(shard);
@@ -173,6 +185,9 @@ impl Holds {
         let mut all = Vec::new();
         let mut lent = Vec::new();
         self.for_each(|hold| {
+            if hold.of_engine {
+                return;
+            }
             let own = hold.guest.as_ref().map_or(Lent::No, |guest| guest.lent());
             let held = now.saturating_sub(hold.since_ns);
             all.push(ReaderState {

@@ -12,6 +12,8 @@ use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_testkit::{Replay, Rng, seeds};
 
+use crate::cursor::Cursor;
+use crate::store::Moment;
 use crate::{Durability, Engine, Family, Snapshot, World};
 
 const FAMILIES: [CfId; 3] = [CfId(0), CfId(1), CfId(2)];
@@ -193,6 +195,20 @@ fn a_million_snapshots_leave_no_trace() {
     let grown = after.index_bytes.saturating_sub(before);
     assert!(grown <= 256 << 10, "the index grew by {grown} bytes");
     assert!(held.index_bytes.saturating_sub(before) <= 256 << 10);
+}
+
+#[test]
+fn a_cursor_of_the_engine_itself_is_no_reader_of_users() {
+    let engine = open(8 << 20, 8 << 20);
+    let moment = || Moment::now(&engine.inner);
+    let own = Cursor::of_engine(moment(), Family::DEFAULT);
+    let users = Cursor::new(moment(), Family::DEFAULT);
+    let read = engine.metrics();
+    assert_eq!((read.readers, read.readers_told.len()), (1, 1));
+    // Whoever lets something go has to know of it.
+    assert_eq!(engine.inner.reads.holds.count(), 2);
+    drop((own, users));
+    assert_eq!(engine.inner.reads.holds.count(), 0);
 }
 
 #[test]
