@@ -266,13 +266,13 @@ impl Reporter {
     /// What compactions have done and are behind.
     pub fn compaction_use(&self) -> CompactionUse {
         let compactions = &self.common.compactions;
-        let (level0_runs, pending_bytes) = self.common.compactions.behind();
+        let behind = compactions.behind();
         CompactionUse {
             costs: compactions.costs.usage(),
             filters: compactions.filter_use(),
             running: compactions.running(),
-            level0_runs,
-            pending_bytes,
+            level0_runs: behind.level0_runs,
+            pending_bytes: behind.pending_bytes,
             ..compactions.usage.counted()
         }
     }

@@ -33,6 +33,7 @@ use thermocline_policy::room::{Disk, waiting};
 use thermocline_policy::tuning::DELAY_PIECE_NS;
 
 use crate::busy::busy;
+use crate::compact::state::Behind;
 use crate::store::{Admission, Pressure};
 use crate::sync::{Ordering, lock};
 use gauge::FULL;
@@ -46,12 +47,15 @@ impl Pressure {
             return;
         }
         let full = disk.is_some_and(|disk| disk.is_full());
+        let behind = self.common.compactions.behind();
         let debt = match self.common.world.background {
-            true => self.debt(disk),
+            true => self.debt(&behind, disk),
             false => Debt::default(),
         };
         let was_full = self.is_disk_full();
-        self.gauge.set(&debt, disk.map(|disk| disk.limits()), full);
+        let of_disk = disk.map(|disk| disk.limits());
+        self.gauge
+            .set(&debt, (of_disk, behind.garbage_limits), full);
         if let Some(disk) = disk {
             self.gauge.relief.feed(disk.beyond_reserve());
         }
@@ -60,8 +64,7 @@ impl Pressure {
         }
     }
 
-    fn debt(&self, disk: Option<Disk>) -> Debt {
-        let (level0_tables, pending_bytes) = self.common.compactions.behind();
+    fn debt(&self, behind: &Behind, disk: Option<Disk>) -> Debt {
         let keeping = self.common.keeping();
         // What is kept for change feeds goes as soon as somebody needs the room.
         let kept = lock(&self.common.reclaim).kept(&keeping).1;
@@ -69,9 +72,10 @@ impl Pressure {
         let attached = space.attached_bytes.saturating_sub(kept);
         Debt {
             pm_bytes: waiting(attached, self.pm_bytes_at_home(), space.limit_bytes),
-            level0_tables,
-            pending_bytes,
+            level0_tables: behind.level0_runs,
+            pending_bytes: behind.pending_bytes,
             disk_bytes: disk.map_or(0, |disk| disk.used()),
+            garbage_bytes: behind.garbage_bytes,
         }
     }
 

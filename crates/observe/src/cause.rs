@@ -20,13 +20,15 @@ pub enum StallCause {
     PendingBytes,
     /// Held back, since the disk fills.
     DiskRoom,
+    /// Held back, since blob files have more garbage than is allowed.
+    Garbage,
     /// Too many commits waited for their callbacks.
     Callbacks,
 }
 
 impl StallCause {
     /// Every cause.
-    pub const ALL: [StallCause; 8] = [
+    pub const ALL: [StallCause; 9] = [
         StallCause::Growth,
         StallCause::Memtable,
         StallCause::Flush,
@@ -34,6 +36,7 @@ impl StallCause {
         StallCause::Level0Tables,
         StallCause::PendingBytes,
         StallCause::DiskRoom,
+        StallCause::Garbage,
         StallCause::Callbacks,
     ];
 
@@ -47,6 +50,7 @@ impl StallCause {
             StallCause::Level0Tables => Cause::Level0Tables.name(),
             StallCause::PendingBytes => Cause::PendingBytes.name(),
             StallCause::DiskRoom => Cause::DiskRoom.name(),
+            StallCause::Garbage => Cause::Garbage.name(),
             StallCause::Callbacks => "callbacks",
         }
     }
@@ -57,6 +61,7 @@ impl StallCause {
             Cause::Level0Tables => StallCause::Level0Tables,
             Cause::PendingBytes => StallCause::PendingBytes,
             Cause::DiskRoom => StallCause::DiskRoom,
+            Cause::Garbage => StallCause::Garbage,
             _ => StallCause::PmFill,
         }
     }

@@ -32,7 +32,10 @@
 
 use thermocline_base::{CfId, FileId};
 
-use crate::tuning::{GARBAGE_BEGINS_PERCENT, GARBAGE_ENDS_PERCENT};
+use crate::pressure::Limits;
+use crate::tuning::{
+    GARBAGE_BEGINS_PERCENT, GARBAGE_ENDS_PERCENT, MOVED_BYTES_MAX, MOVED_BYTES_MIN, MOVED_PARTS,
+};
 
 /// What is known of a blob file whose references all are in tables on the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,28 +85,78 @@ fn excess(files: &[BlobFile], percent: u64) -> u64 {
     all.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX))
 }
 
+/// So many bytes of garbage are allowed while `live` bytes are alive.
+fn allowed(live: u64, percent_max: u64) -> u64 {
+    let more = u128::from(live) * u128::from(percent_max.saturating_sub(100)) / 100;
+    u64::try_from(more).unwrap_or(u64::MAX)
+}
+
+/// With so many bytes a job has moved enough where so much garbage is allowed, if the tables have fewer.
+fn enough(allowed: u64) -> u64 {
+    (allowed / MOVED_PARTS).clamp(MOVED_BYTES_MIN, MOVED_BYTES_MAX)
+}
+
+/// Where garbage holds writers back while `live` bytes are alive: from where collection begins, to where what one job moves just
+/// has room.
+pub fn limits(live: u64, percent_max: u64) -> Limits {
+    let allowed = allowed(live, percent_max);
+    let job = enough(allowed);
+    let soft = allowed / 100 * GARBAGE_BEGINS_PERCENT;
+    Limits {
+        soft: soft.min(u64::MAX - 1),
+        hard: allowed.saturating_sub(job).max(soft.saturating_add(job)),
+    }
+}
+
 /// Whether some of `files` would be victims.
 pub fn is_due(files: &[BlobFile], percent_max: u64) -> bool {
     excess(files, with_garbage(percent_max, GARBAGE_BEGINS_PERCENT)) > 0
 }
 
-/// The victims, by number. What is alive in them has no more than `room` bytes.
+/// How much one job moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moves {
+    /// So many bytes at most.
+    pub room: u64,
+    /// With so many it has enough.
+    pub enough: u64,
+}
+
+impl Moves {
+    /// As much as there is.
+    pub const ALL: Moves = Moves {
+        room: u64::MAX,
+        enough: u64::MAX,
+    };
+
+    /// What a job moves out of `files`, where all tables that may have to be written anew for it have `tables_bytes`, and there
+    /// is so much `room`.
+    pub fn of_job(files: &[BlobFile], percent_max: u64, (tables_bytes, room): (u64, u64)) -> Moves {
+        let live = files.iter().map(|file| file.live).sum();
+        Moves {
+            room,
+            enough: tables_bytes.max(enough(allowed(live, percent_max))),
+        }
+    }
+}
+
+/// The victims, by number.
 ///
 /// ```
 /// use thermocline_base::FileId;
-/// use thermocline_policy::collect::{BlobFile, victims};
+/// use thermocline_policy::collect::{BlobFile, Moves, victims};
 /// let file = |n, live| BlobFile { file: FileId(n), bytes: 100, live };
-/// assert_eq!(victims(&[file(1, 100), file(2, 90)], 130, u64::MAX), []);
+/// assert_eq!(victims(&[file(1, 100), file(2, 90)], 130, Moves::ALL), []);
 /// let files = [file(1, 100), file(2, 20), file(3, 95)];
-/// assert_eq!(victims(&files, 130, u64::MAX), [FileId(2)]);
-/// assert_eq!(victims(&files, 130, 19), []);
+/// assert_eq!(victims(&files, 130, Moves::ALL), [FileId(2)]);
+/// assert_eq!(victims(&files, 130, Moves { room: 19, ..Moves::ALL }), []);
 /// ```
-pub fn victims(files: &[BlobFile], percent_max: u64, room: u64) -> Vec<FileId> {
+pub fn victims(files: &[BlobFile], percent_max: u64, moves: Moves) -> Vec<FileId> {
     if !is_due(files, percent_max) {
         return Vec::new();
     }
     let percent = with_garbage(percent_max, GARBAGE_ENDS_PERCENT);
-    let (mut excess, mut room) = (excess(files, percent), room);
+    let (mut excess, mut moved) = (excess(files, percent), 0u64);
     let past = files.iter().filter(|file| file.is_past(percent));
     let mut past: Vec<&BlobFile> = past.collect();
     past.sort_by(|a, b| {
@@ -112,11 +165,12 @@ pub fn victims(files: &[BlobFile], percent_max: u64, room: u64) -> Vec<FileId> {
     });
     let mut chosen = Vec::new();
     for file in past {
-        if excess == 0 {
+        if excess == 0 || moved >= moves.enough {
             break;
         }
-        if let Some(left) = room.checked_sub(file.live) {
-            room = left;
+        let more = moved.saturating_add(file.live);
+        if more <= moves.room {
+            moved = more;
             excess = excess.saturating_sub(file.garbage());
             chosen.push(file.file);
         }
@@ -151,7 +205,7 @@ mod tests {
             let mut left = files;
             let mut rounds = 0;
             while is_due(&left, most) {
-                let victims = victims(&left, most, u64::MAX);
+                let victims = victims(&left, most, Moves::ALL);
                 prop_assert!(!victims.is_empty());
                 for victim in victims {
                     let at = left.iter().position(|file| file.file == victim).unwrap();
@@ -169,7 +223,7 @@ mod tests {
         /// What is left alone has a smaller share of garbage than each victim.
         #[test]
         fn the_emptiest_files_are_chosen(files in files(), most in 101u64..300) {
-            let chosen = victims(&files, most, u64::MAX);
+            let chosen = victims(&files, most, Moves::ALL);
             let is_chosen = |file: &&BlobFile| chosen.binary_search(&file.file).is_ok();
             for victim in files.iter().filter(is_chosen) {
                 for other in files.iter().filter(|file| !is_chosen(file)) {
@@ -181,11 +235,11 @@ mod tests {
         /// Where there is less room less is chosen, of those that would be, or what is smaller and less empty.
         #[test]
         fn what_is_alive_in_victims_fits_into_the_room(files in files(), room in 0u64..2000) {
-            let chosen = victims(&files, 130, room);
+            let chosen = victims(&files, 130, Moves { room, ..Moves::ALL });
             let of = files.iter().filter(|file| chosen.contains(&file.file));
             let live: u64 = of.map(|file| file.live).sum();
             prop_assert!(live <= room);
-            let all = victims(&files, 130, u64::MAX);
+            let all = victims(&files, 130, Moves::ALL);
             let fits = |file: &BlobFile| all.contains(&file.file) && file.live <= room;
             prop_assert!(!chosen.is_empty() || !files.iter().any(fits));
         }
@@ -200,10 +254,10 @@ mod tests {
         };
         // 200 bytes for 160 are 125 for each hundred: less than the limit, and more than where it begins.
         assert_eq!(
-            victims(&[file(1, 100), file(2, 60)], 130, u64::MAX),
+            victims(&[file(1, 100), file(2, 60)], 130, Moves::ALL),
             [FileId(2)]
         );
-        assert_eq!(victims(&[file(1, 100), file(2, 60)], 140, u64::MAX), []);
+        assert_eq!(victims(&[file(1, 100), file(2, 60)], 140, Moves::ALL), []);
     }
 
     #[test]
@@ -213,8 +267,18 @@ mod tests {
             bytes,
             live,
         };
-        assert_eq!(victims(&[file(1, 10, 0)], 1_000_000, 0), [FileId(1)]);
-        assert_eq!(victims(&[file(1, 0, 0)], 101, u64::MAX), []);
-        assert_eq!(victims(&[], 101, u64::MAX), []);
+        assert_eq!(
+            victims(
+                &[file(1, 10, 0)],
+                1_000_000,
+                Moves {
+                    room: 0,
+                    ..Moves::ALL
+                }
+            ),
+            [FileId(1)]
+        );
+        assert_eq!(victims(&[file(1, 0, 0)], 101, Moves::ALL), []);
+        assert_eq!(victims(&[], 101, Moves::ALL), []);
     }
 }

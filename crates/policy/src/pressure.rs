@@ -40,15 +40,18 @@ pub enum Cause {
     PendingBytes,
     /// The disk fills.
     DiskRoom,
+    /// Blob files have much that nothing refers to: collection is behind.
+    Garbage,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 4] = [
+    pub const ALL: [Cause; 5] = [
         Cause::PmFill,
         Cause::Level0Tables,
         Cause::PendingBytes,
         Cause::DiskRoom,
+        Cause::Garbage,
     ];
 
     /// Its name, as `stat` spells it.
@@ -58,6 +61,7 @@ impl Cause {
             Cause::Level0Tables => "level0_tables",
             Cause::PendingBytes => "pending_bytes",
             Cause::DiskRoom => "disk_room",
+            Cause::Garbage => "garbage",
         }
     }
 }
@@ -73,6 +77,8 @@ pub struct Debt {
     pub pending_bytes: u64,
     /// Bytes used on the disk, by whomever.
     pub disk_bytes: u64,
+    /// Bytes of values in blob files that no table refers to, where such files can be collected.
+    pub garbage_bytes: u64,
 }
 
 /// Where a debt begins to count, and where it counts in full.
@@ -85,6 +91,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Of what never delays anybody.
+    pub const NONE: Limits = Limits {
+        soft: u64::MAX - 1,
+        hard: u64::MAX,
+    };
+
     /// For debts that are a part of something: `soft` and `hard` in percent of `all`.
     pub fn percent(all: u64, soft: u64, hard: u64) -> Limits {
         let of = |percent: u64| (all / 100).saturating_mul(percent);
@@ -122,6 +134,8 @@ pub struct Slope {
     pub pending: Limits,
     /// Of bytes on the disk.
     pub disk: Limits,
+    /// Of garbage in blob files: [`crate::collect::limits`].
+    pub garbage: Limits,
     /// The longest delay, in nanoseconds for each byte that is written.
     pub delay_max: f64,
 }
@@ -163,6 +177,7 @@ impl Slope {
                 hard: PENDING_HARD,
             },
             disk: Limits::percent(disk_bytes, DISK_SOFT_PERCENT, DISK_HARD_PERCENT),
+            garbage: Limits::NONE,
             delay_max: DELAY_NS_PER_BYTE_MAX,
         }
     }
@@ -197,6 +212,7 @@ impl Slope {
             Cause::Level0Tables => self.level0,
             Cause::PendingBytes => self.pending,
             Cause::DiskRoom => self.disk,
+            Cause::Garbage => self.garbage,
         }
     }
 
@@ -208,6 +224,7 @@ impl Slope {
                 Cause::Level0Tables => debt.level0_tables,
                 Cause::PendingBytes => debt.pending_bytes,
                 Cause::DiskRoom => debt.disk_bytes,
+                Cause::Garbage => debt.garbage_bytes,
             };
             (self.limits(cause).way(debt), cause)
         };

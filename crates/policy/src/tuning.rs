@@ -422,6 +422,17 @@ pub const GARBAGE_BEGINS_PERCENT: u64 = 75;
 /// of those of values from a KiB on; a fourth of the garbage that is allowed is more than that.
 pub const GARBAGE_ENDS_PERCENT: u64 = 50;
 
+/// A job that moves values has enough with this part of the garbage that is allowed, if the tables that refer to them have no more
+/// bytes. *Chosen*: what it moves is there twice until it ends, and what is overwritten meanwhile, for which compactions of the same
+/// keys wait, is not yet known to be garbage.
+pub const MOVED_PARTS: u64 = 8;
+
+/// But with no fewer bytes. *Chosen*: each job has some syncs.
+pub const MOVED_BYTES_MIN: u64 = 4 << 20;
+
+/// And with no more. *Chosen*: about as much as a second of a slow disk takes.
+pub const MOVED_BYTES_MAX: u64 = 32 << 20;
+
 /// Expired tables that one job takes. *Derived*: an edit that removes so many with the longest keys has 17 MB, a quarter of what an edit may
 /// have.
 pub const EXPIRED_TABLES_MAX: usize = 256;

@@ -48,7 +48,7 @@ impl Tables {
         let first = run.partition_point(|table| table.range.ends_below(from));
         let behind = |table: &TableRef| is_behind(&table.range.first, to);
         for table in run[first..].iter().take_while(|table| !behind(table)) {
-            let blob_bytes = table.blobs.iter().map(|blob| blob.bytes).sum();
+            let blob_bytes = table.blob_bytes();
             let begins_before = is_below(&table.range.first, from);
             if begins_before || is_behind(&table.range.last, to) {
                 let (part, of) = self.share(cf, table, (from, to))?;

@@ -127,6 +127,11 @@ impl TableRef {
         self.limited_below || self.limited_above
     }
 
+    /// Bytes of values in blob files to which it refers.
+    pub fn blob_bytes(&self) -> u64 {
+        self.blobs.iter().map(|blob| blob.bytes).sum()
+    }
+
     /// The first key of the part and the first key behind it, where it is limited.
     pub fn limits(&self) -> (Option<&[u8]>, Option<&[u8]>) {
         let lower = self.limited_below.then_some(&*self.range.first);

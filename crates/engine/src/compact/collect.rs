@@ -32,7 +32,7 @@
 
 use thermocline_base::FileId;
 use thermocline_catalog::View;
-use thermocline_policy::collect::{self, BlobFile, Refers};
+use thermocline_policy::collect::{self, BlobFile, Moves, Refers};
 use thermocline_policy::pick::Reason;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
@@ -48,6 +48,19 @@ fn counted(version: &Version) -> Vec<BlobFile> {
         Some(BlobFile { file, bytes, live })
     });
     files.collect()
+}
+
+/// Bytes of garbage in files that can be collected, and of what is alive there; none of both where nothing is due.
+pub(super) fn debt(version: &Version, percent_max: u64) -> (u64, u64) {
+    let mut files = counted(version);
+    if !collect::is_due(&files, percent_max) {
+        return (0, 0);
+    }
+    let in_pm = referred(version, |table| version.pm_table(table.file).is_some());
+    files.retain(|of| in_pm.binary_search(&of.file).is_err());
+    let live = files.iter().map(|of| of.live).sum();
+    let all: u64 = files.iter().map(|of| of.bytes).sum();
+    (all.saturating_sub(live), live)
 }
 
 impl Picker {
@@ -68,7 +81,7 @@ impl Picker {
 
     /// The files out of which a job moves values, by number.
     pub(super) fn victims_for(&self, reason: Reason) -> Vec<FileId> {
-        if reason != Reason::Garbage && self.pressure.is_relieving() {
+        if reason != Reason::Garbage {
             return Vec::new();
         }
         let room = self.room_to_move();
@@ -102,11 +115,16 @@ fn garbage(version: &Version, view: &View, (common, room): (&Common, u64)) -> Ga
     files.retain(|of| in_pm.binary_search(&of.file).is_err());
     let in_parts = referred(version, TableRef::is_part);
     let is_in_parts = |file: &FileId| in_parts.binary_search(file).is_ok();
-    let mut parts = collect::victims(&files, most, u64::MAX);
+    let mut parts = collect::victims(&files, most, Moves::ALL);
     parts.retain(is_in_parts);
     files.retain(|of| !is_in_parts(&of.file));
+    let on_ssd = version
+        .tables()
+        .filter(|(_, table)| version.pm_table(table.file).is_none());
+    let tables_bytes = on_ssd.map(|(_, table)| table.bytes).sum();
+    let moves = Moves::of_job(&files, most, (tables_bytes, room));
     Garbage {
-        victims: collect::victims(&files, most, room),
+        victims: collect::victims(&files, most, moves),
         parts,
     }
 }

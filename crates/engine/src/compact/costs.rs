@@ -28,7 +28,7 @@ pub(super) fn contents_of(version: &Version, levels: &Levels<'_>) -> Vec<Content
         Content {
             entries: table.entries,
             zone_bytes: pm.map(|pm| pm.meta.zone_bytes / references()),
-            blob_bytes: table.blobs.iter().map(|blob| blob.bytes).sum(),
+            blob_bytes: table.blob_bytes(),
         }
     };
     level0.map(content).collect()

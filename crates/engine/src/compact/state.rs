@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
 use thermocline_env::Clock;
+use thermocline_policy::collect::limits;
 use thermocline_policy::flush::Sealed;
 use thermocline_policy::pick::{Cursors, Held};
+use thermocline_policy::pressure::Limits;
 use thermocline_version::Version;
 
+use super::collect;
 use super::costs::known::Costs;
 use super::deleted::DeletedRanges;
 use super::filters::Filters;
@@ -17,7 +20,7 @@ use super::pace::Pace;
 use super::shape::Shape;
 use crate::partitions::waiting::{Adjusting, Waiting};
 use crate::report::{FilterUse, levels, partitions};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, RwLock, lock, wait};
 
 /// The compactions of a store.
 #[derive(Debug)]
@@ -32,8 +35,8 @@ pub(crate) struct Compactions {
     pub(super) ended: Condvar,
     pub shape: Shape,
     pub(super) pace: Pace,
-    /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
-    pub(super) debt: (AtomicU64, AtomicU64),
+    debt: Mutex<Behind>,
+    garbage_percent_max: u64,
     pub usage: levels::Usage,
     pub(super) internal: Internal,
     pub costs: Costs,
@@ -65,17 +68,39 @@ pub(crate) struct Running {
     pub(super) holds: Vec<Held>,
 }
 
+/// What compactions are behind with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Behind {
+    /// How many tables of level 0 a read may have to ask.
+    pub level0_runs: u64,
+    /// About how many bytes wait.
+    pub pending_bytes: u64,
+    /// Bytes in blob files that can be collected and that nothing refers to.
+    pub garbage_bytes: u64,
+    /// Where those hold writers back.
+    pub garbage_limits: Limits,
+}
+
+impl Default for Behind {
+    fn default() -> Behind {
+        Behind {
+            level0_runs: 0,
+            pending_bytes: 0,
+            garbage_bytes: 0,
+            garbage_limits: Limits::NONE,
+        }
+    }
+}
+
 impl Compactions {
     /// Jobs that run.
     pub fn running(&self) -> u64 {
         lock(&self.jobs).running.len() as u64
     }
 
-    /// How many tables of level 0 a read may have to ask, and about how many bytes compactions are behind:
-    /// what writers may have to wait for.
-    pub fn behind(&self) -> (u64, u64) {
-        let (runs, bytes) = &self.debt;
-        (runs.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    /// What writers may have to wait for.
+    pub fn behind(&self) -> Behind {
+        *lock(&self.debt)
     }
 
     /// What running jobs of a family hold, and where its next ones begin.
@@ -136,7 +161,8 @@ impl Compactions {
             shape: Shape::new(options),
             costs: Costs::new(options, &*clock),
             pace: Pace::new(options.compaction.rate_bytes, clock),
-            debt: Default::default(),
+            debt: Mutex::default(),
+            garbage_percent_max: options.blob.space_percent_max,
             usage: levels::Usage::default(),
             internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
@@ -160,8 +186,13 @@ impl Compactions {
 
     /// This is the current version now.
     pub fn note(&self, version: &Version) {
-        let (runs, bytes) = self.shape.debt(version);
-        self.debt.0.store(runs, Ordering::Relaxed);
-        self.debt.1.store(bytes, Ordering::Relaxed);
+        let (level0_runs, pending_bytes) = self.shape.debt(version);
+        let (garbage_bytes, live) = collect::debt(version, self.garbage_percent_max);
+        *lock(&self.debt) = Behind {
+            level0_runs,
+            pending_bytes,
+            garbage_bytes,
+            garbage_limits: limits(live, self.garbage_percent_max),
+        };
     }
 }

@@ -47,10 +47,11 @@ impl Gauge {
         }
     }
 
-    /// With these limits for the disk, if they are known; and whether it is full.
-    pub(super) fn set(&self, debt: &Debt, disk: Option<Limits>, full: bool) {
+    /// With these limits for the disk, if they are known, and for garbage; and whether the disk is full.
+    pub(super) fn set(&self, debt: &Debt, (disk, garbage): (Option<Limits>, Limits), full: bool) {
         let slope = Slope {
             disk: disk.unwrap_or(self.slope.disk),
+            garbage,
             ..self.slope
         };
         let now = match slope.delay(debt) {

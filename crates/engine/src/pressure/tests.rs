@@ -27,7 +27,7 @@ fn filled(percent: u64) -> Gauge {
         pm_bytes: PM / 100 * percent,
         ..Debt::default()
     };
-    pressure.set(&debt, None, false);
+    pressure.set(&debt, (None, Limits::NONE), false);
     pressure
 }
 
@@ -39,7 +39,7 @@ fn nothing_is_owed_below_the_soft_limit() {
     let pressure = filled(90);
     assert!(pressure.now.load(Ordering::Relaxed) > 0);
     // What was freed is not owed for.
-    pressure.set(&Debt::default(), None, false);
+    pressure.set(&Debt::default(), (None, Limits::NONE), false);
     assert_eq!(pressure.now.load(Ordering::Relaxed), 0);
 }
 
@@ -590,7 +590,7 @@ fn the_disk_alone_holds_writers_back_from_twice_its_reserve_on() {
             disk_bytes,
             ..Debt::default()
         };
-        pressure.set(&debt, Some(limits), full);
+        pressure.set(&debt, (Some(limits), Limits::NONE), full);
         pressure.get()
     };
     assert_eq!(set(800, false), None);

@@ -8,12 +8,14 @@ fn slope(rng: &mut Rng) -> Slope {
         let hard = soft + 1 + rng.below(1000) as u64;
         Limits { soft, hard }
     };
-    let (pm, level0, pending, disk) = (limits(), limits(), limits(), limits());
+    let (pm, level0, pending) = (limits(), limits(), limits());
+    let (disk, garbage) = (limits(), limits());
     Slope {
         pm,
         level0,
         pending,
         disk,
+        garbage,
         delay_max: 1.0 + rng.below(5000) as f64,
     }
 }
@@ -24,6 +26,7 @@ fn debt_of(debt: &mut Debt, cause: Cause) -> &mut u64 {
         Cause::Level0Tables => &mut debt.level0_tables,
         Cause::PendingBytes => &mut debt.pending_bytes,
         Cause::DiskRoom => &mut debt.disk_bytes,
+        Cause::Garbage => &mut debt.garbage_bytes,
     }
 }
 
