@@ -258,7 +258,7 @@ pub struct LatencyMetrics {
 pub struct StallMetrics {
     /// `growth`: the region grew. `memtable`: the manifest had to name the next memtable. `flush`: there was no room
     /// before a flush. The other causes delay writers a little, and more as something fills up: `pm_fill`,
-    /// `level0_tables`, `pending_bytes`, `disk_room`.
+    /// `level0_tables`, `pending_bytes`, `disk_room`, `garbage`.
     pub cause: &'static str,
     /// Writes that were delayed.
     pub count: u64,

@@ -49,6 +49,7 @@
 mod beside;
 mod collect;
 mod costs;
+mod counted;
 mod deleted;
 mod due;
 mod ends;

@@ -19,16 +19,23 @@
 //!    collection begins again.
 //! 4. *Many at a time.* To free a file, all tables that refer to it are written anew, and those may be all there are, were the
 //!    file as small as a flush. So not as few files are chosen as would do for the moment, but as many as are worth writing
-//!    those tables for.
+//!    those tables for: at least as much moves as the tables have ([`Moves::of_job`]).
 //! 5. *What moves has room.* Until the last table has let go of a victim, what moved out of it is there twice. So all that
 //!    is alive in the victims fits into the room that there is. As it moves, there is less of both by as much: what was
 //!    chosen stays within the room.
+//! 6. *Jobs are short*, where tables are. What is overwritten is known to be garbage once the tables of level 0 are merged with
+//!    those below, and that waits for a job that has them: in a store with few bytes of keys one job would move all that is
+//!    to move, and meanwhile as much would become garbage.
+//! 7. *Who writes waits for it.* From where collection begins garbage is a debt ([`limits`]): a limit that only the background keeps
+//!    is none for as long as somebody writes faster.
 //!
 //! # Alternatives
 //! - *Looking up each value's key*, file by file, costs a read of the tree for each value and writes references through the
 //!   commit path. Tables know already what they refer to, and a compaction reads their keys in order.
 //! - *All files past a share of garbage*, as BlobDB and Titan do, bounds no space: with one limit on the whole a user says
 //!   what he pays.
+//! - *Every job moves what it reads of victims.* A merge of level 0, which tells what is garbage, then waits for values to be read
+//!   and written, and what they cost is a hundred times what the tables cost that are written once less.
 
 use thermocline_base::{CfId, FileId};
 
@@ -242,6 +249,52 @@ mod tests {
             let all = victims(&files, 130, Moves::ALL);
             let fits = |file: &BlobFile| all.contains(&file.file) && file.live <= room;
             prop_assert!(!chosen.is_empty() || !files.iter().any(fits));
+        }
+    }
+
+    proptest! {
+        /// A job ends with the file with which it has enough; one job after the other comes to where nothing is due.
+        #[test]
+        fn short_jobs_come_to_the_same_end(files in files(), most in 101u64..300, enough in 1u64..2000) {
+            let mut left = files;
+            let mut rounds = 0;
+            while is_due(&left, most) {
+                let chosen = victims(&left, most, Moves { enough, ..Moves::ALL });
+                prop_assert!(!chosen.is_empty());
+                let mut moved: Vec<u64> = Vec::new();
+                for victim in chosen {
+                    let at = left.iter().position(|file| file.file == victim).unwrap();
+                    moved.push(left[at].live);
+                    left[at].bytes = left[at].live;
+                }
+                let last = moved.iter().max().unwrap();
+                prop_assert!(moved.iter().sum::<u64>() < enough + last);
+                rounds += 1;
+                prop_assert!(rounds <= left.len());
+            }
+        }
+
+        /// Nobody is held back before collection is due, and what is allowed has room for a job beyond where writers are slowest, but
+        /// where so little is allowed that no job is as short.
+        #[test]
+        fn writers_are_held_back_once_collection_is_due(live in 0u64..1 << 50, most in 101u64..100_000) {
+            let Limits { soft, hard } = limits(live, most);
+            let allowed = allowed(live, most);
+            let file = |garbage| [BlobFile { file: FileId(1), bytes: live + garbage, live }];
+            // But for what is lost where numbers are divided.
+            prop_assert!(is_due(&file(soft + live / 100 + 1), most));
+            prop_assert!(soft < hard && soft <= allowed);
+            if allowed >= MOVED_PARTS * MOVED_BYTES_MIN {
+                prop_assert!(hard + enough(allowed) <= allowed);
+            }
+        }
+    }
+
+    #[test]
+    fn limits_of_nothing_and_of_all_there_is() {
+        for (live, most) in [(0, 130), (u64::MAX, 130), (u64::MAX, 1_000_000)] {
+            let Limits { soft, hard } = limits(live, most);
+            assert!(soft < hard, "{live} {most}");
         }
     }
 

@@ -14,17 +14,15 @@
 //! A value that a snapshot alone needs is in a table, and so counts as needed.
 //!
 //! # What a collection does
-//! `policy::collect` chooses the victims, and `policy::pick` the tables that refer to them. A job writes those anew, and
-//! whatever job runs meanwhile does the same with what it reads: values move out of the victims into new files
-//! (`jobs::sink`). When the last reference is gone an edit removes the file, and it goes when no version that is held names
+//! `policy::collect` chooses the victims, and `policy::pick` the tables that refer to them. A job writes those anew: values
+//! move out of the victims into new files (`jobs::sink`). So does a job that somebody asked for; others write references again. When the last reference is gone an edit removes the file, and it goes when no version that is held names
 //! it (`blobs::remove`). So a collection is a compaction: paced, cancelled, crash-safe and valid by the same argument. Each job looks
 //! anew what the victims are, when it begins to write. If there are fewer than when it was picked, it writes what is there again, once.
 //!
 //! # What it takes
 //! *Of the disk*: until the last table has let go of a victim, what moved is there twice. So only so much is chosen as has room
-//! ([`Picker::room_to_move`]), and a collection that finds none does not begin. On a full disk other compactions move nothing, since
-//! they are to make room; collections come behind them, as what was deleted here and there in files frees no other way, and
-//! give up as those do.
+//! ([`Picker::room_to_move`]), and a collection that finds none does not begin. On a full disk collections come behind all other
+//! compactions, as what was deleted here and there in files frees no other way, and give up as those do.
 //! *Of DRAM*: a long value is read whole. It is charged, and there is one at a time (`TableFiles::carry`).
 //!
 //! A memtable that was flushed, or a change feed, may still refer to a victim. Its file is named as long as that is so: what
@@ -32,36 +30,13 @@
 
 use thermocline_base::FileId;
 use thermocline_catalog::View;
-use thermocline_policy::collect::{self, BlobFile, Moves, Refers};
+use thermocline_policy::collect::{self, Moves, Refers};
 use thermocline_policy::pick::Reason;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
 use super::costs::OfFamily;
+use super::counted::{counted, referred};
 use crate::store::{Common, Picker};
-
-/// The files whose values are counted.
-fn counted(version: &Version) -> Vec<BlobFile> {
-    let files = version.blob_files().filter_map(|(file, blob)| {
-        // What nothing refers to goes by itself.
-        let bytes = blob.value_bytes.filter(|_| blob.references > 0)?;
-        let live = blob.referenced_bytes;
-        Some(BlobFile { file, bytes, live })
-    });
-    files.collect()
-}
-
-/// Bytes of garbage in files that can be collected, and of what is alive there; none of both where nothing is due.
-pub(super) fn debt(version: &Version, percent_max: u64) -> (u64, u64) {
-    let mut files = counted(version);
-    if !collect::is_due(&files, percent_max) {
-        return (0, 0);
-    }
-    let in_pm = referred(version, |table| version.pm_table(table.file).is_some());
-    files.retain(|of| in_pm.binary_search(&of.file).is_err());
-    let live = files.iter().map(|of| of.live).sum();
-    let all: u64 = files.iter().map(|of| of.bytes).sum();
-    (all.saturating_sub(live), live)
-}
 
 impl Picker {
     /// How many bytes of values may move out of blob files: those of the disk that flushes and writers can do without. 0 if
@@ -81,8 +56,11 @@ impl Picker {
 
     /// The files out of which a job moves values, by number.
     pub(super) fn victims_for(&self, reason: Reason) -> Vec<FileId> {
-        if reason != Reason::Garbage {
-            return Vec::new();
+        match reason {
+            Reason::Garbage => {}
+            // Who asks for a compaction wants what it frees.
+            Reason::Manual if !self.pressure.is_relieving() => {}
+            _ => return Vec::new(),
         }
         let room = self.room_to_move();
         // In this order: what has left the view is in tables of the version.
@@ -127,17 +105,6 @@ fn garbage(version: &Version, view: &View, (common, room): (&Common, u64)) -> Ga
         victims: collect::victims(&files, most, moves),
         parts,
     }
-}
-
-/// The files to which these tables refer, by number.
-fn referred(version: &Version, tables: impl Fn(&TableRef) -> bool) -> Vec<FileId> {
-    let families = version.families();
-    let all = families.flat_map(|cf| version.tables_of(cf));
-    let of = all.filter(|(_, table)| tables(table));
-    let files = of.flat_map(|(_, table)| table.blobs.iter().map(|blob| blob.file));
-    let mut files: Vec<FileId> = files.collect();
-    files.sort_unstable();
-    files
 }
 
 impl Garbage {

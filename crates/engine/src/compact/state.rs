@@ -11,8 +11,8 @@ use thermocline_policy::pick::{Cursors, Held};
 use thermocline_policy::pressure::Limits;
 use thermocline_version::Version;
 
-use super::collect;
 use super::costs::known::Costs;
+use super::counted;
 use super::deleted::DeletedRanges;
 use super::filters::Filters;
 use super::internal::known::Internal;
@@ -187,7 +187,7 @@ impl Compactions {
     /// This is the current version now.
     pub fn note(&self, version: &Version) {
         let (level0_runs, pending_bytes) = self.shape.debt(version);
-        let (garbage_bytes, live) = collect::debt(version, self.garbage_percent_max);
+        let (garbage_bytes, live) = counted::debt(version, self.garbage_percent_max);
         *lock(&self.debt) = Behind {
             level0_runs,
             pending_bytes,

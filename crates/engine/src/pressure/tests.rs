@@ -10,6 +10,7 @@ use thermocline_catalog::View;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
+use thermocline_policy::collect;
 use thermocline_policy::pick::Reason;
 use thermocline_policy::pressure::{Cause, Limits};
 use thermocline_policy::tuning::DELAY_NS_MAX;
@@ -576,6 +577,27 @@ fn room_that_somebody_else_makes_is_found_by_the_next_write() {
     fs.limit(2 * DISK);
     put(&engine, keys, 1).unwrap();
     assert_eq!(engine.inner.pressure.gauge.now.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn garbage_alone_holds_writers_back_from_where_collection_begins() {
+    let pressure = Gauge::new(PM);
+    let limits = collect::limits(1 << 30, 130);
+    let set = |garbage_bytes: u64| {
+        let debt = Debt {
+            garbage_bytes,
+            ..Debt::default()
+        };
+        pressure.set(&debt, (None, limits), false);
+        pressure.get()
+    };
+    assert_eq!(set(limits.soft), None);
+    let little = set(limits.soft + (1 << 20)).unwrap();
+    let much = set(limits.hard).unwrap();
+    assert!(much.nanos_per_byte > little.nanos_per_byte, "{much:?}");
+    assert_eq!((little.cause, much.cause), (Cause::Garbage, Cause::Garbage));
+    let (_, cause) = pressure.owe(1 << 20, 0).unwrap();
+    assert_eq!(cause, StallCause::Garbage);
 }
 
 #[test]

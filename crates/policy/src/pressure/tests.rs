@@ -105,6 +105,7 @@ fn the_largest_numbers_overflow_nothing() {
         level0_tables: u64::MAX,
         pending_bytes: u64::MAX,
         disk_bytes: u64::MAX,
+        garbage_bytes: u64::MAX,
     };
     let delay = slope.delay(&debt).unwrap();
     assert_eq!(delay.nanos_per_byte, slope.delay_max);

@@ -121,6 +121,39 @@ fn compactions_write_references_and_no_values() {
 }
 
 #[test]
+fn garbage_is_a_debt_from_when_it_is_known_until_it_is_collected() {
+    let machine = Machine::new(PM);
+    let mut options = apart();
+    options.compaction.level0_tables = 2;
+    let engine = open(&machine, &options);
+    for round in 0..6 {
+        // No file is garbage as a whole.
+        for n in (0..100).filter(|n| round == 0 || (n + round) % 3 > 0) {
+            put(&engine, CF, format!("{n}").as_bytes(), &value(round, n));
+        }
+        flush(&engine);
+    }
+    let mut most = 0;
+    loop {
+        let behind = engine.inner.common.compactions.behind();
+        let files = counted(&engine);
+        let garbage: u64 = files.iter().map(|file| file.bytes - file.live).sum();
+        match is_due(&files, options.blob.space_percent_max) {
+            true => {
+                assert!(behind.garbage_bytes == garbage && garbage > behind.garbage_limits.soft)
+            }
+            false => assert_eq!(behind.garbage_bytes, 0),
+        }
+        most = behind.garbage_bytes.max(most);
+        if !engine.compact_once().unwrap() {
+            break;
+        }
+    }
+    assert!(most > 4_000, "{most} bytes of garbage");
+    assert_eq!(engine.inner.common.compactions.behind().garbage_bytes, 0);
+}
+
+#[test]
 fn a_family_with_a_merge_operator_keeps_its_values_in_tables() {
     let machine = Machine::new(PM);
     let engine = open(&machine, &apart());
