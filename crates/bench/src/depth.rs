@@ -7,15 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use thermocline::{PendingRead, Result, Value};
-
 use crate::clock::Instant;
 
-type Read = PendingRead<Option<Value>>;
-
 /// Reads that are under way, and those whose turn it is to be asked.
-pub(crate) struct InFlight {
-    reads: Vec<Option<(Read, Instant)>>,
+pub(crate) struct InFlight<R> {
+    reads: Vec<Option<(R, Instant)>>,
     wakers: Vec<Waker>,
     free: Vec<usize>,
     woken: Arc<Woken>,
@@ -51,9 +47,9 @@ impl Wake for Place {
     }
 }
 
-impl InFlight {
+impl<R: Future + Unpin> InFlight<R> {
     /// Up to `depth` reads, awaited by this thread.
-    pub fn new(depth: usize) -> InFlight {
+    pub fn new(depth: usize) -> InFlight<R> {
         let woken = Arc::new(Woken {
             places: Mutex::default(),
             thread: thread::current(),
@@ -81,7 +77,7 @@ impl InFlight {
     }
 
     /// Begins to await a read, for which there is room. If it has its answer, that is returned at once.
-    pub fn add(&mut self, read: Read, begun: Instant) -> Option<(Result<Option<Value>>, Instant)> {
+    pub fn add(&mut self, read: R, begun: Instant) -> Option<(R::Output, Instant)> {
         let place = self.free.pop()?;
         self.reads[place] = Some((read, begun));
         self.ask(place)
@@ -91,7 +87,7 @@ impl InFlight {
     ///
     /// # Panics
     /// If no read is under way.
-    pub fn next(&mut self) -> (Result<Option<Value>>, Instant) {
+    pub fn next(&mut self) -> (R::Output, Instant) {
         assert!(!self.is_empty(), "nothing to wait for");
         loop {
             match self.woken.next() {
@@ -105,7 +101,7 @@ impl InFlight {
         }
     }
 
-    fn ask(&mut self, place: usize) -> Option<(Result<Option<Value>>, Instant)> {
+    fn ask(&mut self, place: usize) -> Option<(R::Output, Instant)> {
         let (read, begun) = self.reads[place].as_mut()?;
         let begun = *begun;
         let mut context = Context::from_waker(&self.wakers[place]);

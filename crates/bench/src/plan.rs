@@ -40,7 +40,7 @@ pub struct Plan {
     pub durability: Durability,
     /// Writes committed together; for reads of several keys, the keys.
     pub batch: usize,
-    /// Reads that one thread keeps in flight.
+    /// Reads or scans that one thread keeps in flight.
     pub async_depth: usize,
     /// How keys are chosen; `None` for what the workload does by itself.
     pub distribution: Option<Distribution>,
@@ -171,9 +171,9 @@ impl Plan {
                 self.workload.name()
             )));
         }
-        if self.async_depth > 1 && !self.workload.reads_points() {
+        if self.async_depth > 1 && !self.workload.overlaps() {
             return Err(Error::InvalidArgument(format!(
-                "{} reads no single keys that could be under way at once; leave async-depth out",
+                "{} has no reads that could be under way at once; leave async-depth out",
                 self.workload.name()
             )));
         }

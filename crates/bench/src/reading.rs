@@ -58,6 +58,7 @@ impl Reader {
         match self.workload {
             Workload::ReadSeq => self.sequence(db, pace, false),
             Workload::ReadReverse => self.sequence(db, pace, true),
+            Workload::SeekRandom if self.depth > 1 => self.seeks_at_once(db, pace),
             Workload::SeekRandom => self.seeks(db, pace),
             Workload::MultiReadRandom => self.several(db, pace),
             _ if self.depth > 1 => self.points_at_once(db, pace),
@@ -134,6 +135,31 @@ impl Reader {
         Ok(())
     }
 
+    /// Keeps as many scans under way as the depth says.
+    fn seeks_at_once(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        let mut scans = InFlight::new(self.depth);
+        let mut at = self.share.from;
+        let mut goes_on = true;
+        loop {
+            let answer = if goes_on && at < self.share.until && scans.has_room() {
+                at += 1;
+                let begun = now();
+                let key = self.keys.key(self.draw.index(0)).to_vec();
+                scans.add(Box::pin(scan_async(db, key, self.scan_length)), begun)
+            } else if scans.is_empty() {
+                return Ok(());
+            } else {
+                Some(scans.next())
+            };
+            if let Some((scanned, begun)) = answer {
+                let (found, entries) = scanned?;
+                pace.tally.found += u64::from(found);
+                pace.tally.entries += entries;
+                goes_on &= pace.lap_since(begun, Operation::Scan);
+            }
+        }
+    }
+
     fn sequence(mut self, db: &Db, pace: &mut Pace<'_>, back: bool) -> Result<()> {
         let mut cursor = db.cursor()?;
         let mut valid = if back {
@@ -180,6 +206,21 @@ pub(crate) fn scan(cursor: &mut Cursor, key: &[u8], length: u64, tally: &mut Tal
     }
     tally.entries += entries;
     Ok(())
+}
+
+/// As [`scan`]; returns whether `key` was there, and how many entries were read.
+async fn scan_async(db: &Db, key: Vec<u8>, length: u64) -> Result<(bool, u64)> {
+    let mut scan = db.range(&*key..).into_async();
+    let (mut found, mut entries) = (false, 0);
+    while entries < length
+        && let Some(entry) = scan.next().await
+    {
+        let (at, value) = entry?;
+        found |= at == key;
+        black_box(value.last());
+        entries += 1;
+    }
+    Ok((found, entries))
 }
 
 /// Begins again at the other end.

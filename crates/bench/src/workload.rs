@@ -228,9 +228,14 @@ impl Workload {
         self.operations().contains(&Operation::Scan)
     }
 
-    /// Whether it reads single keys, of which several can be under way at once.
-    pub fn reads_points(self) -> bool {
-        matches!(self, Workload::ReadRandom | Workload::ReadMissing)
+    /// Whether several of its reads can be under way at once.
+    pub fn overlaps(self) -> bool {
+        let some = [
+            Workload::ReadRandom,
+            Workload::ReadMissing,
+            Workload::SeekRandom,
+        ];
+        some.contains(&self)
     }
 
     /// Whether several keys can be written or read together.

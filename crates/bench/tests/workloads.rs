@@ -548,7 +548,11 @@ fn nonsense_and_missing_parts_are_refused() {
 
 #[test]
 fn several_reads_under_way_find_what_one_after_another_finds() {
-    for workload in [Workload::ReadRandom, Workload::ReadMissing] {
+    for workload in [
+        Workload::ReadRandom,
+        Workload::ReadMissing,
+        Workload::SeekRandom,
+    ] {
         for (depth, threads) in [(1, 1), (2, 1), (32, 2), (5000, 1)] {
             let plan = Plan {
                 async_depth: depth,
@@ -557,8 +561,8 @@ fn several_reads_under_way_find_what_one_after_another_finds() {
             };
             let report = run(&plan, &Watch::new()).unwrap();
             let right = match workload {
-                Workload::ReadRandom => report.ops,
-                _ => 0,
+                Workload::ReadMissing => 0,
+                _ => report.ops,
             };
             assert_eq!(report.found, Some(right), "{depth}");
         }

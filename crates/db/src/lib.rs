@@ -41,6 +41,7 @@ mod range;
 pub mod records;
 mod report;
 mod scan;
+mod scan_async;
 mod snapshot;
 mod transaction;
 
@@ -58,6 +59,7 @@ pub use metrics::{
 pub use prepared::Prepared;
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
+pub use scan_async::AsyncScan;
 pub use snapshot::Snapshot;
 /// Compaction filters: user code that removes or changes values as compactions move them.
 pub mod filter {

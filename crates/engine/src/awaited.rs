@@ -25,11 +25,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use thermocline_base::{BlobRef, CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
 use thermocline_catalog::{Pins, View};
 use thermocline_memtable::{Lookup, Memtable};
 use thermocline_tables::{Answer, Search, TableValue, Tables, wait_for_all, wait_for_all_async};
 
+use crate::elsewhere::Elsewhere;
 use crate::operands;
 use crate::snapshot::hit::Hit;
 use crate::store::{Inner, Moment};
@@ -296,12 +297,8 @@ impl Place {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let common = &self.store.common;
-        let running = common.catalog.table_files.async_reader().run(work);
-        running.await.unwrap_or_else(|| {
-            let source = std::io::Error::other("the thread that read has panicked");
-            Err(Error::io("read", &common.dir, source))
-        })
+        let files = &self.store.common.catalog.table_files;
+        Elsewhere::new(files).done(work).await
     }
 }
 
@@ -405,7 +402,7 @@ impl<T> PendingRead<T> {
     }
 
     /// Takes `read` as far as it comes, so that its reads are on their way.
-    fn begin(read: impl Future<Output = Result<T>> + Send + 'static) -> PendingRead<T> {
+    pub(crate) fn begin(read: impl Future<Output = Result<T>> + Send + 'static) -> PendingRead<T> {
         let mut read: Boxed<T> = Box::pin(read);
         // Whoever polls it next leaves a waker of his own.
         match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -150,6 +150,7 @@ mod copies;
 mod create;
 mod cursor;
 mod dram;
+mod elsewhere;
 mod expiry;
 mod families;
 mod feed;
@@ -194,6 +195,7 @@ mod write;
 
 pub use awaited::PendingRead;
 pub use cursor::Cursor;
+pub use elsewhere::Elsewhere;
 pub use families::table::Family;
 pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};

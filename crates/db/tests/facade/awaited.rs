@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use thermocline::options::{AsyncIo, Shape};
-use thermocline::{CfOptions, Db, ErrorKind, Options, Result, Value};
+use thermocline::{AsyncScan, CfOptions, Db, ErrorKind, Options, Result, Scan, Value};
 use thermocline_testkit::block_on;
 
 const KEYS: u32 = 5000;
@@ -94,30 +94,14 @@ impl Wake for Task {
     }
 }
 
-#[test]
-fn many_tasks_of_one_thread_read_at_once() {
-    let dir = folder();
-    let db = store(&dir.path().join("db"), AsyncIo::Interrupt);
+/// Runs tasks on this thread, and adds up what they come to.
+fn run_all<T: Future<Output = u32> + 'static>(tasks: impl IntoIterator<Item = T>) -> u32 {
+    let boxed = |task: T| Some(Box::pin(task) as Pin<Box<dyn Future<Output = u32>>>);
+    let mut running: Vec<_> = tasks.into_iter().map(boxed).collect();
     let tasks = Arc::new(Tasks {
-        woken: Mutex::new((0..100).collect()),
+        woken: Mutex::new((0..running.len()).collect()),
         thread: thread::current(),
     });
-    let mut running: Vec<Option<Pin<Box<dyn Future<Output = u32>>>>> = (0..100u32)
-        .map(|task| {
-            let db = db.clone();
-            let work = async move {
-                let mut found = 0;
-                for step in 0..30 {
-                    let n = (task * 57 + step * 101) % (KEYS + 50);
-                    let read = db.get_async(key(n)).await.unwrap();
-                    assert_eq!(read.as_deref(), (n < KEYS).then(|| value(n)).as_deref());
-                    found += u32::from(read.is_some());
-                }
-                found
-            };
-            Some(Box::pin(work) as Pin<Box<dyn Future<Output = u32>>>)
-        })
-        .collect();
     let (mut left, mut found) = (running.len(), 0);
     while left > 0 {
         let Some(task) = tasks.woken.lock().unwrap().pop_front() else {
@@ -132,7 +116,143 @@ fn many_tasks_of_one_thread_read_at_once() {
             (running[task], left, found) = (None, left - 1, found + n);
         }
     }
+    found
+}
+
+#[test]
+fn many_tasks_of_one_thread_read_at_once() {
+    let dir = folder();
+    let db = store(&dir.path().join("db"), AsyncIo::Interrupt);
+    let found = run_all((0..100u32).map(|task| {
+        let db = db.clone();
+        async move {
+            let mut found = 0;
+            for step in 0..30 {
+                let n = (task * 57 + step * 101) % (KEYS + 50);
+                let read = db.get_async(key(n)).await.unwrap();
+                assert_eq!(read.as_deref(), (n < KEYS).then(|| value(n)).as_deref());
+                found += u32::from(read.is_some());
+            }
+            found
+        }
+    }));
     assert!(found > 2900, "{found}");
+}
+
+/// All that a scan gives to whoever awaits it.
+async fn all_of(mut scan: AsyncScan) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn assert_free<T: Send + Unpin + 'static>(_: &T) {}
+    assert_free(&scan);
+    let mut all = Vec::new();
+    while let Some(entry) = scan.next().await {
+        let (key, value) = entry.unwrap();
+        all.push((key, value.into_vec()));
+    }
+    assert!(scan.next().await.is_none());
+    all
+}
+
+#[test]
+fn an_awaited_scan_gives_what_a_scan_gives() {
+    let dir = folder();
+    let db = store(&dir.path().join("db"), AsyncIo::Interrupt);
+    // Some lies in memory.
+    db.put(key(77), "new").unwrap();
+    db.delete(key(78)).unwrap();
+    let snapshot = db.snapshot();
+    db.put(key(79), "later").unwrap();
+    let reverse = CfOptions::default().reverse(true);
+    let family = db.column_family("reverse", reverse).unwrap();
+    for n in 0..300 {
+        family.put(key(n), value(n)).unwrap();
+    }
+    let scans: [&dyn Fn() -> Scan; 7] = [
+        &|| db.iter(),
+        &|| db.range(key(70)..=key(2500)),
+        &|| db.prefix("key 000"),
+        &|| db.prefix("none"),
+        &|| snapshot.iter(),
+        &|| family.iter(),
+        &|| family.range(key(200)..key(7)),
+    ];
+    for (n, scan) in scans.into_iter().enumerate() {
+        let entry = |entry: Result<(Vec<u8>, Value)>| {
+            let (key, value) = entry.unwrap();
+            (key, value.into_vec())
+        };
+        let all: Vec<_> = scan().map(entry).collect();
+        assert!(n == 3 || all.len() > 90, "scan {n} has {}", all.len());
+        assert!(block_on(all_of(scan().into_async())) == all, "scan {n}");
+        let back: Vec<_> = all.into_iter().rev().collect();
+        assert!(block_on(all_of(scan().into_async_rev())) == back, "{n}");
+    }
+}
+
+#[test]
+fn many_tasks_of_one_thread_scan_at_once() {
+    let dir = folder();
+    let db = store(&dir.path().join("db"), AsyncIo::Interrupt);
+    // More than there are threads that read.
+    let found = run_all((0..60u32).map(|task| {
+        let db = db.clone();
+        async move {
+            let (from, to) = (task * 50, task * 50 + 2000);
+            let all = all_of(db.range(key(from)..key(to)).into_async()).await;
+            for ((found, _), n) in all.iter().zip(from..) {
+                assert_eq!(*found, key(n));
+            }
+            u32::try_from(all.len()).unwrap()
+        }
+    }));
+    assert_eq!(found, 60 * 2000);
+}
+
+#[test]
+fn an_awaited_scan_that_is_dropped_leaves_nothing() {
+    let dir = folder();
+    let path = dir.path().join("db");
+    let db = store(&path, AsyncIo::Interrupt);
+    for taken in [0, 1, 5, 100] {
+        let mut scan = db.iter().into_async();
+        for n in 0..taken {
+            assert_eq!(block_on(scan.next()).unwrap().unwrap().0, key(n));
+        }
+        // While a batch is collected, or not.
+        let _ = scan.poll_next(&mut Context::from_waker(Waker::noop()));
+    }
+    // Those who collect leave when they have come to the end of their batches.
+    while db.metrics().readers > 0 {
+        thread::yield_now();
+    }
+    // One that is not dropped reads on at its moment when the database is closed.
+    let mut scan = db.range(key(9)..).into_async();
+    assert_eq!(block_on(scan.next()).unwrap().unwrap().0, key(9));
+    db.delete_range(key(0)..).unwrap();
+    db.close().unwrap();
+    let again = Db::open(&path, Options::default()).unwrap();
+    assert!(again.iter().next().is_none());
+    let left = block_on(all_of(scan));
+    assert_eq!(left.len(), KEYS as usize - 10);
+}
+
+#[test]
+fn an_error_is_the_last_item_of_an_awaited_scan() {
+    let dir = folder();
+    let db = Db::open(dir.path().join("db"), Options::default()).unwrap();
+    db.put("k", "v").unwrap();
+    let first = |mut scan: AsyncScan| {
+        let first = block_on(scan.next());
+        assert!(block_on(scan.next()).is_none());
+        first
+    };
+    let refused = first(db.range("z".."a").into_async()).unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    let family = db.column_family("f", CfOptions::default()).unwrap();
+    let early = family.iter().into_async();
+    db.drop_column_family("f").unwrap();
+    let refused = first(family.iter().into_async()).unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(first(early).is_none());
 }
 
 #[test]

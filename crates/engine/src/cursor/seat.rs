@@ -9,6 +9,7 @@ use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
 
 use super::walk::Walk;
+use crate::elsewhere::Elsewhere;
 use crate::families::table::Family;
 use crate::holds::registry::{Guest, Hold, HoldId, Left, Lent};
 use crate::report::ReaderKind;
@@ -197,6 +198,11 @@ impl Cursor {
     #[inline]
     pub fn latencies(&self) -> &Latencies {
         &self.moment.inner().common.latencies
+    }
+
+    /// Threads on which it may move while nobody waits.
+    pub fn elsewhere(&self) -> Elsewhere {
+        Elsewhere::new(&self.moment.inner().common.catalog.table_files)
     }
 
     /// Another cursor over the same family at the same moment, not yet at any key.

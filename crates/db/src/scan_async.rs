@@ -1,0 +1,157 @@
+//! Scans that nobody waits for: batches of entries, collected on threads that read for futures, one ahead of who takes them.
+//!
+//! # Why it answers as a scan does
+//! 1. *It is the scan.* The same iterator makes the entries, in the same order and at the same moment. It is in one place: here, or
+//!    with the thread that collects a batch, which gives it back with that.
+//! 2. *An error ends it*, behind the entries that were found before. One that is told is the last item.
+//! 3. *Whoever drops it* gives up the batch that is being collected: the iterator goes with it, on the thread that has it.
+
+use std::future::{Future, poll_fn};
+use std::mem::replace;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::vec;
+
+use thermocline_engine::{Elsewhere, PendingRead};
+
+use crate::{Result, Scan, Value};
+
+/// Bytes of keys and values of the first batch: a short scan takes no more.
+const BATCH_BYTES_FIRST: usize = 16 << 10;
+
+/// And of the largest. Each has twice as many as the one before.
+const BATCH_BYTES_MAX: usize = 256 << 10;
+
+type Entry = Result<(Vec<u8>, Value)>;
+
+/// A [`Scan`] as a stream, of any executor: a task that awaits entries waits, and no thread does. See [`Scan::into_async`].
+///
+/// It ends after an error. As long as it is there it holds its moment, as a [`Scan`] does.
+#[derive(Debug)]
+pub struct AsyncScan {
+    /// Entries that are still to be given.
+    ready: vec::IntoIter<Entry>,
+    /// As soon as so few are left the next batch begins.
+    low: usize,
+    bytes: usize,
+    from_back: bool,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle(Box<Scan>, Elsewhere),
+    Reading(PendingRead<Batch>, Elsewhere),
+    Ended,
+}
+
+/// What one piece of work has collected.
+struct Batch {
+    entries: Vec<Entry>,
+    /// `None` if the scan has ended.
+    scan: Option<Box<Scan>>,
+}
+
+impl AsyncScan {
+    pub(crate) fn new(mut scan: Scan, from_back: bool) -> AsyncScan {
+        let (ready, state) = match scan.elsewhere() {
+            Some(elsewhere) => (Vec::new(), State::Idle(Box::new(scan), elsewhere)),
+            None => (Vec::from_iter(scan.next()), State::Ended),
+        };
+        AsyncScan {
+            ready: ready.into_iter(),
+            low: 0,
+            bytes: BATCH_BYTES_FIRST,
+            from_back,
+            state,
+        }
+    }
+
+    /// The next entry; `None` once there is none any more. A future that is dropped before it has answered has taken nothing.
+    ///
+    /// # Errors
+    /// As a [`Scan`]: the last item is the error then.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "this one is awaited, and an iterator's is not"
+    )]
+    pub fn next(&mut self) -> impl Future<Output = Option<Entry>> + Send + Unpin + '_ {
+        poll_fn(|context| self.poll_next(context))
+    }
+
+    /// The next entry, for who polls by himself: `poll_fn(|context| scan.poll_next(context))` of the crate `futures`
+    /// makes a `Stream` of it.
+    ///
+    /// # Errors
+    /// As [`AsyncScan::next`].
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Entry>> {
+        loop {
+            if self.ready.len() <= self.low {
+                self.begin();
+            }
+            if let Some(entry) = self.ready.next() {
+                return Poll::Ready(Some(entry));
+            }
+            match &mut self.state {
+                State::Reading(reading, _) => {
+                    let batch = ready!(Pin::new(reading).poll(context));
+                    self.take(batch);
+                }
+                // `begin` leaves no other.
+                State::Idle(..) | State::Ended => return Poll::Ready(None),
+            }
+        }
+    }
+
+    /// Has a batch collected, if none is and there may be one.
+    fn begin(&mut self) {
+        if !matches!(self.state, State::Idle(..)) {
+            return;
+        }
+        if let State::Idle(scan, elsewhere) = replace(&mut self.state, State::Ended) {
+            let (bytes, from_back) = (self.bytes, self.from_back);
+            self.bytes = (2 * bytes).min(BATCH_BYTES_MAX);
+            let reading = elsewhere.run(move || Ok(collect(scan, bytes, from_back)));
+            self.state = State::Reading(reading, elsewhere);
+        }
+    }
+
+    /// What was collected comes behind what was given.
+    fn take(&mut self, batch: Result<Batch>) {
+        let (entries, scan) = match batch {
+            Ok(batch) => (batch.entries, batch.scan),
+            Err(error) => (vec![Err(error)], None),
+        };
+        self.low = entries.len() / 4;
+        self.ready = entries.into_iter();
+        self.state = match (replace(&mut self.state, State::Ended), scan) {
+            (State::Reading(_, elsewhere), Some(scan)) => State::Idle(scan, elsewhere),
+            _ => State::Ended,
+        };
+    }
+}
+
+/// A batch of about so many bytes.
+fn collect(mut scan: Box<Scan>, bytes: usize, from_back: bool) -> Batch {
+    let (mut entries, mut collected) = (Vec::new(), 0);
+    while collected < bytes {
+        let entry = match from_back {
+            true => scan.next_back(),
+            false => scan.next(),
+        };
+        let Some(entry) = entry else {
+            return Batch {
+                entries,
+                scan: None,
+            };
+        };
+        if let Ok((key, value)) = &entry {
+            collected += key.len() + value.len();
+        }
+        entries.push(entry);
+    }
+    Batch {
+        entries,
+        scan: Some(scan),
+    }
+}
