@@ -248,7 +248,7 @@ impl Preparer {
     }
 
     fn own_cursor(&self) -> Result<Cursor> {
-        Ok(Cursor::new(Moment::now(&self.inner()?), OWN))
+        Ok(Cursor::of_engine(Moment::now(&self.inner()?), OWN))
     }
 
     /// Reads all that are prepared, as of now. Of each it keeps the claims, and not the changes.

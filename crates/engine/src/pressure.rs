@@ -27,6 +27,7 @@ mod relief;
 
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
+use thermocline_memtable::BlobUse;
 use thermocline_observe::cause::StallCause;
 use thermocline_policy::pressure::{self, Debt, Delay};
 use thermocline_policy::room::{Disk, waiting};
@@ -75,8 +76,33 @@ impl Pressure {
             level0_tables: behind.level0_runs,
             pending_bytes: behind.pending_bytes,
             disk_bytes: disk.map_or(0, |disk| disk.used()),
-            garbage_bytes: behind.garbage_bytes,
+            garbage_bytes: self.garbage_to_wait_for(behind),
         }
+    }
+
+    /// Bytes of garbage for which collection makes room: none in files that memtables may refer to, since what those need is not
+    /// counted.
+    fn garbage_to_wait_for(&self, behind: &Behind) -> u64 {
+        let garbage = behind.garbage_bytes;
+        if garbage <= behind.garbage_limits.soft || !self.common.compactions.collects() {
+            return 0;
+        }
+        let view = self.common.catalog.view();
+        let homes = view.memtables.iter().flat_map(|memtable| memtable.homes());
+        let noted: Vec<&BlobUse> = homes
+            .map(|home| home.blobs())
+            .filter(|of| of.may_refer())
+            .collect();
+        if noted.is_empty() {
+            return garbage;
+        }
+        if noted.iter().any(|of| of.is_unknown()) {
+            return 0;
+        }
+        let version = self.common.catalog.version();
+        let files = noted.iter().flat_map(|of| of.files());
+        let of_file = |file| version.blob_file(file).map(|blob| blob.garbage_bytes());
+        files.filter_map(of_file).fold(garbage, u64::saturating_sub)
     }
 
     /// Persistent memory of tables that may stay there: it does not wait for anything.

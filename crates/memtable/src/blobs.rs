@@ -39,7 +39,17 @@ impl BlobUse {
 
     /// Whether it may refer to this file.
     pub fn has(&self, file: FileId) -> bool {
-        self.unknown.load(Ordering::Relaxed) || lock(&self.files).contains_key(&file)
+        self.is_unknown() || lock(&self.files).contains_key(&file)
+    }
+
+    /// Whether it may refer to some file.
+    pub fn may_refer(&self) -> bool {
+        self.is_unknown() || self.bytes() > 0
+    }
+
+    /// Whether it may refer to any file.
+    pub fn is_unknown(&self) -> bool {
+        self.unknown.load(Ordering::Relaxed)
     }
 
     /// The files that it is known to refer to, ascending.

@@ -20,7 +20,7 @@ pub enum StallCause {
     PendingBytes,
     /// Held back, since the disk fills.
     DiskRoom,
-    /// Held back, since blob files have more garbage than is allowed.
+    /// Held back, since blob files have nearly as much garbage as is allowed, or more.
     Garbage,
     /// Too many commits waited for their callbacks.
     Callbacks,

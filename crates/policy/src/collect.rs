@@ -98,16 +98,17 @@ fn allowed(live: u64, percent_max: u64) -> u64 {
     u64::try_from(more).unwrap_or(u64::MAX)
 }
 
-/// With so many bytes a job has moved enough where so much garbage is allowed, if the tables have fewer.
-fn enough(allowed: u64) -> u64 {
-    (allowed / MOVED_PARTS).clamp(MOVED_BYTES_MIN, MOVED_BYTES_MAX)
+/// With so many bytes a job has moved enough where so much garbage is allowed, and tables that refer to values have so many.
+fn enough(allowed: u64, tables_bytes: u64) -> u64 {
+    let part = (allowed / MOVED_PARTS).clamp(MOVED_BYTES_MIN, MOVED_BYTES_MAX);
+    part.max(tables_bytes)
 }
 
 /// Where garbage holds writers back while `live` bytes are alive: from where collection begins, to where what one job moves just
-/// has room.
-pub fn limits(live: u64, percent_max: u64) -> Limits {
+/// has room. Tables that refer to values have `tables_bytes`.
+pub fn limits(live: u64, percent_max: u64, tables_bytes: u64) -> Limits {
     let allowed = allowed(live, percent_max);
-    let job = enough(allowed);
+    let job = enough(allowed, tables_bytes);
     let soft = allowed / 100 * GARBAGE_BEGINS_PERCENT;
     Limits {
         soft: soft.min(u64::MAX - 1),
@@ -136,13 +137,13 @@ impl Moves {
         enough: u64::MAX,
     };
 
-    /// What a job moves out of `files`, where all tables that may have to be written anew for it have `tables_bytes`, and there
-    /// is so much `room`.
+    /// What a job moves out of `files`, where tables that refer to values have `tables_bytes`, all of which may have to be written
+    /// anew for it, and there is so much `room`.
     pub fn of_job(files: &[BlobFile], percent_max: u64, (tables_bytes, room): (u64, u64)) -> Moves {
         let live = files.iter().map(|file| file.live).sum();
         Moves {
             room,
-            enough: tables_bytes.max(enough(allowed(live, percent_max))),
+            enough: enough(allowed(live, percent_max), tables_bytes),
         }
     }
 }
@@ -278,22 +279,39 @@ mod tests {
         /// where so little is allowed that no job is as short.
         #[test]
         fn writers_are_held_back_once_collection_is_due(live in 0u64..1 << 50, most in 101u64..100_000) {
-            let Limits { soft, hard } = limits(live, most);
+            let Limits { soft, hard } = limits(live, most, 0);
             let allowed = allowed(live, most);
             let file = |garbage| [BlobFile { file: FileId(1), bytes: live + garbage, live }];
             // But for what is lost where numbers are divided.
             prop_assert!(is_due(&file(soft + live / 100 + 1), most));
             prop_assert!(soft < hard && soft <= allowed);
             if allowed >= MOVED_PARTS * MOVED_BYTES_MIN {
-                prop_assert!(hard + enough(allowed) <= allowed);
+                prop_assert!(hard + enough(allowed, 0) <= allowed);
             }
         }
     }
 
     #[test]
+    fn a_job_moves_a_part_of_what_is_allowed_and_as_much_as_tables_have() {
+        let enough = |live: u64, tables_bytes| {
+            let file = BlobFile {
+                file: FileId(1),
+                bytes: live,
+                live,
+            };
+            Moves::of_job(&[file], 130, (tables_bytes, 7)).enough
+        };
+        assert_eq!(enough(0, 0), MOVED_BYTES_MIN);
+        let part = 640_000_000 * 30 / 100 / MOVED_PARTS;
+        assert_eq!(enough(640_000_000, 0), part);
+        assert_eq!(enough(640_000_000, part + 1), part + 1);
+        assert_eq!(enough(1 << 50, 0), MOVED_BYTES_MAX);
+    }
+
+    #[test]
     fn limits_of_nothing_and_of_all_there_is() {
         for (live, most) in [(0, 130), (u64::MAX, 130), (u64::MAX, 1_000_000)] {
-            let Limits { soft, hard } = limits(live, most);
+            let Limits { soft, hard } = limits(live, most, live / 10);
             assert!(soft < hard, "{live} {most}");
         }
     }

@@ -1,7 +1,7 @@
 //! How much writers are to be held back (design §9): a slope, not a wall.
 //!
 //! Where background work falls behind, something fills up: persistent memory, level 0, bytes
-//! waiting for compaction, the disk. Stores that stop writers at a limit, as LevelDB and early
+//! waiting for compaction, the disk, garbage in blob files. Stores that stop writers at a limit, as LevelDB and early
 //! RocksDB do, answer with seconds of silence; so here each [`Debt`] slows writers from a soft
 //! limit on, a little at first, until at the hard limit they are as slow as they ever get. They are
 //! never stopped by this: who has no space left at all says so itself.

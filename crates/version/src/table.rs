@@ -127,7 +127,12 @@ impl TableRef {
         self.limited_below || self.limited_above
     }
 
-    /// Bytes of values in blob files to which it refers.
+    /// Whether it refers to values of which it does not say how many bytes they have: parts of tables do.
+    pub fn refers_to_unknown(&self) -> bool {
+        self.blobs.iter().any(|blob| blob.bytes == 0)
+    }
+
+    /// Bytes of values in blob files to which it refers, as far as it says so.
     pub fn blob_bytes(&self) -> u64 {
         self.blobs.iter().map(|blob| blob.bytes).sum()
     }

@@ -27,6 +27,12 @@
 //!
 //! A memtable that was flushed, or a change feed, may still refer to a victim. Its file is named as long as that is so: what
 //! moved is there twice for that long.
+//!
+//! # Where it comes to nothing
+//! A job that fails since there is no room is tried again, and one that fails otherwise, as where a value cannot be read, is not: its
+//! table is passed over until it is written anew for another reason, or the store is opened again, and with it the files to which it
+//! refers ([`Compactions::collection_ended`](super::state::Compactions::collection_ended)). Garbage that nothing can be done about
+//! holds no writer back: what is passed over, what would be collected if there were room, and all while the last job had no room.
 
 use thermocline_base::FileId;
 use thermocline_catalog::View;
@@ -35,16 +41,14 @@ use thermocline_policy::pick::Reason;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
 use super::costs::OfFamily;
-use super::counted::{counted, referred};
+use super::counted::{referred, tables_bytes};
 use crate::store::{Common, Picker};
 
 impl Picker {
     /// How many bytes of values may move out of blob files: those of the disk that flushes and writers can do without. 0 if
     /// nothing is to move. The caller holds no lock.
     pub fn room_to_move(&self) -> u64 {
-        let most = self.common.options.blob.space_percent_max;
-        // What is not counted seems to be garbage: without that there is no more.
-        if !collect::is_due(&counted(&self.common.catalog.version()), most) {
+        if !self.common.compactions.seems_due() {
             return 0;
         }
         let room = match self.pressure.is_relieving() {
@@ -66,7 +70,8 @@ impl Picker {
         // In this order: what has left the view is in tables of the version.
         let view = self.common.catalog.view_to_keep();
         let version = self.common.catalog.version();
-        garbage(&version, &view, (&self.common, room)).victims
+        let at_once = reason == Reason::Manual;
+        garbage(&version, &view, &self.common, (room, at_once)).victims
     }
 }
 
@@ -79,28 +84,30 @@ struct Garbage {
     parts: Vec<FileId>,
 }
 
-/// What is to be done in a version, if what moves has `room` bytes. If `view` is newer than that, a file may count as a victim to
+/// What is to be done in a version, if what moves has `room` bytes, in a job or all `at_once`. If `view` is newer than that, a file may count as a victim to
 /// which a memtable refers that was flushed since.
-fn garbage(version: &Version, view: &View, (common, room): (&Common, u64)) -> Garbage {
+fn garbage(
+    version: &Version,
+    view: &View,
+    common: &Common,
+    (room, at_once): (u64, bool),
+) -> Garbage {
     let most = common.options.blob.space_percent_max;
-    let mut files = counted(version);
-    if room == 0 || !collect::is_due(&files, most) {
+    if !common.compactions.seems_due() {
         return Garbage::default();
     }
+    let mut files = common.compactions.collectable(version);
     let homes = || view.memtables.iter().flat_map(|memtable| memtable.homes());
     files.retain(|of| !homes().any(|home| home.blobs().has(of.file)));
-    let in_pm = referred(version, |table| version.pm_table(table.file).is_some());
-    files.retain(|of| in_pm.binary_search(&of.file).is_err());
-    let in_parts = referred(version, TableRef::is_part);
+    let in_parts = referred(version, TableRef::refers_to_unknown);
     let is_in_parts = |file: &FileId| in_parts.binary_search(file).is_ok();
     let mut parts = collect::victims(&files, most, Moves::ALL);
     parts.retain(is_in_parts);
     files.retain(|of| !is_in_parts(&of.file));
-    let on_ssd = version
-        .tables()
-        .filter(|(_, table)| version.pm_table(table.file).is_none());
-    let tables_bytes = on_ssd.map(|(_, table)| table.bytes).sum();
-    let moves = Moves::of_job(&files, most, (tables_bytes, room));
+    let moves = match at_once {
+        true => Moves { room, ..Moves::ALL },
+        false => Moves::of_job(&files, most, (tables_bytes(version), room)),
+    };
     Garbage {
         victims: collect::victims(&files, most, moves),
         parts,
@@ -112,7 +119,7 @@ impl Garbage {
     fn bytes_of(&self, table: &TableRef) -> u64 {
         let is_in = |files: &[FileId], blob: &BlobBytes| files.binary_search(&blob.file).is_ok();
         let blobs = || table.blobs.iter();
-        if table.is_part() {
+        if table.refers_to_unknown() {
             return u64::from(blobs().any(|blob| is_in(&self.parts, blob)));
         }
         let in_victims = blobs().filter(|blob| is_in(&self.victims, blob));
@@ -126,7 +133,7 @@ pub(super) fn refers(
     families: &[OfFamily<'_>],
     (common, room): (&Common, u64),
 ) -> Vec<Refers> {
-    let garbage = garbage(version, &common.catalog.view(), (common, room));
+    let garbage = garbage(version, &common.catalog.view(), common, (room, false));
     if garbage.victims.is_empty() && garbage.parts.is_empty() {
         return Vec::new();
     }

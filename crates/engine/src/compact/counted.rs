@@ -1,11 +1,13 @@
 //! What a version knows of the values in blob files (`collect` says when one is alive).
 
+use std::collections::BTreeSet;
+
 use thermocline_base::FileId;
-use thermocline_policy::collect::{self, BlobFile};
+use thermocline_policy::collect::BlobFile;
 use thermocline_version::{TableRef, Version};
 
 /// The files whose values are counted.
-pub(super) fn counted(version: &Version) -> Vec<BlobFile> {
+fn counted(version: &Version) -> Vec<BlobFile> {
     let files = version.blob_files().filter_map(|(file, blob)| {
         // What nothing refers to goes by itself.
         let bytes = blob.value_bytes.filter(|_| blob.references > 0)?;
@@ -26,15 +28,25 @@ pub(super) fn referred(version: &Version, tables: impl Fn(&TableRef) -> bool) ->
     files
 }
 
-/// Bytes of garbage in files that can be collected, and of what is alive there; none of both where nothing is due.
-pub(super) fn debt(version: &Version, percent_max: u64) -> (u64, u64) {
+/// The files that tables on the SSD can let go of: all references to them are there, and in none of the tables that are
+/// `passed_over`. Empty if no file has garbage, or seems to.
+pub(super) fn collectable(version: &Version, passed_over: &BTreeSet<FileId>) -> Vec<BlobFile> {
     let mut files = counted(version);
-    if !collect::is_due(&files, percent_max) {
-        return (0, 0);
+    if files.iter().all(|of| of.live >= of.bytes) {
+        return Vec::new();
     }
-    let in_pm = referred(version, |table| version.pm_table(table.file).is_some());
-    files.retain(|of| in_pm.binary_search(&of.file).is_err());
-    let live = files.iter().map(|of| of.live).sum();
-    let all: u64 = files.iter().map(|of| of.bytes).sum();
-    (all.saturating_sub(live), live)
+    let stays = |table: &TableRef| {
+        version.pm_table(table.file).is_some() || passed_over.contains(&table.file)
+    };
+    let stay = referred(version, stays);
+    files.retain(|of| stay.binary_search(&of.file).is_err());
+    files
+}
+
+/// Bytes of the tables on the SSD that refer to values.
+pub(super) fn tables_bytes(version: &Version) -> u64 {
+    let tables = version.tables().map(|(_, table)| table);
+    let refer = tables.filter(|table| !table.blobs.is_empty());
+    let on_ssd = refer.filter(|table| version.pm_table(table.file).is_none());
+    on_ssd.map(|table| table.bytes).sum()
 }

@@ -84,6 +84,11 @@ impl Picker {
         let is_none = |of: &deleted::OfFamily| of.covered.is_empty() && of.empty.is_empty();
         let cursors = families.iter().map(|known| jobs.cursors.get(&known.cf));
         let passed = |known: &OfFamily<'_>| jobs.last.is_some_and(|last| known.cf <= last);
+        let garbage = collect::refers(version, &families, (&self.common, to_move));
+        let seems_due = self.common.compactions.seems_due();
+        self.common
+            .compactions
+            .collection_is_stuck(seems_due && garbage.is_empty());
         Known {
             version,
             options: options.collect(),
@@ -94,7 +99,7 @@ impl Picker {
             },
             deleted,
             turn: families.partition_point(passed),
-            garbage: collect::refers(version, &families, (&self.common, to_move)),
+            garbage,
             families,
             room: room.map(|room| {
                 self.pressure.note_readers();

@@ -121,6 +121,11 @@ impl Compactor {
         if begun.internal && done.as_ref().is_err_and(gives_up) {
             self.picker.internal_gave_up();
         }
+        if begun.reason == Reason::Garbage {
+            let tables = job.inputs.iter().map(|(_, table)| table.file);
+            let failed = done.as_ref().err();
+            self.common.compactions.collection_ended(tables, failed);
+        }
         let takes_room = !begun.moved && !job.picked.is_drop();
         // It has a version, and with that its inputs.
         drop(job);

@@ -1,18 +1,18 @@
 //! What compactions have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use thermocline_base::CfId;
 use thermocline_base::options::Options;
+use thermocline_base::{CfId, Error, FileId};
 use thermocline_env::Clock;
-use thermocline_policy::collect::limits;
+use thermocline_policy::collect::{BlobFile, is_due, limits};
 use thermocline_policy::flush::Sealed;
 use thermocline_policy::pick::{Cursors, Held};
 use thermocline_policy::pressure::Limits;
-use thermocline_version::Version;
+use thermocline_version::{TableRef, Version};
 
 use super::costs::known::Costs;
-use super::counted;
+use super::counted::{self, referred, tables_bytes};
 use super::deleted::DeletedRanges;
 use super::filters::Filters;
 use super::internal::known::Internal;
@@ -37,6 +37,7 @@ pub(crate) struct Compactions {
     pub(super) pace: Pace,
     debt: Mutex<Behind>,
     garbage_percent_max: u64,
+    collecting: Mutex<Collecting>,
     pub usage: levels::Usage,
     pub(super) internal: Internal,
     pub costs: Costs,
@@ -68,6 +69,17 @@ pub(crate) struct Running {
     pub(super) holds: Vec<Held>,
 }
 
+/// What has come of collections.
+#[derive(Debug, Default)]
+struct Collecting {
+    /// Tables whose values cannot move.
+    passed_over: BTreeSet<FileId>,
+    /// The last job had no room.
+    failed: bool,
+    /// There is nothing to do about what is due.
+    stuck: bool,
+}
+
 /// What compactions are behind with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Behind {
@@ -75,6 +87,8 @@ pub(crate) struct Behind {
     pub level0_runs: u64,
     /// About how many bytes wait.
     pub pending_bytes: u64,
+    /// Whether something is to be collected, as far as the version says it.
+    seems_due: bool,
     /// Bytes in blob files that can be collected and that nothing refers to.
     pub garbage_bytes: u64,
     /// Where those hold writers back.
@@ -86,6 +100,7 @@ impl Default for Behind {
         Behind {
             level0_runs: 0,
             pending_bytes: 0,
+            seems_due: false,
             garbage_bytes: 0,
             garbage_limits: Limits::NONE,
         }
@@ -101,6 +116,43 @@ impl Compactions {
     /// What writers may have to wait for.
     pub fn behind(&self) -> Behind {
         *lock(&self.debt)
+    }
+
+    /// Whether something is to be collected, as far as the version says it.
+    pub(super) fn seems_due(&self) -> bool {
+        lock(&self.debt).seems_due
+    }
+
+    /// The files of a version that tables can let go of.
+    pub(super) fn collectable(&self, version: &Version) -> Vec<BlobFile> {
+        counted::collectable(version, &lock(&self.collecting).passed_over)
+    }
+
+    /// There is nothing to do about what is due, or there is.
+    pub(super) fn collection_is_stuck(&self, stuck: bool) {
+        lock(&self.collecting).stuck = stuck;
+    }
+
+    /// A job that was to move the values of these tables has ended.
+    pub(super) fn collection_ended(
+        &self,
+        tables: impl IntoIterator<Item = FileId>,
+        failed: Option<&Error>,
+    ) {
+        let mut collecting = lock(&self.collecting);
+        match failed {
+            None => collecting.failed = false,
+            // It is not the tables' fault.
+            Some(Error::Closed | Error::Poisoned(_)) => {}
+            Some(error) if error.is_no_room() => collecting.failed = true,
+            Some(_) => collecting.passed_over.extend(tables),
+        }
+    }
+
+    /// Whether collection makes room for who waits for it.
+    pub fn collects(&self) -> bool {
+        let collecting = lock(&self.collecting);
+        !collecting.failed && !collecting.stuck
     }
 
     /// What running jobs of a family hold, and where its next ones begin.
@@ -163,6 +215,7 @@ impl Compactions {
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Mutex::default(),
             garbage_percent_max: options.blob.space_percent_max,
+            collecting: Mutex::default(),
             usage: levels::Usage::default(),
             internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
@@ -187,12 +240,22 @@ impl Compactions {
     /// This is the current version now.
     pub fn note(&self, version: &Version) {
         let (level0_runs, pending_bytes) = self.shape.debt(version);
-        let (garbage_bytes, live) = counted::debt(version, self.garbage_percent_max);
-        *lock(&self.debt) = Behind {
+        let mut behind = Behind {
             level0_runs,
             pending_bytes,
-            garbage_bytes,
-            garbage_limits: limits(live, self.garbage_percent_max),
+            ..Behind::default()
         };
+        let most = self.garbage_percent_max;
+        let mut files = self.collectable(version);
+        if !files.is_empty() {
+            behind.seems_due = is_due(&files, most);
+            let unknown = referred(version, TableRef::refers_to_unknown);
+            files.retain(|of| unknown.binary_search(&of.file).is_err());
+            let all: u64 = files.iter().map(|of| of.bytes).sum();
+            let live = files.iter().map(|of| of.live).sum();
+            behind.garbage_bytes = all.saturating_sub(live);
+            behind.garbage_limits = limits(live, most, tables_bytes(version));
+        }
+        *lock(&self.debt) = behind;
     }
 }

@@ -23,7 +23,7 @@ option_group! {
         /// A blob file that is written beside tables ends with the value with which it has so many bytes.
         file_bytes: Bytes = 64 << 20, 1 << 10 => 1 << 40;
         /// The values in all blob files may have so many bytes for each hundred that tables refer to: if they have more, the
-        /// values that are needed move out of the files that have most garbage. 1,000,000 leaves all where they are.
+        /// values that are needed move out of the files that have most garbage, and writers are slowed down who are faster than that. 1,000,000 leaves all where they are.
         space_percent_max: Count = 130, 101 => 1_000_000;
     }
 }
