@@ -9,7 +9,6 @@ use thermocline_engine::{Cursor, Direction, Elsewhere, Operation};
 
 use crate::Value;
 use crate::range::{Bounds, check_order};
-use crate::scan_async::AsyncScan;
 
 /// An iterator over the entries of a range, from both ends, at the moment at which it was made: later writes do not
 /// show. It ends after an error. If the range ends before it begins, the first item is that error.
@@ -55,47 +54,6 @@ impl Scan {
             failed,
             range: range.is_sane().then_some(range),
         }
-    }
-
-    /// The same entries for a task that awaits them, from the front end; see [`AsyncScan`]. Entries are collected on other threads,
-    /// some KiB at first and up to 256 KiB at a time, and while some are taken the next are collected.
-    ///
-    /// ```
-    /// # use std::{pin::pin, sync::Arc, task::{Context, Poll, Wake, Waker}, thread::{self, Thread}};
-    /// # struct Unpark(Thread);
-    /// # impl Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
-    /// # fn block_on<T>(future: impl Future<Output = T>) -> T {
-    /// #     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    /// #     let mut future = pin!(future);
-    /// #     loop {
-    /// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-    /// #             Poll::Ready(answer) => return answer,
-    /// #             Poll::Pending => thread::park(),
-    /// #         }
-    /// #     }
-    /// # }
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
-    /// for day in ["2026-01-01", "2026-01-02", "2026-02-01"] {
-    ///     db.put(day, "")?;
-    /// }
-    /// let mut january = db.prefix("2026-01").into_async();
-    /// block_on(async {
-    ///     while let Some(entry) = january.next().await {
-    ///         let (day, _) = entry?;
-    ///         assert!(day.starts_with(b"2026-01"));
-    ///     }
-    ///     Ok::<(), thermocline::Error>(())
-    /// })?;
-    /// # Ok::<(), thermocline::Error>(())
-    /// ```
-    pub fn into_async(self) -> AsyncScan {
-        AsyncScan::new(self, false)
-    }
-
-    /// As [`Scan::into_async`], from the back end: in descending order, or ascending in a family whose keys descend.
-    pub fn into_async_rev(self) -> AsyncScan {
-        AsyncScan::new(self, true)
     }
 
     /// Where its ends may move while nobody waits; `None` if it has at most an error to give.

@@ -52,8 +52,51 @@ struct Batch {
     scan: Option<Box<Scan>>,
 }
 
+impl Scan {
+    /// The same entries for a task that awaits them, from the front end; see [`AsyncScan`]. Entries are collected on other threads,
+    /// some KiB at first and up to 256 KiB at a time, and while some are taken the next are collected.
+    ///
+    /// ```
+    /// # use std::{pin::pin, sync::Arc, task::{Context, Poll, Wake, Waker}, thread::{self, Thread}};
+    /// # struct Unpark(Thread);
+    /// # impl Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
+    /// # fn block_on<T>(future: impl Future<Output = T>) -> T {
+    /// #     let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    /// #     let mut future = pin!(future);
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+    /// #             Poll::Ready(answer) => return answer,
+    /// #             Poll::Pending => thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// for day in ["2026-01-01", "2026-01-02", "2026-02-01"] {
+    ///     db.put(day, "")?;
+    /// }
+    /// let mut january = db.prefix("2026-01").into_async();
+    /// block_on(async {
+    ///     while let Some(entry) = january.next().await {
+    ///         let (day, _) = entry?;
+    ///         assert!(day.starts_with(b"2026-01"));
+    ///     }
+    ///     Ok::<(), thermocline::Error>(())
+    /// })?;
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn into_async(self) -> AsyncScan {
+        AsyncScan::new(self, false)
+    }
+
+    /// As [`Scan::into_async`], from the back end: in descending order, or ascending in a family whose keys descend.
+    pub fn into_async_rev(self) -> AsyncScan {
+        AsyncScan::new(self, true)
+    }
+}
+
 impl AsyncScan {
-    pub(crate) fn new(mut scan: Scan, from_back: bool) -> AsyncScan {
+    fn new(mut scan: Scan, from_back: bool) -> AsyncScan {
         let (ready, state) = match scan.elsewhere() {
             Some(elsewhere) => (Vec::new(), State::Idle(Box::new(scan), elsewhere)),
             None => (Vec::from_iter(scan.next()), State::Ended),

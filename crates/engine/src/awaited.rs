@@ -25,12 +25,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
+use thermocline_base::{BlobRef, CfId, Error, Kind, Result, SeqNo};
 use thermocline_catalog::{Pins, View};
 use thermocline_memtable::{Lookup, Memtable};
-use thermocline_tables::{Answer, Search, TableValue, Tables, wait_for_all, wait_for_all_async};
+use thermocline_tables::{
+    Answer, Search, TableFiles, TableValue, Tables, wait_for_all, wait_for_all_async,
+};
 
-use crate::elsewhere::Elsewhere;
 use crate::operands;
 use crate::snapshot::hit::Hit;
 use crate::store::{Inner, Moment};
@@ -49,6 +50,39 @@ pub struct PendingRead<T>(State<T>);
 enum State<T> {
     Done(Option<Result<T>>),
     Reading(Boxed<T>),
+}
+
+/// Has work done on the threads that read for futures.
+#[derive(Debug, Clone)]
+pub struct Elsewhere(Arc<TableFiles>);
+
+impl Elsewhere {
+    pub(crate) fn new(files: &Arc<TableFiles>) -> Elsewhere {
+        Elsewhere(files.clone())
+    }
+
+    /// Has `work` done, and begins at once. If nobody wants any more what it comes to, it may be dropped undone.
+    ///
+    /// # Errors
+    /// The future's answer has those of the work, and one if that has panicked.
+    pub fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> PendingRead<T> {
+        PendingRead::begin(self.clone().done(work))
+    }
+
+    /// As [`Elsewhere::run`], for who awaits it anyway.
+    pub(crate) async fn done<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let running = self.0.async_reader().run(work);
+        running.await.unwrap_or_else(|| {
+            let source = std::io::Error::other("the thread that read has panicked");
+            Err(Error::io("read", &self.0.dir, source))
+        })
+    }
 }
 
 /// Where a read looks, and at which moment.
@@ -402,7 +436,7 @@ impl<T> PendingRead<T> {
     }
 
     /// Takes `read` as far as it comes, so that its reads are on their way.
-    pub(crate) fn begin(read: impl Future<Output = Result<T>> + Send + 'static) -> PendingRead<T> {
+    fn begin(read: impl Future<Output = Result<T>> + Send + 'static) -> PendingRead<T> {
         let mut read: Boxed<T> = Box::pin(read);
         // Whoever polls it next leaves a waker of his own.
         match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

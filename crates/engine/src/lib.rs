@@ -150,7 +150,6 @@ mod copies;
 mod create;
 mod cursor;
 mod dram;
-mod elsewhere;
 mod expiry;
 mod families;
 mod feed;
@@ -193,9 +192,8 @@ mod work;
 mod world;
 mod write;
 
-pub use awaited::PendingRead;
+pub use awaited::{Elsewhere, PendingRead};
 pub use cursor::Cursor;
-pub use elsewhere::Elsewhere;
 pub use families::table::Family;
 pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};

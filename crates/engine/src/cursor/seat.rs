@@ -9,7 +9,7 @@ use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
 
 use super::walk::Walk;
-use crate::elsewhere::Elsewhere;
+use crate::awaited::Elsewhere;
 use crate::families::table::Family;
 use crate::holds::registry::{Guest, Hold, HoldId, Left, Lent};
 use crate::report::ReaderKind;
