@@ -17,7 +17,7 @@ use thermocline_engine::{Elsewhere, PendingRead};
 use crate::{Result, Scan, Value};
 
 /// Bytes of keys and values of the first batch: a short scan takes no more.
-const BATCH_BYTES_FIRST: usize = 16 << 10;
+const BATCH_BYTES_FIRST: usize = 8 << 10;
 
 /// And of the largest. Each has twice as many as the one before.
 const BATCH_BYTES_MAX: usize = 256 << 10;
@@ -165,7 +165,7 @@ impl AsyncScan {
             Ok(batch) => (batch.entries, batch.scan),
             Err(error) => (vec![Err(error)], None),
         };
-        self.low = entries.len() / 4;
+        self.low = entries.len() / 2;
         self.ready = entries.into_iter();
         self.state = match (replace(&mut self.state, State::Ended), scan) {
             (State::Reading(_, elsewhere), Some(scan)) => State::Idle(scan, elsewhere),
