@@ -3,9 +3,11 @@
 //! # Why it answers as a scan does
 //! 1. *It is the scan.* The same iterator makes the entries, in the same order and at the same moment. It is in one place: here, or
 //!    with the thread that collects a batch, which gives it back with that.
-//! 2. *An error ends it*, behind the entries that were found before. One that is told is the last item.
+//! 2. *An error ends it*, behind the entries that were found before, and is the last item. Of a batch that is given up because the
+//!    thread has panicked nothing is given but that.
 //! 3. *Whoever drops it* gives up the batch that is being collected: the iterator goes with it, on the thread that has it.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem::replace;
 use std::pin::Pin;
@@ -26,8 +28,9 @@ type Entry = Result<(Vec<u8>, Value)>;
 
 /// A [`Scan`] as a stream, of any executor: a task that awaits entries waits, and no thread does. See [`Scan::into_async`].
 ///
-/// It ends after an error. As long as it is there it holds its moment, as a [`Scan`] does.
-#[derive(Debug)]
+/// Nothing is read before the first entry is asked for. It ends after an error. As long as it is there it holds its moment, as a
+/// [`Scan`] does, and up to two batches of entries, 512 KiB and one entry each at most.
+#[must_use = "entries are collected when they are asked for"]
 pub struct AsyncScan {
     /// Entries that are still to be given.
     ready: vec::IntoIter<Entry>,
@@ -38,7 +41,6 @@ pub struct AsyncScan {
     state: State,
 }
 
-#[derive(Debug)]
 enum State {
     Idle(Box<Scan>, Elsewhere),
     Reading(PendingRead<Batch>, Elsewhere),
@@ -165,7 +167,7 @@ impl AsyncScan {
             Ok(batch) => (batch.entries, batch.scan),
             Err(error) => (vec![Err(error)], None),
         };
-        self.low = entries.len() / 2;
+        self.low = entries.len().div_ceil(2);
         self.ready = entries.into_iter();
         self.state = match (replace(&mut self.state, State::Ended), scan) {
             (State::Reading(_, elsewhere), Some(scan)) => State::Idle(scan, elsewhere),
@@ -196,5 +198,15 @@ fn collect(mut scan: Box<Scan>, bytes: usize, from_back: bool) -> Batch {
     Batch {
         entries,
         scan: Some(scan),
+    }
+}
+
+impl fmt::Debug for AsyncScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_ended = matches!(self.state, State::Ended);
+        f.debug_struct("AsyncScan")
+            .field("ready", &self.ready.len())
+            .field("has_ended", &has_ended)
+            .finish_non_exhaustive()
     }
 }

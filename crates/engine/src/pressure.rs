@@ -25,8 +25,10 @@
 pub(crate) mod gauge;
 mod relief;
 
+use std::collections::BTreeSet;
+
 use thermocline_base::size::format_size;
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_memtable::BlobUse;
 use thermocline_observe::cause::StallCause;
 use thermocline_policy::pressure::{self, Debt, Delay};
@@ -99,10 +101,12 @@ impl Pressure {
         if noted.iter().any(|of| of.is_unknown()) {
             return 0;
         }
-        let version = self.common.catalog.version();
-        let files = noted.iter().flat_map(|of| of.files());
-        let of_file = |file| version.blob_file(file).map(|blob| blob.garbage_bytes());
-        files.filter_map(of_file).fold(garbage, u64::saturating_sub)
+        let files: BTreeSet<FileId> = noted.iter().flat_map(|of| of.files()).collect();
+        let of_file = |file: FileId| {
+            let at = behind.blob_files.binary_search_by_key(&file, |of| of.file);
+            at.map_or(0, |at| behind.blob_files[at].garbage())
+        };
+        garbage.saturating_sub(files.into_iter().map(of_file).sum())
     }
 
     /// Persistent memory of tables that may stay there: it does not wait for anything.

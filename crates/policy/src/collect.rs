@@ -19,7 +19,7 @@
 //!    collection begins again.
 //! 4. *Many at a time.* To free a file, all tables that refer to it are written anew, and those may be all there are, were the
 //!    file as small as a flush. So not as few files are chosen as would do for the moment, but as many as are worth writing
-//!    those tables for: at least as much moves as the tables have ([`Moves::of_job`]).
+//!    those tables for ([`Moves::by_tables`]).
 //! 5. *What moves has room.* Until the last table has let go of a victim, what moved out of it is there twice. So all that
 //!    is alive in the victims fits into the room that there is. As it moves, there is less of both by as much: what was
 //!    chosen stays within the room.
@@ -61,7 +61,8 @@ impl BlobFile {
         u128::from(self.bytes) * 100 > u128::from(self.live) * u128::from(percent)
     }
 
-    fn garbage(&self) -> u64 {
+    /// Bytes of values to which nothing refers.
+    pub fn garbage(&self) -> u64 {
         self.bytes.saturating_sub(self.live)
     }
 }
@@ -98,17 +99,34 @@ fn allowed(live: u64, percent_max: u64) -> u64 {
     u64::try_from(more).unwrap_or(u64::MAX)
 }
 
-/// With so many bytes a job has moved enough where so much garbage is allowed, and tables that refer to values have so many.
-fn enough(allowed: u64, tables_bytes: u64) -> u64 {
-    let part = (allowed / MOVED_PARTS).clamp(MOVED_BYTES_MIN, MOVED_BYTES_MAX);
-    part.max(tables_bytes)
+/// The tables that refer to values: all of them may have to be written anew to free a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Referring {
+    /// How many they are.
+    pub tables: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// As many bytes one job moves, about, where so much garbage is allowed.
+fn of_one_job(allowed: u64) -> u64 {
+    (allowed / MOVED_PARTS).clamp(MOVED_BYTES_MIN, MOVED_BYTES_MAX)
+}
+
+/// And as many all of them: victims are there until the last table has let go of them, so they fit between where collection begins and
+/// what is allowed.
+fn enough(allowed: u64, referring: Referring) -> u64 {
+    let one = of_one_job(allowed);
+    let most = allowed / 100 * (100 - GARBAGE_BEGINS_PERCENT);
+    let all = one.saturating_mul(referring.tables).max(referring.bytes);
+    all.clamp(one, most.max(one))
 }
 
 /// Where garbage holds writers back while `live` bytes are alive: from where collection begins, to where what one job moves just
-/// has room. Tables that refer to values have `tables_bytes`.
-pub fn limits(live: u64, percent_max: u64, tables_bytes: u64) -> Limits {
+/// has room.
+pub fn limits(live: u64, percent_max: u64) -> Limits {
     let allowed = allowed(live, percent_max);
-    let job = enough(allowed, tables_bytes);
+    let job = of_one_job(allowed);
     let soft = allowed / 100 * GARBAGE_BEGINS_PERCENT;
     Limits {
         soft: soft.min(u64::MAX - 1),
@@ -121,7 +139,7 @@ pub fn is_due(files: &[BlobFile], percent_max: u64) -> bool {
     excess(files, with_garbage(percent_max, GARBAGE_BEGINS_PERCENT)) > 0
 }
 
-/// How much one job moves.
+/// How much is to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moves {
     /// So many bytes at most.
@@ -137,13 +155,16 @@ impl Moves {
         enough: u64::MAX,
     };
 
-    /// What a job moves out of `files`, where tables that refer to values have `tables_bytes`, all of which may have to be written
-    /// anew for it, and there is so much `room`.
-    pub fn of_job(files: &[BlobFile], percent_max: u64, (tables_bytes, room): (u64, u64)) -> Moves {
+    /// What moves out of victims among `files`, one table after the other, where there is so much `room`.
+    pub fn by_tables(
+        files: &[BlobFile],
+        percent_max: u64,
+        (referring, room): (Referring, u64),
+    ) -> Moves {
         let live = files.iter().map(|file| file.live).sum();
         Moves {
             room,
-            enough: enough(allowed(live, percent_max), tables_bytes),
+            enough: enough(allowed(live, percent_max), referring),
         }
     }
 }
@@ -279,39 +300,44 @@ mod tests {
         /// where so little is allowed that no job is as short.
         #[test]
         fn writers_are_held_back_once_collection_is_due(live in 0u64..1 << 50, most in 101u64..100_000) {
-            let Limits { soft, hard } = limits(live, most, 0);
+            let Limits { soft, hard } = limits(live, most);
             let allowed = allowed(live, most);
             let file = |garbage| [BlobFile { file: FileId(1), bytes: live + garbage, live }];
             // But for what is lost where numbers are divided.
             prop_assert!(is_due(&file(soft + live / 100 + 1), most));
             prop_assert!(soft < hard && soft <= allowed);
             if allowed >= MOVED_PARTS * MOVED_BYTES_MIN {
-                prop_assert!(hard + enough(allowed, 0) <= allowed);
+                prop_assert!(hard + of_one_job(allowed) <= allowed);
             }
         }
     }
 
     #[test]
-    fn a_job_moves_a_part_of_what_is_allowed_and_as_much_as_tables_have() {
-        let enough = |live: u64, tables_bytes| {
+    fn what_moves_is_enough_for_all_tables_and_has_room_below_the_limit() {
+        let enough = |live: u64, (tables, bytes)| {
             let file = BlobFile {
                 file: FileId(1),
                 bytes: live,
                 live,
             };
-            Moves::of_job(&[file], 130, (tables_bytes, 7)).enough
+            let referring = Referring { tables, bytes };
+            Moves::by_tables(&[file], 130, (referring, 7)).enough
         };
-        assert_eq!(enough(0, 0), MOVED_BYTES_MIN);
-        let part = 640_000_000 * 30 / 100 / MOVED_PARTS;
-        assert_eq!(enough(640_000_000, 0), part);
-        assert_eq!(enough(640_000_000, part + 1), part + 1);
-        assert_eq!(enough(1 << 50, 0), MOVED_BYTES_MAX);
+        assert_eq!(enough(0, (9, 0)), MOVED_BYTES_MIN);
+        let allowed = 640_000_000 * 30 / 100;
+        let part = allowed / MOVED_PARTS;
+        assert_eq!(enough(640_000_000, (1, 5)), part);
+        assert_eq!(enough(640_000_000, (1, part + 1)), part + 1);
+        assert_eq!(enough(640_000_000, (1, 1 << 40)), allowed / 4);
+        assert_eq!(enough(640_000_000, (99, 1 << 20)), allowed / 4);
+        assert_eq!(enough(1 << 50, (1, 0)), MOVED_BYTES_MAX);
+        assert_eq!(enough(1 << 50, (40, 1 << 20)), 40 * MOVED_BYTES_MAX);
     }
 
     #[test]
     fn limits_of_nothing_and_of_all_there_is() {
         for (live, most) in [(0, 130), (u64::MAX, 130), (u64::MAX, 1_000_000)] {
-            let Limits { soft, hard } = limits(live, most, live / 10);
+            let Limits { soft, hard } = limits(live, most);
             assert!(soft < hard, "{live} {most}");
         }
     }

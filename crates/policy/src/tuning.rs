@@ -422,9 +422,8 @@ pub const GARBAGE_BEGINS_PERCENT: u64 = 75;
 /// of those of values from a KiB on; a fourth of the garbage that is allowed is more than that.
 pub const GARBAGE_ENDS_PERCENT: u64 = 50;
 
-/// A job that moves values has enough with this part of the garbage that is allowed, if the tables that refer to them have no more
-/// bytes. *Chosen*: what it moves is there twice until it ends, and what is overwritten meanwhile, for which compactions of the same
-/// keys wait, is not yet known to be garbage.
+/// A job that moves values moves about this part of the garbage that is allowed. *Chosen*: what it moves is there twice until it
+/// ends, and what is overwritten meanwhile, for which compactions of the same keys wait, is not yet known to be garbage.
 pub const MOVED_PARTS: u64 = 8;
 
 /// But with no fewer bytes. *Chosen*: each job has some syncs.

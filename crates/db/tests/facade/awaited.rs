@@ -166,7 +166,12 @@ fn an_awaited_scan_gives_what_a_scan_gives() {
     for n in 0..300 {
         family.put(key(n), value(n)).unwrap();
     }
-    let scans: [&dyn Fn() -> Scan; 7] = [
+    // Each takes a batch.
+    let large = db.column_family("large", CfOptions::default()).unwrap();
+    for n in 0..100 {
+        large.put(key(n), vec![1; 20_000]).unwrap();
+    }
+    let scans: [&dyn Fn() -> Scan; 8] = [
         &|| db.iter(),
         &|| db.range(key(70)..=key(2500)),
         &|| db.prefix("key 000"),
@@ -174,6 +179,7 @@ fn an_awaited_scan_gives_what_a_scan_gives() {
         &|| snapshot.iter(),
         &|| family.iter(),
         &|| family.range(key(200)..key(7)),
+        &|| large.iter(),
     ];
     for (n, scan) in scans.into_iter().enumerate() {
         let entry = |entry: Result<(Vec<u8>, Value)>| {

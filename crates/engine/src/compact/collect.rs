@@ -29,10 +29,9 @@
 //! moved is there twice for that long.
 //!
 //! # Where it comes to nothing
-//! A job that fails since there is no room is tried again, and one that fails otherwise, as where a value cannot be read, is not: its
-//! table is passed over until it is written anew for another reason, or the store is opened again, and with it the files to which it
-//! refers ([`Compactions::collection_ended`](super::state::Compactions::collection_ended)). Garbage that nothing can be done about
-//! holds no writer back: what is passed over, what would be collected if there were room, and all while the last job had no room.
+//! A job that fails is tried again, but where a value is corrupt: its tables are passed over until they are written anew for another
+//! reason, or the store is opened again, and with them the files to which they refer ([`Compactions::collection_ended`](super::state::Compactions::collection_ended)). Garbage that nothing can be done about
+//! holds no writer back: what is passed over, what would be collected if there were room, and all while the last job has failed.
 
 use thermocline_base::FileId;
 use thermocline_catalog::View;
@@ -41,7 +40,7 @@ use thermocline_policy::pick::Reason;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
 use super::costs::OfFamily;
-use super::counted::{referred, tables_bytes};
+use super::counted::{referred, referring};
 use crate::store::{Common, Picker};
 
 impl Picker {
@@ -106,7 +105,7 @@ fn garbage(
     files.retain(|of| !is_in_parts(&of.file));
     let moves = match at_once {
         true => Moves { room, ..Moves::ALL },
-        false => Moves::of_job(&files, most, (tables_bytes(version), room)),
+        false => Moves::by_tables(&files, most, (referring(version), room)),
     };
     Garbage {
         victims: collect::victims(&files, most, moves),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use thermocline_base::FileId;
-use thermocline_policy::collect::BlobFile;
+use thermocline_policy::collect::{BlobFile, Referring};
 use thermocline_version::{TableRef, Version};
 
 /// The files whose values are counted.
@@ -43,10 +43,13 @@ pub(super) fn collectable(version: &Version, passed_over: &BTreeSet<FileId>) -> 
     files
 }
 
-/// Bytes of the tables on the SSD that refer to values.
-pub(super) fn tables_bytes(version: &Version) -> u64 {
+/// The tables on the SSD that refer to values.
+pub(super) fn referring(version: &Version) -> Referring {
     let tables = version.tables().map(|(_, table)| table);
     let refer = tables.filter(|table| !table.blobs.is_empty());
     let on_ssd = refer.filter(|table| version.pm_table(table.file).is_none());
-    on_ssd.map(|table| table.bytes).sum()
+    on_ssd.fold(Referring::default(), |all, table| Referring {
+        tables: all.tables + 1,
+        bytes: all.bytes + table.bytes,
+    })
 }

@@ -84,11 +84,6 @@ impl Picker {
         let is_none = |of: &deleted::OfFamily| of.covered.is_empty() && of.empty.is_empty();
         let cursors = families.iter().map(|known| jobs.cursors.get(&known.cf));
         let passed = |known: &OfFamily<'_>| jobs.last.is_some_and(|last| known.cf <= last);
-        let garbage = collect::refers(version, &families, (&self.common, to_move));
-        let seems_due = self.common.compactions.seems_due();
-        self.common
-            .compactions
-            .collection_is_stuck(seems_due && garbage.is_empty());
         Known {
             version,
             options: options.collect(),
@@ -99,7 +94,7 @@ impl Picker {
             },
             deleted,
             turn: families.partition_point(passed),
-            garbage,
+            garbage: collect::refers(version, &families, (&self.common, to_move)),
             families,
             room: room.map(|room| {
                 self.pressure.note_readers();
@@ -141,6 +136,8 @@ impl Picker {
         let mut jobs = lock(&self.common.compactions.jobs);
         let version = self.common.catalog.version();
         let known = self.known(&version, &jobs, |cf| jobs.held(cf), (room, to_move));
+        let compactions = &self.common.compactions;
+        compactions.collection_is_stuck(compactions.seems_due() && known.garbage.is_empty());
         let plan = match room {
             Some(_) => None,
             None => self.level0_costs.level0_plan_of(&version, &known.families),

@@ -73,7 +73,12 @@ impl Compactor {
         if self.common.compactions.costs.decide() {
             self.level0_costs.sample_level0();
         }
-        match self.picker.take_due() {
+        let collects = self.common.compactions.collects();
+        let due = self.picker.take_due();
+        if self.common.compactions.collects() != collects {
+            self.pressure.press();
+        }
+        match due {
             Some(job) => {
                 let failed = &self.common.compactions.failed;
                 // There may be more to do beside it. Not after a failure: jobs would ask for each other

@@ -12,7 +12,7 @@ use thermocline_policy::pressure::Limits;
 use thermocline_version::{TableRef, Version};
 
 use super::costs::known::Costs;
-use super::counted::{self, referred, tables_bytes};
+use super::counted::{self, referred};
 use super::deleted::DeletedRanges;
 use super::filters::Filters;
 use super::internal::known::Internal;
@@ -74,14 +74,14 @@ pub(crate) struct Running {
 struct Collecting {
     /// Tables whose values cannot move.
     passed_over: BTreeSet<FileId>,
-    /// The last job had no room.
+    /// The last job has failed.
     failed: bool,
     /// There is nothing to do about what is due.
     stuck: bool,
 }
 
 /// What compactions are behind with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Behind {
     /// How many tables of level 0 a read may have to ask.
     pub level0_runs: u64,
@@ -93,6 +93,8 @@ pub(crate) struct Behind {
     pub garbage_bytes: u64,
     /// Where those hold writers back.
     pub garbage_limits: Limits,
+    /// The files in which they are, by number.
+    pub blob_files: Arc<[BlobFile]>,
 }
 
 impl Default for Behind {
@@ -103,6 +105,7 @@ impl Default for Behind {
             seems_due: false,
             garbage_bytes: 0,
             garbage_limits: Limits::NONE,
+            blob_files: Arc::default(),
         }
     }
 }
@@ -115,7 +118,7 @@ impl Compactions {
 
     /// What writers may have to wait for.
     pub fn behind(&self) -> Behind {
-        *lock(&self.debt)
+        lock(&self.debt).clone()
     }
 
     /// Whether something is to be collected, as far as the version says it.
@@ -125,7 +128,8 @@ impl Compactions {
 
     /// The files of a version that tables can let go of.
     pub(super) fn collectable(&self, version: &Version) -> Vec<BlobFile> {
-        counted::collectable(version, &lock(&self.collecting).passed_over)
+        let passed_over = lock(&self.collecting).passed_over.clone();
+        counted::collectable(version, &passed_over)
     }
 
     /// There is nothing to do about what is due, or there is.
@@ -144,8 +148,8 @@ impl Compactions {
             None => collecting.failed = false,
             // It is not the tables' fault.
             Some(Error::Closed | Error::Poisoned(_)) => {}
-            Some(error) if error.is_no_room() => collecting.failed = true,
-            Some(_) => collecting.passed_over.extend(tables),
+            Some(Error::Corruption { .. }) => collecting.passed_over.extend(tables),
+            Some(_) => collecting.failed = true,
         }
     }
 
@@ -254,7 +258,13 @@ impl Compactions {
             let all: u64 = files.iter().map(|of| of.bytes).sum();
             let live = files.iter().map(|of| of.live).sum();
             behind.garbage_bytes = all.saturating_sub(live);
-            behind.garbage_limits = limits(live, most, tables_bytes(version));
+            behind.garbage_limits = limits(live, most);
+            // Though files of which less is known may hide it among their own.
+            behind.seems_due |= is_due(&files, most);
+            behind.blob_files = files.into();
+        }
+        if !behind.seems_due {
+            lock(&self.collecting).failed = false;
         }
         *lock(&self.debt) = behind;
     }

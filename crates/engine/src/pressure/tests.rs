@@ -582,7 +582,7 @@ fn room_that_somebody_else_makes_is_found_by_the_next_write() {
 #[test]
 fn garbage_alone_holds_writers_back_from_where_collection_begins() {
     let pressure = Gauge::new(PM);
-    let limits = collect::limits(1 << 30, 130, 0);
+    let limits = collect::limits(1 << 30, 130);
     let set = |garbage_bytes: u64| {
         let debt = Debt {
             garbage_bytes,

@@ -31,14 +31,6 @@ pub struct BlobFile {
     pub referenced_bytes: u64,
 }
 
-impl BlobFile {
-    /// Bytes of values in it to which no table refers, where some refers to it.
-    pub fn garbage_bytes(&self) -> u64 {
-        let bytes = self.value_bytes.filter(|_| self.references > 0);
-        bytes.map_or(0, |bytes| bytes.saturating_sub(self.referenced_bytes))
-    }
-}
-
 /// A file that a version names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileEntry {
