@@ -42,7 +42,7 @@ impl Preset {
             "leveled" => return Ok(Preset::Leveled),
             "flat-lsm" => "compaction with separated values",
             "d-compaction" => "delayed compaction",
-            "trident" => "the partition scheduler and dropped partitions",
+            "trident" => "the partition scheduler",
             _ => {
                 return Err(Error::InvalidArgument(format!(
                     "there is no preset '{name}'; the presets are thermocline, pm-blade, flat-lsm, \

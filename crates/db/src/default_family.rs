@@ -280,7 +280,7 @@ impl Db {
         self.engine.metadata(CfId::DEFAULT, Value::copy)
     }
 
-    /// All entries of the default column family, in key order, from both ends.
+    /// All entries of the default column family, in key order, from both ends; [`Scan::into_async`] makes a stream of it.
     pub fn iter(&self) -> Scan {
         self.keys().iter()
     }

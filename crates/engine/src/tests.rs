@@ -234,6 +234,14 @@ fn a_manifest_that_lost_its_last_edit_is_noticed() {
         "{error}"
     );
     assert!(error.to_string().contains("lost its last edit"), "{error}");
+    // Whoever has it verified hears the same.
+    let report = verify(&dead.world(), Path::new("/db"), &options()).unwrap();
+    let faults = report.faults.iter();
+    let what = faults.map(|fault| &*fault.what).collect::<Vec<_>>();
+    assert!(
+        what.len() == 1 && what[0].contains("lost its last edit"),
+        "{what:?}"
+    );
     drop(engine);
 }
 

@@ -113,6 +113,10 @@ fn check_region(
     let account = Account::new(Budget::new(u64::MAX), u64::MAX);
     let opened = open_space(world, dir, options, state, &account)?;
     let (space, zones, loaded) = (opened.space, opened.zones, opened.loaded.as_ref());
+    // As an open does, which refuses this.
+    if let Err(error) = recover::check_witness(&space, state) {
+        report.note(error)?;
+    }
     verify_pm_tables((&space, &zones), (state.version(), *db_id), report)?;
     let descriptors = match loaded {
         None => Descriptor::read_all(&space, db_id)?,

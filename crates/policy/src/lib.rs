@@ -75,4 +75,4 @@ pub mod tuning;
 pub mod work;
 
 pub use memory::Memory;
-pub use next::next;
+pub use next::{next, next_collection};

@@ -11,7 +11,7 @@ mod tests;
 
 use crate::memory::Memory;
 use crate::partitions::{self, Adjustment};
-use crate::situation::{Ahead, Indexes, Partitions, Situation};
+use crate::situation::{Ahead, Indexes, Levels, Partitions, Situation};
 use crate::work::{Because, Decision, Work};
 use crate::{indexes, seal};
 
@@ -49,6 +49,12 @@ pub fn next(situation: &Situation<'_>, memory: &mut Memory) -> Decision {
         merges_pay_at,
         ..decision.unwrap_or_else(Decision::nothing)
     }
+}
+
+/// What moves values out of blob files next, whatever else is due: for who asks for a compaction. None if nothing is due, or jobs hold
+/// the tables.
+pub fn next_collection(levels: &Levels<'_>) -> Option<Decision> {
+    compaction::garbage(levels, u64::MAX)
 }
 
 fn of_ahead(ahead: &Ahead) -> Option<Decision> {

@@ -432,6 +432,10 @@ pub const MOVED_BYTES_MIN: u64 = 4 << 20;
 /// And with no more. *Chosen*: about as much as a second of a slow disk takes.
 pub const MOVED_BYTES_MAX: u64 = 32 << 20;
 
+/// Jobs that move values before a compaction returns that somebody asked for, beyond one for each table. *Derived*: one table's values
+/// take about as many as all garbage that is allowed has parts, where what is alive is three times as much.
+pub const COLLECTIONS_BY_HAND: u64 = 4 * MOVED_PARTS;
+
 /// Expired tables that one job takes. *Derived*: an edit that removes so many with the longest keys has 17 MB, a quarter of what an edit may
 /// have.
 pub const EXPIRED_TABLES_MAX: usize = 256;

@@ -95,7 +95,8 @@ fn verify(args: &BackupsArgs, all: &Backups, output: &mut Output) -> Outcome {
     output.finish()?;
     let faults = count(report.faults.len() as u64, "fault");
     Err(Failure::Failed(format!(
-        "{dir} has {faults}; make a new backup, and delete those that are damaged"
+        "{dir} has {faults}; make a new backup in another folder, as one in this would use the same files again, and \
+         delete those that are damaged"
     )))
 }
 

@@ -771,6 +771,25 @@ fn what_was_deleted_takes_no_space_once_it_is_compacted() {
     assert!(no_family.err.contains("'none'"), "{}", no_family.err);
 }
 
+#[test]
+fn what_is_left_of_a_blob_file_moves_when_it_is_compacted() {
+    let store = Store::new();
+    let value = "value".repeat(4000);
+    for n in 0..10 {
+        let of_one_file = ["put", "DB", &format!("k{n}"), &value];
+        assert_eq!(store.run(&of_one_file).code, 0);
+    }
+    let none = ["--set", "blob.compression=none"];
+    let all = ssd_after_compacting(&store, &none);
+    assert!(all > 10 * 20_000, "{all}");
+    for n in 1..10 {
+        assert_eq!(store.run(&["delete", "DB", &format!("k{n}")]).code, 0);
+    }
+    let left = ssd_after_compacting(&store, &none);
+    assert!(left < 30_000, "{left}");
+    assert_eq!(store.run(&["get", "DB", "k0"]).out, format!("{value}\n"));
+}
+
 /// Their tables are not read for it, and go with or without a compaction.
 #[test]
 fn tables_of_a_deleted_range_take_no_space_without_being_compacted() {

@@ -5,6 +5,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, SeqNo};
 use thermocline_commit::readers::moments_of_merge;
 use thermocline_observe::charged;
+use thermocline_policy as policy;
 use thermocline_policy::collect::Refers;
 use thermocline_policy::pick::{Cursors, DeletedRanges, Expired, Held, PickOptions, level0_slices};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
@@ -170,6 +171,16 @@ impl Picker {
                 _ => return None,
             }
         }
+    }
+
+    /// Begins a collection that is due, where what moves has so much room; and whether some is due, which jobs may have put off.
+    pub fn begin_collection(&self, jobs: &mut Jobs, to_move: u64) -> (Option<Job>, bool) {
+        let version = self.common.catalog.version();
+        let known = self.known(&version, jobs, |cf| jobs.held(cf), (None, to_move));
+        let families = known.levels();
+        let decision = policy::next_collection(&self.levels_of(&known, &families));
+        let begun = decision.and_then(|decision| self.begin(jobs, &known, &decision));
+        (begun, !known.garbage.is_empty())
     }
 
     /// Learns what is deleted by now in whole ranges.

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use thermocline_base::bounds::KeyBounds;
 use thermocline_base::{CfId, KeyRange, Result, SeqNo, limits};
 use thermocline_policy::pick::{Manual, pick_range};
+use thermocline_policy::tuning::COLLECTIONS_BY_HAND;
 
 use super::job::picked::Job;
 use super::shape::Levels;
@@ -39,7 +40,9 @@ impl Compactor {
         if range.is_empty() {
             return Ok(());
         }
-        let compacted = self.compact_jobs(cf, &range.borrowed());
+        let compacted = self
+            .compact_jobs(cf, &range.borrowed())
+            .and_then(|()| self.collect_due());
         // What became due meanwhile met the jobs of this one, and was put off.
         self.common.want_compaction();
         compacted?;
@@ -51,6 +54,32 @@ impl Compactor {
                 return Ok(());
             }
         }
+    }
+
+    /// Moves values out of blob files, of any family, as far as that is due: what was compacted is garbage only now. Beside writers
+    /// there would always be more, so it ends when all tables may have been written anew.
+    fn collect_due(&self) -> Result<()> {
+        let tables = self.common.catalog.version().tables().count() as u64;
+        for _ in 0..tables + COLLECTIONS_BY_HAND {
+            let _gate = read(&self.common.compactions.gate);
+            self.common.check_writable()?;
+            let to_move = self.picker.room_to_move();
+            let compactions = &self.common.compactions;
+            let mut jobs = lock(&compactions.jobs);
+            match self.picker.begin_collection(&mut jobs, to_move) {
+                (Some(job), _) => {
+                    drop(jobs);
+                    match self.run(job) {
+                        // What was asked for is done.
+                        Err(error) if error.is_no_room() => break,
+                        ran => ran?,
+                    }
+                }
+                (None, true) if !jobs.running.is_empty() => drop(wait(&compactions.ended, jobs)),
+                (None, _) => break,
+            }
+        }
+        Ok(())
     }
 
     fn compact_jobs(&self, cf: CfId, range: &KeyRange<&[u8]>) -> Result<()> {

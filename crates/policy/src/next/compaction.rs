@@ -64,7 +64,7 @@ fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<De
 }
 
 /// What moves values out of blob files, in a job of so many bytes at most.
-fn garbage(levels: &Levels<'_>, bytes_max: u64) -> Option<Decision> {
+pub(super) fn garbage(levels: &Levels<'_>, bytes_max: u64) -> Option<Decision> {
     levels.families.iter().find_map(|of| {
         let own = levels.garbage.iter().filter(|r| r.family == of.family);
         let job = pick_garbage(own, &of.state, &of.options, bytes_max)?;

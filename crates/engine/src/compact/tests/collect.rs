@@ -415,6 +415,30 @@ fn cold_parts_of_tables_keep_no_garbage() {
     assert!(!is_due(&files, 101), "{files:?}");
 }
 
+#[test]
+fn who_asks_for_a_compaction_has_the_room_when_it_returns() {
+    let machine = Machine::new(PM);
+    let mut options = apart();
+    options.blob.file_bytes = 1 << 20;
+    let engine = open(&machine, &options);
+    let bytes = || machine.blob_files().len();
+    for n in 0..10u8 {
+        put(&engine, CF, &[n], &[n; 5000]);
+    }
+    engine.compact(CF, ALL).unwrap();
+    let before = counted(&engine);
+    assert_eq!((before.len(), before[0].live), (1, 50_000));
+    for n in 1..10 {
+        delete(&engine, CF, &[n]);
+    }
+    engine.compact(CF, ALL).unwrap();
+    engine.reclaim().unwrap();
+    let after = counted(&engine);
+    assert_eq!((after.len(), after[0].live, bytes()), (1, 5000, 1));
+    assert_eq!(after[0].bytes, 5000);
+    assert!(after[0].file > before[0].file);
+}
+
 /// One bad sector costs the space of the files beside it, and no more.
 #[test]
 fn what_cannot_move_is_passed_over_and_holds_nobody_back() {
