@@ -80,8 +80,24 @@ impl Reader {
         Ok(())
     }
 
-    /// Keeps as many reads under way as the depth says.
-    fn points_at_once(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+    fn points_at_once(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        let begin = |key: &[u8]| db.get_async(key);
+        self.at_once(pace, Operation::Read, begin, |found, tally| {
+            if let Some(value) = found {
+                black_box(value.len());
+                tally.found += 1;
+            }
+        })
+    }
+
+    /// Keeps as many reads under way as the depth says: `begin` begins one of a key, `count` has what it came to.
+    fn at_once<T, R: Future<Output = Result<T>> + Unpin>(
+        mut self,
+        pace: &mut Pace<'_>,
+        operation: Operation,
+        begin: impl Fn(&[u8]) -> R,
+        count: impl Fn(T, &mut Tally),
+    ) -> Result<()> {
         let mut reads = InFlight::new(self.depth);
         let mut at = self.share.from;
         let mut goes_on = true;
@@ -90,18 +106,15 @@ impl Reader {
                 at += 1;
                 let begun = now();
                 let key = self.keys.key(self.draw.index(0));
-                reads.add(db.get_async(key), begun)
+                reads.add(begin(key), begun)
             } else if reads.is_empty() {
                 return Ok(());
             } else {
                 Some(reads.next())
             };
-            if let Some((found, begun)) = answer {
-                if let Some(value) = found? {
-                    black_box(value.len());
-                    pace.tally.found += 1;
-                }
-                goes_on &= pace.lap_since(begun, Operation::Read);
+            if let Some((read, begun)) = answer {
+                count(read?, &mut pace.tally);
+                goes_on &= pace.lap_since(begun, operation);
             }
         }
     }
@@ -135,29 +148,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Keeps as many scans under way as the depth says.
-    fn seeks_at_once(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
-        let mut scans = InFlight::new(self.depth);
-        let mut at = self.share.from;
-        let mut goes_on = true;
-        loop {
-            let answer = if goes_on && at < self.share.until && scans.has_room() {
-                at += 1;
-                let begun = now();
-                let key = self.keys.key(self.draw.index(0)).to_vec();
-                scans.add(Box::pin(scan_async(db, key, self.scan_length)), begun)
-            } else if scans.is_empty() {
-                return Ok(());
-            } else {
-                Some(scans.next())
-            };
-            if let Some((scanned, begun)) = answer {
-                let (found, entries) = scanned?;
-                pace.tally.found += u64::from(found);
-                pace.tally.entries += entries;
-                goes_on &= pace.lap_since(begun, Operation::Scan);
-            }
-        }
+    fn seeks_at_once(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        let length = self.scan_length;
+        let begin = |key: &[u8]| Box::pin(scan_async(db, key.to_vec(), length));
+        self.at_once(pace, Operation::Scan, begin, |(found, entries), tally| {
+            tally.found += u64::from(found);
+            tally.entries += entries;
+        })
     }
 
     fn sequence(mut self, db: &Db, pace: &mut Pace<'_>, back: bool) -> Result<()> {
