@@ -5,7 +5,10 @@
 //! - A job moves data from one level to a deeper one: its **inputs** there, and those tables of the
 //!   deeper level that they overlap. It **holds** a range of keys in all levels from the one to the
 //!   other.
-//! - The **base level** is the one into which level 0 is compacted.
+//! - The **base level** is the one into which level 0 is compacted. With dynamic sizes it is the last one, or the first one whose
+//!   part of the last one's bytes is as large as options say; or a level that was opened above it, where a job from level 0 met so
+//!   much in the base level, for what it brought, that one between pays (`Scores::pays_between`). What has tables stays the
+//!   base level.
 //! - A level's **score** is its size over its target; from 1 on there is something to pick.
 //!
 //! # Invariants
@@ -14,7 +17,7 @@
 //!    taken. The output lies within what the job holds.
 //! 2. **The law of age.** Of level 0, with a table all older ones that overlap the job's hull are
 //!    taken. No table lies in a level that is skipped: level 0 goes to the base level or the first
-//!    one that has tables, whichever comes first, and others go one level down.
+//!    one that has tables, whichever comes first, or to the empty one above that, and others go one level down.
 //! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same
 //!    level. So neither changes what the other takes, and what lies below an output stays below. But a job within
 //!    level 0 may take what lies there above all that another one takes ([`Held::collides`]): what that one leaves,

@@ -141,20 +141,13 @@ fn is_light(state: &State<'_>, options: &PickOptions, to: usize, range: &KeyRang
 
 /// The job of level 0 that is due: of the slices that are too deep, or of any that has what level 0 has too
 /// many bytes of.
-pub(super) fn due_of_level0(
-    state: &State<'_>,
-    options: &PickOptions,
-    base: usize,
-    cursor: &Cursor,
-) -> Option<Job> {
+fn due_of_level0(state: &State<'_>, options: &PickOptions, cursor: &Cursor) -> Option<Job> {
     let tables = state.level(0);
     let is_deep = |slice: &[usize]| {
         let (files, pm) = depths(tables, slice);
         files >= options.level0_tables || pm >= options.level0_pm_tables
     };
-    let of = |wanted: &dyn Fn(&[usize]) -> bool| {
-        of_level0(state, options, base, wanted, cursor, Reason::Level0)
-    };
+    let of = |wanted: &dyn Fn(&[usize]) -> bool| sinks(state, options, wanted, cursor);
     let large = |in_pm: bool, most: u64| {
         let is_large = state.level0_bytes(in_pm) >= most;
         let has_some = |slice: &[usize]| slice.iter().any(|n| tables[*n].in_pm == in_pm);
@@ -163,6 +156,25 @@ pub(super) fn due_of_level0(
     of(&is_deep)
         .or_else(|| large(true, options.level0_pm_bytes))
         .or_else(|| large(false, options.level0_bytes))
+}
+
+/// The job that takes slices of level 0 to the base level; or to the level above it, which begins to be used so, where the
+/// base level is so large beside what leaves level 0 that one between pays ([`Scores::pays_between`]).
+pub(super) fn sinks(
+    state: &State<'_>,
+    options: &PickOptions,
+    wanted: &dyn Fn(&[usize]) -> bool,
+    cursor: &Cursor,
+) -> Option<Job> {
+    let scores = Scores::new(state, options);
+    let base = scores.base_level();
+    let to = |level| of_level0(state, options, level, wanted, cursor, Reason::Level0);
+    let job = to(base)?;
+    let below = bytes_of(state.level(base), &job.overlapped);
+    match scores.pays_between(options, job.bytes - below, below) {
+        true => to(base - 1),
+        false => Some(job),
+    }
 }
 
 /// The job of level 0: of the slices that are `wanted` the first behind the cursor that can be taken, and
@@ -282,7 +294,7 @@ pub fn pick(state: &State<'_>, options: &PickOptions, cursors: &Cursors) -> Opti
     // Of equal ones the upper level first: what comes from it may be more for the lower.
     due.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut jobs = due.into_iter().map(|(_, level)| match level {
-        0 => due_of_level0(state, options, scores.base_level(), &cursors.of(0)),
+        0 => due_of_level0(state, options, &cursors.of(0)),
         _ => of_level(state, options, level, &cursors.of(level)),
     });
     jobs.find_map(|job| job)

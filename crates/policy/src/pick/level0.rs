@@ -149,8 +149,7 @@ pub fn pick_slices(
     cursors: &Cursors,
     wanted: &dyn Fn(&[usize]) -> bool,
 ) -> Option<Job> {
-    let base = Scores::new(state, options).base_level();
-    jobs::of_level0(state, options, base, wanted, &cursors.of(0), Reason::Level0)
+    jobs::sinks(state, options, wanted, &cursors.of(0))
 }
 
 /// The job that takes what slices of level 0 have in persistent memory into files of level 0: of the slices that are

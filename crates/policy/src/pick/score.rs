@@ -4,7 +4,7 @@ use thermocline_base::KeyRange;
 
 use super::slices::{depth, hull_of, slices};
 use super::state::{PickOptions, State};
-use crate::tuning::LEVEL_MULTIPLIER_MIN;
+use crate::tuning::{BETWEEN_PARTS, BETWEEN_PERCENT, LEVEL_MULTIPLIER_MIN};
 
 /// The targets of all levels, and their scores.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +53,21 @@ impl Scores {
     pub fn target(&self, level: usize) -> Option<u64> {
         let limited = (self.base_level..self.targets.len() - 1).contains(&level);
         limited.then(|| self.targets[level])
+    }
+
+    /// Whether a job that takes so many bytes of level 0 to the base level, and meets so many there, had better go to the level above it,
+    /// which is empty. Each byte of level 0 has `below / level0` written anew in the base level; with a level between, which has a
+    /// `multiplier`th of it, a `multiplier`th of that, and then what the level between overlaps when it is taken down: most of
+    /// `multiplier`, since what overlaps least goes first.
+    pub(super) fn pays_between(&self, options: &PickOptions, level0: u64, below: u64) -> bool {
+        let (base, multiplier) = (self.base_level, options.multiplier);
+        let level = self
+            .targets
+            .get(base)
+            .map_or(0, |bytes| bytes / multiplier.max(LEVEL_MULTIPLIER_MIN));
+        let is_worth_one = level >= (options.base_bytes / BETWEEN_PARTS).max(1);
+        let fan = u128::from(level0) * u128::from(multiplier) * u128::from(BETWEEN_PERCENT) / 100;
+        options.dynamic && base > 1 && is_worth_one && u128::from(below) > fan
     }
 
     /// Its size over its target. From 1 on there is something to compact; the last level has 0.

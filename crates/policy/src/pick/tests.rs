@@ -8,6 +8,7 @@ use super::*;
 use store::{OwnedTable, Running, Store};
 
 mod along;
+mod between;
 mod deleted;
 mod store;
 

@@ -1,0 +1,75 @@
+//! When a level between level 0 and the base level begins to be used.
+
+use super::*;
+
+/// The level to which level 0 goes, which brings so many bytes, with so many in the last level.
+fn goes_to(level0: u64, last: u64, options: &PickOptions) -> usize {
+    let levels = [
+        level(&[(b"a", b"z", level0)]),
+        vec![],
+        vec![],
+        vec![],
+        level(&[(b"a", b"m", last / 2), (b"n", b"z", last - last / 2)]),
+    ];
+    let state = State {
+        levels: &levels,
+        running: &[],
+    };
+    let job = pick(&state, options, &Cursors::default()).unwrap();
+    assert_eq!((job.from, job.reason), (0, Reason::Level0));
+    assert_eq!(job.bytes, if job.to == 4 { level0 + last } else { level0 });
+    job.to
+}
+
+/// Level 0 of one run is due by its size.
+const DUE: PickOptions = PickOptions {
+    level0_bytes: 1,
+    ..SMALL
+};
+
+#[test]
+fn a_level_between_begins_where_level_0_brings_little_to_much() {
+    // Three quarters of the multiplier for each byte, and not a byte more.
+    assert_eq!(goes_to(100, 750, &DUE), 4);
+    assert_eq!(goes_to(100, 751, &DUE), 3);
+    // A level of less than a quarter of the base is none.
+    assert_eq!(goes_to(10, 249, &DUE), 4);
+    assert_eq!(goes_to(10, 250, &DUE), 3);
+    let wider = PickOptions {
+        multiplier: 20,
+        ..DUE
+    };
+    assert_eq!((goes_to(50, 750, &wider), goes_to(50, 751, &wider)), (4, 3));
+    // Where sizes are fixed level 1 is the base.
+    let fixed = PickOptions {
+        dynamic: false,
+        ..DUE
+    };
+    let levels = [level(&[(b"a", b"z", 10)]), level(&[(b"a", b"z", 99)])];
+    let state = State {
+        levels: &levels,
+        running: &[],
+    };
+    let job = pick(&state, &fixed, &Cursors::default()).unwrap();
+    assert_eq!((job.from, job.to), (0, 1));
+}
+
+#[test]
+fn once_it_has_tables_it_is_the_base_level_and_has_its_part() {
+    let levels = [
+        level(&[(b"a", b"f", 300)]),
+        vec![],
+        vec![],
+        level(&[(b"g", b"k", 30)]),
+        level(&[(b"a", b"z", 500)]),
+    ];
+    let state = State {
+        levels: &levels,
+        running: &[],
+    };
+    let scores = Scores::new(&state, &DUE);
+    assert_eq!((scores.base_level(), scores.target(3)), (3, Some(50)));
+    // However much level 0 brings.
+    let job = pick(&state, &DUE, &Cursors::default()).unwrap();
+    assert_eq!((job.from, job.to, job.overlapped.len()), (0, 3, 0));
+}
