@@ -45,8 +45,8 @@ impl Preset {
             "trident" => "the partition scheduler",
             _ => {
                 return Err(Error::InvalidArgument(format!(
-                    "there is no preset '{name}'; the presets are thermocline, pm-blade, flat-lsm, \
-                     global-index, d-compaction, trident and leveled"
+                    "there is no preset '{name}'; the presets are thermocline, global-index, pm-blade and \
+                     leveled"
                 )));
             }
         };

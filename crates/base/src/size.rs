@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 /// assert_eq!(parse_size("4 GiB").unwrap(), 4 << 30);
 /// assert_eq!(parse_size("512").unwrap(), 512);
 /// assert!(parse_size("4GB").unwrap_err().to_string().contains("KiB"));
+/// assert!(parse_size("99999999TiB").unwrap_err().to_string().contains("largest"));
 /// ```
 pub fn parse_size(text: &str) -> Result<u64> {
     let text = text.trim();
@@ -24,7 +25,11 @@ pub fn parse_size(text: &str) -> Result<u64> {
         _ => return Err(bad_size(text)),
     };
     let number: u64 = text[..digits].parse().map_err(|_| bad_size(text))?;
-    number.checked_mul(unit).ok_or_else(|| bad_size(text))
+    number.checked_mul(unit).ok_or_else(|| {
+        Error::InvalidArgument(format!(
+            "'{text}' is not a size: it is more than 16777215TiB, the largest there is"
+        ))
+    })
 }
 
 fn bad_size(text: &str) -> Error {

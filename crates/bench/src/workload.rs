@@ -172,7 +172,7 @@ impl Workload {
         }
         let names = Workload::ALL.map(Workload::name).join(", ");
         Err(Error::InvalidArgument(format!(
-            "there is no workload '{name}'; there are {names}, tpcc, orders, randomtransaction"
+            "there is no workload '{name}'; there are {names}, tpcc, orders, randomtransaction and suite"
         )))
     }
 

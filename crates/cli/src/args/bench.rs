@@ -101,7 +101,7 @@ pub(crate) struct BenchArgs {
     /// Writes committed together; for multireadrandom, keys read together
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: usize,
-    /// Reads or scans that one thread keeps in flight
+    /// Reads or scans that one thread keeps in flight: of readrandom, readmissing and seekrandom
     #[arg(long, value_name = "D", default_value_t = 1)]
     pub async_depth: usize,
     /// How keys are chosen: uniform, zipfian[:THETA], latest or sequential; unless given, as the

@@ -150,7 +150,8 @@ fn pm_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
 }
 
 fn ssd_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
-    let on_ssd: u64 = m.levels.iter().map(|level| level.bytes).sum();
+    let tables: u64 = m.levels.iter().map(|level| level.bytes).sum();
+    let on_ssd = tables + m.blobs.bytes;
     let mut lines = vec!["".into(), format!("SSD: {}", format_size(on_ssd))];
     for (family, name) in plan.families.iter().zip(names) {
         if names.len() > 1 {
@@ -162,6 +163,14 @@ fn ssd_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
                 lines.push(row(&format!("level {n}"), level.bytes, on_ssd, &text));
             }
         }
+    }
+    if m.blobs.files > 0 {
+        let text = format!(
+            "{}; about {} are garbage",
+            count(m.blobs.files, "file"),
+            format_size(m.blobs.garbage_bytes)
+        );
+        lines.push(row("blob files", m.blobs.bytes, on_ssd, &text));
     }
     lines
 }

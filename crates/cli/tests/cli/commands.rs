@@ -657,6 +657,9 @@ fn a_long_value_comes_from_a_file_and_goes_when_it_is_deleted() {
     assert!(get.code == 0 && get.out == format!("{long}\n"));
     let blobs = || store.run(&["stat", "DB", "--json"]).json()["blobs"].clone();
     assert_eq!(blobs()["files"], 1);
+    let explained = store.run(&["explain", "DB"]).out;
+    assert!(explained.contains("blob files"), "{explained}");
+    assert_adds_up(&explained);
     assert_eq!(blobs()["memtable_bytes"], long.len());
     let text = store.run(&["stat", "DB"]).out;
     assert!(text.contains("in 1 file: "), "{text}");
