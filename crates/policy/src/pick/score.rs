@@ -4,7 +4,7 @@ use thermocline_base::KeyRange;
 
 use super::slices::{depth, hull_of, slices};
 use super::state::{PickOptions, State};
-use crate::tuning::{BETWEEN_PARTS, BETWEEN_PERCENT, LEVEL_MULTIPLIER_MIN};
+use crate::tuning::{BETWEEN_PARTS, LEVEL_MULTIPLIER_MIN, MET_PERCENT};
 
 /// The targets of all levels, and their scores.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,18 +56,18 @@ impl Scores {
     }
 
     /// Whether a job that takes so many bytes of level 0 to the base level, and meets so many there, had better go to the level above it,
-    /// which is empty. Each byte of level 0 has `below / level0` written anew in the base level; with a level between, which has a
-    /// `multiplier`th of it, a `multiplier`th of that, and then what the level between overlaps when it is taken down: most of
-    /// `multiplier`, since what overlaps least goes first.
+    /// which is empty. Let it meet f bytes for each that it brings, and let m be the multiplier. A byte is written `1 + f` times on
+    /// its way to the base level. With a level between, which has an m-th of it, it is `1 + f / m` times, and then `1 + c m`: of what it
+    /// may meet on the way down it meets a part c ([`MET_PERCENT`]). That is less if `f (m - 1) > m (1 + c m)`.
     pub(super) fn pays_between(&self, options: &PickOptions, level0: u64, below: u64) -> bool {
-        let (base, multiplier) = (self.base_level, options.multiplier);
-        let level = self
-            .targets
-            .get(base)
-            .map_or(0, |bytes| bytes / multiplier.max(LEVEL_MULTIPLIER_MIN));
+        let base = self.base_level;
+        let multiplier = options.multiplier.max(LEVEL_MULTIPLIER_MIN);
+        let level = self.targets.get(base).map_or(0, |bytes| bytes / multiplier);
         let is_worth_one = level >= (options.base_bytes / BETWEEN_PARTS).max(1);
-        let fan = u128::from(level0) * u128::from(multiplier) * u128::from(BETWEEN_PERCENT) / 100;
-        options.dynamic && base > 1 && is_worth_one && u128::from(below) > fan
+        let m = u128::from(multiplier);
+        let without = u128::from(below) * (m - 1) * 100;
+        let with = u128::from(level0) * m * (100 + u128::from(MET_PERCENT) * m);
+        options.dynamic && base > 1 && is_worth_one && without > with
     }
 
     /// Its size over its target. From 1 on there is something to compact; the last level has 0.
