@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use thermocline_testkit::explore::is_tried;
+
 use super::count::{Figures, bytes, on_the_machine};
 use super::script::{Script, choose_scripts, scripts};
 use super::table::as_csv;
 use super::{Counts, count};
+use crate::distribution::Distribution;
 use crate::scratch::Scratch;
 use crate::watch::Watch;
+use crate::workload::Workload;
 
 /// A figure may differ from what is kept by so much of it, and by so much in all.
 const PART: f64 = 0.01;
@@ -170,4 +174,40 @@ fn tables_have_instructions_where_they_were_counted() {
         error.contains("'get'") && error.contains("scan-pm"),
         "{error}"
     );
+}
+
+/// Bytes on the SSD for each byte that is overwritten, of data so many times as large as persistent memory. All of it is there
+/// before.
+fn overwritten(ratio: f64, distribution: Distribution) -> f64 {
+    let mut script = choose_scripts(&["load-5x".into()]).unwrap().remove(0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "some thousands"
+    )]
+    let keys = (script.keys as f64 / 5.0 * ratio) as u64;
+    (script.keys, script.ops) = (keys, keys * 3 / 2);
+    (script.workload, script.distribution) = (Workload::UpdateRandom, distribution);
+    let figures = bytes(&script).unwrap();
+    figures.ssd_bytes_written / figures.user_bytes
+}
+
+/// What is written often stays in persistent memory, and what leaves it must not rewrite all of the SSD (decision 155). All ratios:
+/// `THERMOCLINE_EXPLORE=1 cargo test -p thermocline-bench --lib unlike_often -- --nocapture`.
+#[test]
+fn keys_that_are_written_unlike_often_write_half_as_much() {
+    let ratios = [8.0, 6.5, 10.0];
+    let tried = ratios
+        .iter()
+        .enumerate()
+        .filter(|(n, _)| is_tried(*n, ratios.len() as u64));
+    for (_, &ratio) in tried {
+        let zipfian = Distribution::Zipfian { theta: 0.99 };
+        let [alike, unlike] = std::thread::scope(|scope| {
+            let run = |of| scope.spawn(move || overwritten(ratio, of));
+            [run(Distribution::Uniform), run(zipfian)].map(|thread| thread.join().unwrap())
+        });
+        println!("{ratio:4} times: uniform {alike:.2}, zipfian 0.99 {unlike:.2}");
+        assert!(unlike <= 0.5 * alike, "{ratio}: {alike:.2}, {unlike:.2}");
+    }
 }
