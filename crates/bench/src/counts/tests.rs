@@ -196,7 +196,7 @@ fn overwritten(ratio: f64, distribution: Distribution) -> f64 {
 /// `THERMOCLINE_EXPLORE=1 cargo test -p thermocline-bench --lib unlike_often -- --nocapture`.
 #[test]
 fn keys_that_are_written_unlike_often_write_half_as_much() {
-    let ratios = [8.0, 6.5, 10.0];
+    let ratios = [8.0, 10.0];
     let tried = ratios
         .iter()
         .enumerate()

@@ -19,8 +19,8 @@ option_group! {
         levels: Count = 6, 1 => 7;
         /// Whether the size of the last level decides about those of the others, so that about one
         /// part in `multiplier` of what is stored is stale, beside level 0. A level that would be smaller
-        /// than `base_bytes` is not used, unless level 0 brings so little to the next one that it pays; then a quarter
-        /// is enough. Otherwise level 1 has `base_bytes`.
+        /// than `base_bytes` is not used, unless level 0 brings so little to the next one that it pays; then half of
+        /// that is enough. Otherwise level 1 has `base_bytes`.
         dynamic: Flag = true;
         /// A table is ended at the first new key at which it has this size; one that a flush writes
         /// between half of it and half as much again, where tables of older flushes end. 0 derives it: a

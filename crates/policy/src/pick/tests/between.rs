@@ -32,13 +32,13 @@ fn a_level_between_begins_where_level_0_brings_little_to_much() {
     // With a multiplier of 10 from 70 / 9 on for each byte.
     assert_eq!(goes_to(90, 700, &DUE), 4);
     assert_eq!(goes_to(90, 701, &DUE), 3);
-    // A level of less than a quarter of the base is none.
-    assert_eq!(goes_to(10, 249, &DUE), 4);
-    assert_eq!(goes_to(10, 250, &DUE), 3);
+    // A level of less than half of the base is none.
+    assert_eq!(goes_to(10, 499, &DUE), 4);
+    assert_eq!(goes_to(10, 500, &DUE), 3);
     // With 20 from 260 / 19 on, with 2 from 22 / 5.
     let of = |multiplier| PickOptions { multiplier, ..DUE };
     assert_eq!(
-        (goes_to(57, 780, &of(20)), goes_to(57, 781, &of(20))),
+        (goes_to(76, 1040, &of(20)), goes_to(76, 1041, &of(20))),
         (4, 3)
     );
     assert_eq!((goes_to(40, 176, &of(2)), goes_to(40, 177, &of(2))), (4, 3));
