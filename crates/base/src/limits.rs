@@ -37,3 +37,6 @@ pub const TTL_SECONDS_MAX: u64 = 100 * 31_557_600;
 
 /// Longest name of a merge operator, in bytes.
 pub const MERGE_NAME_LEN_MAX: usize = 64;
+
+/// Memtables at a time: a region has room for so many descriptors.
+pub const MEMTABLES_MAX: u32 = 64;

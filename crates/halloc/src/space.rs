@@ -9,6 +9,7 @@ pub use witness::Witness;
 
 use std::cell::Cell;
 
+use thermocline_base::limits::MEMTABLES_MAX;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -25,7 +26,7 @@ use crate::part::{
 use crate::pool::{ObjectPool, PoolPlace};
 use crate::{SITE_FORMAT, SITE_META_KEPT};
 
-const DESCRIPTOR_OBJECTS: u32 = 64;
+const DESCRIPTOR_OBJECTS: u32 = MEMTABLES_MAX;
 const DESCRIPTOR_OBJECT_BYTES: u64 = 192;
 
 /// How a space is laid out and limited.

@@ -24,8 +24,8 @@ use thermocline_base::{Error, Result};
 
 use crate::tuning::{
     DELAY_NS_MAX, DELAY_NS_PER_BYTE_MAX, DELAY_PIECE_NS, DELAY_POWER, DISK_HARD_PERCENT,
-    DISK_SOFT_PERCENT, LEVEL0_HARD, LEVEL0_SOFT, PENDING_HARD, PENDING_SOFT, PM_HARD_PERCENT,
-    PM_SOFT_PERCENT,
+    DISK_SOFT_PERCENT, LEVEL0_HARD, LEVEL0_SOFT, PENDING_BASES_HARD, PENDING_BASES_SOFT,
+    PENDING_HARD, PENDING_SOFT, PM_HARD_PERCENT, PM_SOFT_PERCENT,
 };
 
 /// Why writers are held back.
@@ -117,7 +117,7 @@ impl Limits {
 ///
 /// ```
 /// use thermocline_policy::pressure::{Cause, Debt, Slope};
-/// let slope = Slope::new(4 << 30, 100 << 30);
+/// let slope = Slope::new(4 << 30, 5 << 30, 100 << 30);
 /// assert_eq!(slope.delay(&Debt::default()), None);
 /// let debt = Debt { pm_bytes: 15 << 28, level0_tables: 9, ..Debt::default() };
 /// let delay = slope.delay(&debt).unwrap();
@@ -163,9 +163,9 @@ impl Delay {
 }
 
 impl Slope {
-    /// The defaults for a store with these bytes of persistent memory and disk: RocksDB's limits
-    /// where it has the measure (20 and 36 tables, 64 and 256 GiB pending).
-    pub fn new(pm_bytes: u64, disk_bytes: u64) -> Slope {
+    /// The defaults for a store with these bytes of persistent memory, base level and disk: RocksDB's limits
+    /// where it has the measure (20 and 36 tables, 64 and 256 GiB pending), and more of the latter where levels are large.
+    pub fn new(pm_bytes: u64, base_bytes: u64, disk_bytes: u64) -> Slope {
         Slope {
             pm: Limits::percent(pm_bytes, PM_SOFT_PERCENT, PM_HARD_PERCENT),
             level0: Limits {
@@ -173,8 +173,8 @@ impl Slope {
                 hard: LEVEL0_HARD,
             },
             pending: Limits {
-                soft: PENDING_SOFT,
-                hard: PENDING_HARD,
+                soft: PENDING_SOFT.max(base_bytes.saturating_mul(PENDING_BASES_SOFT)),
+                hard: PENDING_HARD.max(base_bytes.saturating_mul(PENDING_BASES_HARD)),
             },
             disk: Limits::percent(disk_bytes, DISK_SOFT_PERCENT, DISK_HARD_PERCENT),
             garbage: Limits::NONE,

@@ -324,6 +324,14 @@ pub const PENDING_SOFT: u64 = 64 << 30;
 /// Likewise for the longest delay. *As in* RocksDB (`hard_pending_compaction_bytes_limit`).
 pub const PENDING_HARD: u64 = 256 << 30;
 
+/// As [`PENDING_SOFT`], in sizes of the base level, where that is more. *Derived*: where level 0 is due all of the base level counts. That
+/// has up to ten times its size before a level opens above it, and what then leaves it meets about as much in the next one. This is half as
+/// much again.
+pub const PENDING_BASES_SOFT: u64 = 32;
+
+/// Likewise for the longest delay. *As in* RocksDB, where it is four times the other.
+pub const PENDING_BASES_HARD: u64 = 128;
+
 /// The disk in use, in percent, from which on writers are delayed, where no reserve is known. *Chosen*.
 pub const DISK_SOFT_PERCENT: u64 = 90;
 

@@ -1,5 +1,6 @@
 //! Values derived from options: those that `auto` and 0 stand for, and those that several options give together.
 
+use crate::limits::MEMTABLES_MAX;
 use crate::options::all::Options;
 use crate::options::shape::Shape;
 use crate::preset::Preset;
@@ -73,7 +74,11 @@ impl Options {
         let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
         let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
         let bytes = match (self.memtable.bytes_max, self.in_dram()) {
-            (0, false) => (room / parts).clamp(64 << 10, 256 << 20),
+            (0, false) => {
+                // A region has places for so many, and all of it is to be of use.
+                let place = self.region_bytes_max() / u64::from(MEMTABLES_MAX);
+                (room / parts).clamp(64 << 10, place.clamp(256 << 20, 64 << 30))
+            }
             // One that takes writes, and others that are being flushed.
             (0, true) => (room / 4).clamp(32 << 10, 64 << 20),
             (bytes, _) => bytes,

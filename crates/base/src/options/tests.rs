@@ -133,8 +133,13 @@ fn memtables_beside_tables_are_half_as_large_unless_that_is_said_or_they_are_as_
     };
     options.level0.shape = Some(Shape::Tiered);
     assert_eq!(sizes(&options), (64, 32));
-    options.pm = 64 << 30;
+    options.pm = 16 << 30;
     assert_eq!(sizes(&options), (256, 256));
+    // There are places for 64: these are as large as they must be for all of it to be of use.
+    options.pm = 64 << 30;
+    assert_eq!(sizes(&options), (1 << 10, 1 << 10));
+    options.pm = 1 << 50;
+    assert_eq!(sizes(&options), (64 << 10, 64 << 10));
     options.pm = 1 << 30;
     options.memtable.bytes_max = 24 << 20;
     assert_eq!(sizes(&options), (24, 24));

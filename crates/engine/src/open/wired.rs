@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Weak;
 
 use thermocline_base::budget::Account;
+use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Line, Result};
 use thermocline_catalog::owned::Reclaim;
@@ -131,10 +132,10 @@ fn seen(named: &Named, live: Vec<Arc<Memtable>>, tables: Arc<Tables>, pins: &Arc
     View::new(memtables, tables, front.map(Arc::new), Some(pins.clone()))
 }
 
-fn gauge(space: &Space, dir: &Path) -> Gauge {
+fn gauge(space: &Space, options: &Options, dir: &Path) -> Gauge {
     // If the disk does not say, the region grows as if it lay elsewhere.
     let on_disk = space.region().takes_room_of(dir).unwrap_or(false);
-    Gauge::new(space.usage().limit_bytes).with_region_on_disk(on_disk)
+    Gauge::new(space.usage().limit_bytes, options.base_bytes()).with_region_on_disk(on_disk)
 }
 
 /// All that a store is made of.
@@ -164,7 +165,7 @@ impl Parts<'_> {
             writer: self.writer,
             known_durable: recovered.known_durable(options.read_only),
             last_seqno: recovered.last_seqno(),
-            gauge: gauge(&recovered.space, self.dir),
+            gauge: gauge(&recovered.space, &options, self.dir),
             blobs: Blobs::new(recovered.version.blob_files().next().is_some()),
             wal: recovered.wal,
             pins: Arc::downgrade(self.pins.pinned()),

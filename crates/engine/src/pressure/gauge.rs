@@ -27,11 +27,11 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// Of a store with at most `pm` bytes of persistent memory.
-    pub fn new(pm: u64) -> Gauge {
+    /// Of a store with at most `pm` bytes of persistent memory, and so many in its base level.
+    pub fn new(pm: u64, base: u64) -> Gauge {
         Gauge {
             // How large the disk is is asked each time.
-            slope: Slope::new(pm, u64::MAX),
+            slope: Slope::new(pm, base, u64::MAX),
             now: AtomicU64::new(0),
             owed_until: AtomicU64::new(0),
             relief: super::relief::state::Relief::default(),

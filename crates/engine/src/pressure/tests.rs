@@ -23,7 +23,7 @@ use crate::{Durability, Engine, StallUse, World, WriteOptions};
 const PM: u64 = 4 << 20;
 
 fn filled(percent: u64) -> Gauge {
-    let pressure = Gauge::new(PM);
+    let pressure = Gauge::new(PM, 0);
     let debt = Debt {
         pm_bytes: PM / 100 * percent,
         ..Debt::default()
@@ -581,7 +581,7 @@ fn room_that_somebody_else_makes_is_found_by_the_next_write() {
 
 #[test]
 fn garbage_alone_holds_writers_back_from_where_collection_begins() {
-    let pressure = Gauge::new(PM);
+    let pressure = Gauge::new(PM, 0);
     let limits = collect::limits(1 << 30, 130);
     let set = |garbage_bytes: u64| {
         let debt = Debt {
@@ -602,7 +602,7 @@ fn garbage_alone_holds_writers_back_from_where_collection_begins() {
 
 #[test]
 fn the_disk_alone_holds_writers_back_from_twice_its_reserve_on() {
-    let pressure = Gauge::new(PM);
+    let pressure = Gauge::new(PM, 0);
     let limits = Limits {
         soft: 800,
         hard: 900,

@@ -98,7 +98,7 @@ fn delay_begins_at_a_soft_limit_and_names_the_debt_that_asks_for_it() {
 
 #[test]
 fn the_largest_numbers_overflow_nothing() {
-    let slope = Slope::new(u64::MAX, u64::MAX);
+    let slope = Slope::new(u64::MAX, 0, u64::MAX);
     slope.validate().unwrap();
     let debt = Debt {
         pm_bytes: u64::MAX,
@@ -112,12 +112,12 @@ fn the_largest_numbers_overflow_nothing() {
     assert_eq!(delay.nanos(1 << 20), 1000 << 20);
     assert_eq!(delay.nanos(u64::MAX), u64::MAX);
     // A store without any room is not divided by.
-    assert!(Slope::new(0, 0).validate().is_ok());
+    assert!(Slope::new(0, 0, 0).validate().is_ok());
 }
 
 #[test]
 fn limits_that_are_no_slope_are_refused() {
-    let good = Slope::new(1 << 30, 1 << 40);
+    let good = Slope::new(1 << 30, 1 << 30, 1 << 40);
     let equal = Limits { soft: 5, hard: 5 };
     let bad = [
         Slope { pm: equal, ..good },

@@ -1,6 +1,7 @@
 //! A flush: its ranges, each of which stays in persistent memory or leaves it.
 
 use thermocline_base::KeyRange;
+use thermocline_base::limits::MEMTABLES_MAX;
 
 use super::doing::{Doing, Edit, Flushed, What};
 use super::merge::{Table, union, whole};
@@ -13,9 +14,6 @@ use crate::ranges::{self, Coming, Fate, Leaving, Range};
 use crate::rewrite::{self, Contents, RewritePlan};
 use crate::scans::Scans;
 use crate::tuning::RANGE_TABLES;
-
-/// Places that a region has for memtables.
-const DESCRIPTORS: usize = 64;
 
 impl Run {
     fn waiting(&self) -> flush::Sealed {
@@ -35,7 +33,7 @@ impl Run {
             alone_percent: options.flush.pm_percent,
             tables: (skips || self.evacuates()).then(|| self.store.pm_table_bytes()),
             skips,
-            descriptors_free: DESCRIPTORS - self.sealed.len().min(DESCRIPTORS),
+            descriptors_free: (MEMTABLES_MAX as usize).saturating_sub(self.sealed.len()),
             dram: flush::Dram {
                 used: self.index_bytes(),
                 limit: options.dram,

@@ -1,6 +1,7 @@
 //! What a user may expect of a store: a run at no cost says what background work is for each byte that is written, and one on the
 //! given machine how writers feel it.
 
+use thermocline_base::limits::MEMTABLES_MAX;
 use thermocline_base::options::Options;
 
 use super::merge::whole;
@@ -91,15 +92,15 @@ pub struct Forecast {
     pub bound: Bound,
 }
 
-/// Memtables that may wait for a flush before descriptors run short, of the 64 of a region.
-const SEALED_MAX: u64 = 64 - DESCRIPTORS_SHORT as u64;
+/// Memtables that may wait for a flush before descriptors run short.
+const SEALED_MAX: u64 = MEMTABLES_MAX as u64 - DESCRIPTORS_SHORT as u64;
 
 /// No more tables than this stand beside each other in persistent memory: larger stores are modelled with larger tables.
 const TABLES_MAX: u64 = 128;
 
 /// Of a store whose persistent memory takes more memtables than this to fill no more are modelled: so many before it counts, and so
 /// many that count.
-const MEMTABLES_MAX: (f64, f64) = (2304.0, 4608.0);
+const MODELLED_MAX: (f64, f64) = (2304.0, 4608.0);
 
 /// The largest table that options allow.
 const TABLE_BYTES_MAX: u64 = 1 << 30;
@@ -148,8 +149,8 @@ impl Demand {
             skew: self.skew,
             spread: self.spread,
             is_filled: true,
-            warm_bytes: bytes(2.0, 8.0, MEMTABLES_MAX.0),
-            user_bytes: bytes(3.0, 16.0, MEMTABLES_MAX.1),
+            warm_bytes: bytes(2.0, 8.0, MODELLED_MAX.0),
+            user_bytes: bytes(3.0, 16.0, MODELLED_MAX.1),
             jobs: self.processors.max(1),
         }
     }

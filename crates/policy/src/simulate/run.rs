@@ -37,7 +37,7 @@ pub fn run(setting: &Setting) -> Outcome {
     let region_bytes = setting.options.region_bytes_max();
     let store = Store::new(setting);
     let mut run = Run {
-        slope: Slope::new(region_bytes, u64::MAX),
+        slope: Slope::new(region_bytes, setting.options.base_bytes(), u64::MAX),
         region_bytes,
         store,
         setting: setting.clone(),

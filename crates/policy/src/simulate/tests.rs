@@ -243,6 +243,49 @@ fn more_persistent_memory_writes_no_more_where_a_level_between_just_pays() {
     more_memory_writes_no_more(load).unwrap();
 }
 
+/// Two stores of a preset, of which one has 256 times as much of all: what their writes cost and how long they wait.
+fn of_any_size(preset: Preset, ratio: f64, skew: f64) {
+    let forecast_of = |pm_bytes: u64, rate: Option<f64>| {
+        forecast(&Demand {
+            options: Setting::options(preset, pm_bytes, pm_bytes / 4),
+            data_bytes: merge::whole(pm_bytes as f64 * ratio),
+            record: Record {
+                key_bytes: 16,
+                value_bytes: 400,
+            },
+            writes_per_s: rate.unwrap_or(10e6),
+            reads_per_s: 0.0,
+            device_per_s: 1e9,
+            skew,
+            spread: Spread::Keys,
+            processors: 2,
+        })
+    };
+    let small = forecast_of(4 << 30, None);
+    let rate = 0.6 * small.writes_per_s_max;
+    let large = forecast_of(1 << 40, Some(rate));
+    let (written, most) = (large.write_amplification, small.write_amplification);
+    let what = format!(
+        "{preset:?} {ratio} {skew}: {written:.2} of {most:.2}, {:?}",
+        large.felt
+    );
+    assert!(written <= most * 1.1 + 0.2, "{what}");
+    assert!(large.felt.wait_ns_max(BATCH) <= WAIT_MAX, "{what}");
+}
+
+#[test]
+fn a_store_with_a_terabyte_of_persistent_memory_writes_as_one_with_a_few_gigabytes() {
+    let ratios = [5.0, 20.0, 1.0, 2.5, 100.0];
+    let loads = ratios
+        .iter()
+        .flat_map(|ratio| [(*ratio, 0.0), (*ratio, 0.9)]);
+    let presets = [Preset::Thermocline, Preset::GlobalIndex];
+    let all = loads.flat_map(|load| presets.map(|preset| (preset, load)));
+    for (_, (preset, (ratio, skew))) in all.enumerate().filter(|(line, _)| is_tried(*line, 20)) {
+        of_any_size(preset, ratio, skew);
+    }
+}
+
 /// Each flush writes what it has, and what that overlaps of the last level, until that is so large that there is one between; the
 /// oftener the more of persistent memory records take; and a record may take more in a file, too.
 fn amplification_max(ratio: f64, record: &Record) -> f64 {
