@@ -31,6 +31,7 @@ pub mod report;
 pub mod seqno;
 pub mod shown;
 pub mod size;
+pub mod stages;
 pub mod step;
 pub mod sync;
 pub mod tombstones;

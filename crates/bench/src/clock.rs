@@ -1,6 +1,6 @@
-//! The one place where a benchmark reads the clock.
+//! The one place where benchmarks and the command line read the clock.
 
-pub use std::time::{Duration, Instant};
+pub use std::time::{Duration, Instant, SystemTime};
 
 /// The time now.
 #[expect(
@@ -10,4 +10,13 @@ pub use std::time::{Duration, Instant};
 #[inline]
 pub fn now() -> Instant {
     Instant::now()
+}
+
+/// The date, and the time of day.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "people are told how long ago something was"
+)]
+pub fn date() -> SystemTime {
+    SystemTime::now()
 }

@@ -20,7 +20,7 @@ pub(crate) use plan::{PlanArgs, SpreadArg};
 pub(crate) use prepared::PreparedArgs;
 pub(crate) use store::{DbArgs, StoreArgs};
 pub(crate) use tour::{TourArgs, TourWriterArgs};
-pub(crate) use upkeep::{CompactArgs, ExplainArgs, PrefixArgs};
+pub(crate) use upkeep::{CompactArgs, ExplainArgs, PrefixArgs, StatArgs};
 
 use clap::{Parser, Subcommand};
 
@@ -91,8 +91,9 @@ back by and by; `compact` does that at once.")]
     #[command(after_help = "\
 Examples:
   thermocline stat orders.db
-  thermocline stat orders.db --json")]
-    Stat(DbArgs),
+  thermocline stat orders.db --json
+  thermocline stat orders.db --events                   what was flushed and compacted last, and why")]
+    Stat(StatArgs),
     /// Check every checksum and structural rule; exit 1 and list every fault if there is one
     #[command(after_help = "\
 Examples:

@@ -7,9 +7,9 @@ use thermocline_engine::{Engine, Family, Operation, Resolution, Runtime, World};
 use thermocline_txn::Transactions;
 
 use crate::{
-    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, Metrics, Options, PendingRead, Plan,
-    PreparedState, Snapshot, TableIndexes, Transaction, TransactionsReport, TxnOptions, Value,
-    VerifyReport, WriteOptions,
+    Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, JobDone, Metrics, Options, PendingRead,
+    Plan, PreparedState, Snapshot, TableIndexes, Transaction, TransactionsReport, TxnOptions,
+    Value, VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -304,6 +304,31 @@ impl Db {
     /// [`Error::Io`] and [`Error::Corruption`](crate::Error::Corruption) of reading a table, with file and offset.
     pub fn table_indexes(&self) -> Result<TableIndexes> {
         self.engine.table_indexes()
+    }
+
+    /// The last 128 flushes and compactions, oldest first, as `stat --events` prints them: what each took and wrote, why, and how
+    /// long it read, merged, wrote and synced. The manifest has them, so they survive closing and crashes. What
+    /// failed is not among them; an [`EventListener`](crate::EventListener) hears of that, too. The call may wait for an edit of
+    /// the manifest.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let path = dir.path().join("jobs");
+    /// let db = thermocline::Db::open(&path, Default::default())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// db.close()?;
+    /// let db = thermocline::Db::open(&path, Default::default())?;
+    /// let jobs = db.jobs_done();
+    /// let flush = jobs.last().unwrap();
+    /// assert_eq!((&*flush.work, flush.inputs, flush.entries_read), ("flush", 1, 1));
+    /// assert!(flush.stages.merging(flush.took) <= flush.took);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn jobs_done(&self) -> Vec<JobDone> {
+        let jobs = self.engine.jobs_done().into_iter();
+        jobs.map(|(job, family)| JobDone::of((&job, family)))
+            .collect()
     }
 
     /// The background work that comes next, and the numbers that decide it, as `explain` prints them.

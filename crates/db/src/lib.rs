@@ -34,6 +34,7 @@ mod cursor;
 mod database;
 mod default_family;
 mod family;
+mod job_done;
 mod keys;
 mod metrics;
 mod prepared;
@@ -52,6 +53,7 @@ pub use copies::{Backups, IngestWriter};
 pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
+pub use job_done::JobDone;
 pub use metrics::{
     BlobMetrics, CacheMetrics, Hits, LatencyMetrics, LevelMetrics, MemtableMetrics, Metrics,
     RecoveryMetrics, StallMetrics,
@@ -78,7 +80,8 @@ pub use thermocline_engine::{
     FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate,
     PartitionUse, PartitionsPlan, PendingRead, Plan, PreparedState, PressureCause, RangeSize,
     ReaderKind, ReaderState, RewritePlan, Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan,
-    StallCause, TableIndexes, TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
+    Stages, StallCause, TableIndexes, TableState, TtlPlan, UnitCosts, Value, WriteOptions,
+    WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

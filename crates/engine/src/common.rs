@@ -10,6 +10,7 @@ use thermocline_commit::readers::moments_of_merge;
 use thermocline_commit::recent::{LOG_BYTES_MAX, Met};
 use thermocline_compaction::retain;
 use thermocline_env::DiskRoom;
+use thermocline_env::meter::Meter;
 use thermocline_memtable::{Descriptor, OPERANDS_A_BLOCK, decode_blob_ref};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
@@ -22,7 +23,7 @@ use thermocline_tables::Promise;
 
 use crate::pm_tables::release::PmTablesUse;
 use crate::store::Common;
-use crate::sync::{Ordering, lock};
+use crate::sync::{Arc, Ordering, lock};
 
 /// Time after which deleted keys are looked for.
 const EXPLORE_AFTER: Duration = Duration::from_nanos(tuning::EXPLORE_AFTER_NS);
@@ -191,6 +192,11 @@ impl Common {
         }
     }
 
+    /// Counts what a job reads, and how long it waits for files.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::new(Meter::new(self.world.env.clock.clone()))
+    }
+
     /// Reports that the work of `decision` begins.
     pub fn decided(&self, decision: &Decision) {
         self.events.emit(Event::Decided {
@@ -301,6 +307,11 @@ impl Common {
     /// Nanoseconds by the clock of the store's world.
     pub fn now_ns(&self) -> u64 {
         self.world.env.clock.now_ns()
+    }
+
+    /// From then, in nanoseconds by that clock, until now.
+    pub fn since(&self, then_ns: u64) -> Duration {
+        Duration::from_nanos(self.now_ns().saturating_sub(then_ns))
     }
 
     /// The room on the disk, if the file system reports it.

@@ -156,13 +156,17 @@ impl Flusher {
             }
             // First the rest of an unfinished evacuation, then what came since (`evacuate`, 5).
             let is_rest = taken.front.is_some();
-            let begun = self.begin_flush(&taken.memtables);
+            let because = match (only_pm, extent, sealed.plan().because) {
+                (true, ..) => "rewrite: little of it lives".into(),
+                (_, Extent::Due, Some(because)) => because.to_string(),
+                _ => "flush: somebody wants it, or room".into(),
+            };
+            let mut made = self.begin_flush(&taken.memtables, because);
             let bytes = taken.memtables.iter().map(|m| m.bytes()).sum();
             // The figures change: it is known now what is taken.
             self.flush_due.look();
-            let mut made = Made::default();
             let done = self.flush_taken(taken, only_pm, &mut made);
-            self.end_flush(begun, made, done.as_ref().err());
+            self.end_flush(&made, done.as_ref().err());
             self.flush_due.look();
             flushed += done?;
             let counted = &self.common.counted;
@@ -209,8 +213,9 @@ impl Flusher {
             if taken.memtables.is_empty() {
                 return Ok(());
             }
-            let begun = self.begin_flush(&taken.memtables);
-            let (mut outputs, mut made) = (Outputs::default(), Made::default());
+            let because = "flush: tables are ingested above it".into();
+            let mut made = self.begin_flush(&taken.memtables, because);
+            let mut outputs = Outputs::default();
             let rest = taken.rest();
             let written = self.flush_writer.write_tables(
                 &taken.memtables,
@@ -219,11 +224,12 @@ impl Flusher {
                 To::Files,
                 &mut outputs,
             );
+            made.add(&outputs, &[]);
+            let named = (&outputs, &[][..]);
             let done =
-                written.and_then(|()| self.evacuator.name_holding(&taken, &rest, &outputs, &[]));
+                written.and_then(|()| self.evacuator.name_holding(&taken, &rest, named, &made));
             self.making.release(&outputs);
-            made.add(&outputs);
-            self.end_flush(begun, made, done.as_ref().err());
+            self.end_flush(&made, done.as_ref().err());
             done?;
             self.evacuator.count_flush(&outputs, &[]);
             if taken.front.is_none() {

@@ -7,6 +7,7 @@ use thermocline_catalog::Pins;
 use thermocline_commit::recent::Watching;
 use thermocline_observe::latency::Latencies;
 use thermocline_tables::{RangeSize, Search, TableIndexes};
+use thermocline_version::JobDone;
 
 use crate::awaited::{Begun, PendingRead};
 use crate::cursor::Cursor;
@@ -247,6 +248,17 @@ impl Engine {
     /// Those of reading.
     pub fn table_indexes(&self) -> Result<TableIndexes> {
         self.inner.common.catalog.view().tables.indexes()
+    }
+
+    /// The last flushes and compactions, oldest first, each with its family's name, if that exists. May wait for an edit of the manifest.
+    pub fn jobs_done(&self) -> Vec<(Arc<JobDone>, Option<String>)> {
+        let common = &self.inner.common;
+        let jobs = Arc::clone(common.catalog.edits().state().jobs_done());
+        let named = |job: &Arc<JobDone>| {
+            let name = job.family.and_then(|cf| common.families.name_of(cf));
+            (job.clone(), name)
+        };
+        jobs.iter().map(named).collect()
     }
 
     /// Reads all counters.

@@ -21,6 +21,7 @@
 //! | [`sim`] | a file system in memory that can crash |
 //! | [`fault`] | any of them, with faults on purpose |
 //! | [`spares`] | files that are open and need not be |
+//! | [`meter`] | nothing: it adds up what a job reads, and how long it waits |
 //! | [`simulated`] | a clock that a test advances, randomness from a seed |
 #![deny(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub mod direct;
 pub mod fault;
 mod file;
 pub mod frugal;
+pub mod meter;
 mod random;
 pub mod real;
 pub mod sim;

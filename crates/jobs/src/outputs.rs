@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use thermocline_base::stages::Stages;
 use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_level0::PmTable;
@@ -74,6 +75,8 @@ pub struct Outputs {
     pub bytes: u64,
     /// Bytes of files that were read, where the caller counts them.
     pub bytes_read: u64,
+    /// Time that was waited for files, where the caller counts it.
+    pub stages: Stages,
     /// Entries that were read.
     pub entries_read: u64,
     /// Of those, entries that were not written.

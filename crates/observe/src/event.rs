@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thermocline_base::CfId;
+use thermocline_base::stages::Stages;
 use thermocline_policy::pick::Reason as CompactionReason;
 
 use crate::cause::StallCause;
@@ -70,6 +71,8 @@ pub enum Event {
         rewritten: bool,
         /// From its beginning to its end.
         took: Duration,
+        /// What of that it waited for files: none of it if it failed.
+        stages: Stages,
         /// Why everything is as before, if it is.
         error: Option<String>,
     },
@@ -141,6 +144,8 @@ pub enum Event {
         entries_dropped: u64,
         /// From its beginning to its end.
         took: Duration,
+        /// What of that it waited for files: none of it if it failed.
+        stages: Stages,
         /// Why everything is as before, if it is.
         error: Option<String>,
     },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thermocline_base::planted::{self, Bug};
 use thermocline_base::{Error, Result, Site};
+use thermocline_env::meter::Meter;
 use thermocline_env::{File, OpenMode, Storage};
 
 /// Bytes that are collected before they are written, unless somebody wants more or less.
@@ -23,6 +24,8 @@ pub(crate) struct Output {
     /// Bytes of a piece.
     chunk: usize,
     failed: bool,
+    /// Counts the time of writing, for a job.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Output {
@@ -34,7 +37,21 @@ impl Output {
             pending: Vec::new(),
             chunk,
             failed: false,
+            meter: None,
         })
+    }
+
+    /// Counts from now on how long writing takes.
+    pub fn metered(&mut self, meter: Arc<Meter>) {
+        self.meter = Some(meter);
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        let write = || self.file.write_at(bytes, self.written);
+        match &self.meter {
+            Some(meter) => meter.writing(write),
+            None => write(),
+        }
     }
 
     pub fn file(&self) -> &Arc<dyn File> {
@@ -75,7 +92,7 @@ impl Output {
             piece = self.chunk;
             bytes = later;
             if self.pending.is_empty() {
-                let answer = self.file.write_at(now, self.written);
+                let answer = self.write(now);
                 self.noted(answer)?;
                 self.written += now.len() as u64;
             } else {
@@ -97,7 +114,7 @@ impl Output {
     pub fn flush(&mut self) -> Result<()> {
         self.check()?;
         if !self.pending.is_empty() {
-            let answer = self.file.write_at(&self.pending, self.written);
+            let answer = self.write(&self.pending);
             self.noted(answer)?;
             self.written += self.pending.len() as u64;
             self.pending.clear();
@@ -111,7 +128,11 @@ impl Output {
         if planted::active(Bug::ForgetTableSync) {
             return Ok(());
         }
-        let answer = self.file.sync(site);
+        let sync = || self.file.sync(site);
+        let answer = match &self.meter {
+            Some(meter) => meter.syncing(sync),
+            None => sync(),
+        };
         self.noted(answer)
     }
 }
@@ -119,9 +140,48 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
     use thermocline_base::Steps;
+    use thermocline_base::stages::Stages;
+    use thermocline_base::sync::{AtomicU64, Ordering};
+    use thermocline_env::Clock;
     use thermocline_env::sim::SimFs;
     use thermocline_testkit::Rng;
+
+    /// A clock on which nothing takes longer than to look at it.
+    #[derive(Debug, Default)]
+    struct Looks(AtomicU64);
+
+    impl Clock for Looks {
+        fn now_ns(&self) -> u64 {
+            self.0.fetch_add(1, Ordering::Relaxed)
+        }
+        fn sleep_ms(&self, _: u64) {}
+        fn unix_s(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn writes_and_syncs_are_metered() {
+        let fs = SimFs::new(Steps::new());
+        let meter = Arc::new(Meter::new(Arc::new(Looks::default())));
+        let mut out = Output::create(&fs, Path::new("/file"), 10).unwrap();
+        out.append(&[1; 25]).unwrap();
+        out.metered(meter.clone());
+        let spent = |writes, syncs| Stages {
+            writing: Duration::from_nanos(writes),
+            syncing: Duration::from_nanos(syncs),
+            ..Stages::default()
+        };
+        out.append(&[1; 4]).unwrap();
+        assert_eq!(meter.stages(), spent(0, 0));
+        out.append(&[1; 12]).unwrap();
+        assert_eq!(meter.stages(), spent(2, 0));
+        out.sync(Site("test")).unwrap();
+        out.sync(Site("test")).unwrap();
+        assert_eq!(meter.stages(), spent(3, 2));
+    }
 
     #[test]
     fn pieces_begin_at_multiples_again_after_a_sync() {

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline_base::blob_ref::encode_blob_ref;
 use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, RangeTombstone, Result, SeqNo, limits};
 use thermocline_env::Storage;
+use thermocline_env::meter::Meter;
 
 use crate::blob::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN};
 use crate::block::build::BlockBuilder;
@@ -114,6 +116,13 @@ impl TableWriter {
             properties,
             options,
         })
+    }
+
+    /// The same; `meter` counts from now on how long writing takes.
+    #[must_use]
+    pub fn metered(mut self, meter: Arc<Meter>) -> TableWriter {
+        self.out.metered(meter);
+        self
     }
 
     /// About how many bytes the file would have if it were finished now: for callers that cut tables

@@ -7,11 +7,13 @@
 //! A piece is not believed sooner than a value that was read alone ([`Piece::value`]). What the cache has does not matter here, and
 //! what is read does not come into it: the values move.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use thermocline_base::{BlobRef, CfId, FileId, Result};
+use thermocline_env::meter::Meter;
 use thermocline_exec::BatchRead;
 use thermocline_sst::RECORD_HEADER_LEN;
 
@@ -27,8 +29,7 @@ const PIECE_BYTES: u64 = 256 << 10;
 pub struct ValuesInOrder<'a> {
     files: &'a TableFiles,
     cf: CfId,
-    /// Bytes that were read of files.
-    read: &'a Cell<u64>,
+    meter: &'a Arc<Meter>,
     of: RefCell<BTreeMap<FileId, OneFile>>,
 }
 
@@ -42,14 +43,19 @@ struct OneFile {
 }
 
 impl<'a> ValuesInOrder<'a> {
-    /// Of a family. What is read is added to `read`, in bytes.
-    pub fn new(files: &'a TableFiles, cf: CfId, read: &'a Cell<u64>) -> ValuesInOrder<'a> {
+    /// Of a family. `meter` counts what is read.
+    pub fn new(files: &'a TableFiles, cf: CfId, meter: &'a Arc<Meter>) -> ValuesInOrder<'a> {
         ValuesInOrder {
             files,
             cf,
-            read,
+            meter,
             of: RefCell::default(),
         }
+    }
+
+    /// What counts.
+    pub fn meter(&self) -> &Arc<Meter> {
+        self.meter
     }
 
     /// The value of `key`.
@@ -82,8 +88,9 @@ impl<'a> ValuesInOrder<'a> {
                 return Ok(value);
             }
         }
-        self.read.set(self.read.get() + len);
-        self.files.read_blob_past_cache(self.cf, key, blob)
+        self.meter.has_read(len);
+        let read = || self.files.read_blob_past_cache(self.cf, key, blob);
+        self.meter.reading(read)
     }
 
     /// Bytes from a value on, if they can be read. If not, what is wrong may lie behind the value: that is read alone, and says it.
@@ -96,8 +103,9 @@ impl<'a> ValuesInOrder<'a> {
             offset: blob.offset,
             len: usize::try_from(len).ok()?,
         };
-        let bytes = self.files.reader().read(&[read]).pop()?.ok()?;
-        self.read.set(self.read.get() + len);
+        let read = || self.files.reader().read(&[read]).pop();
+        let bytes = self.meter.reading(read)?.ok()?;
+        self.meter.has_read(len);
         Some(Piece {
             of,
             file: blob.file,

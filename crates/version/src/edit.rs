@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::{CfId, FileId};
 
+use crate::job_done::JobDone;
 use crate::pm_table::PmTableInfo;
 use crate::table::{PartitionId, Place, TableRef};
 use crate::write_times::WriteTime;
@@ -195,6 +196,8 @@ pub enum Change {
     /// How often some partitions were read and written when the store was closed, in place of what was known of
     /// any. Whoever does not know this change may pass it over.
     PartitionRates(Arc<[StoredRate]>),
+    /// What ended with this edit. Whoever does not know this change may pass it over.
+    JobDone(Arc<JobDone>),
     /// A table in persistent memory exists; nothing refers to it yet. Its number was reserved as one of a
     /// file, and its zones' owner as a chain.
     PmTableAdded {

@@ -25,6 +25,7 @@ mod fixture;
 mod folder;
 pub mod format;
 mod impossible;
+pub mod job_done;
 pub mod manifest;
 mod origin;
 pub mod partitions;
@@ -38,6 +39,7 @@ pub mod write_times;
 
 pub use edit::{Change, NextIds, StoredRate, VersionEdit};
 pub use folder::{LOCK_NAME, NO_REGION};
+pub use job_done::{JobDone, JobsDone};
 pub use manifest::Manifest;
 pub use origin::Origins;
 pub use partitions::{Partition, Partitions};

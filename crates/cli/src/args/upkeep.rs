@@ -6,6 +6,18 @@ use clap::Args;
 
 use crate::args::store::StoreArgs;
 
+/// Arguments of `stat`.
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// Show the last flushes and compactions instead: what each took and wrote, why, and what its time went into
+    #[arg(long)]
+    pub events: bool,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {

@@ -1,5 +1,6 @@
 //! `stat`: what lies where.
 
+mod events;
 mod json;
 mod text;
 
@@ -7,15 +8,20 @@ use thermocline::size::format_size;
 use thermocline::{Db, MemtableMetrics, Metrics};
 use thermocline_bench::grouped;
 
-use crate::args::DbArgs;
+use crate::args::StatArgs;
 use crate::commands::prepared::{as_json, line};
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
 
 /// Shows what the store says about itself.
-pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
+pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
+    if args.events {
+        let jobs = db.jobs_done();
+        db.close()?;
+        return events::show(&jobs, output);
+    }
     let (metrics, families, plan) = (db.metrics(), db.column_families(), db.plan());
     let (shown, prepared) = (shown(&db, &families), db.prepared()?);
     let (huge_bytes, indexes) = (db.pm_huge_bytes(), db.table_indexes());

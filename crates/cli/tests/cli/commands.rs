@@ -360,6 +360,51 @@ fn stat_tells_people_and_programs() {
 }
 
 #[test]
+fn stat_tells_what_was_flushed_and_compacted_last_and_why() {
+    let store = Store::new();
+    store.run(&["put", "DB", "k", "v"]);
+    let none = store.run(&["stat", "DB", "--events"]);
+    assert_eq!(none.out, "nothing was flushed or compacted yet\n");
+    store.run(&["compact", "DB"]);
+    let text = store.run(&["stat", "DB", "--events"]).out;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].contains("took, ms") && lines[0].contains("syncing"),
+        "{text}"
+    );
+    assert!(
+        lines[1].contains("ago") && lines[1].contains("flush 1 memtables of"),
+        "{text}"
+    );
+    assert!(
+        lines[2].ends_with("flush: somebody wants it, or room"),
+        "{text}"
+    );
+    assert!(
+        lines[3].contains("move default 0 to 6, 1 tables of"),
+        "{text}"
+    );
+    assert!(lines[4].ends_with("manual"), "{text}");
+    assert_eq!(lines.len(), 5, "{text}");
+    let json = store.run(&["stat", "DB", "--events", "--json"]).json();
+    let events = json["events"].as_array().unwrap();
+    assert_eq!(events.len(), 2);
+    let number = |event: usize, name: &str| events[event][name].as_u64().unwrap();
+    assert_eq!(events[0]["work"], "flush");
+    assert!(events[0]["from_level"].is_null() && events[0]["column_family"].is_null());
+    assert_eq!((number(0, "entries_read"), number(0, "tables")), (1, 1));
+    assert!(number(0, "ended_unix_s") > 1_700_000_000);
+    let of = |event: usize, stage: &str| number(event, &format!("{stage}_us"));
+    let stages = ["reading", "merging", "writing", "syncing"].map(|stage| of(0, stage));
+    // Each is rounded down.
+    assert!(of(0, "took") <= stages.iter().sum::<u64>() + 4, "{json}");
+    assert_eq!(
+        (events[1]["column_family"].as_str(), number(1, "to_level")),
+        (Some("default"), 6)
+    );
+}
+
+#[test]
 fn stat_says_for_which_tables_no_learned_index_fits() {
     let store = Store::new();
     let learned = ["--set", "ssd.index=learned"];

@@ -1,6 +1,5 @@
 //! What lives in persistent memory, written into tables of another place.
 
-use std::cell::Cell;
 use std::path::PathBuf;
 
 use thermocline_base::options::Options;
@@ -9,6 +8,7 @@ use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;
+use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::FileSink;
 use thermocline_jobs::source::{CHUNK, Input, LastDeletes, RunInput, tombstones};
 use thermocline_jobs::{Outputs, Recipe, below};
@@ -61,10 +61,10 @@ fn stream(
     let mut outputs = Outputs::default();
     for cf in capture.families() {
         let (range_tombstones, last) = range_tombstones(capture, cf, seqno)?;
-        let read = Cell::new(0);
+        let meter = Meter::new(inner.common.world.env.clock.clone());
         let tables = capture.written_anew.iter().filter(|(at, _)| at.cf == cf);
         let files = &inner.common.catalog.table_files;
-        let tables = tables.map(|(_, t)| RunInput::new(files, cf, vec![t.clone()], &read));
+        let tables = tables.map(|(_, t)| RunInput::new(files, cf, vec![t.clone()], &meter));
         let tables: Vec<RunInput<'_>> = tables.collect();
         let mut range_tombstones = range_tombstones;
         for table in &tables {

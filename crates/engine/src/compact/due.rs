@@ -224,7 +224,7 @@ impl Picker {
         };
         self.common.compactions.costs.decided(decision);
         self.common.decided(decision);
-        Some(job)
+        Some(job.because(&decision.because))
     }
 
     /// The moments at which somebody reads what was visible before.

@@ -2,11 +2,10 @@
 
 pub(crate) mod picked;
 
-use std::cell::Cell;
-
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain;
+use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
@@ -28,7 +27,7 @@ use crate::sync::{Arc, Ordering, lock, read};
 use picked::{Job, level_of, without_inputs};
 
 /// What a job came to, if it was installed.
-fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option<LevelUse> {
+fn did(job: &Job, outputs: &Outputs, installed: bool) -> Option<LevelUse> {
     let moved = match job.picked.trivial {
         true => job.inputs.len() as u64,
         false => 0,
@@ -53,7 +52,7 @@ fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option
             true => 0,
             false => above.map(|(_, table)| table.bytes).sum(),
         },
-        bytes_read,
+        bytes_read: outputs.bytes_read,
         bytes_written: outputs.bytes,
         entries_dropped: outputs.dropped,
     })
@@ -100,9 +99,10 @@ impl Compactor {
     }
 
     /// Runs a job to its end. The caller holds the gate.
-    pub fn run(&self, job: Job) -> Result<()> {
+    pub fn run(&self, mut job: Job) -> Result<()> {
         let ends = Ends::new(&self.common, job.id);
-        let begun = job.begun(self.common.now_ns());
+        job.at = self.common.now_ns();
+        let begun = job.begun();
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
         let by_hand = job.is_by_hand();
         let guarded = self.pressure.is_relieving() && !by_hand;
@@ -112,13 +112,13 @@ impl Compactor {
         };
         self.common.events.emit(begun.event());
         let mut outputs = Outputs::default();
-        let read = Cell::new(0);
+        let meter = self.common.meter();
         let installed = match begun.moved {
             true => self.install(&job, &outputs),
-            false => self.merge_and_install(&job, &read, &mut outputs, guarded),
+            false => self.merge_and_install(&job, &meter, &mut outputs, guarded),
         };
         self.making.release(&outputs);
-        let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
+        let done = installed.map(|installed| did(&job, &outputs, installed));
         if matches!(done, Ok(Some(_))) {
             self.learn_costs(&job, &outputs, begun.at);
             self.common.compactions.usage.add_reason(begun.reason);
@@ -150,8 +150,7 @@ impl Compactor {
             // Others were told to wait for this one. Not after another failure, as in `compact_once`.
             self.common.want_compaction();
         }
-        let written = (&outputs, read.get());
-        let finished = begun.finished(&done, written, self.common.now_ns());
+        let finished = begun.finished(&done, (&outputs, &meter), self.common.now_ns());
         let usage = &self.common.compactions.usage;
         match &done {
             Ok(did) if begun.internal => usage.add_internal(did.unwrap_or_default()),
@@ -205,7 +204,7 @@ impl Compactor {
     fn merge_and_install(
         &self,
         job: &Job,
-        read: &Cell<u64>,
+        meter: &Arc<Meter>,
         outputs: &mut Outputs,
         guarded: bool,
     ) -> Result<bool> {
@@ -223,7 +222,7 @@ impl Compactor {
         let expired = self.expired_of(job, seen);
         let is_any = filter.is_some() || expired.is_some();
         if is_any && filters.take_turn(job.cf, by_hand) {
-            let values = ValuesInOrder::new(&self.common.catalog.table_files, job.cf, read);
+            let values = ValuesInOrder::new(&self.common.catalog.table_files, job.cf, meter);
             let asked = Filter {
                 expired,
                 filter,
@@ -231,7 +230,7 @@ impl Compactor {
                 level: job.picked.to,
                 read: &|key, blob| values.read(key, blob),
             };
-            let merged = self.merge(job, (read, &mut *outputs), guarded, Some(asked));
+            let merged = self.merge(job, (meter, &mut *outputs), guarded, Some(asked));
             if outputs.filtered.failed {
                 filters.failed(job.cf, false);
             }
@@ -246,7 +245,7 @@ impl Compactor {
             self.sweeper.unlink_obsolete();
             self.sweeper.release_pm_tables();
         }
-        self.merge(job, (read, &mut *outputs), guarded, None)?;
+        self.merge(job, (meter, &mut *outputs), guarded, None)?;
         self.install(job, outputs)
     }
 
@@ -286,7 +285,7 @@ impl Compactor {
         if held_up.reads_any_from(oldest) && !active(Bug::FilterForgetsReaders) {
             return Ok(None);
         }
-        let (edit, met) = (job.edit(outputs), &outputs.prefixes);
+        let (edit, met) = (self.edit_of(job, outputs), &outputs.prefixes);
         let partitioner = &self.partitioner;
         let made = partitioner.append_with_prefixes(&mut manifest, edit.changes, met);
         drop(manifest);
@@ -305,12 +304,12 @@ impl Compactor {
         &'a self,
         job: &Job,
         moments: &retain::Moments,
-        (read, outputs): (&'a Cell<u64>, &mut Outputs),
+        (meter, outputs): (&'a Meter, &mut Outputs),
     ) -> Result<(Vec<RunInput<'a>>, Vec<RangeTombstone>)> {
         let files = &*self.common.catalog.table_files;
         let inputs_of = |runs: &[Vec<Arc<TableRef>>]| -> Vec<RunInput<'a>> {
             let runs = runs.iter().filter(|run| !run.is_empty()).cloned();
-            runs.map(|run| RunInput::new(files, job.cf, run, read))
+            runs.map(|run| RunInput::new(files, job.cf, run, meter))
                 .collect()
         };
         let mut runs = job.runs.clone();
@@ -338,7 +337,7 @@ impl Compactor {
     pub(super) fn merge(
         &self,
         job: &Job,
-        (read, outputs): (&Cell<u64>, &mut Outputs),
+        (meter, outputs): (&Arc<Meter>, &mut Outputs),
         guarded: bool,
         filter: Option<Filter<'_>>,
     ) -> Result<()> {
@@ -347,7 +346,7 @@ impl Compactor {
         let moments = common.moments_of_merge();
         let levels = Levels::of(&job.version, job.cf, None);
         let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range.borrowed());
-        let (inputs, tombstones) = self.inputs_of(job, &moments, (read, &mut *outputs))?;
+        let (inputs, tombstones) = self.inputs_of(job, &moments, (meter, &mut *outputs))?;
         let options = self.write_options(job);
         let next_owner = || self.sweeper.pm_owner();
         let home = self.making.pm_home(&next_owner);
@@ -355,9 +354,11 @@ impl Compactor {
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
         let victims = self.picker.victims_for(job.picked.reason);
-        let values = ValuesInOrder::new(&common.catalog.table_files, job.cf, read);
+        let values = ValuesInOrder::new(&common.catalog.table_files, job.cf, meter);
         let apart = self.making.apart(job.cf, victims, &values);
-        let mut in_files = FileSink::new(&common.catalog, job.place(), options).apart(apart);
+        let mut in_files = FileSink::new(&common.catalog, job.place(), options)
+            .apart(apart)
+            .metered(meter.clone());
         let recipe = Recipe {
             cf: job.cf,
             cutter: job.cutter(&compactions.shape, &levels, starts),
@@ -379,7 +380,7 @@ impl Compactor {
                 // The rate is that of the device.
                 return Ok(());
             }
-            let all = written + read.get();
+            let all = written + meter.bytes_read();
             let more = all.saturating_sub(spent);
             spent += more;
             if guarded && spent >= looked + ROOM_LOOK_BYTES {
@@ -396,10 +397,17 @@ impl Compactor {
         self.making
             .write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
         pace(outputs.bytes)?;
+        (outputs.bytes_read, outputs.stages) = (meter.bytes_read(), meter.stages());
         match in_pm {
             Some(sink) => sink.hand_over(outputs),
             None => self.making.sync_names(outputs),
         }
+    }
+
+    fn edit_of(&self, job: &Job, outputs: &Outputs) -> VersionEdit {
+        let clock = &self.common.world.env.clock;
+        let done = job.done(outputs, (clock.now_ns(), clock.unix_s()));
+        job.edit(outputs).with(done)
     }
 
     /// One edit, and the view that comes with it; returns whether the inputs were still there.
@@ -428,7 +436,7 @@ impl Compactor {
                         .remove(&self.common.catalog.table_files.path(table.file));
                 }
             }
-            let edit = job.edit(outputs);
+            let edit = self.edit_of(job, outputs);
             let met = &outputs.prefixes;
             self.partitioner
                 .append_with_prefixes(&mut manifest, edit.changes, met)?

@@ -75,12 +75,14 @@ impl Making {
     }
 
     /// Makes the names of all outputs durable.
-    pub fn sync_names(&self, outputs: &Outputs) -> Result<()> {
+    pub fn sync_names(&self, outputs: &mut Outputs) -> Result<()> {
         if outputs.files().is_empty() || active(Bug::NameBeforeSync) {
             return Ok(());
         }
         let storage = &self.common.world.env.storage;
+        let begun = self.common.now_ns();
         let synced = storage.sync_dir(&self.common.dir, sites::FILE_NAMED);
+        outputs.stages.syncing += self.common.since(begun);
         // What is durable of the folder is unknown, and asking again might not tell.
         synced.map_err(|error| self.common.poison.poison_if_sync(error))
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use thermocline_base::{CfId, Result};
+use thermocline_env::meter::Meter;
 use thermocline_jobs::Outputs;
 use thermocline_observe::event::Event;
 use thermocline_policy::pick::Reason;
@@ -39,11 +40,11 @@ impl Begun {
         }
     }
 
-    /// It has come to this by `now`, and has read so many bytes; no inputs were left if it was not installed.
+    /// It has come to this by `now`; no inputs were left if it was not installed.
     pub fn finished(
         &self,
         done: &Result<Option<LevelUse>>,
-        (outputs, bytes_read): (&Outputs, u64),
+        (outputs, meter): (&Outputs, &Meter),
         now: u64,
     ) -> Event {
         let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
@@ -57,10 +58,11 @@ impl Begun {
             tables: self.tables,
             moved: self.moved,
             tables_written: outputs.count(),
-            bytes_read: did.bytes_read.max(bytes_read),
+            bytes_read: did.bytes_read.max(meter.bytes_read()),
             bytes_written: outputs.bytes,
             entries_dropped: did.entries_dropped,
             took: Duration::from_nanos(now - self.at),
+            stages: outputs.stages,
             error: done.as_ref().err().map(ToString::to_string).or(gone),
         }
     }

@@ -41,12 +41,11 @@
 //! is left in persistent memory such a flush is like one of another shape: it is not cut into ranges, and is as large,
 //! since memtables may have the memory that tables do not.
 
-use std::cell::Cell;
-
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, KeyRange, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
+use thermocline_env::meter::Meter;
 use thermocline_jobs::below;
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_memtable::Memtable;
@@ -197,9 +196,9 @@ impl<'a> Along<'a> {
     }
 
     /// The tables that were taken along, as readable runs, newest first.
-    pub fn runs<'r>(&self, files: &'r TableFiles, read: &'r Cell<u64>) -> Vec<RunInput<'r>> {
+    pub fn runs<'r>(&self, files: &'r TableFiles, meter: &'r Meter) -> Vec<RunInput<'r>> {
         let runs = self.runs.iter().cloned();
-        runs.map(|run| RunInput::new(files, self.cf, run, read))
+        runs.map(|run| RunInput::new(files, self.cf, run, meter))
             .collect()
     }
 

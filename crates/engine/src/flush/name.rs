@@ -12,6 +12,7 @@ use thermocline_version::{Change, Evacuation};
 use crate::busy::busy;
 use crate::flush::along::Along;
 use crate::flush::evacuate::{Span, Taken};
+use crate::flush::told::Made;
 use crate::report::LevelUse;
 use crate::store::Evacuator;
 use crate::sync::{Arc, lock};
@@ -92,13 +93,13 @@ impl Evacuator {
         &self,
         taken: &Taken,
         span: &Span,
-        outputs: &Outputs,
-        along: &[Along<'_>],
+        written: (&Outputs, &[Along<'_>]),
+        made: &Made,
     ) -> Result<()> {
         let _writer = lock(&self.memtables.writer);
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
-        self.name_holding(taken, span, outputs, along)
+        self.name_holding(taken, span, written, made)
     }
 
     /// As [`Evacuator::name_tables`], for whoever holds the writer's lock.
@@ -106,8 +107,8 @@ impl Evacuator {
         &self,
         taken: &Taken,
         span: &Span,
-        outputs: &Outputs,
-        along: &[Along<'_>],
+        (outputs, along): (&Outputs, &[Along<'_>]),
+        made: &Made,
     ) -> Result<()> {
         let exists = |change: &Change| match change {
             Change::TableAdded { place, .. } => self.common.families.exists(place.cf, b""),
@@ -132,6 +133,11 @@ impl Evacuator {
         }
         changes.extend(said(manifest.state().evacuation(), taken, front.as_ref()));
         if !changes.is_empty() {
+            if front.is_none() {
+                let clock = &self.common.world.env.clock;
+                let done = made.done((clock.now_ns(), clock.unix_s()));
+                changes.push(Change::JobDone(Arc::new(done.cut())));
+            }
             let made =
                 self.partitioner
                     .append_with_prefixes(&mut manifest, changes, &outputs.prefixes)?;

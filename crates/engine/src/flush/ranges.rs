@@ -164,9 +164,9 @@ impl Evacuator {
         promise: &mut Option<Promise>,
         made: &mut Made,
     ) -> Result<()> {
-        let done = done.and_then(|()| self.name_tables(taken, span, outputs, along));
+        made.add(outputs, along);
+        let done = done.and_then(|()| self.name_tables(taken, span, (outputs, along), made));
         self.making.release(outputs);
-        made.add(outputs);
         done?;
         if let Some(promise) = promise {
             promise.kept(outputs.zone_bytes());

@@ -1,7 +1,5 @@
 //! Writing what a flush has taken into tables of level 0.
 
-use std::cell::Cell;
-
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
@@ -160,9 +158,9 @@ impl FlushWriter {
         let (version, shape) = (&flush.version, &self.common.compactions.shape);
         let exists = self.common.families.exists(cf, b"");
         let (mut range_tombstones, last) = flush.range_tombstones(cf, (from, to), exists)?;
-        let read = Cell::new(0);
+        let meter = self.common.meter();
         let runs = own.map_or(Vec::new(), |own| {
-            own.runs(&self.common.catalog.table_files, &read)
+            own.runs(&self.common.catalog.table_files, &meter)
         });
         range_tombstones.extend(along::tombstones_of(&runs)?);
         let newest_first = flush.memtables.iter().rev();
@@ -178,7 +176,7 @@ impl FlushWriter {
             None => shape.write_options(0, usize::MAX, Creation::Flush),
         };
         let files = &self.common.catalog.table_files;
-        let values = ValuesInOrder::new(files, cf, &read);
+        let values = ValuesInOrder::new(files, cf, &meter);
         let mut in_files = self.file_sink(place, options, &values);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
@@ -212,7 +210,8 @@ impl FlushWriter {
         };
         self.making
             .write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
-        outputs.bytes_read += read.get();
+        outputs.bytes_read += meter.bytes_read();
+        outputs.stages.add(meter.stages());
         Ok(())
     }
 }
@@ -227,6 +226,7 @@ impl FlushWriter {
         values: &'a ValuesInOrder<'a>,
     ) -> FileSink<'a> {
         let sink = FileSink::new(&self.common.catalog, place, options);
+        let sink = sink.metered(values.meter().clone());
         match self.pressure.is_relieving() {
             true => sink,
             false => sink.apart(self.making.apart(place.cf, Vec::new(), values)),

@@ -105,7 +105,7 @@ impl<'a> Aside<'a> {
     ) -> Result<BlobRef> {
         let mut file = match self.file.take() {
             Some(file) => file,
-            None => begin(catalog, self.apart.compression, outputs)?,
+            None => begin(catalog, &self.apart, outputs)?,
         };
         let before = file.bytes();
         let blob = file.append(cf, key, value)?;
@@ -136,11 +136,12 @@ impl<'a> Aside<'a> {
     }
 }
 
-fn begin(catalog: &Catalog, compression: Compression, outputs: &mut Outputs) -> Result<BlobWriter> {
+fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<BlobWriter> {
     let file = catalog.pin_file(FileKind::Blob)?;
     outputs.files.push(file);
     let files = &*catalog.table_files;
     let path = files.blob_path(file);
     let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
-    made.compressed(compression)
+    let made = made.metered(apart.read.meter().clone());
+    made.compressed(apart.compression)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
 use thermocline_env::Storage;
+use thermocline_env::meter::Meter;
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions,
 };
@@ -36,6 +37,8 @@ pub struct FileSink<'a> {
     table: Option<(FileId, TableWriter)>,
     /// What writes values apart from tables, if some are to lie there. In the store only.
     aside: Option<Aside<'a>>,
+    /// Counts how long writing takes.
+    meter: Option<Arc<Meter>>,
 }
 
 impl<'a> FileSink<'a> {
@@ -47,6 +50,7 @@ impl<'a> FileSink<'a> {
             options,
             table: None,
             aside: None,
+            meter: None,
         }
     }
 
@@ -54,6 +58,14 @@ impl<'a> FileSink<'a> {
     pub fn apart(self, apart: Apart<'a>) -> FileSink<'a> {
         FileSink {
             aside: Some(Aside::new(apart)),
+            ..self
+        }
+    }
+
+    /// The same; `meter` counts how long writing takes.
+    pub fn metered(self, meter: Arc<Meter>) -> FileSink<'a> {
+        FileSink {
+            meter: Some(meter),
             ..self
         }
     }
@@ -71,6 +83,7 @@ impl<'a> FileSink<'a> {
             options,
             table: None,
             aside: None,
+            meter: None,
         }
     }
 
@@ -90,6 +103,10 @@ impl<'a> FileSink<'a> {
         };
         let cf = self.place.cf;
         let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
+        let table = match &self.meter {
+            Some(meter) => table.metered(meter.clone()),
+            None => table,
+        };
         Ok((identity.file, table))
     }
 }

@@ -1,11 +1,12 @@
 //! The entries of tables that do not overlap.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_env::File;
+use thermocline_env::meter::Meter;
 use thermocline_level0::PmPart;
 use thermocline_sst::{
     Block, BlockHandle, BlockSource, KeyRef, Move, SyncCursor, Table, TablePart, Value, open_table,
@@ -26,17 +27,16 @@ pub struct RunInput<'a> {
     /// Which of them the cursor is in.
     at: usize,
     cursor: Option<AnyCursor<Sequential<'a>>>,
-    /// Counts bytes that were read.
-    read: &'a Cell<u64>,
+    meter: &'a Meter,
 }
 
 impl<'a> RunInput<'a> {
-    /// These tables of a family; `read` counts the bytes that are read of files.
+    /// These tables of a family; `meter` counts what is read of files.
     pub fn new(
         files: &'a TableFiles,
         cf: CfId,
         mut tables: Vec<Arc<TableRef>>,
-        read: &'a Cell<u64>,
+        meter: &'a Meter,
     ) -> RunInput<'a> {
         tables.sort_by(|a, b| a.range.first.cmp(&b.range.first));
         RunInput {
@@ -45,7 +45,7 @@ impl<'a> RunInput<'a> {
             tables,
             at: 0,
             cursor: None,
-            read,
+            meter,
         }
     }
 
@@ -130,7 +130,7 @@ impl<'a> RunInput<'a> {
         let source = Sequential {
             file,
             ahead: RefCell::default(),
-            read: self.read,
+            meter: self.meter,
         };
         let part = TablePart::limited(opened, lower, upper);
         let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
@@ -143,7 +143,7 @@ struct Sequential<'a> {
     file: Arc<TableFile>,
     /// The last piece, and where it begins.
     ahead: RefCell<(u64, Vec<u8>)>,
-    read: &'a Cell<u64>,
+    meter: &'a Meter,
 }
 
 impl BlockSource for Sequential<'_> {
@@ -161,7 +161,8 @@ impl BlockSource for Sequential<'_> {
         // Nothing is known of it if the call fails.
         let mut next = std::mem::take(piece);
         next.resize(AHEAD_BYTES.max(len), 0);
-        let got = self.file.read_at(&mut next, handle.offset)?;
+        let read = || self.file.read_at(&mut next, handle.offset);
+        let got = self.meter.reading(read)?;
         if got < len {
             let path = self.file.path();
             let short = std::io::Error::new(
@@ -171,7 +172,7 @@ impl BlockSource for Sequential<'_> {
             return Err(Error::io_at("read", path, handle.offset, short));
         }
         next.truncate(got);
-        self.read.set(self.read.get() + got as u64);
+        self.meter.has_read(got as u64);
         (*begin, *piece) = (handle.offset, next);
         table.decode(handle, piece[..len].to_vec())
     }

@@ -104,9 +104,10 @@ impl Event {
                 bytes,
                 rewritten,
                 took,
+                stages,
                 error: None,
             } => {
-                tell!(db, DEBUG, "flush finished", memtables, tables, bytes, rewritten, took = ?took);
+                tell!(db, DEBUG, "flush finished", memtables, tables, bytes, rewritten, took = ?took, stages = ?stages);
             }
             Event::IndexesMerged {
                 indexes,
@@ -215,6 +216,7 @@ impl Event {
                 bytes_written,
                 entries_dropped,
                 took,
+                stages,
                 ..
             } => tracing::event!(
                 target: TARGET,
@@ -227,6 +229,7 @@ impl Event {
                 bytes_written,
                 entries_dropped,
                 ?took,
+                ?stages,
                 "compaction finished"
             ),
             _ => {}

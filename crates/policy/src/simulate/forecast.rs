@@ -102,9 +102,6 @@ const TABLES_MAX: u64 = 128;
 /// many that count.
 const MODELLED_MAX: (f64, f64) = (2304.0, 4608.0);
 
-/// The largest table that options allow.
-const TABLE_BYTES_MAX: u64 = 1 << 30;
-
 /// What is written at once, of which the longest wait is told.
 pub const BATCH_BYTES: u64 = 16 << 10;
 
@@ -130,7 +127,7 @@ impl Demand {
         let table = options.table_bytes().max(region / TABLES_MAX);
         // Levels are as they would be.
         options.compaction.base_bytes = options.base_bytes();
-        options.compaction.table_bytes = table.min(TABLE_BYTES_MAX);
+        options.compaction.table_bytes = table;
         let flush = self.flush_bytes() as f64;
         let user = self.record.user() as f64 / self.record.in_memtable() as f64;
         let memtable = self.options.memtable_bytes() as f64;

@@ -1,10 +1,12 @@
 //! Writing a blob file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline_base::numbers::len32;
 use thermocline_base::{BlobRef, CfId, Error, Result, limits};
 use thermocline_env::Storage;
+use thermocline_env::meter::Meter;
 
 use super::format::{RECORD_ALIGN, RecordHeader, Stored, encode_header};
 use crate::compress::{Compression, Compressor, TAG_NONE};
@@ -61,6 +63,13 @@ impl BlobWriter {
             compressor: Compressor::new(compression)?,
             ..self
         })
+    }
+
+    /// The same; `meter` counts from now on how long writing takes.
+    #[must_use]
+    pub fn metered(mut self, meter: Arc<Meter>) -> BlobWriter {
+        self.out.metered(meter);
+        self
     }
 
     /// Appends the value of `key` of the family `cf`. The reference may be used once

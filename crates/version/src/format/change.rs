@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
-use super::{FORMAT_VERSION, pm_table, table, tag};
+use super::{FORMAT_VERSION, job_done, pm_table, table, tag};
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::table::PartitionId;
 use crate::write_times::WriteTime;
@@ -64,6 +64,10 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         Change::PartitionRates(rates) => {
             encode_rates(rates, bytes);
             tag::PARTITION_RATES
+        }
+        Change::JobDone(job) => {
+            job_done::encode(job, bytes);
+            tag::JOB_DONE
         }
         Change::FilesInherited { below, db_id } => {
             bytes.extend_from_slice(&below.to_le_bytes());
@@ -368,6 +372,7 @@ fn decode_store(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unread
         tag::PREPARED_TRANSACTIONS => Change::PreparedTransactions,
         tag::WRITE_TIMES => Change::WriteTimes(body.write_times()?),
         tag::PARTITION_RATES => Change::PartitionRates(body.rates()?),
+        tag::JOB_DONE => Change::JobDone(job_done::decode(body)?),
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,
             db_id: body.array()?,

@@ -31,6 +31,11 @@
 //!  tag  body
 //!  0x01 PartitionRates      4 count; each: 2 column family, 4 partition, then in a thousand seconds
 //!                           8 reads, 8 writes, 8 updates
+//!  0x02 JobDone             1 whether of one column family (0 or 1), 2 column family (0 if not), 1 level that tables
+//!                           left (255: memtables), 1 level that they went to; 8 seconds since 1970; 8 inputs, 8 bytes of them, 8 tables, 8 of those in
+//!                           persistent memory, 8 bytes read, 8 bytes written, 8 entries read, 8 dropped;
+//!                           nanoseconds: 8 in all, 8 reading, 8 writing, 8 syncing; 4 length, work, 4 length,
+//!                           why (UTF-8)
 //!  0x81 Created             16 database id, 16 region id
 //!  0x82 Options             4 count; each: 4 length, name, 4 length, value (UTF-8)
 //!  0x83 ColumnFamilyCreated 2 id; the rest: name (UTF-8)
@@ -117,6 +122,7 @@ use thermocline_base::checksum::{Sums, crc32c, seeded};
 
 mod change;
 mod fields;
+mod job_done;
 mod pm_table;
 mod pointer;
 mod table;

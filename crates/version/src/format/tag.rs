@@ -30,3 +30,5 @@ pub const WRITE_TIMES: u8 = 0x9c;
 pub const BLOB_VALUES: u8 = 0xb0;
 /// May be passed over.
 pub const PARTITION_RATES: u8 = 0x01;
+/// May be passed over.
+pub const JOB_DONE: u8 = 0x02;

@@ -1,10 +1,13 @@
 use super::change::CRITICAL;
 use super::*;
 use std::sync::Arc;
+use std::time::Duration;
 
+use thermocline_base::stages::Stages;
 use thermocline_base::{CfId, FileId, KeyRange, PmBlob, PmFamily, PmTableMeta, SeqNo};
 
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
+use crate::job_done::JobDone;
 use crate::pm_table::PmTableInfo;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 use crate::write_times::WriteTime;
@@ -14,6 +17,31 @@ const HEADER: Header = Header {
     db_id: *b"0123456789abcdef",
     durable_len: 1234,
 };
+
+fn job_done() -> JobDone {
+    JobDone {
+        work: "compact".into(),
+        because: "größer".into(),
+        unix_s: 1,
+        family: Some(CfId::METADATA),
+        from: Some(0),
+        to: 7,
+        inputs: 2,
+        bytes_in: 3,
+        tables: 4,
+        tables_in_pm: 5,
+        bytes_read: 6,
+        bytes_written: 7,
+        entries_read: 8,
+        entries_dropped: 9,
+        took: Duration::from_nanos(10),
+        stages: Stages {
+            reading: Duration::from_secs(11),
+            writing: Duration::from_nanos(u64::MAX),
+            syncing: Duration::from_nanos(13),
+        },
+    }
+}
 
 /// One change of each kind, with edge values.
 fn all_changes() -> Vec<Change> {
@@ -127,6 +155,8 @@ fn all_changes() -> Vec<Change> {
                 })
                 .into(),
         ),
+        Change::JobDone(Arc::default()),
+        Change::JobDone(Arc::new(job_done())),
         Change::PartitionRates([].into()),
         Change::PartitionRates(
             [1, 2]

@@ -19,6 +19,7 @@ use thermocline_base::{CfId, Error, FileId, Result};
 use crate::age;
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::impossible::{Impossible, at_least, must};
+use crate::job_done::JobsDone;
 use crate::origin::Origins;
 use crate::table::Place;
 use crate::version::Version;
@@ -58,6 +59,8 @@ pub struct State {
     rates: Arc<[StoredRate]>,
     /// See [`State::write_times`].
     times: Arc<WriteTimes>,
+    /// See [`State::jobs_done`].
+    jobs: Arc<JobsDone>,
     version: Arc<Version>,
 }
 
@@ -135,6 +138,11 @@ impl State {
         &self.rates
     }
 
+    /// The last flushes and compactions.
+    pub fn jobs_done(&self) -> &Arc<JobsDone> {
+        &self.jobs
+    }
+
     /// When what was written was written, as far as is known.
     pub fn write_times(&self) -> &Arc<WriteTimes> {
         &self.times
@@ -199,6 +207,7 @@ impl State {
             }
             Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
             Change::PartitionRates(rates) => self.set_rates(rates),
+            Change::JobDone(job) => Arc::make_mut(&mut self.jobs).add(job.clone()),
             Change::ColumnFamilyCreated { .. }
             | Change::ColumnFamilyDropped { .. }
             | Change::ColumnFamilyOptions { .. }

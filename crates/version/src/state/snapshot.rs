@@ -14,7 +14,8 @@ impl State {
         let changes = self.snapshot_changes().into_iter();
         let changes = changes
             .chain(self.partition_changes())
-            .chain(self.rate_changes());
+            .chain(self.rate_changes())
+            .chain(self.jobs.iter().cloned().map(Change::JobDone));
         let mut changes = changes.chain(self.file_changes()).peekable();
         let mut next_bytes = Vec::new();
         std::iter::from_fn(move || {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::edit::StoredRate;
 use crate::format;
+use crate::job_done::{JOBS_KEPT, JobDone};
 use crate::table::PartitionId;
 use crate::write_times::WriteTime;
 use thermocline_base::{SeqNo, limits};
@@ -224,6 +225,29 @@ fn options_are_the_familys_and_go_with_it() {
     assert_eq!(state.family_options(6), []);
     assert_eq!(state.family_options(7), []);
     assert_eq!(again(&state), state);
+}
+
+#[test]
+fn the_last_jobs_are_in_a_snapshot() {
+    let mut state = example();
+    let job = |n| {
+        Change::JobDone(Arc::new(JobDone {
+            work: "flush".into(),
+            inputs: n,
+            ..JobDone::default()
+        }))
+    };
+    for n in 0..2 * JOBS_KEPT as u64 {
+        state.apply_in_place(&job(n).into()).unwrap();
+    }
+    let kept: Vec<u64> = state.jobs_done().iter().map(|job| job.inputs).collect();
+    assert_eq!(kept.len(), JOBS_KEPT);
+    assert_eq!(kept.last(), Some(&(2 * JOBS_KEPT as u64 - 1)));
+    let mut again = State::default();
+    for edit in state.snapshot() {
+        again.apply(&edit).unwrap();
+    }
+    assert_eq!(again, state);
 }
 
 #[test]

@@ -156,7 +156,8 @@ impl Model {
             | Change::LongValues
             | Change::PreparedTransactions
             | Change::WriteTimes(_)
-            | Change::PartitionRates(_) => unreachable!("not drawn"),
+            | Change::PartitionRates(_)
+            | Change::JobDone(_) => unreachable!("not drawn"),
             Change::PmTableAdded { table } => {
                 let alive = |c: &ModelChain| self.alive(c.memtable) && c.id == table.meta.owner;
                 let owns = table.meta.owner < next.chain && !self.chains.iter().any(alive);

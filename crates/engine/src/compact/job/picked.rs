@@ -1,13 +1,16 @@
 //! A job that was picked: what it takes, and what it makes of it.
 
+use std::time::Duration;
+
 use thermocline_base::CfId;
 use thermocline_base::planted::{Bug, active};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::{Outputs, below};
 use thermocline_policy::pick::{self, Held};
+use thermocline_policy::work::Because;
 use thermocline_tables::Promise;
-use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
+use thermocline_version::{Change, JobDone, Level, Place, State, TableRef, Version, VersionEdit};
 
 use crate::compact::shape::{Levels, Shape};
 use crate::compact::state::{Jobs, Running};
@@ -32,6 +35,10 @@ pub(crate) struct Job {
     pub(super) expects: Option<(u64, u64)>,
     /// Whether somebody waits for it.
     pub(super) by_hand: bool,
+    /// Why it is done, in words.
+    pub(super) because: String,
+    /// When it began, in nanoseconds.
+    pub(super) at: u64,
 }
 
 impl Job {
@@ -77,10 +84,12 @@ impl Job {
             last_level,
             inputs: upper.chain(lower).collect(),
             runs,
+            because: picked.reason.name().into(),
             picked,
             promise: None,
             expects: None,
             by_hand: false,
+            at: 0,
         }
     }
 
@@ -88,6 +97,14 @@ impl Job {
     pub(crate) fn by_hand(self) -> Job {
         Job {
             by_hand: true,
+            ..self
+        }
+    }
+
+    /// That is why it is done.
+    pub(crate) fn because(self, because: &Because) -> Job {
+        Job {
+            because: because.to_string(),
             ..self
         }
     }
@@ -118,8 +135,37 @@ impl Job {
         self.cf
     }
 
-    /// It begins now.
-    pub(super) fn begun(&self, now: u64) -> Begun {
+    /// What its edit says of it, which comes at this moment.
+    pub(super) fn done(&self, outputs: &Outputs, (now, unix_s): (u64, u64)) -> Change {
+        let work = match &self.picked {
+            picked if picked.is_internal() => "compact in persistent memory",
+            picked if picked.trivial => "move",
+            picked if picked.is_drop() => "drop",
+            _ => "compact",
+        };
+        let done = JobDone {
+            work: work.into(),
+            because: self.because.clone(),
+            unix_s,
+            family: Some(self.cf),
+            from: Some(level_of(self.picked.from).0),
+            to: level_of(self.picked.to).0,
+            inputs: self.inputs.len() as u64,
+            bytes_in: self.picked.bytes,
+            tables: outputs.count() as u64,
+            tables_in_pm: outputs.pm.len() as u64,
+            bytes_read: outputs.bytes_read,
+            bytes_written: outputs.bytes,
+            entries_read: outputs.entries_read,
+            entries_dropped: outputs.dropped,
+            took: Duration::from_nanos(now.saturating_sub(self.at)),
+            stages: outputs.stages,
+        };
+        Change::JobDone(Arc::new(done.cut()))
+    }
+
+    /// It has begun.
+    pub(super) fn begun(&self) -> Begun {
         Begun {
             id: self.id,
             family: self.cf,
@@ -130,7 +176,7 @@ impl Job {
             internal: self.picked.is_internal(),
             tables: self.inputs.len(),
             bytes: self.picked.bytes,
-            at: now,
+            at: self.at,
         }
     }
 

@@ -42,8 +42,8 @@ fn referred(engine: &Engine) -> BTreeMap<FileId, u64> {
     let version = version_of(engine);
     let mut found: BTreeMap<FileId, u64> = BTreeMap::new();
     for (place, table) in version.tables() {
-        let read = std::cell::Cell::new(0);
-        let run = RunInput::new(files, place.cf, vec![table.clone()], &read);
+        let meter = engine.inner.common.meter();
+        let run = RunInput::new(files, place.cf, vec![table.clone()], &meter);
         let mut run = Input::Run(Box::new(run));
         run.seek(b"", SeqNo::MAX).unwrap();
         while run.head().is_some() {

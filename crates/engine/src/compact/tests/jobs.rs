@@ -1,15 +1,17 @@
 //! Jobs beside other things: drops, closing, other jobs, a limit of the rate.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use thermocline_base::{CfOptions, Error};
 use thermocline_env::Clock;
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::simulated::SimClock;
 
 use super::*;
 use crate::flush::tests::{files, get, tables};
 use crate::world::Setup;
-use crate::{CompactionReason, Event};
+use crate::{CompactionReason, Event, JobDone};
 
 fn load(engine: &Engine, cf: CfId, keys: std::ops::Range<u64>) {
     for n in keys {
@@ -280,6 +282,75 @@ fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
             .map(|l| l.bytes_written)
             .sum::<u64>()
     );
+}
+
+/// What events have told of flushes and compactions that wrote: bytes, and how long they took.
+fn done_by_events(told: &[Event]) -> Vec<(u64, Duration)> {
+    let done = told.iter().filter_map(|event| match event {
+        Event::FlushFinished {
+            bytes,
+            took,
+            error: None,
+            ..
+        } => Some((*bytes, *took)),
+        Event::CompactionFinished {
+            bytes_written,
+            took,
+            error: None,
+            ..
+        } => Some((*bytes_written, *took)),
+        _ => None,
+    });
+    done.collect()
+}
+
+#[test]
+fn the_manifest_tells_of_jobs_what_events_did_but_for_those_that_failed() {
+    let machine = Machine::new(PM);
+    let clock = Arc::new(Napping::default());
+    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let listener = told.clone();
+    let setup = Setup {
+        listener: Some(Arc::new(move |event: &Event| {
+            listener.lock().unwrap().push(event.clone());
+        })),
+        ..Setup::default()
+    };
+    let disk = FaultStorage::over_sim(machine.fs.clone());
+    let mut world = world_of(&machine, &clock);
+    world.env.storage = Arc::new(disk.clone());
+    let engine = Engine::open_with(world, Path::new("/db"), tiny(), setup).unwrap();
+    for _ in 0..4 {
+        load(&engine, CfId::DEFAULT, 0..500);
+        flush(&engine);
+    }
+    let (fault, op) = (Fault::Eio, Some(Op::Create));
+    disk.arm(Plan {
+        fault,
+        op,
+        at: disk.calls_for(fault, op),
+        repeat: Repeat::Once,
+    });
+    assert!(engine.compact_once().is_err());
+    disk.disarm();
+    while engine.compact_once().unwrap() {}
+    let jobs = engine.jobs_done();
+    let by_manifest: Vec<_> = jobs
+        .iter()
+        .map(|(job, _)| (job.bytes_written, job.took))
+        .collect();
+    assert_eq!(by_manifest, done_by_events(&told.lock().unwrap()));
+    let (flush, none) = &jobs[0];
+    assert_eq!((&*flush.work, flush.from, none), ("flush", None, &None));
+    assert_eq!((flush.inputs, flush.entries_read), (1, 500));
+    let is_merge = |(job, family): &(Arc<JobDone>, Option<String>)| {
+        let why = job.because.starts_with("level0: level 0 is at ");
+        why && job.work == "compact" && job.bytes_read > 0 && family.as_deref() == Some("default")
+    };
+    assert!(jobs.iter().any(is_merge), "{jobs:?}");
+    drop(engine);
+    let again = open(&machine, &tiny()).jobs_done();
+    assert_eq!(again, jobs);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Range tombstones on their way through a merge: cut where tables are, and gone where they are needless.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -85,12 +84,12 @@ struct All {
 fn contents(engine: &Engine, tables: &[Arc<TableRef>]) -> All {
     let mut all = All::default();
     for table in tables {
-        let read = Cell::new(0);
+        let meter = engine.inner.common.meter();
         let run = RunInput::new(
             &engine.inner.common.catalog.table_files,
             CfId::DEFAULT,
             vec![table.clone()],
-            &read,
+            &meter,
         );
         for tombstone in run.tombstones().unwrap() {
             assert!(*tombstone.start >= *table.range.first);
@@ -138,10 +137,10 @@ fn range_tombstones_are_cut_where_tables_are() {
         let tables: Vec<_> = (0..3)
             .map(|n| table(&engine, &mut rng, 100 * n, &mut all))
             .collect();
-        let read = Cell::new(0);
+        let meter = inner.common.meter();
         let inputs = tables.iter().rev();
         let files = &inner.common.catalog.table_files;
-        let inputs = inputs.map(|t| RunInput::new(files, CfId::DEFAULT, vec![t.clone()], &read));
+        let inputs = inputs.map(|t| RunInput::new(files, CfId::DEFAULT, vec![t.clone()], &meter));
         let inputs: Vec<_> = inputs.collect();
         let tombstones = inputs
             .iter()
