@@ -80,6 +80,7 @@ fn open_tables(
         bufs: runtime.bufs(),
         reader: runtime.reader(),
         async_reader: runtime.async_reader(),
+        threads: named.world.background,
     };
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);

@@ -1,21 +1,19 @@
 //! The entries of tables that do not overlap.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
+use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
-use thermocline_env::File;
 use thermocline_env::meter::Meter;
 use thermocline_level0::PmPart;
 use thermocline_sst::{
-    Block, BlockHandle, BlockSource, KeyRef, Move, SyncCursor, Table, TablePart, Value, open_table,
+    Block, BlockHandle, BlockKind, BlockSource, KeyRef, Move, SyncCursor, Table, TablePart, Value,
+    open_table,
 };
-use thermocline_tables::{AnyCursor, AnyPart, TableFile, TableFiles};
+use thermocline_tables::{AnyCursor, AnyPart, TableFiles};
 use thermocline_version::TableRef;
 
-/// Bytes of a table that are read at once. Blocks are asked for in the order in which they lie.
-const AHEAD_BYTES: usize = 256 << 10;
+use super::ahead::Ahead;
 
 /// Tables that do not overlap, one after the other. Each is read from its beginning to its end, past
 /// the cache: what a job reads nobody will read again.
@@ -127,53 +125,24 @@ impl<'a> RunInput<'a> {
         }
         let file = self.files.open_file(table.file)?;
         let opened = open_table(&*file, self.files.identity(table.file))?;
-        let source = Sequential {
-            file,
-            ahead: RefCell::default(),
-            meter: self.meter,
-        };
+        let source = Sequential(Ahead::new(file, self.files.ahead(), self.meter));
         let part = TablePart::limited(opened, lower, upper);
         let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
         Ok((AnyPart::File(part), cursor))
     }
 }
 
-/// A file that is read from its beginning to its end, in large pieces.
-struct Sequential<'a> {
-    file: Arc<TableFile>,
-    /// The last piece, and where it begins.
-    ahead: RefCell<(u64, Vec<u8>)>,
-    meter: &'a Meter,
-}
+/// A table that is read from its beginning to its end.
+struct Sequential<'a>(Ahead<'a>);
 
 impl BlockSource for Sequential<'_> {
     fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
         let len = usize::try_from(handle.len).expect("addresses have 32 bits or more");
-        let mut ahead = self.ahead.borrow_mut();
-        let (begin, piece) = &mut *ahead;
-        let within = |begin: u64, piece: &[u8]| {
-            let skip = usize::try_from(handle.offset.checked_sub(begin)?).ok()?;
-            Some(piece.get(skip..skip.checked_add(len)?)?.to_vec())
+        let bytes = match handle.kind {
+            BlockKind::Data => self.0.read(handle.offset, len, table.data_end()),
+            // Index blocks lie behind the data that they lead to, and are asked for before it.
+            _ => self.0.read_alone(handle.offset, len),
         };
-        if let Some(stored) = within(*begin, piece) {
-            return table.decode(handle, stored);
-        }
-        // Nothing is known of it if the call fails.
-        let mut next = std::mem::take(piece);
-        next.resize(AHEAD_BYTES.max(len), 0);
-        let read = || self.file.read_at(&mut next, handle.offset);
-        let got = self.meter.reading(read)?;
-        if got < len {
-            let path = self.file.path();
-            let short = std::io::Error::new(
-                std::io::ErrorKind::UnexpectedEof,
-                format!("asked for {len} bytes, got {got}"),
-            );
-            return Err(Error::io_at("read", path, handle.offset, short));
-        }
-        next.truncate(got);
-        self.meter.has_read(got as u64);
-        (*begin, *piece) = (handle.offset, next);
-        table.decode(handle, piece[..len].to_vec())
+        table.decode(handle, bytes?)
     }
 }
