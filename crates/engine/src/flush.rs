@@ -157,6 +157,7 @@ impl Flusher {
             // First the rest of an unfinished evacuation, then what came since (`evacuate`, 5).
             let is_rest = taken.front.is_some();
             let because = match (only_pm, extent, sealed.plan().because) {
+                _ if is_rest => "flush: the rest of one that was begun before".into(),
                 (true, ..) => "rewrite: little of it lives".into(),
                 (_, Extent::Due, Some(because)) => because.to_string(),
                 _ => "flush: somebody wants it, or room".into(),

@@ -41,7 +41,7 @@ use crate::order::{Order, read_on, work_of};
 use crate::poller::Poller;
 use crate::pool::BufPool;
 use crate::prepared::Wanted;
-use crate::promise::{Pending, promise, wait_for};
+use crate::promise::{Pending, promise};
 use crate::range::RangeBuf;
 
 /// See the [module](self). Shared as an [`Arc`].
@@ -208,16 +208,6 @@ impl AsyncReader {
             way: way.or((helpers > 0).then_some(AsyncIo::Threads)),
             helpers,
         }
-    }
-}
-
-impl Reading {
-    /// Waits for it on this thread.
-    ///
-    /// # Errors
-    /// As [`File::read_at`]; the end of the file before all of it was read; a thread that has panicked.
-    pub fn wait(self) -> Result<RangeBuf> {
-        wait_for(self)
     }
 }
 

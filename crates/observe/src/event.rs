@@ -71,7 +71,7 @@ pub enum Event {
         rewritten: bool,
         /// From its beginning to its end.
         took: Duration,
-        /// What of that it waited for files: none of it if it failed.
+        /// What of that it waited for files, as far as that is known if it failed.
         stages: Stages,
         /// Why everything is as before, if it is.
         error: Option<String>,
@@ -144,7 +144,7 @@ pub enum Event {
         entries_dropped: u64,
         /// From its beginning to its end.
         took: Duration,
-        /// What of that it waited for files: none of it if it failed.
+        /// What of that it waited for files, as far as that is known if it failed.
         stages: Stages,
         /// Why everything is as before, if it is.
         error: Option<String>,

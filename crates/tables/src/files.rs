@@ -111,8 +111,6 @@ pub struct TableFiles {
     reader: Arc<BatchReader>,
     async_reader: Arc<AsyncReader>,
     async_io: AsyncIo,
-    /// See [`TableFiles::ahead`].
-    threads: bool,
     /// The tables that lie in persistent memory.
     pub pm: PmTables,
     /// Whether reads compare checksums of those.
@@ -164,8 +162,6 @@ pub struct Lent<'a> {
     pub reader: &'a Arc<BatchReader>,
     /// For reads of futures.
     pub async_reader: &'a Arc<AsyncReader>,
-    /// Whether the store has threads.
-    pub threads: bool,
 }
 
 impl TableFiles {
@@ -221,7 +217,6 @@ impl TableFiles {
             reader: lent.reader.clone(),
             async_reader: lent.async_reader.clone(),
             async_io: options.read.async_io,
-            threads: lent.threads && !SCHEDULED,
             pm: PmTables::default(),
             verify: options.read.verify_checksums,
         });
@@ -367,11 +362,6 @@ impl TableFiles {
     /// How far they go through values in blob files.
     pub fn value_habit(&self) -> &Habit {
         &self.value_habit
-    }
-
-    /// What reads ahead of jobs, and in which way. Nothing in a simulated world, where one thing happens after the other.
-    pub fn ahead(&self) -> Option<(&AsyncReader, AsyncIo)> {
-        self.threads.then(|| (self.async_reader(), self.async_io()))
     }
 
     /// What futures read with.

@@ -62,7 +62,10 @@ impl Begun {
             bytes_written: outputs.bytes,
             entries_dropped: did.entries_dropped,
             took: Duration::from_nanos(now - self.at),
-            stages: outputs.stages,
+            stages: match done {
+                Ok(_) => outputs.stages,
+                Err(_) => meter.stages(),
+            },
             error: done.as_ref().err().map(ToString::to_string).or(gone),
         }
     }

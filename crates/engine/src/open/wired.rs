@@ -80,7 +80,6 @@ fn open_tables(
         bufs: runtime.bufs(),
         reader: runtime.reader(),
         async_reader: runtime.async_reader(),
-        threads: named.world.background,
     };
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);

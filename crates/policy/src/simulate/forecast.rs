@@ -6,7 +6,7 @@ use thermocline_base::options::Options;
 
 use super::merge::whole;
 use super::record::Record;
-use super::run::run;
+use super::run::run_in_rounds;
 use super::setting::{Outcome, Setting, Spread};
 use crate::pressure::Cause;
 use crate::tuning::DESCRIPTORS_SHORT;
@@ -118,7 +118,7 @@ impl Demand {
 
     /// What becomes of it on this machine.
     pub fn felt(&self) -> Outcome {
-        run(&self.setting(self.device_per_s))
+        run_in_rounds(&self.setting(self.device_per_s))
     }
 
     fn setting(&self, device_per_s: f64) -> Setting {
@@ -173,7 +173,7 @@ impl Demand {
 /// assert!(forecast.device_used < 1.0 && forecast.writes_per_s_max > 20e6);
 /// ```
 pub fn forecast(demand: &Demand) -> Forecast {
-    let ideal = run(&demand.setting(f64::INFINITY));
+    let ideal = run_in_rounds(&demand.setting(f64::INFINITY));
     let felt = demand.felt();
     let rate = demand.writes_per_s;
     let logged = match demand.options.in_dram() {

@@ -4,6 +4,7 @@ use super::merge::union;
 use super::setting::{Outcome, SECOND, Setting};
 use super::state::Run;
 use super::store::Store;
+use crate::pick::depth;
 use crate::pressure::Slope;
 use crate::room::waiting;
 
@@ -34,6 +35,16 @@ const LOOK_EVERY: u64 = 7;
 /// assert!(outcome.write_amplification() > 0.1);
 /// ```
 pub fn run(setting: &Setting) -> Outcome {
+    counted(setting, false)
+}
+
+/// As [`run`], but it counts on until level 0 and what waits for a flush are as they were when it began to count, for twice as long at most. So whole
+/// rounds of flushes count: level 0 is compacted once in several of them, which may be most of what is written.
+pub(super) fn run_in_rounds(setting: &Setting) -> Outcome {
+    counted(setting, true)
+}
+
+fn counted(setting: &Setting, in_rounds: bool) -> Outcome {
     let region_bytes = setting.options.region_bytes_max();
     let store = Store::new(setting);
     let mut run = Run {
@@ -54,8 +65,11 @@ pub fn run(setting: &Setting) -> Outcome {
     }
     run.outcome = Outcome::default();
     (run.counted, run.now_ns) = (0, run.now_ns.max(1.0));
-    let begun = run.now_ns;
-    while run.outcome.user_bytes < setting.user_bytes as f64 {
+    let (begun, phase) = (run.now_ns, run.phase());
+    let least = setting.user_bytes as f64;
+    let goes_on =
+        |run: &Run| in_rounds && run.phase() != phase && run.outcome.user_bytes < 2.0 * least;
+    while run.outcome.user_bytes < least || goes_on(&run) {
         run.fill_memtable();
     }
     let looks = run.counted.div_ceil(LOOK_EVERY).max(1) as f64;
@@ -93,6 +107,14 @@ impl Run {
         self.outcome.held_ns += stalled;
         self.outcome.stall_ns_max = self.outcome.stall_ns_max.max(stalled);
         self.look();
+    }
+
+    /// Where it is in its rounds: runs of level 0 in files, and memtables that wait.
+    fn phase(&self) -> (usize, usize) {
+        let seen = self.store.seen();
+        let files = seen.levels[0].iter().filter(|table| !table.in_pm);
+        let files: Vec<_> = files.copied().collect();
+        (depth(&files), self.sealed.len())
     }
 
     /// What lies where.

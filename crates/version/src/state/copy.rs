@@ -54,6 +54,8 @@ impl State {
             rates: self.rates.clone(),
             // Its seqnos go on behind those that they speak of.
             times: self.times.clone(),
+            // They made what it has.
+            jobs: self.jobs.clone(),
             // They are in its tables.
             prepared: self.prepared,
             ..State::default()

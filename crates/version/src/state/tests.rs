@@ -430,6 +430,8 @@ fn a_copy_knows_who_wrote_its_files() {
     state
         .apply(&Change::BlobFileAdded { file, bytes: 1 }.into())
         .unwrap();
+    let done = Change::JobDone(Arc::default());
+    state.apply(&done.into()).unwrap();
     let options = vec![("a".to_string(), "b".to_string())];
     let of = |from: &State, id: u8| {
         let version = from.version().clone();
@@ -448,6 +450,7 @@ fn a_copy_knows_who_wrote_its_files() {
         (state.next_ids(), &options[..])
     );
     assert_eq!(copy.version(), state.version());
+    assert_eq!(copy.jobs_done().iter().count(), 1);
     // A copy that makes no file, and one of it that does.
     let other = of(&copy, 5).unwrap();
     let whose = |state: &State, file| state.origins().unwrap().of(FileId(file))[0];

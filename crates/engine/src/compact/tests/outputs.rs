@@ -258,3 +258,35 @@ fn what_range_tombstones_cover_goes_and_they_go_after_it() {
         assert_eq!(of_keys.collect::<Vec<_>>(), wanted);
     }
 }
+
+#[test]
+fn what_a_job_reads_it_reads_once() {
+    let machine = Machine::new(16 << 20);
+    let mut options = tiny();
+    options.pm = 16 << 20;
+    options.compaction.table_bytes = 4 << 20;
+    let engine = open(&machine, &options);
+    for n in 0..3000u64 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 1000]);
+    }
+    flush(&engine);
+    let version = version_of(&engine);
+    let tables: Vec<_> = version.tables().map(|(_, table)| table.clone()).collect();
+    let bytes: u64 = tables.iter().map(|table| table.bytes).sum();
+    let meter = engine.inner.common.meter();
+    let files = &engine.inner.common.catalog.table_files;
+    let run = RunInput::new(files, CfId::DEFAULT, tables, &meter);
+    let (mut run, mut entries) = (Input::Run(Box::new(run)), 0);
+    run.seek(b"", SeqNo::MAX).unwrap();
+    while run.head().is_some() {
+        entries += 1;
+        run.advance().unwrap();
+    }
+    assert_eq!(entries, 3000);
+    // A block lies in two pieces, and its beginning is read twice; the filter is no part of it.
+    let read = meter.bytes_read();
+    assert!(
+        (bytes * 97 / 100..=bytes * 102 / 100).contains(&read),
+        "{read} of {bytes}"
+    );
+}
