@@ -5,8 +5,12 @@
 //! with what the encoder writes; the file in the repository pins both.
 
 use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
-use thermocline_version::{Change, Manifest, NextIds, VersionEdit, format};
+use thermocline_base::CfId;
+use thermocline_base::stages::Stages;
+use thermocline_version::{Change, JobDone, Manifest, NextIds, VersionEdit, format};
 
 use crate::common::{DB_ID, REGION_ID, dir, fresh, storage};
 
@@ -16,6 +20,9 @@ const GOLDEN_OPTIONS: &str = include_str!("../golden/manifest-v1-family-options.
 
 /// A record that adopts a staged chain, which came later.
 const GOLDEN_ADOPTED: &str = include_str!("../golden/manifest-v1-chain-adopted.txt");
+
+/// And with one of what was done.
+const GOLDEN_JOB: &str = include_str!("../golden/manifest-v1-job-done.txt");
 
 /// The edit that holds every kind of change. It also appears in the golden as a record.
 pub fn edits() -> [VersionEdit; 2] {
@@ -322,6 +329,90 @@ fn an_adopted_chain_is_the_golden_and_reads_as_what_was_written() {
     assert_eq!((chain.base_seqno, chain.nonce), (5, 0x1122_3344_5566_7788));
     let cut = chain.cut.unwrap();
     assert_eq!((cut.last_seqno, cut.end), (104, 0x10_2000));
+}
+
+fn job_done() -> JobDone {
+    let ms = Duration::from_millis;
+    JobDone {
+        work: "compact".into(),
+        because: "level0".into(),
+        unix_s: 1_764_284_400,
+        family: Some(CfId(3)),
+        from: Some(0),
+        to: 6,
+        inputs: 5,
+        bytes_in: 0x1122,
+        tables: 4,
+        tables_in_pm: 0,
+        bytes_read: 0x1133,
+        bytes_written: 0x1111,
+        entries_read: 300,
+        entries_dropped: 20,
+        took: ms(7),
+        stages: Stages {
+            reading: ms(1),
+            writing: ms(2),
+            syncing: ms(3),
+        },
+    }
+}
+
+fn annotate_job(manifest: &[u8]) -> String {
+    let mut dump = annotate_begin(manifest);
+    dump.record("what was done");
+    let mut fields = vec![
+        (1, "is of one family"),
+        (2, "family"),
+        (1, "from"),
+        (1, "to"),
+    ];
+    fields.extend(
+        [
+            "seconds since 1970",
+            "inputs",
+            "bytes of them",
+            "tables",
+            "in persistent memory",
+        ]
+        .map(|name| (8, name)),
+    );
+    fields.extend(
+        [
+            "bytes read",
+            "bytes written",
+            "entries read",
+            "entries dropped",
+        ]
+        .map(|name| (8, name)),
+    );
+    fields.extend(["ns in all", "reading", "writing", "syncing"].map(|name| (8, name)));
+    fields.extend([(4, "length"), (7, "work"), (4, "length"), (6, "why")]);
+    dump.change("JobDone", &fields);
+    dump.padding();
+    assert_eq!(dump.at, manifest.len());
+    dump.text
+}
+
+#[test]
+fn what_was_done_is_the_golden_and_reads_as_what_was_written() {
+    let fs = fresh();
+    let [created, _] = edits();
+    let mut manifest = Manifest::create(storage(&fs), dir(), &created).unwrap();
+    manifest
+        .append(&Change::JobDone(Arc::new(job_done())).into())
+        .unwrap();
+    let bytes = fs.contents(manifest.path()).unwrap();
+    let text = annotate_job(&bytes);
+    assert!(text == GOLDEN_JOB, "the format has changed; now:\n{text}");
+    drop(manifest);
+    fs.install(&dir().join("MANIFEST-000001"), &bytes_of(GOLDEN_JOB));
+    let (_, state) = Manifest::open(storage(&fs), dir(), true).unwrap();
+    let read: Vec<JobDone> = state
+        .jobs_done()
+        .iter()
+        .map(|job| (**job).clone())
+        .collect();
+    assert_eq!(read, [job_done()]);
 }
 
 #[test]
