@@ -281,7 +281,7 @@ fn a_store_with_a_terabyte_of_persistent_memory_writes_as_one_with_a_few_gigabyt
         .flat_map(|ratio| [(*ratio, 0.0), (*ratio, 0.9)]);
     let presets = [Preset::Thermocline, Preset::GlobalIndex];
     let all = loads.flat_map(|load| presets.map(|preset| (preset, load)));
-    for (_, (preset, (ratio, skew))) in all.enumerate().filter(|(line, _)| is_tried(*line, 20)) {
+    for (_, (preset, (ratio, skew))) in all.enumerate().filter(|(line, _)| is_tried(*line, 5)) {
         of_any_size(preset, ratio, skew);
     }
 }
