@@ -333,7 +333,8 @@ impl Compactor {
         shape.write_options(job.picked.to, job.last_level, Creation::Compaction)
     }
 
-    /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much.
+    /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much. What the meter has read before, when it was tried with
+    /// a filter, was paid for.
     pub(super) fn merge(
         &self,
         job: &Job,
@@ -373,7 +374,7 @@ impl Compactor {
             operator: common.families.operator(job.cf),
             filter,
         };
-        let (mut spent, mut looked) = (0, 0);
+        let (mut spent, mut looked) = (meter.bytes_read(), 0);
         let mut pace = |written: u64| {
             common.check_writable()?;
             if job.picked.is_internal() {
