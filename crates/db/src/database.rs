@@ -320,7 +320,7 @@ impl Db {
     /// db.close()?;
     /// let db = thermocline::Db::open(&path, Default::default())?;
     /// let jobs = db.jobs_done();
-    /// let flush = jobs.last().unwrap();
+    /// let flush = &jobs[jobs.len() - 1];
     /// assert_eq!((&*flush.work, flush.inputs, flush.entries_read), ("flush", 1, 1));
     /// assert!(flush.stages.merging(flush.took) <= flush.took);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -8,7 +8,6 @@ use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;
-use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::FileSink;
 use thermocline_jobs::source::{CHUNK, Input, LastDeletes, RunInput, tombstones};
 use thermocline_jobs::{Outputs, Recipe, below};
@@ -61,7 +60,7 @@ fn stream(
     let mut outputs = Outputs::default();
     for cf in capture.families() {
         let (range_tombstones, last) = range_tombstones(capture, cf, seqno)?;
-        let meter = Meter::new(inner.common.world.env.clock.clone());
+        let meter = inner.common.meter();
         let tables = capture.written_anew.iter().filter(|(at, _)| at.cf == cf);
         let files = &inner.common.catalog.table_files;
         let tables = tables.map(|(_, t)| RunInput::new(files, cf, vec![t.clone()], &meter));

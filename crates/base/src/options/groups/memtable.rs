@@ -7,7 +7,8 @@ option_group! {
     MemtableOptions, "memtable" {
         /// A memtable is sealed when its records and headers fill this much
         /// persistent memory. 0 derives it from `pm`: an eighth, at least one zone and at
-        /// most 256 MiB, or a sixty-fourth of `pm` where that is more. It is a quarter of `pm` at most where memtables are flushed. With preset
+        /// most 256 MiB, or a sixty-fourth of `pm` where that is more. It is a quarter of `pm` at
+        /// most where memtables are flushed. With preset
         /// `leveled` the same goes for DRAM: a quarter of what memtables may have, at most 64 MiB.
         bytes_max: Bytes = 0, 0 => 64 << 30;
         /// A batch of several records that take more persistent memory than this is staged: written

@@ -205,12 +205,8 @@ fn closing_ends_a_job_and_leaves_everything_as_before() {
     has(&engine, 0..500);
 }
 
-#[test]
-fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
-    let machine = Machine::new(PM);
-    let clock = Arc::new(Napping::default());
-    let mut options = tiny();
-    options.compaction.rate_bytes = 64 << 10;
+/// What events tell, and the setup of a store whose events do.
+fn listening() -> (Arc<Mutex<Vec<Event>>>, Setup) {
     let told: Arc<Mutex<Vec<Event>>> = Arc::default();
     let listener = told.clone();
     let setup = Setup {
@@ -219,6 +215,16 @@ fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
         })),
         ..Setup::default()
     };
+    (told, setup)
+}
+
+#[test]
+fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
+    let machine = Machine::new(PM);
+    let clock = Arc::new(Napping::default());
+    let mut options = tiny();
+    options.compaction.rate_bytes = 64 << 10;
+    let (told, setup) = listening();
     let engine =
         Engine::open_with(world_of(&machine, &clock), Path::new("/db"), options, setup).unwrap();
     for _ in 0..4 {
@@ -308,14 +314,7 @@ fn done_by_events(told: &[Event]) -> Vec<(u64, Duration)> {
 fn the_manifest_tells_of_jobs_what_events_did_but_for_those_that_failed() {
     let machine = Machine::new(PM);
     let clock = Arc::new(Napping::default());
-    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
-    let listener = told.clone();
-    let setup = Setup {
-        listener: Some(Arc::new(move |event: &Event| {
-            listener.lock().unwrap().push(event.clone());
-        })),
-        ..Setup::default()
-    };
+    let (told, setup) = listening();
     let disk = FaultStorage::over_sim(machine.fs.clone());
     let mut world = world_of(&machine, &clock);
     world.env.storage = Arc::new(disk.clone());
