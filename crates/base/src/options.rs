@@ -18,6 +18,7 @@ pub use crate::async_io::AsyncIo;
 pub use crate::codec::Codec;
 pub use crate::index_kind::IndexKind;
 pub use crate::preset::Preset;
+pub use crate::scheduler::Scheduler;
 pub use all::Options;
 pub use costs::Costs;
 pub use derived::{DRAM_MIN, PM_MIN};
@@ -29,7 +30,7 @@ pub use groups::{
 };
 pub use partition_by::PartitionBy;
 pub use region::{Emulation, RegionDemand};
-pub use row::{ASYNC_IO, CODECS, COSTS, DIVISIONS, INDEXES, OptionRow, SHAPES, Unit};
+pub use row::{ASYNC_IO, CODECS, COSTS, DIVISIONS, INDEXES, OptionRow, SCHEDULERS, SHAPES, Unit};
 pub use shape::Shape;
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ use crate::pool::BufPool;
 use crate::prepared::Wanted;
 use crate::promise::{Pending, promise};
 use crate::range::RangeBuf;
+use crate::under_way::UnderWay;
 
 /// See the [module](self). Shared as an [`Arc`].
 ///
@@ -67,6 +68,7 @@ use crate::range::RangeBuf;
 pub struct AsyncReader {
     pool: BufPool,
     helpers: Arc<Helpers>,
+    reads: UnderWay,
     /// `None` inside where the system refuses it.
     #[cfg(target_os = "linux")]
     poller: OnceLock<Option<Poller>>,
@@ -98,18 +100,24 @@ pub struct Running<T>(Pending<T>);
 impl AsyncReader {
     /// With buffers of `pool`. Starts no thread yet.
     pub fn new(pool: BufPool) -> AsyncReader {
-        AsyncReader::of(pool, None)
+        AsyncReader::counted(pool, UnderWay::default())
+    }
+
+    /// The same; its reads count among `reads` while they are under way.
+    pub fn counted(pool: BufPool, reads: UnderWay) -> AsyncReader {
+        AsyncReader::of(pool, reads, None)
     }
 
     /// One without threads: what it is asked for is done by [`AsyncReader::step`].
     pub fn scripted(pool: BufPool) -> AsyncReader {
-        AsyncReader::of(pool, Some(Mutex::default()))
+        AsyncReader::of(pool, UnderWay::default(), Some(Mutex::default()))
     }
 
-    fn of(pool: BufPool, script: Option<Mutex<Vec<Work>>>) -> AsyncReader {
+    fn of(pool: BufPool, reads: UnderWay, script: Option<Mutex<Vec<Work>>>) -> AsyncReader {
         AsyncReader {
             pool,
-            helpers: Arc::default(),
+            helpers: Arc::new(Helpers::named("thermocline-read")),
+            reads,
             #[cfg(target_os = "linux")]
             poller: OnceLock::new(),
             script,
@@ -118,15 +126,30 @@ impl AsyncReader {
 
     /// Reads `len` bytes at `offset`. The first read decides in which way all are made.
     pub fn read(&self, way: AsyncIo, file: Arc<dyn File>, offset: u64, len: usize) -> Reading {
-        let (promise, pending) = promise();
-        let wanted = Wanted { file, offset, len };
-        let reading = Reading {
-            pending,
-            file: wanted.file.clone(),
+        Reading {
+            pending: self.send(way, file.clone(), offset, len),
+            file,
             offset,
+        }
+    }
+
+    /// As [`AsyncReader::read`]. Nobody holds the file any more once the read is answered.
+    pub(crate) fn send(
+        &self,
+        way: AsyncIo,
+        file: Arc<dyn File>,
+        offset: u64,
+        len: usize,
+    ) -> Pending<Result<RangeBuf>> {
+        let (promise, pending) = promise();
+        let wanted = Wanted {
+            file,
+            offset,
+            len,
+            _counted: self.reads.add(1),
         };
         self.order(way, (wanted, promise));
-        reading
+        pending
     }
 
     /// Does `work` where it may wait.

@@ -22,6 +22,7 @@ use crate::prepared::Prepared;
 use crate::range::RangeBuf;
 #[cfg(target_os = "linux")]
 use crate::ring::{READS_MAX, Ring, RingRead};
+use crate::under_way::UnderWay;
 
 /// Rings at most, in use or idle.
 #[cfg(target_os = "linux")]
@@ -59,6 +60,7 @@ pub struct BatchRead<'a> {
 #[derive(Debug)]
 pub struct BatchReader {
     pool: BufPool,
+    reads: UnderWay,
     rings: Mutex<Rings>,
     /// Whether the operating system has refused to make a ring. Relaxed: then who does not see it asks
     /// once more.
@@ -76,8 +78,14 @@ struct Rings {
 impl BatchReader {
     /// With buffers of `pool`.
     pub fn new(pool: BufPool) -> BatchReader {
+        BatchReader::counted(pool, UnderWay::default())
+    }
+
+    /// The same; its reads count among `reads` while they are under way.
+    pub fn counted(pool: BufPool, reads: UnderWay) -> BatchReader {
         BatchReader {
             pool,
+            reads,
             rings: Mutex::default(),
             refused: AtomicBool::new(false),
         }
@@ -95,6 +103,7 @@ impl BatchReader {
     /// # Errors
     /// Each answer those of [`File::read_at`].
     pub fn read(&self, reads: &[BatchRead<'_>]) -> Vec<Result<RangeBuf>> {
+        let _under_way = self.reads.add(reads.len());
         let mut answers: Vec<_> = self.at_once(reads);
         answers.resize_with(reads.len(), || None);
         let each = reads.iter().zip(answers);

@@ -1,4 +1,4 @@
-//! Threads for what has to wait: reads that the kernel does not take, and other work between reads of a future.
+//! Threads for what has to wait: reads that the kernel does not take, other work between reads of a future, writes of jobs.
 //!
 //! # Invariants
 //! 1. *Threads as needed*, up to a bound: one starts where work waits and nobody is idle, and ends after the reader has
@@ -28,13 +28,23 @@ struct State {
 }
 
 /// See the [module](self).
-#[derive(Default)]
 pub(crate) struct Helpers {
+    /// The name of its threads.
+    name: &'static str,
     state: Mutex<State>,
     work: Condvar,
 }
 
 impl Helpers {
+    /// Without any thread yet; they will have this name.
+    pub fn named(name: &'static str) -> Helpers {
+        Helpers {
+            name,
+            state: Mutex::default(),
+            work: Condvar::new(),
+        }
+    }
+
     /// Has it done soon, on another thread.
     pub fn bring(self: &Arc<Helpers>, work: Work) {
         let mut state = lock(&self.state);
@@ -50,7 +60,7 @@ impl Helpers {
         state.threads += 1;
         drop(state);
         let helpers = self.clone();
-        let builder = thread::Builder::new().name("thermocline-read".into());
+        let builder = thread::Builder::new().name(self.name.into());
         if builder.spawn(move || helpers.help()).is_err() {
             let mut state = lock(&self.state);
             state.threads -= 1;

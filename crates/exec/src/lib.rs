@@ -7,6 +7,7 @@
 //! | a block of a file, in one read | [`read_range`] |
 //! | several reads at once, from any files | [`BatchReader`] |
 //! | reads that a task awaits | [`AsyncReader`] |
+//! | reads and writes of a job while it works | [`JobIo`] |
 //! | bytes from anywhere, written directly | [`write_range`] |
 //! | all files of a crate that knows nothing of alignment | [`DirectStorage`] |
 //! | the same through the page cache, but counted | [`DirectStorage::buffered`] |
@@ -43,6 +44,7 @@ mod batch;
 #[expect(unsafe_code, reason = "the kernel is handed memory to read into")]
 mod flights;
 mod helpers;
+mod job_io;
 mod order;
 #[cfg(target_os = "linux")]
 mod poller;
@@ -55,10 +57,13 @@ mod range;
 mod ring;
 mod storage;
 mod sync;
+mod under_way;
 
 pub use aligned::{AlignedBuf, PAGE_BYTES};
 pub use asynchronous::{AsyncReader, AsyncUse, Reading, Running};
 pub use batch::{BatchRead, BatchReader};
+pub use job_io::{Behind, Coming, JobIo, JobIoUse, Written};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
 pub use storage::DirectStorage;
+pub use under_way::UnderWay;

@@ -9,13 +9,16 @@ use thermocline_env::direct::DIRECT_UNIT;
 
 use crate::pool::{BufPool, PooledBuf};
 use crate::range::{RangeBuf, whole_units};
+use crate::under_way::Counted;
 
 /// Bytes of a file that somebody wants.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Wanted {
     pub file: Arc<dyn File>,
     pub offset: u64,
     pub len: usize,
+    /// It is under way for as long as somebody has this.
+    pub _counted: Counted,
 }
 
 /// A read that is prepared.

@@ -10,8 +10,9 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use crate::sync::{Arc, Mutex, lock};
 
@@ -93,6 +94,27 @@ impl<T> Future for Pending<T> {
                 *state = State::Waiting(Some(context.waker().clone()));
                 Poll::Pending
             }
+        }
+    }
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: std::sync::Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread.
+pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a job reads: the records of a sealed memtable, or a run of tables.
 
+mod ahead;
 mod run;
 pub mod tombstones;
 

@@ -51,13 +51,13 @@ use std::time::Duration;
 use thermocline_base::budget::Budget;
 use thermocline_base::options::DRAM_MIN;
 use thermocline_base::size::index;
-use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
+use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, SCHEDULED, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{Clock, real::RealClock};
-use thermocline_exec::{BatchReader, BufPool};
+use thermocline_exec::{BatchReader, BufPool, UnderWay};
 use thermocline_observe::events::{Call, Courier};
 
-pub use thermocline_exec::{AsyncReader, AsyncUse};
+pub use thermocline_exec::{AsyncReader, AsyncUse, JobIo, JobIoUse};
 
 pub use calling::is_calling;
 pub use client::{Client, Job, Task};
@@ -73,8 +73,11 @@ const THREADS_MAX: usize = 256;
 /// start when they are needed.
 const COURIERS_MAX: usize = 64;
 
-/// Most bytes of buffers for transfers that lie idle: two pieces of a file, and some blocks.
-const BUFS_IDLE_MAX: u64 = 576 << 10;
+/// Most bytes of buffers for transfers that lie idle: pieces of files that two jobs read and write, and some blocks.
+const BUFS_IDLE_MAX: u64 = 2 << 20;
+
+/// What decides when a runtime without threads makes reads and writes of jobs.
+const INLINE_SEED: u64 = 0x7468_6572_6d6f;
 
 /// What a runtime may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +137,8 @@ struct Shared {
     reader: Arc<BatchReader>,
     /// Reads of futures.
     async_reader: Arc<AsyncReader>,
+    /// Reads and writes of jobs.
+    job_io: Arc<JobIo>,
     stores: AtomicUsize,
 }
 
@@ -215,6 +220,7 @@ impl Runtime {
     }
 
     fn of(options: RuntimeOptions, dram: u64, clock: Arc<dyn Clock>) -> Runtime {
+        let job_clock = clock.clone();
         let workers = Workers::new("thermocline", options.workers, clock.clone());
         let couriers_limit = match options.workers {
             0 => 0,
@@ -224,9 +230,17 @@ impl Runtime {
         let jobs = Jobs::new(options.jobs);
         let budget = Budget::new(options.dram);
         let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));
-        let async_reader = match options.workers {
-            0 => AsyncReader::scripted(bufs.clone()),
-            _ => AsyncReader::new(bufs.clone()),
+        let reads = UnderWay::default();
+        let reader = BatchReader::counted(bufs.clone(), reads.clone());
+        let (async_reader, job_io) = match options.workers {
+            0 => (
+                AsyncReader::scripted(bufs.clone()),
+                JobIo::inline(bufs.clone(), INLINE_SEED),
+            ),
+            _ => (
+                AsyncReader::counted(bufs.clone(), reads.clone()),
+                JobIo::new(bufs.clone(), reads, job_clock),
+            ),
         };
         Runtime {
             shared: Arc::new(Shared {
@@ -236,8 +250,9 @@ impl Runtime {
                 jobs,
                 budget,
                 common: OnceLock::new(),
-                reader: Arc::new(BatchReader::new(bufs.clone())),
+                reader: Arc::new(reader),
                 async_reader: Arc::new(async_reader),
+                job_io: Arc::new(job_io),
                 bufs,
                 stores: AtomicUsize::new(0),
             }),
@@ -282,6 +297,14 @@ impl Runtime {
         &self.shared.async_reader
     }
 
+    /// What jobs read and write with: without threads of its own for a store that has none.
+    pub fn job_io(&self, threads: bool) -> Arc<JobIo> {
+        match threads && !SCHEDULED {
+            true => self.shared.job_io.clone(),
+            false => Arc::new(JobIo::inline(self.shared.bufs.clone(), INLINE_SEED)),
+        }
+    }
+
     /// Reads all counters.
     pub fn metrics(&self) -> RuntimeMetrics {
         let usage = self.shared.workers.usage();
@@ -302,6 +325,7 @@ impl Runtime {
             timers: usage.timers,
             panics: couriers.panics,
             async_reads: self.shared.async_reader.usage(),
+            job_io: self.shared.job_io.usage(),
             dram_limit_bytes: self.shared.budget.limit(),
             dram_used_bytes: self.shared.budget.used(),
             dram_held_bytes: self.shared.budget.held(),

@@ -1,6 +1,6 @@
 //! What a runtime counts.
 
-use thermocline_exec::AsyncUse;
+use thermocline_exec::{AsyncUse, JobIoUse};
 
 /// What a runtime says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +31,8 @@ pub struct RuntimeMetrics {
     pub timers: usize,
     /// How futures read, and threads that help with it.
     pub async_reads: AsyncUse,
+    /// How jobs read ahead, and threads that write for them.
+    pub job_io: JobIoUse,
     /// Callbacks and listeners of the user that have panicked.
     pub panics: u64,
     /// Most DRAM that its stores may use together, in bytes; `u64::MAX` for the runtime of a store

@@ -46,6 +46,11 @@ impl Output {
         self.meter = Some(meter);
     }
 
+    /// Writes from now on into the file that `wrap` makes of its own.
+    pub fn wrap(&mut self, wrap: impl FnOnce(Arc<dyn File>) -> Arc<dyn File>) {
+        self.file = wrap(self.file.clone());
+    }
+
     fn write(&self, bytes: &[u8]) -> Result<()> {
         let write = || self.file.write_at(bytes, self.written);
         match &self.meter {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thermocline_base::blob_ref::encode_blob_ref;
 use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, RangeTombstone, Result, SeqNo, limits};
-use thermocline_env::Storage;
+use thermocline_env::{File, Storage};
 use thermocline_env::meter::Meter;
 
 use crate::blob::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN};
@@ -122,6 +122,13 @@ impl TableWriter {
     #[must_use]
     pub fn metered(mut self, meter: Arc<Meter>) -> TableWriter {
         self.out.metered(meter);
+        self
+    }
+
+    /// The same, with the file that `wrap` makes of its own. Nothing of it is written yet.
+    #[must_use]
+    pub fn through(mut self, wrap: impl FnOnce(Arc<dyn File>) -> Arc<dyn File>) -> TableWriter {
+        self.out.wrap(wrap);
         self
     }
 

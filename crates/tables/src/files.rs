@@ -19,10 +19,10 @@ use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
 use thermocline_base::sync::{Mutex, MutexGuard, lock};
-use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result};
+use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result, Scheduler};
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
-use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, PIECE_BYTES};
+use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, JobIo, PIECE_BYTES};
 use thermocline_observe::charged::Reads;
 use thermocline_sst::{
     BlobFile, BlockCache, CacheUse, FileName, Identity, StoreCache, TableWriter, WriteOptions,
@@ -34,6 +34,7 @@ use super::file::TableFile;
 use super::habit::Habit;
 use super::open::{OpenTables, OpenUse};
 use crate::pm::PmTables;
+use crate::staged::Staged;
 use std::sync::Arc;
 
 /// The share of DRAM that blocks may take, and the one of open tables.
@@ -111,6 +112,8 @@ pub struct TableFiles {
     reader: Arc<BatchReader>,
     async_reader: Arc<AsyncReader>,
     async_io: AsyncIo,
+    /// `None` where a job waits for each of its reads and writes.
+    staged: Option<Staged>,
     /// The tables that lie in persistent memory.
     pub pm: PmTables,
     /// Whether reads compare checksums of those.
@@ -162,6 +165,8 @@ pub struct Lent<'a> {
     pub reader: &'a Arc<BatchReader>,
     /// For reads of futures.
     pub async_reader: &'a Arc<AsyncReader>,
+    /// For reads and writes of jobs.
+    pub job_io: Arc<JobIo>,
 }
 
 impl TableFiles {
@@ -217,6 +222,14 @@ impl TableFiles {
             reader: lent.reader.clone(),
             async_reader: lent.async_reader.clone(),
             async_io: options.read.async_io,
+            staged: match options.compaction.scheduler {
+                Scheduler::Threads => None,
+                Scheduler::Stages => {
+                    let depth = index(options.compaction.io_depth);
+                    let io = lent.job_io.clone();
+                    Some(Staged::new(io, options.read.async_io, depth))
+                }
+            },
             pm: PmTables::default(),
             verify: options.read.verify_checksums,
         });
@@ -362,6 +375,11 @@ impl TableFiles {
     /// How far they go through values in blob files.
     pub fn value_habit(&self) -> &Habit {
         &self.value_habit
+    }
+
+    /// What jobs read and write with, while they work.
+    pub fn staged(&self) -> Option<&Staged> {
+        self.staged.as_ref()
     }
 
     /// What futures read with.

@@ -34,6 +34,7 @@ mod runs;
 mod search;
 mod size;
 mod source;
+mod staged;
 mod together;
 mod values;
 mod window;
@@ -63,6 +64,7 @@ use runs::Run;
 pub use search::{Answer, Search};
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
+pub use staged::Staged;
 pub use together::{wait_for_all, wait_for_all_async};
 
 /// The tables of a version.

@@ -12,6 +12,7 @@ macro_rules! type_of {
     (Costs) => { $crate::options::costs::Costs };
     (Index) => { $crate::index_kind::IndexKind };
     (AsyncIo) => { $crate::async_io::AsyncIo };
+    (Scheduler) => { $crate::scheduler::Scheduler };
     ($number:ident) => { u64 };
 }
 
@@ -36,6 +37,9 @@ macro_rules! place_of {
         $value as u64
     };
     (AsyncIo, $value:expr) => {
+        $value as u64
+    };
+    (Scheduler, $value:expr) => {
         $value as u64
     };
     ($number:ident, $value:expr) => {

@@ -26,6 +26,8 @@ pub enum Unit {
     Index,
     /// How asynchronous reads are made: one of [`ASYNC_IO`], kept as its place there.
     AsyncIo,
+    /// How jobs wait for the device: one of [`SCHEDULERS`], kept as its place there.
+    Scheduler,
 }
 
 /// The values of [`Unit::Codec`].
@@ -48,6 +50,9 @@ pub const INDEXES: [&str; 2] = ["binary", "learned"];
 /// The values of [`Unit::AsyncIo`].
 pub const ASYNC_IO: [&str; 4] = ["interrupt", "sqpoll", "iopoll", "threads"];
 
+/// The values of [`Unit::Scheduler`].
+pub const SCHEDULERS: [&str; 2] = ["threads", "stages"];
+
 /// The values of [`Unit::Costs`].
 pub const COSTS: [&str; 3] = ["off", "corrected", "printed"];
 
@@ -62,6 +67,7 @@ impl Unit {
             Unit::Costs => COSTS.len(),
             Unit::Index => INDEXES.len(),
             Unit::AsyncIo => ASYNC_IO.len(),
+            Unit::Scheduler => SCHEDULERS.len(),
             Unit::Bytes | Unit::Count | Unit::Millis => return u64::MAX,
         };
         words as u64 - 1
@@ -76,6 +82,7 @@ impl Unit {
             Unit::Costs => &COSTS,
             Unit::Index => &INDEXES,
             Unit::AsyncIo => &ASYNC_IO,
+            Unit::Scheduler => &SCHEDULERS,
             Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
         }
     }
@@ -116,6 +123,7 @@ impl OptionRow {
                     Unit::Costs => "it takes off, corrected or printed",
                     Unit::Index => "it takes binary or learned",
                     Unit::AsyncIo => "it takes interrupt, sqpoll, iopoll or threads",
+                    Unit::Scheduler => "it takes threads or stages",
                 }
             ))
         };
@@ -130,7 +138,8 @@ impl OptionRow {
                 | Unit::Division
                 | Unit::Costs
                 | Unit::Index
-                | Unit::AsyncIo,
+                | Unit::AsyncIo
+                | Unit::Scheduler,
                 _,
             ) => {
                 let place = (0..)
@@ -153,7 +162,8 @@ impl OptionRow {
             | Unit::Division
             | Unit::Costs
             | Unit::Index
-            | Unit::AsyncIo => {
+            | Unit::AsyncIo
+            | Unit::Scheduler => {
                 let place = usize::try_from(value).ok();
                 let word = place.and_then(|place| self.unit.words().get(place));
                 word.map_or_else(|| value.to_string(), ToString::to_string)

@@ -5,6 +5,7 @@ use crate::async_io::AsyncIo;
 use crate::codec::Codec;
 use crate::index_kind::IndexKind;
 use crate::options::shape::Shape;
+use crate::scheduler::Scheduler;
 
 /// The type of an option's value.
 pub(in crate::options) trait Value: Copy {
@@ -58,6 +59,16 @@ impl Value for AsyncIo {
 
     fn at(place: u64) -> AsyncIo {
         nth(&AsyncIo::ALL, place)
+    }
+}
+
+impl Value for Scheduler {
+    fn place(self) -> u64 {
+        self as u64
+    }
+
+    fn at(place: u64) -> Scheduler {
+        nth(&Scheduler::ALL, place)
     }
 }
 

@@ -80,6 +80,7 @@ fn open_tables(
         bufs: runtime.bufs(),
         reader: runtime.reader(),
         async_reader: runtime.async_reader(),
+        job_io: runtime.job_io(named.world.background),
     };
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);

@@ -142,6 +142,10 @@ fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<
     let files = &*catalog.table_files;
     let path = files.blob_path(file);
     let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+    let made = match files.staged() {
+        Some(staged) => made.through(|file| staged.behind(file)),
+        None => made,
+    };
     let made = made.metered(apart.read.meter().clone());
     made.compressed(apart.compression)
 }

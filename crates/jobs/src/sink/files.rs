@@ -88,11 +88,13 @@ impl<'a> FileSink<'a> {
     }
 
     fn begin_table(&self, outputs: &mut Outputs) -> Result<(FileId, TableWriter)> {
+        let mut staged = None;
         let (storage, path, identity) = match self.home {
             Home::Store(catalog) => {
                 let file = catalog.pin_file(FileKind::Table)?;
                 outputs.files.push(file);
                 let files = &*catalog.table_files;
+                staged = files.staged();
                 let path = files.unfinished_path(file);
                 (&*files.storage, path, files.identity(file))
             }
@@ -103,6 +105,10 @@ impl<'a> FileSink<'a> {
         };
         let cf = self.place.cf;
         let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
+        let table = match staged {
+            Some(staged) => table.through(|file| staged.behind(file)),
+            None => table,
+        };
         let table = match &self.meter {
             Some(meter) => table.metered(meter.clone()),
             None => table,

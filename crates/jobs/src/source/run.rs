@@ -1,22 +1,19 @@
 //! The entries of tables that do not overlap.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
+use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
-use thermocline_env::File;
 use thermocline_env::meter::Meter;
 use thermocline_level0::PmPart;
 use thermocline_sst::{
     Block, BlockHandle, BlockKind, BlockSource, KeyRef, Move, SyncCursor, Table, TablePart, Value,
     open_table,
 };
-use thermocline_tables::{AnyCursor, AnyPart, TableFile, TableFiles};
+use thermocline_tables::{AnyCursor, AnyPart, TableFiles};
 use thermocline_version::TableRef;
 
-/// Bytes of a table's data that are read at once. Data blocks are asked for in the order in which they lie.
-const AHEAD_BYTES: usize = 256 << 10;
+use super::ahead::Ahead;
 
 /// Tables that do not overlap, one after the other. Each is read from its beginning to its end, past
 /// the cache: what a job reads nobody will read again.
@@ -128,68 +125,25 @@ impl<'a> RunInput<'a> {
         }
         let file = self.files.open_file(table.file)?;
         let opened = open_table(&*file, self.files.identity(table.file))?;
-        let source = Sequential {
-            file,
-            ahead: RefCell::default(),
-            meter: self.meter,
-        };
+        let source = Sequential(Ahead::new(file, self.files.staged(), self.meter));
         let part = TablePart::limited(opened, lower, upper);
         let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
         Ok((AnyPart::File(part), cursor))
     }
 }
 
-/// A table that is read from its beginning to its end: data in large pieces.
-struct Sequential<'a> {
-    file: Arc<TableFile>,
-    /// The last piece, and where it begins.
-    ahead: RefCell<(u64, Vec<u8>)>,
-    meter: &'a Meter,
-}
-
-impl Sequential<'_> {
-    /// Reads as many bytes at `offset` as there is room for, and `least` of them.
-    fn fill(&self, bytes: &mut Vec<u8>, offset: u64, least: usize) -> Result<()> {
-        let got = self.meter.reading(|| self.file.read_at(bytes, offset))?;
-        if got < least {
-            let short = std::io::Error::new(
-                std::io::ErrorKind::UnexpectedEof,
-                format!("asked for {least} bytes, got {got}"),
-            );
-            return Err(Error::io_at("read", self.file.path(), offset, short));
-        }
-        bytes.truncate(got);
-        self.meter.has_read(got as u64);
-        Ok(())
-    }
-}
+/// A table that is read from its beginning to its end.
+struct Sequential<'a>(Ahead<'a>);
 
 impl BlockSource for Sequential<'_> {
     fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
         let len = usize::try_from(handle.len).expect("addresses have 32 bits or more");
-        if handle.kind != BlockKind::Data {
+        let bytes = match handle.kind {
+            BlockKind::Data => self.0.read(handle.offset, len, table.data_end()),
             // Index blocks lie behind the data that they lead to, and are asked for before it: a piece there would be read in
             // place of the one at hand, and both again.
-            let mut stored = vec![0; len];
-            self.fill(&mut stored, handle.offset, len)?;
-            return table.decode(handle, stored);
-        }
-        let mut ahead = self.ahead.borrow_mut();
-        let (begin, piece) = &mut *ahead;
-        let within = |begin: u64, piece: &[u8]| {
-            let skip = usize::try_from(handle.offset.checked_sub(begin)?).ok()?;
-            Some(piece.get(skip..skip.checked_add(len)?)?.to_vec())
+            _ => self.0.read_alone(handle.offset, len),
         };
-        if let Some(stored) = within(*begin, piece) {
-            return table.decode(handle, stored);
-        }
-        // Nothing is known of it if the call fails.
-        let mut next = std::mem::take(piece);
-        let left = table.data_end().saturating_sub(handle.offset);
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(AHEAD_BYTES);
-        next.resize(most.max(len), 0);
-        self.fill(&mut next, handle.offset, len)?;
-        (*begin, *piece) = (handle.offset, next);
-        table.decode(handle, piece[..len].to_vec())
+        table.decode(handle, bytes?)
     }
 }

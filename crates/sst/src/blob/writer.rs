@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thermocline_base::numbers::len32;
 use thermocline_base::{BlobRef, CfId, Error, Result, limits};
-use thermocline_env::Storage;
+use thermocline_env::{File, Storage};
 use thermocline_env::meter::Meter;
 
 use super::format::{RECORD_ALIGN, RecordHeader, Stored, encode_header};
@@ -69,6 +69,13 @@ impl BlobWriter {
     #[must_use]
     pub fn metered(mut self, meter: Arc<Meter>) -> BlobWriter {
         self.out.metered(meter);
+        self
+    }
+
+    /// The same, with the file that `wrap` makes of its own. Nothing of it is written yet.
+    #[must_use]
+    pub fn through(mut self, wrap: impl FnOnce(Arc<dyn File>) -> Arc<dyn File>) -> BlobWriter {
+        self.out.wrap(wrap);
         self
     }
 

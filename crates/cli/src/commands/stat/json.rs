@@ -299,6 +299,8 @@ fn runtime_as_json(m: &Metrics) -> Value {
         "timers": runtime.timers,
         "async_io": runtime.async_reads.way.map(AsyncIo::name),
         "async_helpers": runtime.async_reads.helpers,
+        "job_io": runtime.job_io.way.map(AsyncIo::name),
+        "job_writers": runtime.job_io.writers,
         "panics": runtime.panics,
         "dram_limit_bytes": (runtime.dram_limit_bytes < u64::MAX).then_some(runtime.dram_limit_bytes),
         "dram_used_bytes": runtime.dram_used_bytes,

@@ -1,0 +1,236 @@
+//! Reads and writes of jobs, made while the job works (PM-Blade §V).
+//!
+//! A job reads blocks (S1), merges them (S2) and writes what comes of it (S3). A thread that does one after the other
+//! leaves the device idle while it merges, and the processor while it waits. With a [`JobIo`] a job sends for what it
+//! will read ([`JobIo::read`]), gives away what it has written ([`JobIo::behind`]), and goes on merging.
+//!
+//! | stage | who | how |
+//! |---|---|---|
+//! | S1 | a reader of its own ([`AsyncReader`]): `io_uring`, or threads where that is refused | in the order in which they are asked for |
+//! | S3 | threads that do nothing else, the paper's flush coroutine | one write of a file at a time, in order, when the device has room |
+//!
+//! *Room* is the paper's rule: a write begins while `q - q_comp - q_cli > 0`. Here `q` is a depth that the caller names,
+//! `q_comp` the reads and writes of jobs that are under way, and `q_cli` the reads that readers of the store wait for.
+//! A write that has found no room for [`PATIENCE_MS`] begins all the same: readers who never stop must not stop writers.
+//!
+//! # What always holds
+//! 1. *As if written at once.* Bytes, offsets, order within a file, and errors are those of the file itself. Only the
+//!    moment differs: a write that fails is told by the next call that writes or syncs. A sync, a tail, and every other
+//!    call of the file come after all writes before them.
+//! 2. *Nothing after a failure.* Behind a write that failed none of its file is begun.
+//! 3. *Bounded.* A file has at most [`PIECES_MAX`] writes that wait and one under way; then whoever writes waits.
+//! 4. *No thread of users.* Whoever waits for a stage waits for the device, and for nobody's code. (The reader of futures
+//!    calls wakers of users, who may wait for a flush: decision 158.)
+//! 5. *Nothing goes on for who has gone.* A file that is dropped forgets what waits, and waits for what is under way.
+//! 6. *Repeatable without threads.* An [inline](JobIo::inline) one does everything on the thread of the job, at moments
+//!    that a seed decides between the first and the last at which it may happen.
+//!
+//! # Why nobody waits for ever
+//! A job waits for a read, which waits for nothing but the device; or for a write, which in addition waits for room. Room
+//! comes when a read or a write ends, or after [`PATIENCE_MS`]. Neither takes a lock that a job holds. So with any depth
+//! from 1 on, one thread, or none at all (whoever brings a write makes it then), everything ends.
+//!
+//! # Rejected
+//! - *Writes by `io_uring`*: a direct write that makes a file longer is not made without waiting by the kernel's file
+//!   systems, but handed to a thread of the kernel. A thread of ours is the same, and is counted.
+//! - *One thread that writes for all files*: a file system makes writes of one file one after the other, but those of
+//!   several at once.
+
+mod behind;
+mod inline;
+
+use std::fmt;
+use std::sync::Arc;
+
+use thermocline_base::{AsyncIo, Result};
+use thermocline_env::{Clock, File};
+
+use crate::asynchronous::AsyncReader;
+use crate::helpers::Helpers;
+use crate::pool::BufPool;
+use crate::promise::{Pending, wait_for};
+use crate::range::{RangeBuf, read_range};
+use crate::under_way::{Counted, UnderWay};
+
+pub use behind::{Behind, Written};
+use inline::Inline;
+
+/// Milliseconds after which a write begins without room.
+pub const PATIENCE_MS: u64 = 10;
+
+/// Writes of a file that wait, at most.
+pub const PIECES_MAX: usize = 2;
+
+/// See the [module](self). Shared as an [`Arc`].
+///
+/// ```
+/// use std::{path::Path, sync::Arc};
+/// use thermocline_base::{AsyncIo, Site, Steps};
+/// use thermocline_env::{File, OpenMode, Storage, sim::SimFs};
+/// use thermocline_exec::{BufPool, JobIo};
+///
+/// let disk = SimFs::new(Steps::new());
+/// let file = disk.open(Path::new("/a"), OpenMode::CreateNew)?;
+/// let io = Arc::new(JobIo::inline(BufPool::new(1 << 20), 7));
+/// let behind = io.behind(file.clone(), 8);
+/// behind.write_at(b"some bytes", 0)?;
+/// behind.sync(Site("example"))?;
+/// let read = io.read((AsyncIo::Interrupt, 8), file, 5, 3).and_then(|coming| coming.wait());
+/// assert_eq!(read.expect("it is there")[..], b"byt"[..]);
+/// # Ok::<(), thermocline_base::Error>(())
+/// ```
+pub struct JobIo {
+    way: Way,
+    pool: BufPool,
+    /// Reads that readers of the stores wait for.
+    clients: UnderWay,
+    reads: UnderWay,
+    writes: UnderWay,
+}
+
+enum Way {
+    Threads {
+        reader: AsyncReader,
+        writers: Arc<Helpers>,
+        clock: Arc<dyn Clock>,
+    },
+    Inline(Inline),
+}
+
+/// What a [`JobIo`] says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JobIoUse {
+    /// The way in which reads are made; `None` until the first one.
+    pub way: Option<AsyncIo>,
+    /// Threads that write, and have started.
+    pub writers: usize,
+}
+
+/// A read that was sent for.
+#[must_use = "what was read is in its answer"]
+pub struct Coming(Answer);
+
+enum Answer {
+    /// On its way.
+    Pending(Pending<Result<RangeBuf>>),
+    /// Made before it was needed.
+    There(Result<RangeBuf>),
+    /// Not made yet: it is, when it is needed.
+    Later(Box<dyn FnOnce() -> Result<RangeBuf> + Send>),
+}
+
+impl JobIo {
+    /// With buffers of `pool`, beside `clients`, which count in the budget. Starts no thread yet.
+    pub fn new(pool: BufPool, clients: UnderWay, clock: Arc<dyn Clock>) -> JobIo {
+        let reads = UnderWay::default();
+        let way = Way::Threads {
+            reader: AsyncReader::counted(pool.clone(), reads.clone()),
+            writers: Arc::new(Helpers::named("thermocline-write")),
+            clock,
+        };
+        JobIo {
+            way,
+            pool,
+            clients,
+            reads,
+            writes: UnderWay::default(),
+        }
+    }
+
+    /// One without threads. It does what it is asked for now or later, as `seed` decides.
+    pub fn inline(pool: BufPool, seed: u64) -> JobIo {
+        JobIo {
+            way: Way::Inline(Inline::new(seed)),
+            pool,
+            clients: UnderWay::default(),
+            reads: UnderWay::default(),
+            writes: UnderWay::default(),
+        }
+    }
+
+    /// Sends for the `len` bytes of `file` at `offset`, unless `depth` reads of jobs are under way. Nobody holds the file
+    /// any more once it is read. The first read decides in which way all are made.
+    pub fn read(
+        &self,
+        (way, depth): (AsyncIo, usize),
+        file: Arc<dyn File>,
+        offset: u64,
+        len: usize,
+    ) -> Option<Coming> {
+        if self.reads.now() >= depth {
+            return None;
+        }
+        Some(Coming(match &self.way {
+            Way::Threads { reader, .. } => Answer::Pending(reader.send(way, file, offset, len)),
+            Way::Inline(inline) => {
+                let pool = self.pool.clone();
+                let read = move || read_range(&*file, &pool, offset, len);
+                match inline.is_now() {
+                    true => Answer::There(read()),
+                    false => Answer::Later(Box::new(read)),
+                }
+            }
+        }))
+    }
+
+    /// `file`, written behind whoever writes it. A write begins when fewer than `depth` reads and writes are under way.
+    pub fn behind(self: &Arc<JobIo>, file: Arc<dyn File>, depth: usize) -> Arc<Behind> {
+        Arc::new(Behind::new(self.clone(), file, depth))
+    }
+
+    /// What is used.
+    pub fn usage(&self) -> JobIoUse {
+        match &self.way {
+            Way::Threads {
+                reader, writers, ..
+            } => JobIoUse {
+                way: reader.usage().way,
+                writers: writers.threads(),
+            },
+            Way::Inline(_) => JobIoUse::default(),
+        }
+    }
+
+    /// Waits until a write may begin, with `depth` reads and writes at most; it has begun for as long as what is
+    /// returned is held.
+    fn turn_to_write(&self, depth: usize) -> Counted {
+        if let Way::Threads { clock, .. } = &self.way {
+            let is_full = || {
+                let under_way = self.reads.now() + self.writes.now() + self.clients.now();
+                under_way >= depth
+            };
+            let mut left = PATIENCE_MS;
+            while left > 0 && is_full() {
+                clock.sleep_ms(1);
+                left -= 1;
+            }
+        }
+        self.writes.add(1)
+    }
+}
+
+impl Coming {
+    /// Waits for it on this thread. `None` if it could not be read in full: who still needs it reads it, and learns why.
+    pub fn wait(self) -> Option<RangeBuf> {
+        let answer = match self.0 {
+            Answer::Pending(pending) => wait_for(pending)?,
+            Answer::There(answer) => answer,
+            Answer::Later(read) => read(),
+        };
+        answer.ok()
+    }
+}
+
+impl Drop for JobIo {
+    fn drop(&mut self) {
+        if let Way::Threads { writers, .. } = &self.way {
+            writers.stop();
+        }
+    }
+}
+
+impl fmt::Debug for JobIo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JobIo").field(&self.usage()).finish()
+    }
+}

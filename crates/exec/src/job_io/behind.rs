@@ -1,0 +1,289 @@
+//! A file that is written behind whoever writes it.
+//!
+//! # Invariants
+//! 1. *In order.* Writes wait in the order in which they came. Of a file at most one is under way: whoever finds `writing`
+//!    set leaves what it brings to whoever has set it, and that looks once more under the lock before it clears it.
+//! 2. *Nothing after a failure.* Who writes puts the error down and forgets what waits under one lock; a write that comes
+//!    later finds the error, or what is left of it, under that lock.
+//! 3. *Told once, known for ever.* The first call behind a failure has its error; each later one an error that says so.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use thermocline_base::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use thermocline_base::{Error, Result, Site};
+use thermocline_env::File;
+
+use super::{JobIo, PIECES_MAX, Way};
+use crate::pool::PooledBuf;
+
+/// A file that is written once, from its beginning to its end. See the [module](self).
+pub struct Behind {
+    io: Arc<JobIo>,
+    chain: Arc<Chain>,
+    depth: usize,
+}
+
+/// A future that ends when nothing of a file waits to be written any more, whatever came of it.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Written<'a>(&'a Behind);
+
+/// The writes of a file.
+struct Chain {
+    file: Arc<dyn File>,
+    state: Mutex<State>,
+    /// Whoever waits for it to go on.
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(u64, PooledBuf)>,
+    /// Somebody is making writes.
+    writing: bool,
+    failed: Option<Failure>,
+    waker: Option<Waker>,
+}
+
+enum Failure {
+    /// Not told yet.
+    New(Error),
+    Told,
+}
+
+impl State {
+    fn check(&mut self, file: &dyn File) -> Result<()> {
+        match self.failed.replace(Failure::Told) {
+            None => {
+                self.failed = None;
+                Ok(())
+            }
+            Some(Failure::New(error)) => Err(error),
+            Some(Failure::Told) => {
+                let source = io::Error::other("an earlier write of it failed");
+                Err(Error::io("write", file.path(), source))
+            }
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.waiting.is_empty() && !self.writing
+    }
+}
+
+impl Chain {
+    /// Makes the writes that wait, one after the other, until none does.
+    fn go_on(&self, io: &JobIo, depth: usize) {
+        let _ends = Ends(self);
+        while self.step(io, depth) {}
+    }
+
+    /// Makes the next write. Returns whether there was one; if not, nobody is writing any more.
+    fn step(&self, io: &JobIo, depth: usize) -> bool {
+        let mut state = lock(&self.state);
+        let Some((offset, bytes)) = state.waiting.pop_front() else {
+            self.end(state);
+            return false;
+        };
+        drop(state);
+        let under_way = io.turn_to_write(depth);
+        let wrote = self.file.write_at(&bytes, offset);
+        drop((under_way, bytes));
+        if let Err(error) = wrote {
+            let mut state = lock(&self.state);
+            state.failed = Some(Failure::New(error));
+            state.waiting.clear();
+        }
+        self.moved.notify_all();
+        true
+    }
+
+    /// Nobody is writing any more.
+    fn end(&self, mut state: MutexGuard<'_, State>) {
+        state.writing = false;
+        let waker = state.waker.take();
+        drop(state);
+        self.moved.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Sees to it that nobody waits for a thread that has panicked.
+struct Ends<'a>(&'a Chain);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let mut state = lock(&self.0.state);
+        let source = io::Error::other("the thread that made a write has panicked");
+        let error = Error::io("write", self.0.file.path(), source);
+        state.failed = Some(Failure::New(error));
+        state.waiting.clear();
+        self.0.end(state);
+    }
+}
+
+impl Behind {
+    pub(super) fn new(io: Arc<JobIo>, file: Arc<dyn File>, depth: usize) -> Behind {
+        let chain = Chain {
+            file,
+            state: Mutex::default(),
+            moved: Condvar::new(),
+        };
+        Behind {
+            io,
+            chain: Arc::new(chain),
+            depth,
+        }
+    }
+
+    /// Waits, without holding up the thread, until everything that was given is written, or nothing will be.
+    pub fn written(&self) -> Written<'_> {
+        Written(self)
+    }
+
+    /// Takes a write.
+    fn bring(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut piece = self.io.pool.take(bytes.len());
+        piece.copy_from_slice(bytes);
+        let mut state = lock(&self.chain.state);
+        while state.waiting.len() >= PIECES_MAX && state.writing {
+            state = wait(&self.chain.moved, state);
+        }
+        state.check(&*self.chain.file)?;
+        state.waiting.push_back((offset, piece));
+        match &self.io.way {
+            Way::Threads { writers, .. } => {
+                if std::mem::replace(&mut state.writing, true) {
+                    return Ok(());
+                }
+                drop(state);
+                let (chain, io, depth) = (self.chain.clone(), self.io.clone(), self.depth);
+                writers.bring(Box::new(move || chain.go_on(&io, depth)));
+            }
+            Way::Inline(inline) => {
+                let left = inline.up_to(PIECES_MAX);
+                self.write_inline(state, left);
+            }
+        }
+        Ok(())
+    }
+
+    /// Without threads: makes the writes that wait, but for so many.
+    fn write_inline<'a>(&'a self, mut state: MutexGuard<'a, State>, left: usize) {
+        while state.waiting.len() > left {
+            drop(state);
+            self.chain.step(&self.io, self.depth);
+            state = lock(&self.chain.state);
+        }
+    }
+
+    /// Waits until nothing waits to be written; then says what came of it.
+    fn settle(&self) -> Result<()> {
+        self.settled().check(&*self.chain.file)
+    }
+
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.chain.state);
+        if let Way::Inline(_) = &self.io.way {
+            self.write_inline(state, 0);
+            state = lock(&self.chain.state);
+        }
+        while !state.is_settled() {
+            state = wait(&self.chain.moved, state);
+        }
+        state
+    }
+}
+
+impl Future for Written<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let behind = self.0;
+        let mut state = lock(&behind.chain.state);
+        if let Way::Inline(_) = &behind.io.way {
+            behind.write_inline(state, 0);
+            return Poll::Ready(());
+        }
+        if state.is_settled() {
+            return Poll::Ready(());
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        lock(&self.chain.state).waiting.clear();
+        drop(self.settled());
+    }
+}
+
+impl std::fmt::Debug for Behind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Behind").field(&self.chain.file).finish()
+    }
+}
+
+impl File for Behind {
+    fn path(&self) -> &Path {
+        self.chain.file.path()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.settle()?;
+        self.chain.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.bring(bytes, offset)
+    }
+
+    fn write_tail(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.settle()?;
+        self.chain.file.write_tail(bytes, offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.settle()?;
+        self.chain.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.settle()?;
+        self.chain.file.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.settle()?;
+        self.chain.file.allocate(offset, len)
+    }
+
+    fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
+        self.settle()?;
+        self.chain.file.reserve_behind(offset, len)
+    }
+
+    fn sync(&self, site: Site) -> Result<()> {
+        self.settle()?;
+        self.chain.file.sync(site)
+    }
+
+    /// None: whoever has it would read what is not written yet.
+    fn raw_fd(&self) -> Option<i32> {
+        None
+    }
+}
