@@ -95,6 +95,11 @@ impl<S: Source> Merge<S> {
         self.first_bytes[first].map(|_| &self.sources[first])
     }
 
+    /// All sources, in the order in which they were given.
+    pub fn sources(&self) -> &[S] {
+        &self.sources
+    }
+
     fn look(&mut self, n: usize) {
         self.first_bytes[n] = self.sources[n]
             .head()

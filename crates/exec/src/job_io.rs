@@ -40,7 +40,10 @@ mod behind;
 mod inline;
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use thermocline_base::{AsyncIo, Result};
 use thermocline_env::{Clock, File};
@@ -114,9 +117,9 @@ enum Answer {
     /// On its way.
     Pending(Pending<Result<RangeBuf>>),
     /// Made before it was needed.
-    There(Result<RangeBuf>),
+    There(Option<Result<RangeBuf>>),
     /// Not made yet: it is, when it is needed.
-    Later(Box<dyn FnOnce() -> Result<RangeBuf> + Send>),
+    Later(Option<Box<dyn FnOnce() -> Result<RangeBuf> + Send>>),
 }
 
 impl JobIo {
@@ -166,8 +169,8 @@ impl JobIo {
                 let pool = self.pool.clone();
                 let read = move || read_range(&*file, &pool, offset, len);
                 match inline.is_now() {
-                    true => Answer::There(read()),
-                    false => Answer::Later(Box::new(read)),
+                    true => Answer::There(Some(read())),
+                    false => Answer::Later(Some(Box::new(read))),
                 }
             }
         }))
@@ -212,12 +215,27 @@ impl JobIo {
 impl Coming {
     /// Waits for it on this thread. `None` if it could not be read in full: who still needs it reads it, and learns why.
     pub fn wait(self) -> Option<RangeBuf> {
-        let answer = match self.0 {
-            Answer::Pending(pending) => wait_for(pending)?,
-            Answer::There(answer) => answer,
-            Answer::Later(read) => read(),
+        wait_for(self)
+    }
+}
+
+/// A future of the same.
+impl Future for Coming {
+    type Output = Option<RangeBuf>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<RangeBuf>> {
+        let answer = match &mut self.0 {
+            Answer::Pending(pending) => ready!(Pin::new(pending).poll(context)),
+            Answer::There(answer) => answer.take(),
+            Answer::Later(read) => {
+                let answer = read.take().map(|read| read());
+                self.0 = Answer::There(answer);
+                // Others may go on first, as if it had taken a while.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         };
-        answer.ok()
+        Poll::Ready(answer.and_then(Result::ok))
     }
 }
 

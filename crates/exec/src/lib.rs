@@ -1,5 +1,5 @@
-//! Coroutines and block I/O: aligned buffers and transfers past the page cache (design §9). The
-//! executor and the I/O budget follow.
+//! Coroutines and block I/O: aligned buffers, transfers past the page cache, and reads and writes that go on while a job
+//! works (design §9).
 //!
 //! | what | how |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | several reads at once, from any files | [`BatchReader`] |
 //! | reads that a task awaits | [`AsyncReader`] |
 //! | reads and writes of a job while it works | [`JobIo`] |
+//! | coroutines of a job on one thread | [`weave`] |
 //! | bytes from anywhere, written directly | [`write_range`] |
 //! | all files of a crate that knows nothing of alignment | [`DirectStorage`] |
 //! | the same through the page cache, but counted | [`DirectStorage::buffered`] |
@@ -58,12 +59,14 @@ mod ring;
 mod storage;
 mod sync;
 mod under_way;
+mod weave;
 
 pub use aligned::{AlignedBuf, PAGE_BYTES};
 pub use asynchronous::{AsyncReader, AsyncUse, Reading, Running};
 pub use batch::{BatchRead, BatchReader};
-pub use job_io::{Behind, Coming, JobIo, JobIoUse, Written};
+pub use job_io::{Behind, Coming, JobIo, JobIoUse, PIECES_MAX, Written};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
 pub use storage::DirectStorage;
 pub use under_way::UnderWay;
+pub use weave::{Coroutine, rest, weave};

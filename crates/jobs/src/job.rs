@@ -2,6 +2,7 @@
 
 use std::iter::Peekable;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::vec::IntoIter;
 
 use thermocline_base::filter::Verdict;
@@ -83,6 +84,8 @@ pub struct Job<'a> {
     looked: u64,
     /// Whether a step has ended before the record at hand.
     rested: bool,
+    /// Whether a step ends where an input is about to be used up.
+    rests_when_short: bool,
 }
 
 impl<'a> Job<'a> {
@@ -119,7 +122,33 @@ impl<'a> Job<'a> {
             passed: 0,
             looked: 0,
             rested: false,
+            rests_when_short: false,
         })
+    }
+
+    /// The same; its steps end, too, where an input is about to be used up, so that nobody waits for more of it within a step.
+    pub(crate) fn resting_when_short(self) -> Job<'a> {
+        Job {
+            rests_when_short: true,
+            ..self
+        }
+    }
+
+    /// Waits, without holding up the thread, until no input is about to be used up.
+    pub(crate) fn poll_more(&self, context: &mut Context<'_>) -> Poll<()> {
+        let waiting = self.merge.sources().iter();
+        match waiting
+            .filter(|input| input.poll_more(context).is_pending())
+            .count()
+        {
+            0 => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// As [`TableSink::poll_written`].
+    pub(crate) fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.keeping.writing.poll_written(context)
     }
 
     /// Bytes of DRAM that it takes now.
@@ -146,7 +175,10 @@ impl<'a> Job<'a> {
             }
             let written = outputs.bytes + self.keeping.writing.bytes();
             let next = self.passed + 1;
-            let due = next.is_multiple_of(STEP_RECORDS) || written >= self.looked + STEP_BYTES;
+            let is_short = self.rests_when_short && input.is_short();
+            let due = is_short
+                || next.is_multiple_of(STEP_RECORDS)
+                || written >= self.looked + STEP_BYTES;
             if due && !self.rested {
                 (self.rested, self.looked) = (true, written);
                 return Ok(Step::More { written });
@@ -346,7 +378,7 @@ impl Keeping<'_> {
 ///
 /// # Errors
 /// As [`Job::step`]; those of `pace`.
-pub fn run(
+pub(crate) fn run(
     mut job: Job<'_>,
     mut work: Work,
     pace: &mut dyn FnMut(u64) -> Result<()>,

@@ -52,6 +52,7 @@ mod filtering;
 mod folding;
 mod job;
 pub mod outputs;
+mod parts;
 mod prefixes;
 pub mod sink;
 pub mod source;
@@ -59,6 +60,7 @@ pub mod writing;
 
 pub use counting::Counting;
 pub use filtering::{Filter, ReadBlob};
-pub use job::{Exists, Job, Recipe, Step, below, run};
+pub use job::{Exists, Job, Recipe, Step, below};
 pub use outputs::{Filtered, Outputs};
+pub use parts::{Part, run_parts};
 pub use prefixes::Prefixes;

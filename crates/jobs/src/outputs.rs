@@ -53,6 +53,16 @@ pub struct Filtered {
 }
 
 impl Filtered {
+    fn append(&mut self, later: &Filtered) {
+        if let Some(oldest) = later.oldest {
+            self.note(oldest);
+        }
+        self.expired += later.expired;
+        self.removed += later.removed;
+        self.changed += later.changed;
+        self.failed |= later.failed;
+    }
+
     /// An entry of this seqno was removed or changed.
     pub(crate) fn note(&mut self, seqno: SeqNo) {
         let oldest = self.oldest.map_or(seqno, |oldest| oldest.min(seqno));
@@ -92,6 +102,32 @@ pub struct Outputs {
 }
 
 impl Outputs {
+    /// Takes in what was made of the keys behind those of its own.
+    pub(crate) fn append(&mut self, later: Outputs) {
+        self.files.extend(later.files);
+        self.tables.extend(later.tables);
+        self.pm.extend(later.pm);
+        self.blobs.extend(later.blobs);
+        self.bytes += later.bytes;
+        self.bytes_read += later.bytes_read;
+        self.stages.add(later.stages);
+        self.entries_read += later.entries_read;
+        self.dropped += later.dropped;
+        self.filtered.append(&later.filtered);
+        self.counted.extend(later.counted);
+        for (cf, mut met) in later.prefixes {
+            match self.prefixes.last_mut().filter(|(last, _)| *last == cf) {
+                Some((_, before)) => {
+                    // A prefix may have keys on both sides.
+                    let is_twice = before.last().is_some_and(|last| met.first() == Some(last));
+                    before.extend(met.drain(usize::from(is_twice)..));
+                }
+                None => self.prefixes.push((cf, met)),
+            }
+        }
+        self.ended_at = later.ended_at;
+    }
+
     /// What an edit says of the tables, and of the blob files before them.
     pub fn added(&self) -> impl Iterator<Item = Change> {
         let tables = self.tables.iter().map(|(place, table)| Change::TableAdded {

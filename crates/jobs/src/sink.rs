@@ -5,6 +5,8 @@ mod files;
 mod pm;
 mod weigh;
 
+use std::task::{Context, Poll};
+
 use thermocline_base::{CfId, Kind, Result};
 use thermocline_sst::{KeyRef, Value};
 
@@ -54,6 +56,12 @@ pub trait TableSink {
 
     /// Bytes of range tombstones with which a table should end.
     fn tombstone_bytes_max(&self) -> usize;
+
+    /// Waits, without holding up the thread, until what it was given is written, or will not be. Whole tables are when they
+    /// end.
+    fn poll_written(&self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 
     /// Whether it wants nothing more.
     fn has_enough(&self) -> bool {

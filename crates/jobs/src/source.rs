@@ -5,6 +5,7 @@ mod run;
 pub mod tombstones;
 
 use std::ops::Bound;
+use std::task::{Context, Poll};
 
 use thermocline_base::{Kind, Result, SeqNo};
 use thermocline_compaction::Head;
@@ -43,6 +44,21 @@ impl Input<'_> {
             Input::Run(run) => run.value()?,
             Input::Last(_) => nothing,
         })
+    }
+}
+
+impl Input<'_> {
+    /// Whether what was read for it is about to be used up, and there is more.
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(self, Input::Run(run) if run.is_short())
+    }
+
+    /// Waits, without holding up the thread, until it is not.
+    pub(crate) fn poll_more(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Input::Run(run) => run.poll_more(context),
+            Input::Memtable(_) | Input::Last(_) => Poll::Ready(()),
+        }
     }
 }
 

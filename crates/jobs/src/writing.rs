@@ -1,6 +1,7 @@
 //! Cutting what is written into tables, and range tombstones with it.
 
 use std::cmp::Reverse;
+use std::task::{Context, Poll};
 
 use thermocline_base::{CfId, Kind, RangeTombstone, Result};
 use thermocline_compaction::output::Cutter;
@@ -38,6 +39,11 @@ impl<'a> Writing<'a> {
     /// Bytes of DRAM that it takes now.
     pub fn memory(&self) -> u64 {
         self.sink.memory()
+    }
+
+    /// As [`TableSink::poll_written`].
+    pub fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.sink.poll_written(context)
     }
 
     /// Bytes of the table at hand.

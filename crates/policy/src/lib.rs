@@ -71,6 +71,7 @@ pub mod scans;
 pub mod seal;
 pub mod simulate;
 pub mod situation;
+pub mod split;
 pub mod tuning;
 pub mod work;
 

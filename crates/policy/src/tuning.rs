@@ -13,6 +13,13 @@
 //! users set, or what stands for it.
 
 // ---------------------------------------------------------------------------------------------------------------------
+// Dividing a job among coroutines (`split`).
+
+/// A part of a job has as many tables at least, of the size that tables have. *Chosen*: where a part ends a table ends, too, and that is
+/// a smaller one. So at most one table in four is.
+pub const SPLIT_TABLES_MIN: u64 = 4;
+
+// ---------------------------------------------------------------------------------------------------------------------
 // Sealing a memtable, and naming the next one ahead (`seal`).
 
 /// Seqnos that a memtable spans at most before it is sealed. A record stores the low half of its seqno, so it must span less

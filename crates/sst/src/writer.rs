@@ -8,8 +8,8 @@ use std::sync::Arc;
 use thermocline_base::blob_ref::encode_blob_ref;
 use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, RangeTombstone, Result, SeqNo, limits};
-use thermocline_env::{File, Storage};
 use thermocline_env::meter::Meter;
+use thermocline_env::{File, Storage};
 
 use crate::blob::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN};
 use crate::block::build::BlockBuilder;

@@ -19,7 +19,7 @@ use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
 use thermocline_base::sync::{Mutex, MutexGuard, lock};
-use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result, Scheduler};
+use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result};
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, JobIo, PIECE_BYTES};
@@ -167,6 +167,8 @@ pub struct Lent<'a> {
     pub async_reader: &'a Arc<AsyncReader>,
     /// For reads and writes of jobs.
     pub job_io: Arc<JobIo>,
+    /// Coroutines of a job, at most.
+    pub coroutines: usize,
 }
 
 impl TableFiles {
@@ -222,14 +224,12 @@ impl TableFiles {
             reader: lent.reader.clone(),
             async_reader: lent.async_reader.clone(),
             async_io: options.read.async_io,
-            staged: match options.compaction.scheduler {
-                Scheduler::Threads => None,
-                Scheduler::Stages => {
-                    let depth = index(options.compaction.io_depth);
-                    let io = lent.job_io.clone();
-                    Some(Staged::new(io, options.read.async_io, depth))
-                }
-            },
+            staged: Staged::new(
+                lent.job_io.clone(),
+                options.compaction.scheduler,
+                options.read.async_io,
+                (index(options.compaction.io_depth), lent.coroutines),
+            ),
             pm: PmTables::default(),
             verify: options.read.verify_checksums,
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thermocline_base::AsyncIo;
+use thermocline_base::{AsyncIo, Scheduler};
 use thermocline_env::File;
 use thermocline_exec::{Behind, Coming, JobIo};
 
@@ -15,12 +15,38 @@ pub struct Staged {
     /// How reads reach the device.
     way: AsyncIo,
     depth: usize,
+    /// Whether a job sends for what it will read before it needs that, and goes on while it is written.
+    ahead: bool,
+    /// Coroutines of a job, at most.
+    pub coroutines: usize,
 }
 
 impl Staged {
-    /// With these, in this way, and so many under way.
-    pub fn new(io: Arc<JobIo>, way: AsyncIo, depth: usize) -> Staged {
-        Staged { io, way, depth }
+    /// Of a store with this scheduler, whose reads reach the device in this way; so many may be under way, and a job has so many coroutines.
+    /// `None` if a job waits for each of its reads and writes.
+    pub fn new(
+        io: Arc<JobIo>,
+        scheduler: Scheduler,
+        way: AsyncIo,
+        (depth, coroutines): (usize, usize),
+    ) -> Option<Staged> {
+        let ahead = match scheduler {
+            Scheduler::Threads => return None,
+            Scheduler::Coroutines => false,
+            Scheduler::Stages => true,
+        };
+        Some(Staged {
+            io,
+            way,
+            depth,
+            ahead,
+            coroutines,
+        })
+    }
+
+    /// Whether a job sends for what it will read before it needs that, and goes on while it is written. Else its coroutines wait.
+    pub fn is_ahead(&self) -> bool {
+        self.ahead
     }
 
     /// Sends for bytes of a file, if there is room for that now. The file stays open until they are read.
@@ -31,6 +57,8 @@ impl Staged {
 
     /// A file that was just made, to be written behind whoever writes it.
     pub fn behind(&self, file: Arc<dyn File>) -> Arc<Behind> {
-        self.io.behind(file, self.depth)
+        // Only stages have a budget: a coroutine writes as soon as it may.
+        let depth = if self.ahead { self.depth } else { usize::MAX };
+        self.io.behind(file, depth)
     }
 }

@@ -51,7 +51,7 @@ pub const INDEXES: [&str; 2] = ["binary", "learned"];
 pub const ASYNC_IO: [&str; 4] = ["interrupt", "sqpoll", "iopoll", "threads"];
 
 /// The values of [`Unit::Scheduler`].
-pub const SCHEDULERS: [&str; 2] = ["threads", "stages"];
+pub const SCHEDULERS: [&str; 3] = ["threads", "coroutines", "stages"];
 
 /// The values of [`Unit::Costs`].
 pub const COSTS: [&str; 3] = ["off", "corrected", "printed"];
@@ -123,7 +123,7 @@ impl OptionRow {
                     Unit::Costs => "it takes off, corrected or printed",
                     Unit::Index => "it takes binary or learned",
                     Unit::AsyncIo => "it takes interrupt, sqpoll, iopoll or threads",
-                    Unit::Scheduler => "it takes threads or stages",
+                    Unit::Scheduler => "it takes threads, coroutines or stages",
                 }
             ))
         };

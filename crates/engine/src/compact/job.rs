@@ -1,19 +1,19 @@
 //! One job: picked, run, installed. See the [module above](super).
 
+mod divided;
 pub(crate) mod picked;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{RangeTombstone, Result, SeqNo};
-use thermocline_compaction::retain;
+use thermocline_base::{Result, SeqNo};
+use thermocline_compaction::retain::Moments;
 use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
-use thermocline_jobs::source::{Input, RunInput};
-use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
+use thermocline_jobs::{Counting, Filter, Outputs, Part, Recipe};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::{Promise, ValuesInOrder};
-use thermocline_version::{Level, TableRef, VersionEdit};
+use thermocline_version::{Level, VersionEdit};
 
 use super::deleted::pass_over;
 use super::ends::Ends;
@@ -24,6 +24,7 @@ use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
 use crate::store::Compactor;
 use crate::sync::{Arc, Ordering, lock, read};
+use divided::Keys;
 use picked::{Job, level_of, without_inputs};
 
 /// What a job came to, if it was installed.
@@ -299,31 +300,70 @@ impl Compactor {
         Ok(Some(true))
     }
 
-    /// What a job reads of its inputs, and their range tombstones. What those cover is passed over, and counts as read.
-    fn inputs_of<'a>(
+    /// Pays for what a job has read and written, from time to time, and looks whether it may go on.
+    fn pace_of<'a>(
         &'a self,
-        job: &Job,
-        moments: &retain::Moments,
-        (meter, outputs): (&'a Meter, &mut Outputs),
-    ) -> Result<(Vec<RunInput<'a>>, Vec<RangeTombstone>)> {
-        let files = &*self.common.catalog.table_files;
-        let inputs_of = |runs: &[Vec<Arc<TableRef>>]| -> Vec<RunInput<'a>> {
-            let runs = runs.iter().filter(|run| !run.is_empty()).cloned();
-            runs.map(|run| RunInput::new(files, job.cf, run, meter))
-                .collect()
-        };
-        let mut runs = job.runs.clone();
-        let inputs = inputs_of(&runs);
-        let mut tombstones = Vec::new();
-        for input in &inputs {
-            tombstones.extend(input.tombstones()?);
-        }
-        match pass_over(&mut runs, &tombstones, moments) {
-            None => Ok((inputs, tombstones)),
-            Some(passed) => {
-                (outputs.entries_read, outputs.dropped) = (passed, passed);
-                Ok((inputs_of(&runs), tombstones))
+        job: &'a Job,
+        meter: &'a Meter,
+        guarded: bool,
+    ) -> impl FnMut(u64) -> Result<()> + 'a {
+        let common = &*self.common;
+        let (mut spent, mut looked) = (meter.bytes_read(), 0);
+        move |written: u64| {
+            common.check_writable()?;
+            if job.picked.is_internal() {
+                // The rate is that of the device.
+                return Ok(());
             }
+            let all = written + meter.bytes_read();
+            let more = all.saturating_sub(spent);
+            spent += more;
+            if guarded && spent >= looked + ROOM_LOOK_BYTES {
+                looked = spent;
+                self.pressure.check_room_of_job()?;
+            }
+            let pace = &common.compactions.pace;
+            pace.spent(more, &|| common.check_writable())
+        }
+    }
+
+    /// Where tables of a job go that lie in files, and values beside them.
+    fn file_sink<'a>(&'a self, job: &Job, values: &'a ValuesInOrder<'a>) -> FileSink<'a> {
+        let victims = self.picker.victims_for(job.picked.reason);
+        let apart = self.making.apart(job.cf, victims, values);
+        FileSink::new(&self.common.catalog, job.place(), self.write_options(job))
+            .apart(apart)
+            .metered(values.meter().clone())
+    }
+
+    /// What becomes of the records of a part, without what all parts have in common.
+    fn recipe<'a>(
+        &'a self,
+        job: &'a Job,
+        levels: &Levels<'a>,
+        keys: &Keys,
+        moments: &Moments,
+    ) -> Recipe<'a> {
+        let (common, partitioner) = (&*self.common, &*self.partitioner);
+        let range = job.holds().range.cut(Some(&keys.from), keys.to.as_deref());
+        let starts = partitioner.starts_within(&job.version, job.cf, &range.borrowed());
+        Recipe {
+            cf: job.cf,
+            cutter: job.cutter(
+                &common.compactions.shape,
+                levels,
+                (&range.borrowed(), starts),
+            ),
+            moments: moments.clone(),
+            tombstones: Vec::new(),
+            below: job.below(levels),
+            // What is in a table is durable and visible.
+            settled: SeqNo::MAX,
+            exists: &|_, _| true,
+            prefixes: partitioner.prefixes_of(&job.version, job.cf),
+            counting: Some(Counting::new(job.version.partitions(job.cf), None)),
+            operator: common.families.operator(job.cf),
+            filter: None,
         }
     }
 
@@ -342,62 +382,47 @@ impl Compactor {
         guarded: bool,
         filter: Option<Filter<'_>>,
     ) -> Result<()> {
-        let (common, partitioner) = (&*self.common, &*self.partitioner);
-        let compactions = &common.compactions;
+        let common = &*self.common;
+        let files = &*common.catalog.table_files;
         let moments = common.moments_of_merge();
-        let levels = Levels::of(&job.version, job.cf, None);
-        let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range.borrowed());
-        let (inputs, tombstones) = self.inputs_of(job, &moments, (meter, &mut *outputs))?;
-        let options = self.write_options(job);
+        let mut runs = job.runs.clone();
+        let tombstones = self.tombstones_of(job, &runs, meter)?;
+        if let Some(passed) = pass_over(&mut runs, &tombstones, &moments) {
+            (outputs.entries_read, outputs.dropped) = (passed, passed);
+        }
+        let keys = self.divide(job, &runs, filter.is_some());
+        let values = || ValuesInOrder::new(files, job.cf, meter);
+        let values: Vec<_> = keys.iter().map(|_| values()).collect();
         let next_owner = || self.sweeper.pm_owner();
         let home = self.making.pm_home(&next_owner);
         let pm_sink =
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
-        let victims = self.picker.victims_for(job.picked.reason);
-        let values = ValuesInOrder::new(&common.catalog.table_files, job.cf, meter);
-        let apart = self.making.apart(job.cf, victims, &values);
-        let mut in_files = FileSink::new(&common.catalog, job.place(), options)
-            .apart(apart)
-            .metered(meter.clone());
-        let recipe = Recipe {
-            cf: job.cf,
-            cutter: job.cutter(&compactions.shape, &levels, starts),
-            moments,
-            tombstones,
-            below: job.below(&levels),
-            // What is in a table is durable and visible.
-            settled: SeqNo::MAX,
-            exists: &|cf, key| common.families.exists(cf, key),
-            prefixes: partitioner.prefixes_of(&job.version, job.cf),
-            counting: Some(Counting::new(job.version.partitions(job.cf), None)),
-            operator: common.families.operator(job.cf),
-            filter,
+        let mut in_files: Vec<_> = values.iter().map(|v| self.file_sink(job, v)).collect();
+        let exists = |cf, key: &[u8]| common.families.exists(cf, key);
+        let levels = Levels::of(&job.version, job.cf, None);
+        let mut filter = filter;
+        let mut recipe = |keys: &Keys| Recipe {
+            tombstones: keys.tombstones(&tombstones),
+            exists: &exists,
+            filter: filter.take(),
+            ..self.recipe(job, &levels, keys, &moments)
         };
-        let (mut spent, mut looked) = (meter.bytes_read(), 0);
-        let mut pace = |written: u64| {
-            common.check_writable()?;
-            if job.picked.is_internal() {
-                // The rate is that of the device.
-                return Ok(());
-            }
-            let all = written + meter.bytes_read();
-            let more = all.saturating_sub(spent);
-            spent += more;
-            if guarded && spent >= looked + ROOM_LOOK_BYTES {
-                looked = spent;
-                self.pressure.check_room_of_job()?;
-            }
-            compactions.pace.spent(more, &|| common.check_writable())
+        let sinks: Vec<&mut dyn TableSink> = match &mut in_pm {
+            // It is not divided.
+            Some(sink) => vec![sink],
+            None => in_files.iter_mut().map(|sink| sink as _).collect(),
         };
-        let inputs = inputs.into_iter().map(|run| Input::Run(Box::new(run)));
-        let sink: &mut dyn TableSink = match &mut in_pm {
-            Some(sink) => sink,
-            None => &mut in_files,
-        };
-        self.making
-            .write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
+        let parts = keys.iter().zip(sinks).map(|(keys, sink)| Part {
+            inputs: keys.inputs(files, (job, &**meter), &runs),
+            recipe: recipe(keys),
+            sink,
+        });
+        let parts = parts.collect();
+        let mut pace = self.pace_of(job, meter, guarded);
+        self.making.write_parts(parts, meter, &mut pace, outputs)?;
         pace(outputs.bytes)?;
+        drop(pace);
         (outputs.bytes_read, outputs.stages) = (meter.bytes_read(), meter.stages());
         match in_pm {
             Some(sink) => sink.hand_over(outputs),

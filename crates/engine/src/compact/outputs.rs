@@ -4,9 +4,10 @@ use thermocline_base::blob_ref::BLOB_REF_LEN;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, Result};
+use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::{Apart, PmHome, TableSink};
 use thermocline_jobs::source::Input;
-use thermocline_jobs::{Job, Outputs, Recipe, run};
+use thermocline_jobs::{Outputs, Part, Recipe, run_parts};
 use thermocline_sst::sites;
 use thermocline_tables::ValuesInOrder;
 
@@ -28,8 +29,38 @@ impl Making {
         pace: &mut dyn FnMut(u64) -> Result<()>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let work = self.common.catalog.table_files.work();
-        let written = Job::new(inputs, recipe, sink).and_then(|job| run(job, work, pace, outputs));
+        let whole = Part {
+            inputs,
+            recipe,
+            sink,
+        };
+        self.write(vec![whole], None, pace, outputs)
+    }
+
+    /// As [`Making::write_outputs`], in parts, which are given in the order of keys. `meter` counts what is waited for.
+    ///
+    /// # Errors
+    /// As [`Making::write_outputs`].
+    pub fn write_parts(
+        &self,
+        parts: Vec<Part<'_>>,
+        meter: &Meter,
+        pace: &mut dyn FnMut(u64) -> Result<()>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        self.write(parts, Some(meter), pace, outputs)
+    }
+
+    fn write(
+        &self,
+        parts: Vec<Part<'_>>,
+        meter: Option<&Meter>,
+        pace: &mut dyn FnMut(u64) -> Result<()>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        let files = &self.common.catalog.table_files;
+        let staged = files.staged().zip(meter);
+        let written = run_parts(parts, staged, files.work(), pace, outputs);
         if !outputs.blobs.is_empty() {
             self.sweeper.blobs.note_any();
         }

@@ -6,6 +6,7 @@ use std::sync::Weak;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::index;
 use thermocline_base::{Line, Result};
 use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::view::{Front, View};
@@ -20,6 +21,7 @@ use thermocline_observe::events::Events;
 use thermocline_observe::latency::Latencies;
 use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
+use thermocline_policy::split::coroutines;
 use thermocline_runtime::{Background, Client, Runtime};
 use thermocline_tables::{Lent, TableFiles, Tables};
 use thermocline_version::VersionSet;
@@ -66,6 +68,9 @@ struct OpenedTables {
     tables: Arc<Tables>,
 }
 
+/// For how many job threads a store without any divides its jobs, the same on every machine.
+const JOB_THREADS_ALONE: usize = 4;
+
 fn open_tables(
     named: &Named,
     recovered: &Recovered,
@@ -75,12 +80,17 @@ fn open_tables(
     let options = &named.options;
     let mut versions = VersionSet::new(named.manifest.state());
     let runtime = &shared.runtime;
+    let threads = match named.world.background {
+        true => runtime.options().jobs,
+        false => JOB_THREADS_ALONE,
+    };
     let lent = Lent {
         cache: &runtime.common(),
         bufs: runtime.bufs(),
         reader: runtime.reader(),
         async_reader: runtime.async_reader(),
         job_io: runtime.job_io(named.world.background),
+        coroutines: coroutines(index(options.compaction.io_depth), runtime.options().jobs),
     };
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);

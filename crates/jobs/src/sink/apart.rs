@@ -12,11 +12,17 @@
 //! fails leaves files that nobody names: they are pinned until then, and what is neither pinned nor named goes. A value that moves keeps key, seqno and kind, so that no reader can tell; who reads
 //! the old reference has a version that names its file.
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
 use thermocline_base::limits::VALUE_INLINE_MAX;
 use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
+use thermocline_exec::Behind;
 use thermocline_sst::{BlobWriter, Compression, Value};
 use thermocline_tables::ValuesInOrder;
 use thermocline_version::FileKind;
@@ -44,10 +50,13 @@ pub struct Apart<'a> {
 pub(super) struct Aside<'a> {
     apart: Apart<'a>,
     /// The file at hand.
-    file: Option<BlobWriter>,
+    file: Option<Begun>,
     /// A value that came back into its table.
     inline: Vec<u8>,
 }
+
+/// A blob file that was begun, and the same, if it is written behind.
+type Begun = (BlobWriter, Option<Arc<Behind>>);
 
 impl<'a> Aside<'a> {
     pub fn new(apart: Apart<'a>) -> Aside<'a> {
@@ -103,7 +112,7 @@ impl<'a> Aside<'a> {
         value: &[u8],
         outputs: &mut Outputs,
     ) -> Result<BlobRef> {
-        let mut file = match self.file.take() {
+        let (mut file, behind) = match self.file.take() {
             Some(file) => file,
             None => begin(catalog, &self.apart, outputs)?,
         };
@@ -111,7 +120,7 @@ impl<'a> Aside<'a> {
         let blob = file.append(cf, key, value)?;
         outputs.bytes += file.bytes() - before;
         let is_full = file.bytes() >= self.apart.file_bytes;
-        self.file = Some(file);
+        self.file = Some((file, behind));
         if is_full {
             self.finish(outputs)?;
         }
@@ -123,29 +132,38 @@ impl<'a> Aside<'a> {
     /// # Errors
     /// Those of writing.
     pub fn finish(&mut self, outputs: &mut Outputs) -> Result<()> {
-        if let Some(file) = self.file.take() {
+        if let Some((file, _)) = self.file.take() {
             outputs.blobs.push(file.finish()?);
         }
         Ok(())
     }
 
+    /// As [`TableSink::poll_written`](super::TableSink::poll_written).
+    pub fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.file {
+            Some((_, Some(behind))) => pin!(behind.written()).poll(context),
+            _ => Poll::Ready(()),
+        }
+    }
+
     /// Bytes of DRAM that it takes.
     pub fn memory(&self) -> u64 {
-        let file = self.file.as_ref().map_or(0, BlobWriter::memory);
+        let file = self.file.as_ref().map_or(0, |(file, _)| file.memory());
         file + self.inline.capacity() as u64 + self.apart.read.memory()
     }
 }
 
-fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<BlobWriter> {
+fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<Begun> {
     let file = catalog.pin_file(FileKind::Blob)?;
     outputs.files.push(file);
     let files = &*catalog.table_files;
     let path = files.blob_path(file);
     let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+    let mut behind = None;
     let made = match files.staged() {
-        Some(staged) => made.through(|file| staged.behind(file)),
+        Some(staged) => made.through(|file| behind.insert(staged.behind(file)).clone()),
         None => made,
     };
     let made = made.metered(apart.read.meter().clone());
-    made.compressed(apart.compression)
+    Ok((made.compressed(apart.compression)?, behind))
 }

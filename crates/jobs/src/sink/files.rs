@@ -1,12 +1,16 @@
 //! Writing tables into files.
 
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use thermocline_base::{CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
 use thermocline_env::Storage;
 use thermocline_env::meter::Meter;
+use thermocline_exec::{Behind, PIECES_MAX};
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions,
 };
@@ -35,6 +39,8 @@ pub struct FileSink<'a> {
     options: WriteOptions,
     /// The table at hand.
     table: Option<(FileId, TableWriter)>,
+    /// Its file, if that is written behind.
+    behind: Option<Arc<Behind>>,
     /// What writes values apart from tables, if some are to lie there. In the store only.
     aside: Option<Aside<'a>>,
     /// Counts how long writing takes.
@@ -49,6 +55,7 @@ impl<'a> FileSink<'a> {
             place,
             options,
             table: None,
+            behind: None,
             aside: None,
             meter: None,
         }
@@ -82,12 +89,13 @@ impl<'a> FileSink<'a> {
             place,
             options,
             table: None,
+            behind: None,
             aside: None,
             meter: None,
         }
     }
 
-    fn begin_table(&self, outputs: &mut Outputs) -> Result<(FileId, TableWriter)> {
+    fn begin_table(&mut self, outputs: &mut Outputs) -> Result<(FileId, TableWriter)> {
         let mut staged = None;
         let (storage, path, identity) = match self.home {
             Home::Store(catalog) => {
@@ -106,7 +114,7 @@ impl<'a> FileSink<'a> {
         let cf = self.place.cf;
         let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
         let table = match staged {
-            Some(staged) => table.through(|file| staged.behind(file)),
+            Some(staged) => table.through(|file| self.behind.insert(staged.behind(file)).clone()),
             None => table,
         };
         let table = match &self.meter {
@@ -144,7 +152,9 @@ impl TableSink for FileSink<'_> {
         let Some((file, table)) = self.table.take() else {
             return Ok(());
         };
-        let table = reference(file, table.finish()?);
+        let table = table.finish();
+        self.behind = None;
+        let table = reference(file, table?);
         if let Home::Store(catalog) = self.home {
             catalog.table_files.name(file)?;
         }
@@ -161,6 +171,16 @@ impl TableSink for FileSink<'_> {
         }
     }
 
+    fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(behind) = &self.behind {
+            ready!(pin!(behind.written()).poll(context));
+        }
+        match &self.aside {
+            Some(aside) => aside.poll_written(context),
+            None => Poll::Ready(()),
+        }
+    }
+
     fn bytes(&self) -> u64 {
         self.table.as_ref().map_or(0, |(_, table)| table.bytes())
     }
@@ -173,7 +193,11 @@ impl TableSink for FileSink<'_> {
     fn memory(&self) -> u64 {
         let table = self.table.as_ref();
         let aside = self.aside.as_ref().map_or(0, Aside::memory);
-        aside + table.map_or(0, |(_, table)| dram_of(table))
+        let waiting = self.behind.as_ref().map_or(0, |_| PIECES_MAX as u64);
+        aside
+            + table.map_or(0, |(_, table)| {
+                dram_of(table) + waiting * table.write_bytes() as u64
+            })
     }
 
     fn tombstone_bytes_max(&self) -> usize {

@@ -1,26 +1,33 @@
 //! A file that a job reads from its beginning to its end.
 //!
-//! It is read in pieces. With `compaction.scheduler=stages` the next piece is on its way while the job works on the one at hand, so
-//! that the device and the processor work at the same time (PM-Blade §V.B). A file has two pieces in DRAM then.
+//! It is read in pieces. What lies behind the piece at hand may be on its way (`compaction.scheduler`, PM-Blade §V): with
+//! `stages` from when the job begins with a piece, so that the device and the processor work at the same time; with
+//! `coroutines` from when the piece is about to end, while other coroutines go on. A file has two pieces in DRAM then.
 //!
 //! # What holds
-//! - *As if read alone.* What a read gives is what lies there. A piece that could not be read ahead is read when it is needed, and says what is
-//!   wrong, and where.
+//! - *As if read alone.* What a read gives is what lies there. A piece that could not be read ahead is read when it is needed,
+//!   and says what is wrong, and where.
 //! - *Nothing behind the end* that a reader names is read ahead.
 //! - *Any order.* Whoever does not go on where the piece ends begins anew.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use thermocline_base::{Error, Result};
 use thermocline_env::File;
 use thermocline_env::meter::Meter;
-use thermocline_exec::Coming;
+use thermocline_exec::{Coming, RangeBuf};
 use thermocline_tables::{Staged, TableFile};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// A piece is about to end when fewer bytes of it were not asked for yet.
+const SHORT_BYTES: u64 = 32 << 10;
 
 /// See the [module](self).
 pub(super) struct Ahead<'a> {
@@ -38,16 +45,34 @@ struct Piece {
     bytes: Vec<u8>,
     /// Those behind them, on their way.
     coming: Option<Coming>,
+    /// Up to where they were asked for.
+    used: u64,
+    /// Nothing is wanted from there on.
+    end: u64,
 }
 
 impl Piece {
-    fn get(&self, offset: u64, len: usize) -> Option<&[u8]> {
+    fn get(&mut self, offset: u64, len: usize) -> Option<&[u8]> {
         let skip = usize::try_from(offset.checked_sub(self.begin)?).ok()?;
-        self.bytes.get(skip..skip.checked_add(len)?)
+        let bytes = self.bytes.get(skip..skip.checked_add(len)?)?;
+        self.used = offset + len as u64;
+        Some(bytes)
     }
 
-    fn end(&self) -> u64 {
+    fn behind(&self) -> u64 {
         self.begin + self.bytes.len() as u64
+    }
+
+    fn is_short(&self) -> bool {
+        self.behind() < self.end && self.behind() - self.used < SHORT_BYTES
+    }
+
+    /// Puts what has come behind what there is from `offset` on.
+    fn join(&mut self, offset: u64, next: &RangeBuf) {
+        let passed = usize::try_from(offset - self.begin).expect("within a piece");
+        self.bytes.drain(..passed);
+        self.bytes.extend_from_slice(next);
+        self.begin = offset;
     }
 }
 
@@ -68,18 +93,19 @@ impl<'a> Ahead<'a> {
     /// Those of reading; the end of the file before that.
     pub fn read(&self, offset: u64, len: usize, end: u64) -> Result<Vec<u8>> {
         let mut piece = self.piece.borrow_mut();
+        piece.end = end;
         if let Some(bytes) = piece.get(offset, len) {
             return Ok(bytes.to_vec());
         }
-        if self.join(&mut piece, offset) {
-            self.begin_next(&mut piece, end);
+        if self.await_next(&mut piece, offset) {
+            self.send_ahead(&mut piece);
             if let Some(bytes) = piece.get(offset, len) {
                 return Ok(bytes.to_vec());
             }
         }
         self.begin_anew(&mut piece, offset, len, end)?;
-        self.begin_next(&mut piece, end);
-        Ok(piece.bytes[..len].to_vec())
+        self.send_ahead(&mut piece);
+        Ok(piece.get(offset, len).expect("it was just read").to_vec())
     }
 
     /// The `len` bytes at `offset`, and nothing with them.
@@ -90,6 +116,34 @@ impl<'a> Ahead<'a> {
         let mut bytes = vec![0; len];
         self.fill(&mut bytes, offset, len)?;
         Ok(bytes)
+    }
+
+    /// Whether the piece at hand is about to end, and there is more.
+    pub fn is_short(&self) -> bool {
+        self.staged.is_some() && self.piece.borrow().is_short()
+    }
+
+    /// Waits, without holding up the thread, until the piece at hand is not about to end, or cannot be helped.
+    pub fn poll_more(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut piece = self.piece.borrow_mut();
+        if self.staged.is_none() || !piece.is_short() {
+            return Poll::Ready(());
+        }
+        if piece.coming.is_none() {
+            self.send(&mut piece);
+        }
+        let Some(coming) = &mut piece.coming else {
+            return Poll::Ready(());
+        };
+        let next = ready!(Pin::new(coming).poll(context));
+        piece.coming = None;
+        if let Some(next) = next {
+            self.meter.has_read(next.len() as u64);
+            let used = piece.used;
+            piece.join(used, &next);
+            self.send_ahead(&mut piece);
+        }
+        Poll::Ready(())
     }
 
     /// Reads as many bytes as there are place for, at `offset`, but `least` of them.
@@ -105,22 +159,19 @@ impl<'a> Ahead<'a> {
         Ok(())
     }
 
-    /// Puts what is on its way behind what there is from `offset` on. Returns whether that could be.
-    fn join(&self, piece: &mut Piece, offset: u64) -> bool {
+    /// Waits for what is on its way, if it is what lies behind `offset`. Returns whether it is there.
+    fn await_next(&self, piece: &mut Piece, offset: u64) -> bool {
         let Some(coming) = piece.coming.take() else {
             return false;
         };
-        if !(piece.begin..=piece.end()).contains(&offset) {
+        if !(piece.begin..=piece.behind()).contains(&offset) {
             return false;
         }
         let Some(next) = self.meter.reading(|| coming.wait()) else {
             return false;
         };
         self.meter.has_read(next.len() as u64);
-        let passed = usize::try_from(offset - piece.begin).expect("within a piece");
-        piece.bytes.drain(..passed);
-        piece.bytes.extend_from_slice(&next);
-        piece.begin = offset;
+        piece.join(offset, &next);
         true
     }
 
@@ -130,14 +181,25 @@ impl<'a> Ahead<'a> {
         let Piece { mut bytes, .. } = std::mem::take(piece);
         bytes.resize(at_most(end.saturating_sub(offset)).max(len), 0);
         self.fill(&mut bytes, offset, len)?;
-        (piece.begin, piece.bytes) = (offset, bytes);
+        *piece = Piece {
+            begin: offset,
+            bytes,
+            end,
+            ..Piece::default()
+        };
         Ok(())
     }
 
-    /// Sends for what lies behind the piece.
-    fn begin_next(&self, piece: &mut Piece, end: u64) {
-        let at = piece.end();
-        let len = at_most(end.saturating_sub(at));
+    /// Sends for what lies behind the piece, if that is done before it is needed.
+    fn send_ahead(&self, piece: &mut Piece) {
+        if self.staged.is_some_and(Staged::is_ahead) {
+            self.send(piece);
+        }
+    }
+
+    fn send(&self, piece: &mut Piece) {
+        let at = piece.behind();
+        let len = at_most(piece.end.saturating_sub(at));
         if let (Some(staged), 1..) = (self.staged, len) {
             piece.coming = staged.read(&self.file, at, len);
         }
@@ -152,17 +214,17 @@ fn at_most(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::path::Path;
 
-    use thermocline_base::AsyncIo;
-    use thermocline_base::Steps;
+    use thermocline_base::{AsyncIo, Scheduler, Steps};
     use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
     use thermocline_env::real::RealClock;
     use thermocline_env::sim::SimFs;
     use thermocline_env::simulated::SimClock;
     use thermocline_env::{OpenMode, Storage};
     use thermocline_exec::{BufPool, JobIo, UnderWay};
-    use thermocline_testkit::Rng;
+    use thermocline_testkit::{Rng, block_on};
 
     use super::*;
 
@@ -174,6 +236,11 @@ mod tests {
         disk: FaultStorage,
         threads: Staged,
         inline: Staged,
+        coroutines: Staged,
+    }
+
+    fn staged(io: JobIo, scheduler: Scheduler) -> Staged {
+        Staged::new(io.into(), scheduler, AsyncIo::Threads, (8, 1)).unwrap()
     }
 
     impl World {
@@ -185,17 +252,20 @@ mod tests {
             file.write_at(&bytes, 0).unwrap();
             let (pool, clock) = (BufPool::new(1 << 20), Arc::new(RealClock::new()));
             let threads = JobIo::new(pool.clone(), UnderWay::default(), clock);
-            let inline = JobIo::inline(pool, 3);
+            let inline = JobIo::inline(pool.clone(), 3);
+            let coroutines = JobIo::inline(pool, 4);
             World {
                 bytes,
                 disk: FaultStorage::over_sim(fs),
-                threads: Staged::new(threads.into(), AsyncIo::Threads, 8),
-                inline: Staged::new(inline.into(), AsyncIo::Threads, 8),
+                threads: staged(threads, Scheduler::Stages),
+                inline: staged(inline, Scheduler::Stages),
+                coroutines: staged(coroutines, Scheduler::Coroutines),
             }
         }
 
-        fn staged(&self) -> [Option<&Staged>; 3] {
-            [None, Some(&self.threads), Some(&self.inline)]
+        fn staged(&self) -> [Option<&Staged>; 4] {
+            let staged = [&self.threads, &self.inline, &self.coroutines];
+            [None, Some(staged[0]), Some(staged[1]), Some(staged[2])]
         }
 
         fn ahead<'a>(&'a self, staged: Option<&'a Staged>, meter: &'a Meter) -> Ahead<'a> {
@@ -212,7 +282,7 @@ mod tests {
     #[test]
     fn every_read_gives_what_lies_there_in_any_order() {
         let world = World::new();
-        for (seed, staged) in (0..21).zip(world.staged().into_iter().cycle()) {
+        for (seed, staged) in (0..24).zip(world.staged().into_iter().cycle()) {
             let (mut rng, meter) = (Rng::new(seed), meter());
             let ahead = world.ahead(staged, &meter);
             let mut at = 0;
@@ -225,6 +295,9 @@ mod tests {
                 let len = 1 + rng.below(most);
                 if at + len > LEN || rng.one_in(60) {
                     at = rng.below(LEN - len);
+                }
+                if rng.one_in(2) {
+                    block_on(poll_fn(|context| ahead.poll_more(context)));
                 }
                 let read = match rng.one_in(30) {
                     true => ahead.read_alone(at as u64, len),

@@ -1,6 +1,8 @@
 //! The entries of tables that do not overlap.
 
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
@@ -25,6 +27,11 @@ pub struct RunInput<'a> {
     /// Which of them the cursor is in.
     at: usize,
     cursor: Option<AnyCursor<Sequential<'a>>>,
+    /// What the cursor reads of a file.
+    ahead: Option<Rc<Ahead<'a>>>,
+    /// Only keys from here on, and before there.
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
     meter: &'a Meter,
 }
 
@@ -43,7 +50,32 @@ impl<'a> RunInput<'a> {
             tables,
             at: 0,
             cursor: None,
+            ahead: None,
+            from: Vec::new(),
+            to: None,
             meter,
+        }
+    }
+
+    /// Only what it has of keys from `from` on and before `to`, range tombstones apart.
+    pub fn within(self, from: &[u8], to: Option<&[u8]>) -> RunInput<'a> {
+        RunInput {
+            from: from.to_vec(),
+            to: to.map(<[u8]>::to_vec),
+            ..self
+        }
+    }
+
+    /// Whether what was read for it is about to be used up, and there is more.
+    pub(super) fn is_short(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.is_short())
+    }
+
+    /// As [`Ahead::poll_more`].
+    pub(super) fn poll_more(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.ahead {
+            Some(ahead) => ahead.poll_more(context),
+            None => Poll::Ready(()),
         }
     }
 
@@ -55,8 +87,7 @@ impl<'a> RunInput<'a> {
         let mut all = Vec::new();
         // They count among the deletes.
         for table in self.tables.iter().filter(|table| table.deletes > 0) {
-            let (part, _) = self.open(table)?;
-            part.add_ranges(&mut all);
+            self.open(table)?.part.add_ranges(&mut all);
         }
         Ok(all)
     }
@@ -72,6 +103,9 @@ impl<'a> RunInput<'a> {
     pub(super) fn head(&self) -> Option<Head<'_>> {
         let cursor = self.here()?;
         let KeyRef { user_key, seqno } = cursor.key();
+        if self.to.as_deref().is_some_and(|to| user_key >= to) {
+            return None;
+        }
         let kind = cursor.kind();
         Some(Head {
             user_key,
@@ -88,6 +122,10 @@ impl<'a> RunInput<'a> {
     }
 
     pub(super) fn seek(&mut self, user_key: &[u8], seqno: SeqNo) -> Result<()> {
+        let (user_key, seqno) = match user_key < &self.from[..] {
+            true => (&self.from.clone()[..], SeqNo::MAX),
+            false => (user_key, seqno),
+        };
         let before = |table: &Arc<TableRef>| table.range.ends_before(user_key);
         self.enter(self.tables.partition_point(before))?;
         if let Some(cursor) = &mut self.cursor {
@@ -108,32 +146,50 @@ impl<'a> RunInput<'a> {
     }
 
     fn enter(&mut self, at: usize) -> Result<()> {
-        (self.at, self.cursor) = (at, None);
+        (self.at, self.cursor, self.ahead) = (at, None, None);
         if let Some(table) = self.tables.get(at) {
-            self.cursor = Some(self.open(table)?.1);
+            let Opened { cursor, ahead, .. } = self.open(table)?;
+            (self.cursor, self.ahead) = (Some(cursor), ahead);
         }
         Ok(())
     }
 
-    fn open(&self, table: &TableRef) -> Result<(AnyPart, AnyCursor<Sequential<'a>>)> {
+    fn open(&self, table: &TableRef) -> Result<Opened<'a>> {
         let (lower, upper) = table.limits();
         if let Some(found) = self.files.pm.get(table.file) {
             let part = PmPart::limited(found, self.cf, lower, upper);
             // Verified, whatever readers do: what is written anew gets a checksum that is right.
             let cursor = AnyCursor::pm(part.clone(), true);
-            return Ok((AnyPart::Pm(part), cursor));
+            return Ok(Opened {
+                part: AnyPart::Pm(part),
+                cursor,
+                ahead: None,
+            });
         }
         let file = self.files.open_file(table.file)?;
         let opened = open_table(&*file, self.files.identity(table.file))?;
-        let source = Sequential(Ahead::new(file, self.files.staged(), self.meter));
+        let ahead = Rc::new(Ahead::new(file, self.files.staged(), self.meter));
+        let source = Sequential(ahead.clone());
         let part = TablePart::limited(opened, lower, upper);
         let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
-        Ok((AnyPart::File(part), cursor))
+        Ok(Opened {
+            part: AnyPart::File(part),
+            cursor,
+            ahead: Some(ahead),
+        })
     }
 }
 
+/// A table of the run.
+struct Opened<'a> {
+    part: AnyPart,
+    cursor: AnyCursor<Sequential<'a>>,
+    /// What the cursor reads of a file.
+    ahead: Option<Rc<Ahead<'a>>>,
+}
+
 /// A table that is read from its beginning to its end.
-struct Sequential<'a>(Ahead<'a>);
+struct Sequential<'a>(Rc<Ahead<'a>>);
 
 impl BlockSource for Sequential<'_> {
     fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use thermocline_base::numbers::len32;
 use thermocline_base::{BlobRef, CfId, Error, Result, limits};
-use thermocline_env::{File, Storage};
 use thermocline_env::meter::Meter;
+use thermocline_env::{File, Storage};
 
 use super::format::{RECORD_ALIGN, RecordHeader, Stored, encode_header};
 use crate::compress::{Compression, Compressor, TAG_NONE};

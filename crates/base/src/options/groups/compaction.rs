@@ -38,13 +38,14 @@ option_group! {
         /// Bytes that compactions read and write in a second, together. 0 is no limit. Flushes are
         /// not held back.
         rate_bytes: Bytes = 0, 0 => 1 << 40;
-        /// How flushes and compactions wait for the device: `threads` reads, merges and writes one after the other in
-        /// one thread for each job; with `stages` a job merges while what it needs next is read, and what it has written
-        /// is written (PM-Blade §V).
+        /// How flushes and compactions wait for the device (PM-Blade §V). `threads`: each job has a thread, which reads, merges
+        /// and writes one after the other. `coroutines`: a compaction is divided among coroutines of its thread, and while one
+        /// waits another one goes on. `stages`: in addition, while a coroutine merges, what it needs next is read, and what it
+        /// has written is written.
         scheduler: Scheduler = Scheduler::Stages;
-        /// With `stages`, how many reads and writes of files may be under way for a write of a job to begin:
-        /// those of jobs, and those that readers wait for. A write that has waited for 10 ms begins all the same. It is
-        /// the `q` of PM-Blade §V.
+        /// How many reads and writes of files may be under way for a write of a job to begin with `stages`: those of jobs, and
+        /// those that readers wait for; a write that has waited for 10 ms begins all the same. A compaction has as many
+        /// coroutines as this is times the number of job threads, but one at least. It is the `q` of PM-Blade §V.
         io_depth: Count = 8, 1 => 1024;
         /// One read of tables in so many, chosen at random, is looked at for tables that are asked in vain:
         /// those are compacted when that costs less than reading on like this. 0 looks at none.

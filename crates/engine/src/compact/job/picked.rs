@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use thermocline_base::CfId;
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, KeyRange};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::{Outputs, below};
@@ -222,18 +222,12 @@ impl Job {
         &self,
         shape: &Shape,
         levels: &Levels<'v>,
-        starts: Vec<Vec<u8>>,
+        (range, starts): (&KeyRange<&[u8]>, Vec<Vec<u8>>),
     ) -> Cutter<'v> {
         if self.picked.is_within_level0() {
             return shape.internal_cutter(levels, starts);
         }
-        shape.sinking_cutter(
-            levels,
-            self.picked.to,
-            &self.holds().range.borrowed(),
-            vec![],
-            starts,
-        )
+        shape.sinking_cutter(levels, self.picked.to, range, vec![], starts)
     }
 
     pub(super) fn edit(&self, outputs: &Outputs) -> VersionEdit {

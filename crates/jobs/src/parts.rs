@@ -1,0 +1,112 @@
+//! A job in parts, which are coroutines of its thread (PM-Blade §V; FlatLSM §4.3).
+//!
+//! Each part has its own keys, reads and writes by itself, and is a job like any other. While one waits for the device
+//! another one merges. What they have made is put together in the order of keys, and one edit names it all.
+//!
+//! A coroutine waits at two places: before it merges on, for inputs that are about to be used up; and, where nothing is
+//! written behind it, behind each step, until what that has written is written. At no other place does it leave the
+//! thread to others: opening a table, reading an index block and syncing a file hold up all parts of the job.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+
+use thermocline_base::Result;
+use thermocline_env::meter::Meter;
+use thermocline_exec::{Coroutine, rest, weave};
+use thermocline_tables::{Staged, Work};
+
+use crate::job::{Job, Recipe, Step, run};
+use crate::outputs::Outputs;
+use crate::sink::TableSink;
+use crate::source::Input;
+
+/// What a part reads, what becomes of it, and where that goes.
+pub struct Part<'a> {
+    /// Newest first.
+    pub inputs: Vec<Input<'a>>,
+    /// For the keys of this part.
+    pub recipe: Recipe<'a>,
+    /// Of its own.
+    pub sink: &'a mut dyn TableSink,
+}
+
+/// What parts have in common.
+struct Together<'p> {
+    /// How they wait.
+    staged: &'p Staged,
+    work: RefCell<Work>,
+    pace: RefCell<&'p mut dyn FnMut(u64) -> Result<()>>,
+    /// By part: bytes that are written, and bytes of DRAM that it takes.
+    written: Vec<Cell<u64>>,
+    memory: Vec<Cell<u64>>,
+    /// Parts that wait for a read now.
+    reading: Cell<usize>,
+}
+
+fn sum(of: &[Cell<u64>]) -> u64 {
+    of.iter().map(Cell::get).sum()
+}
+
+/// Runs a job to its end, its parts at the same time, which are given in the order of keys. More than one are given only where the
+/// store is `staged`; the time that all of them wait is charged to the meter. Charges the DRAM that it takes to `work`. Between steps it calls
+/// `pace` with the bytes that are written so far, which may end it.
+///
+/// # Errors
+/// As [`Job::step`]; those of `pace`. The caller lets go of the outputs in every case.
+pub fn run_parts(
+    mut parts: Vec<Part<'_>>,
+    staged: Option<(&Staged, &Meter)>,
+    work: Work,
+    pace: &mut dyn FnMut(u64) -> Result<()>,
+    outputs: &mut Outputs,
+) -> Result<()> {
+    let Some((staged, meter)) = staged.filter(|_| parts.len() > 1) else {
+        let whole = parts.pop().filter(|_| parts.is_empty());
+        let whole = whole.expect("a job that is not divided has one part");
+        let job = Job::new(whole.inputs, whole.recipe, whole.sink)?;
+        return run(job, work, pace, outputs);
+    };
+    let cells = || parts.iter().map(|_| Cell::new(0)).collect();
+    let together = Together {
+        staged,
+        work: RefCell::new(work),
+        pace: RefCell::new(pace),
+        written: cells(),
+        memory: cells(),
+        reading: Cell::new(0),
+    };
+    let mut made: Vec<Outputs> = parts.iter().map(|_| Outputs::default()).collect();
+    let coroutines = parts.into_iter().zip(&mut made).enumerate();
+    let coroutines = coroutines
+        .map(|(n, (part, made))| -> Coroutine<'_, _> { Box::pin(together.go(n, part, made)) });
+    let idle = |wait: &dyn Fn()| match together.reading.get() {
+        0 => meter.writing(wait),
+        _ => meter.reading(wait),
+    };
+    let ended = weave(coroutines.collect(), &idle);
+    made.into_iter().for_each(|made| outputs.append(made));
+    ended
+}
+
+impl Together<'_> {
+    /// Coroutine `n`.
+    async fn go(&self, n: usize, part: Part<'_>, outputs: &mut Outputs) -> Result<()> {
+        let mut job = Job::new(part.inputs, part.recipe, part.sink)?.resting_when_short();
+        loop {
+            self.reading.set(self.reading.get() + 1);
+            poll_fn(|context| job.poll_more(context)).await;
+            self.reading.set(self.reading.get() - 1);
+            let Step::More { written } = job.step(outputs)? else {
+                return Ok(());
+            };
+            self.written[n].set(written);
+            self.memory[n].set(job.memory());
+            (self.pace.borrow_mut())(sum(&self.written))?;
+            self.work.borrow_mut().cover_bytes(sum(&self.memory));
+            match self.staged.is_ahead() {
+                true => rest().await,
+                false => poll_fn(|context| job.poll_written(context)).await,
+            }
+        }
+    }
+}

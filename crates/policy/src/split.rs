@@ -1,0 +1,91 @@
+//! How a job is divided among coroutines (FlatLSM §4.3, algorithms 4 and 5; PM-Blade §V, compaction tasks).
+//!
+//! A job is cut where tables of its largest run begin, so that its parts have about as many bytes each. A part reaches from
+//! one cut to the next, the first from before all keys, the last to behind them. So each key is in one part, all its
+//! versions with it, and what parts write does not overlap.
+
+use crate::tuning::SPLIT_TABLES_MIN;
+
+/// How many coroutines a job may have: the paper's `k`, where `depth` is its `q`, and `threads` its `c`.
+pub fn coroutines(depth: usize, threads: usize) -> usize {
+    (depth / threads.max(1)).max(1)
+}
+
+/// Before which tables of its largest run a job is cut, ascending: into at most `parts` parts of about the same size, each of
+/// at least [`SPLIT_TABLES_MIN`] tables of `table_bytes`, so into fewer where there is little. `bytes` are those of the
+/// run's tables in the order of keys.
+///
+/// ```
+/// use thermocline_policy::split::cuts;
+/// assert_eq!(cuts(&[10; 12], 2, 1), [6]);
+/// assert_eq!(cuts(&[10; 12], 3, 1), [4, 8]);
+/// assert_eq!(cuts(&[10; 12], 2, 10), [6]);
+/// assert!(cuts(&[10; 12], 2, 20).is_empty());
+/// ```
+pub fn cuts(bytes: &[u64], parts: usize, table_bytes: u64) -> Vec<usize> {
+    let all: u64 = bytes.iter().sum();
+    let least = table_bytes.saturating_mul(SPLIT_TABLES_MIN).max(1);
+    let parts = (parts as u64).min(all / least).max(1);
+    let mut cuts: Vec<usize> = Vec::new();
+    let (mut before, mut begun) = (0, 0);
+    for (n, table) in bytes.iter().enumerate() {
+        // The cut lies where it is nearest to its share.
+        let share = (cuts.len() as u64 + 1) * (all / parts);
+        let is_there = before + table / 2 >= share && before - begun >= least;
+        if is_there && cuts.len() as u64 + 1 < parts && all - before >= least {
+            cuts.push(n);
+            begun = before;
+        }
+        before += table;
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_job_has_as_many_coroutines_as_its_share_of_the_depth() {
+        let of = |depth, threads| coroutines(depth, threads);
+        assert_eq!(
+            [of(8, 4), of(8, 3), of(8, 16), of(1, 1), of(8, 0)],
+            [2, 2, 1, 1, 8]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_neither_small_nor_too_many(
+            bytes in prop::collection::vec(0..1000_u64, 0..60),
+            parts in 0..10_usize,
+            table in 0..300_u64,
+        ) {
+            let cuts = cuts(&bytes, parts, table);
+            prop_assert!(cuts.len() < parts.max(1));
+            let ends = cuts.iter().copied().chain([bytes.len()]);
+            let mut begin = 0;
+            for end in ends {
+                let part: u64 = bytes[begin..end].iter().sum();
+                let is_all = cuts.is_empty();
+                prop_assert!(is_all || begin < end && part >= SPLIT_TABLES_MIN * table);
+                begin = end;
+            }
+        }
+
+        #[test]
+        fn tables_of_one_size_are_divided_evenly(tables in 16..200_usize, parts in 1..8_usize) {
+            let cuts = cuts(&vec![100; tables], parts, 1);
+            prop_assert_eq!(cuts.len() + 1, parts);
+            let ends = cuts.iter().copied().chain([tables]);
+            let mut begin = 0;
+            for end in ends {
+                let off = (end - begin).abs_diff(tables / parts);
+                prop_assert!(off <= 2 + tables % parts, "{begin}..{end} of {tables} in {parts}");
+                begin = end;
+            }
+        }
+    }
+}
