@@ -55,7 +55,7 @@ mod tpcc;
     unsafe_code,
     reason = "getrusage has no safe form in the standard library"
 )]
-mod usage;
+pub mod usage;
 pub mod values;
 mod watch;
 mod workload;

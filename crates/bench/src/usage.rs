@@ -2,14 +2,15 @@
 
 /// Processor time and memory of this process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Time on processors, in user and system mode, in seconds.
     pub cpu_seconds: f64,
     /// Most resident memory at any time, in bytes.
     pub rss_bytes_max: u64,
 }
 
-pub(crate) fn usage() -> Usage {
+/// What it has used so far; nothing if it does not say.
+pub fn usage() -> Usage {
     let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is valid for writing one `rusage`, which is all that the call does.
     let answer = unsafe { libc::getrusage(libc::RUSAGE_SELF, raw.as_mut_ptr()) };

@@ -26,7 +26,10 @@ pub(crate) fn work_of(pool: &BufPool, (wanted, promise): Order) -> Work {
     let pool = pool.clone();
     Box::new(move || {
         if promise.is_wanted() {
-            promise.keep(wanted.read(&pool));
+            let answer = wanted.read(&pool);
+            // It is not under way any more when it is answered.
+            drop(wanted);
+            promise.keep(answer);
         }
     })
 }

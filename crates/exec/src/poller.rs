@@ -306,6 +306,8 @@ fn answer(landed: Landed<Tag>) -> std::result::Result<(), (Wanted, ReadPromise)>
         buf,
     };
     let bytes: Result<_> = Ok(prepared.answer(got, wanted.len));
+    // It is not under way any more when it is answered.
+    drop(wanted);
     let _ = catch_unwind(AssertUnwindSafe(|| tag.promise.keep(bytes)));
     Ok(())
 }

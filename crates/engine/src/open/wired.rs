@@ -90,7 +90,7 @@ fn open_tables(
         reader: runtime.reader(),
         async_reader: runtime.async_reader(),
         job_io: runtime.job_io(named.world.background),
-        coroutines: coroutines(index(options.compaction.io_depth), runtime.options().jobs),
+        coroutines: coroutines(index(options.compaction.io_depth), threads),
     };
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);

@@ -1,5 +1,6 @@
 //! The entries of tables that do not overlap.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -169,13 +170,36 @@ impl<'a> RunInput<'a> {
         let file = self.files.open_file(table.file)?;
         let opened = open_table(&*file, self.files.identity(table.file))?;
         let ahead = Rc::new(Ahead::new(file, self.files.staged(), self.meter));
-        let source = Sequential(ahead.clone());
         let part = TablePart::limited(opened, lower, upper);
+        let source = Sequential {
+            end: self.end_in(table, &part, &ahead)?,
+            ahead: ahead.clone(),
+        };
         let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
         Ok(Opened {
             part: AnyPart::File(part),
             cursor,
             ahead: Some(ahead),
+        })
+    }
+}
+
+impl RunInput<'_> {
+    /// Where the data ends that is read of a table.
+    fn end_in(&self, table: &TableRef, part: &TablePart, ahead: &Ahead<'_>) -> Result<u64> {
+        let end = part.table().data_end();
+        let Some(to) = self.to.as_deref().filter(|to| !table.range.ends_before(to)) else {
+            return Ok(end);
+        };
+        // With the block in which its first entry lies that is not read any more.
+        let last = Cell::new(0);
+        let source = Noting { ahead, last: &last };
+        let mut cursor = SyncCursor::new(part.clone(), source);
+        cursor.go(Move::Seek(KeyRef::new(to, SeqNo::MAX)))?;
+        Ok(if cursor.is_at_entry() {
+            last.get()
+        } else {
+            end
         })
     }
 }
@@ -189,17 +213,36 @@ struct Opened<'a> {
 }
 
 /// A table that is read from its beginning to its end.
-struct Sequential<'a>(Rc<Ahead<'a>>);
+struct Sequential<'a> {
+    ahead: Rc<Ahead<'a>>,
+    /// No data is read from there on.
+    end: u64,
+}
 
 impl BlockSource for Sequential<'_> {
     fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
         let len = usize::try_from(handle.len).expect("addresses have 32 bits or more");
         let bytes = match handle.kind {
-            BlockKind::Data => self.0.read(handle.offset, len, table.data_end()),
+            BlockKind::Data => self.ahead.read(handle.offset, len, self.end),
             // Index blocks lie behind the data that they lead to, and are asked for before it: a piece there would be read in
             // place of the one at hand, and both again.
-            _ => self.0.read_alone(handle.offset, len),
+            _ => self.ahead.read_alone(handle.offset, len),
         };
         table.decode(handle, bytes?)
+    }
+}
+
+/// A table of which single blocks are read.
+struct Noting<'s> {
+    ahead: &'s Ahead<'s>,
+    /// Where the last one ends.
+    last: &'s Cell<u64>,
+}
+
+impl BlockSource for Noting<'_> {
+    fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
+        let len = usize::try_from(handle.len).expect("addresses have 32 bits or more");
+        self.last.set(handle.offset + u64::from(handle.len));
+        table.decode(handle, self.ahead.read_alone(handle.offset, len)?)
     }
 }

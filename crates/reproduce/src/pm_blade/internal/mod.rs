@@ -1,4 +1,4 @@
-//! Internal compaction by hand: tables IV and V, and figure 7(b).
+//! Compaction by hand, mostly inside persistent memory: tables IV and V, figures 7(b) and 9.
 //!
 //! Level 0 is filled with runs that lie over each other, each of them written, sealed and flushed by itself, and nothing
 //! is compacted before that is asked for. Then it is merged, in persistent memory by
@@ -10,7 +10,9 @@ mod duration;
 mod filling;
 mod reading;
 mod released;
+mod scheduling;
 
 pub(crate) use duration::Duration;
 pub(crate) use reading::Reading;
 pub(crate) use released::Released;
+pub(crate) use scheduling::Scheduling;

@@ -21,7 +21,7 @@ use crate::trial::{KEY_BYTES, SEED, Trial};
 
 /// Reads of one phase, in nanoseconds, ascending.
 #[derive(Debug, Clone, PartialEq)]
-struct Latencies(Vec<u64>);
+pub(super) struct Latencies(Vec<u64>);
 
 impl Latencies {
     fn of(mut nanos: Vec<u64>) -> Latencies {
@@ -29,7 +29,7 @@ impl Latencies {
         Latencies(nanos)
     }
 
-    fn mean_us(&self) -> f64 {
+    pub(super) fn mean_us(&self) -> f64 {
         self.0.iter().sum::<u64>() as f64 / 1e3 / self.0.len().max(1) as f64
     }
 
@@ -55,13 +55,13 @@ impl Phases {
 }
 
 /// Reads keys that are there, drawn from all of them.
-struct Reader {
+pub(super) struct Reader {
     draw: Draw,
     keys: KeyMaker,
 }
 
 impl Reader {
-    fn new(keys: u64) -> Reader {
+    pub(super) fn new(keys: u64) -> Reader {
         Reader {
             draw: Draw::new(Distribution::Uniform, keys, SEED, 1, 0),
             keys: KeyMaker::new(KEY_BYTES),
@@ -69,7 +69,11 @@ impl Reader {
     }
 
     /// Reads until it was told `enough`, at least once.
-    fn read(&mut self, db: &Db, mut enough: impl FnMut(usize) -> bool) -> Result<Latencies> {
+    pub(super) fn read(
+        &mut self,
+        db: &Db,
+        mut enough: impl FnMut(usize) -> bool,
+    ) -> Result<Latencies> {
         let mut nanos = Vec::new();
         let mut begun = now();
         loop {
