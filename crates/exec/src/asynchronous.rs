@@ -146,7 +146,7 @@ impl AsyncReader {
             file,
             offset,
             len,
-            _counted: self.reads.add(1),
+            _held: self.reads.hold(),
         };
         self.order(way, (wanted, promise));
         pending

@@ -64,10 +64,14 @@ impl Helpers {
         if builder.spawn(move || helpers.help()).is_err() {
             let mut state = lock(&self.state);
             state.threads -= 1;
-            let alone = state.threads == 0;
-            let work = alone.then(|| state.waiting.pop_front()).flatten();
-            drop(state);
-            work.into_iter().for_each(run);
+            // What others have brought meanwhile, too: they may have found no thread either, and have gone.
+            while state.threads == 0
+                && let Some(work) = state.waiting.pop_front()
+            {
+                drop(state);
+                run(work);
+                state = lock(&self.state);
+            }
         }
     }
 

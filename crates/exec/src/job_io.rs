@@ -10,8 +10,11 @@
 //! | S3 | threads that do nothing else, the paper's flush coroutine | one write of a file at a time, in order, when the device has room |
 //!
 //! *Room* is the paper's rule: a write begins while `q - q_comp - q_cli > 0`. Here `q` is a depth that the caller names,
-//! `q_comp` the reads and writes of jobs that are under way, and `q_cli` the reads that readers of the store wait for.
-//! A write that has found no room for [`PATIENCE_MS`] begins all the same: readers who never stop must not stop writers.
+//! `q_comp` the reads and writes of jobs that are under way, and `q_cli` other reads of tables and values: those that
+//! readers of the stores wait for, and of values that jobs move. A write that has found no room for [`PATIENCE_MS`]
+//! begins all the same: readers who never stop must not stop writers. A read is sent for ahead of its need by the same
+//! rule; one that finds no room is made when it is needed. So where readers keep the device busy jobs do one thing after
+//! the other, and where they do not, everything at once.
 //!
 //! # What always holds
 //! 1. *As if written at once.* Bytes, offsets, order within a file, and errors are those of the file itself. Only the
@@ -22,6 +25,7 @@
 //! 4. *No thread of users.* Whoever waits for a stage waits for the device, and for nobody's code. (The reader of futures
 //!    calls wakers of users, who may wait for a flush: decision 158.)
 //! 5. *Nothing goes on for who has gone.* A file that is dropped forgets what waits, and waits for what is under way.
+//!    Files take turns, a write each: however many there are, none waits for another one to end.
 //! 6. *Repeatable without threads.* An [inline](JobIo::inline) one does everything on the thread of the job, at moments
 //!    that a seed decides between the first and the last at which it may happen.
 //!
@@ -151,8 +155,8 @@ impl JobIo {
         }
     }
 
-    /// Sends for the `len` bytes of `file` at `offset`, unless `depth` reads of jobs are under way. Nobody holds the file
-    /// any more once it is read. The first read decides in which way all are made.
+    /// Sends for the `len` bytes of `file` at `offset`, unless so many reads and writes are under way as `depth` says. Nobody
+    /// holds the file any more once it is read. The first read decides in which way all are made.
     pub fn read(
         &self,
         (way, depth): (AsyncIo, usize),
@@ -160,14 +164,17 @@ impl JobIo {
         offset: u64,
         len: usize,
     ) -> Option<Coming> {
-        if self.reads.now() >= depth {
+        if self.under_way() >= depth {
             return None;
         }
         Some(Coming(match &self.way {
             Way::Threads { reader, .. } => Answer::Pending(reader.send(way, file, offset, len)),
             Way::Inline(inline) => {
-                let pool = self.pool.clone();
-                let read = move || read_range(&*file, &pool, offset, len);
+                let (pool, held) = (self.pool.clone(), self.reads.hold());
+                let read = move || {
+                    let _held = held;
+                    read_range(&*file, &pool, offset, len)
+                };
                 match inline.is_now() {
                     true => Answer::There(Some(read())),
                     false => Answer::Later(Some(Box::new(read))),
@@ -176,9 +183,20 @@ impl JobIo {
         }))
     }
 
+    /// Makes a read that a job waits for, and counts it.
+    pub fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
+        let _under_way = self.reads.add(1);
+        read()
+    }
+
     /// `file`, written behind whoever writes it. A write begins when fewer than `depth` reads and writes are under way.
     pub fn behind(self: &Arc<JobIo>, file: Arc<dyn File>, depth: usize) -> Arc<Behind> {
         Arc::new(Behind::new(self.clone(), file, depth))
+    }
+
+    /// Reads and writes of jobs, and reads that readers wait for.
+    fn under_way(&self) -> usize {
+        self.reads.now() + self.writes.now() + self.clients.now()
     }
 
     /// What is used.
@@ -196,12 +214,9 @@ impl JobIo {
 
     /// Waits until a write may begin, with `depth` reads and writes at most; it has begun for as long as what is
     /// returned is held.
-    fn turn_to_write(&self, depth: usize) -> Counted {
+    fn turn_to_write(&self, depth: usize) -> Counted<'_> {
         if let Way::Threads { clock, .. } = &self.way {
-            let is_full = || {
-                let under_way = self.reads.now() + self.writes.now() + self.clients.now();
-                under_way >= depth
-            };
+            let is_full = || self.under_way() >= depth;
             let mut left = PATIENCE_MS;
             while left > 0 && is_full() {
                 clock.sleep_ms(1);

@@ -9,7 +9,7 @@ use thermocline_env::direct::DIRECT_UNIT;
 
 use crate::pool::{BufPool, PooledBuf};
 use crate::range::{RangeBuf, whole_units};
-use crate::under_way::Counted;
+use crate::under_way::Held;
 
 /// Bytes of a file that somebody wants.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Wanted {
     pub offset: u64,
     pub len: usize,
     /// It is under way for as long as somebody has this.
-    pub _counted: Counted,
+    pub _held: Held,
 }
 
 /// A read that is prepared.

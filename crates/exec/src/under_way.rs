@@ -12,11 +12,14 @@ pub struct UnderWay(
 );
 
 /// So many are under way for as long as this is held.
-#[derive(Debug)]
-pub(crate) struct Counted {
-    count: UnderWay,
+pub(crate) struct Counted<'a> {
+    count: &'a UnderWay,
     n: usize,
 }
+
+/// One more is, for as long as this is held, wherever that is.
+#[derive(Debug)]
+pub(crate) struct Held(UnderWay);
 
 impl UnderWay {
     /// How many there are now.
@@ -24,15 +27,25 @@ impl UnderWay {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add(&self, n: usize) -> Counted {
+    pub(crate) fn add(&self, n: usize) -> Counted<'_> {
         self.0.fetch_add(n, Ordering::Relaxed);
-        let count = self.clone();
-        Counted { count, n }
+        Counted { count: self, n }
+    }
+
+    pub(crate) fn hold(&self) -> Held {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.count.0.fetch_sub(self.n, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

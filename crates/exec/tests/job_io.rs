@@ -49,7 +49,7 @@ fn write_and_compare(io: &Arc<JobIo>, disk: &dyn Storage, path: &Path, seed: u64
         match random.below(8) {
             0 => file.sync(SYNC).unwrap(),
             1 => assert_eq!(file.len().unwrap(), model.len() as u64),
-            2 => block_on(file.written()),
+            2 => block_on(file.written(below(&random, 3))),
             _ => {}
         }
     }
@@ -178,6 +178,27 @@ fn whoever_goes_leaves_nothing_under_way() {
             assert_eq!(sim.contents(Path::new("/file")).unwrap().len(), then);
         }
     }
+}
+
+#[test]
+fn many_files_take_turns() {
+    let sim = SimFs::new(Steps::new());
+    let io = with_threads();
+    std::thread::scope(|scope| {
+        for n in 0..100 {
+            let (io, sim) = (&io, &sim);
+            scope.spawn(move || {
+                let path = format!("/{n}");
+                let file = io.behind(created(sim, Path::new(&path)), 8);
+                for at in 0..50 {
+                    file.write_at(&[n; 4096], at * 4096).unwrap();
+                }
+                file.sync(SYNC).unwrap();
+                assert!(sim.contents(Path::new(&path)).unwrap() == vec![n; 50 * 4096]);
+            });
+        }
+    });
+    assert!((1..=32).contains(&io.usage().writers));
 }
 
 #[test]

@@ -147,14 +147,15 @@ impl<'a> Job<'a> {
     }
 
     /// As [`TableSink::poll_written`].
-    pub(crate) fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.keeping.writing.poll_written(context)
+    pub(crate) fn poll_written(&self, left: usize, context: &mut Context<'_>) -> Poll<()> {
+        self.keeping.writing.poll_written(left, context)
     }
 
     /// Bytes of DRAM that it takes now.
     pub fn memory(&self) -> u64 {
         let folding = self.keeping.folding.as_ref().map_or(0, Folding::memory);
-        self.keeping.writing.memory() + folding
+        let read: u64 = self.merge.sources().iter().map(Input::memory).sum();
+        self.keeping.writing.memory() + folding + read
     }
 
     /// Goes on for some records. The caller lets go of the outputs in every case.

@@ -3,16 +3,17 @@
 //! Each part has its own keys, reads and writes by itself, and is a job like any other. While one waits for the device
 //! another one merges. What they have made is put together in the order of keys, and one edit names it all.
 //!
-//! A coroutine waits at two places: before it merges on, for inputs that are about to be used up; and, where nothing is
-//! written behind it, behind each step, until what that has written is written. At no other place does it leave the
-//! thread to others: opening a table, reading an index block and syncing a file hold up all parts of the job.
+//! A coroutine waits at two places: before it merges on, for inputs that are about to be used up; and behind each step, for
+//! its writes: until all are made, or, where they are made behind it, until there is room for more. At no other place does it
+//! leave the thread to others: opening a table, its first piece, index blocks, values that are moved, the sync of a file, and a
+//! limit on the rate hold up all parts of the job.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 
 use thermocline_base::Result;
 use thermocline_env::meter::Meter;
-use thermocline_exec::{Coroutine, rest, weave};
+use thermocline_exec::{Coroutine, PIECES_MAX, rest, weave};
 use thermocline_tables::{Staged, Work};
 
 use crate::job::{Job, Recipe, Step, run};
@@ -97,16 +98,20 @@ impl Together<'_> {
             poll_fn(|context| job.poll_more(context)).await;
             self.reading.set(self.reading.get() - 1);
             let Step::More { written } = job.step(outputs)? else {
+                self.memory[n].set(0);
                 return Ok(());
             };
             self.written[n].set(written);
             self.memory[n].set(job.memory());
             (self.pace.borrow_mut())(sum(&self.written))?;
             self.work.borrow_mut().cover_bytes(sum(&self.memory));
-            match self.staged.is_ahead() {
-                true => rest().await,
-                false => poll_fn(|context| job.poll_written(context)).await,
-            }
+            let left = if self.staged.is_ahead() {
+                PIECES_MAX - 1
+            } else {
+                0
+            };
+            rest().await;
+            poll_fn(|context| job.poll_written(left, context)).await;
         }
     }
 }

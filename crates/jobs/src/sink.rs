@@ -57,9 +57,8 @@ pub trait TableSink {
     /// Bytes of range tombstones with which a table should end.
     fn tombstone_bytes_max(&self) -> usize;
 
-    /// Waits, without holding up the thread, until what it was given is written, or will not be. Whole tables are when they
-    /// end.
-    fn poll_written(&self, _context: &mut Context<'_>) -> Poll<()> {
+    /// Waits, without holding up the thread, until of each file at hand no more than `left` writes are to be made.
+    fn poll_written(&self, _left: usize, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 

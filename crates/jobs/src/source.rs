@@ -53,6 +53,14 @@ impl Input<'_> {
         matches!(self, Input::Run(run) if run.is_short())
     }
 
+    /// Bytes of DRAM that what is read takes.
+    pub(crate) fn memory(&self) -> u64 {
+        match self {
+            Input::Run(run) => run.memory(),
+            Input::Memtable(_) | Input::Last(_) => 0,
+        }
+    }
+
     /// Waits, without holding up the thread, until it is not.
     pub(crate) fn poll_more(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {

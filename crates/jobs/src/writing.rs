@@ -42,8 +42,8 @@ impl<'a> Writing<'a> {
     }
 
     /// As [`TableSink::poll_written`].
-    pub fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.sink.poll_written(context)
+    pub fn poll_written(&self, left: usize, context: &mut Context<'_>) -> Poll<()> {
+        self.sink.poll_written(left, context)
     }
 
     /// Bytes of the table at hand.

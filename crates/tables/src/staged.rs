@@ -44,7 +44,8 @@ impl Staged {
         })
     }
 
-    /// Whether a job sends for what it will read before it needs that, and goes on while it is written. Else its coroutines wait.
+    /// Whether a job sends for what it will read before it needs that, and goes on while it is written. Else its coroutines wait, if
+    /// it has more than one.
     pub fn is_ahead(&self) -> bool {
         self.ahead
     }
@@ -55,10 +56,19 @@ impl Staged {
         self.io.read(how, file.now().ok()?, offset, len)
     }
 
-    /// A file that was just made, to be written behind whoever writes it.
-    pub fn behind(&self, file: Arc<dyn File>) -> Arc<Behind> {
+    /// Makes a read that a job waits for.
+    pub fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.io.reading(read)
+    }
+
+    /// A file that was just made, to be written behind whoever writes it: as soon as may be if it is `urgent`, else when there is
+    /// room.
+    pub fn behind(&self, file: Arc<dyn File>, urgent: bool) -> Arc<Behind> {
         // Only stages have a budget: a coroutine writes as soon as it may.
-        let depth = if self.ahead { self.depth } else { usize::MAX };
+        let depth = match self.ahead && !urgent {
+            true => self.depth,
+            false => usize::MAX,
+        };
         self.io.behind(file, depth)
     }
 }

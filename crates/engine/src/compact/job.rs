@@ -4,7 +4,7 @@ mod divided;
 pub(crate) mod picked;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Result, SeqNo};
+use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
@@ -328,8 +328,12 @@ impl Compactor {
     }
 
     /// Where tables of a job go that lie in files, and values beside them.
-    fn file_sink<'a>(&'a self, job: &Job, values: &'a ValuesInOrder<'a>) -> FileSink<'a> {
-        let victims = self.picker.victims_for(job.picked.reason);
+    fn file_sink<'a>(
+        &'a self,
+        job: &Job,
+        victims: Vec<FileId>,
+        values: &'a ValuesInOrder<'a>,
+    ) -> FileSink<'a> {
         let apart = self.making.apart(job.cf, victims, values);
         FileSink::new(&self.common.catalog, job.place(), self.write_options(job))
             .apart(apart)
@@ -398,7 +402,11 @@ impl Compactor {
         let pm_sink =
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
-        let mut in_files: Vec<_> = values.iter().map(|v| self.file_sink(job, v)).collect();
+        let victims = self.picker.victims_for(job.picked.reason);
+        let in_files = values.iter();
+        let mut in_files: Vec<_> = in_files
+            .map(|values| self.file_sink(job, victims.clone(), values))
+            .collect();
         let exists = |cf, key: &[u8]| common.families.exists(cf, key);
         let levels = Levels::of(&job.version, job.cf, None);
         let mut filter = filter;

@@ -91,6 +91,7 @@ impl Making {
             compression: compression(options.compression),
             file_bytes: options.file_bytes,
             victims,
+            urgent: false,
             read,
         }
     }

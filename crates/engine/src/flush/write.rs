@@ -2,7 +2,7 @@
 
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
-use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
+use thermocline_jobs::sink::{Apart, FileSink, PmSink, Scale, TableSink};
 use thermocline_jobs::source::{CHUNK, Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable, Versions};
@@ -226,10 +226,13 @@ impl FlushWriter {
         values: &'a ValuesInOrder<'a>,
     ) -> FileSink<'a> {
         let sink = FileSink::new(&self.common.catalog, place, options);
-        let sink = sink.metered(values.meter().clone());
+        let sink = sink.metered(values.meter().clone()).urgent();
         match self.pressure.is_relieving() {
             true => sink,
-            false => sink.apart(self.making.apart(place.cf, Vec::new(), values)),
+            false => sink.apart(Apart {
+                urgent: true,
+                ..self.making.apart(place.cf, Vec::new(), values)
+            }),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A file that is written behind whoever writes it.
 //!
 //! # Invariants
-//! 1. *In order.* Writes wait in the order in which they came. Of a file at most one is under way: whoever finds `writing`
-//!    set leaves what it brings to whoever has set it, and that looks once more under the lock before it clears it.
+//! 1. *In order.* Writes wait in the order in which they came. Of a file at most one is under way, since at most one turn is
+//!    taken: whoever finds `turn` set leaves what it brings to whoever has set it, and that looks once more under the lock
+//!    before it clears it.
 //! 2. *Nothing after a failure.* Who writes puts the error down and forgets what waits under one lock; a write that comes
 //!    later finds the error, or what is left of it, under that lock.
 //! 3. *Told once, known for ever.* The first call behind a failure has its error; each later one an error that says so.
@@ -30,10 +31,13 @@ pub struct Behind {
     depth: usize,
 }
 
-/// A future that ends when nothing of a file waits to be written any more, whatever came of it.
+/// A future that ends when no more than some writes of a file are left, whatever came of the others.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Written<'a>(&'a Behind);
+pub struct Written<'a> {
+    behind: &'a Behind,
+    left: usize,
+}
 
 /// The writes of a file.
 struct Chain {
@@ -46,8 +50,10 @@ struct Chain {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(u64, PooledBuf)>,
-    /// Somebody is making writes.
-    writing: bool,
+    /// Somebody has come, or will come, to make the next write.
+    turn: bool,
+    /// A write is being made.
+    under_way: bool,
     failed: Option<Failure>,
     waker: Option<Waker>,
 }
@@ -73,41 +79,50 @@ impl State {
         }
     }
 
-    fn is_settled(&self) -> bool {
-        self.waiting.is_empty() && !self.writing
+    /// Writes that are not made yet.
+    fn left(&self) -> usize {
+        self.waiting.len() + usize::from(self.under_way)
     }
 }
 
 impl Chain {
-    /// Makes the writes that wait, one after the other, until none does.
-    fn go_on(&self, io: &JobIo, depth: usize) {
-        let _ends = Ends(self);
-        while self.step(io, depth) {}
+    /// Makes the next write, and has another thread go on if there are more.
+    fn take_turn(self: Arc<Chain>, io: Arc<JobIo>, depth: usize) {
+        let ends = Ends(&self);
+        let more = self.step(&io, depth);
+        drop(ends);
+        if let (true, Way::Threads { writers, .. }) = (more, &io.way) {
+            let (chain, own) = (self.clone(), io.clone());
+            writers.bring(Box::new(move || chain.take_turn(own, depth)));
+        }
     }
 
-    /// Makes the next write. Returns whether there was one; if not, nobody is writing any more.
+    /// Makes the next write. Returns whether there are more; if not, the turn is over.
     fn step(&self, io: &JobIo, depth: usize) -> bool {
         let mut state = lock(&self.state);
-        let Some((offset, bytes)) = state.waiting.pop_front() else {
-            self.end(state);
-            return false;
-        };
-        drop(state);
-        let under_way = io.turn_to_write(depth);
-        let wrote = self.file.write_at(&bytes, offset);
-        drop((under_way, bytes));
-        if let Err(error) = wrote {
-            let mut state = lock(&self.state);
-            state.failed = Some(Failure::New(error));
-            state.waiting.clear();
+        let next = state.waiting.pop_front();
+        if let Some((offset, bytes)) = next {
+            state.under_way = true;
+            drop(state);
+            self.moved.notify_all();
+            let under_way = io.turn_to_write(depth);
+            let wrote = self.file.write_at(&bytes, offset);
+            drop((under_way, bytes));
+            state = lock(&self.state);
+            state.under_way = false;
+            if let Err(error) = wrote {
+                state.failed = Some(Failure::New(error));
+                state.waiting.clear();
+            }
         }
-        self.moved.notify_all();
-        true
+        let more = !state.waiting.is_empty();
+        state.turn = more;
+        self.tell(state);
+        more
     }
 
-    /// Nobody is writing any more.
-    fn end(&self, mut state: MutexGuard<'_, State>) {
-        state.writing = false;
+    /// Wakes whoever waits for it.
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
         let waker = state.waker.take();
         drop(state);
         self.moved.notify_all();
@@ -130,7 +145,8 @@ impl Drop for Ends<'_> {
         let error = Error::io("write", self.0.file.path(), source);
         state.failed = Some(Failure::New(error));
         state.waiting.clear();
-        self.0.end(state);
+        (state.under_way, state.turn) = (false, false);
+        self.0.tell(state);
     }
 }
 
@@ -148,9 +164,9 @@ impl Behind {
         }
     }
 
-    /// Waits, without holding up the thread, until everything that was given is written, or nothing will be.
-    pub fn written(&self) -> Written<'_> {
-        Written(self)
+    /// Waits, without holding up the thread, until of what was given no more than `left` writes are to be made.
+    pub fn written(&self, left: usize) -> Written<'_> {
+        Written { behind: self, left }
     }
 
     /// Takes a write.
@@ -158,19 +174,19 @@ impl Behind {
         let mut piece = self.io.pool.take(bytes.len());
         piece.copy_from_slice(bytes);
         let mut state = lock(&self.chain.state);
-        while state.waiting.len() >= PIECES_MAX && state.writing {
+        while state.waiting.len() >= PIECES_MAX && state.turn {
             state = wait(&self.chain.moved, state);
         }
         state.check(&*self.chain.file)?;
         state.waiting.push_back((offset, piece));
         match &self.io.way {
             Way::Threads { writers, .. } => {
-                if std::mem::replace(&mut state.writing, true) {
+                if std::mem::replace(&mut state.turn, true) {
                     return Ok(());
                 }
                 drop(state);
                 let (chain, io, depth) = (self.chain.clone(), self.io.clone(), self.depth);
-                writers.bring(Box::new(move || chain.go_on(&io, depth)));
+                writers.bring(Box::new(move || chain.take_turn(io, depth)));
             }
             Way::Inline(inline) => {
                 let left = inline.up_to(PIECES_MAX);
@@ -200,7 +216,7 @@ impl Behind {
             self.write_inline(state, 0);
             state = lock(&self.chain.state);
         }
-        while !state.is_settled() {
+        while state.left() > 0 {
             state = wait(&self.chain.moved, state);
         }
         state
@@ -211,13 +227,13 @@ impl Future for Written<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let behind = self.0;
+        let behind = self.behind;
         let mut state = lock(&behind.chain.state);
         if let Way::Inline(_) = &behind.io.way {
-            behind.write_inline(state, 0);
+            behind.write_inline(state, self.left);
             return Poll::Ready(());
         }
-        if state.is_settled() {
+        if state.left() <= self.left {
             return Poll::Ready(());
         }
         state.waker = Some(context.waker().clone());

@@ -22,7 +22,7 @@ use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
-use thermocline_exec::Behind;
+use thermocline_exec::{Behind, PIECES_MAX};
 use thermocline_sst::{BlobWriter, Compression, Value};
 use thermocline_tables::ValuesInOrder;
 use thermocline_version::FileKind;
@@ -42,6 +42,8 @@ pub struct Apart<'a> {
     pub file_bytes: u64,
     /// Values in these files move, ascending.
     pub victims: Vec<FileId>,
+    /// Whether somebody waits for what is written.
+    pub urgent: bool,
     /// Reads what moves.
     pub read: &'a ValuesInOrder<'a>,
 }
@@ -139,16 +141,20 @@ impl<'a> Aside<'a> {
     }
 
     /// As [`TableSink::poll_written`](super::TableSink::poll_written).
-    pub fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_written(&self, left: usize, context: &mut Context<'_>) -> Poll<()> {
         match &self.file {
-            Some((_, Some(behind))) => pin!(behind.written()).poll(context),
+            Some((_, Some(behind))) => pin!(behind.written(left)).poll(context),
             _ => Poll::Ready(()),
         }
     }
 
     /// Bytes of DRAM that it takes.
     pub fn memory(&self) -> u64 {
-        let file = self.file.as_ref().map_or(0, |(file, _)| file.memory());
+        let file = self.file.as_ref().map_or(0, |(file, behind)| {
+            // What waits to be written is as large as what is collected.
+            let waiting = behind.as_ref().map_or(0, |_| PIECES_MAX as u64);
+            file.memory() * (1 + waiting)
+        });
         file + self.inline.capacity() as u64 + self.apart.read.memory()
     }
 }
@@ -161,7 +167,9 @@ fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<
     let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
     let mut behind = None;
     let made = match files.staged() {
-        Some(staged) => made.through(|file| behind.insert(staged.behind(file)).clone()),
+        Some(staged) => {
+            made.through(|file| behind.insert(staged.behind(file, apart.urgent)).clone())
+        }
         None => made,
     };
     let made = made.metered(apart.read.meter().clone());

@@ -45,6 +45,8 @@ pub struct FileSink<'a> {
     aside: Option<Aside<'a>>,
     /// Counts how long writing takes.
     meter: Option<Arc<Meter>>,
+    /// Whether somebody waits for what it writes.
+    urgent: bool,
 }
 
 impl<'a> FileSink<'a> {
@@ -58,6 +60,15 @@ impl<'a> FileSink<'a> {
             behind: None,
             aside: None,
             meter: None,
+            urgent: false,
+        }
+    }
+
+    /// The same, for whom writers wait: what it writes does not wait for what readers read.
+    pub fn urgent(self) -> FileSink<'a> {
+        FileSink {
+            urgent: true,
+            ..self
         }
     }
 
@@ -92,6 +103,7 @@ impl<'a> FileSink<'a> {
             behind: None,
             aside: None,
             meter: None,
+            urgent: false,
         }
     }
 
@@ -114,7 +126,9 @@ impl<'a> FileSink<'a> {
         let cf = self.place.cf;
         let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
         let table = match staged {
-            Some(staged) => table.through(|file| self.behind.insert(staged.behind(file)).clone()),
+            Some(staged) => {
+                table.through(|file| self.behind.insert(staged.behind(file, self.urgent)).clone())
+            }
             None => table,
         };
         let table = match &self.meter {
@@ -171,12 +185,12 @@ impl TableSink for FileSink<'_> {
         }
     }
 
-    fn poll_written(&self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_written(&self, left: usize, context: &mut Context<'_>) -> Poll<()> {
         if let Some(behind) = &self.behind {
-            ready!(pin!(behind.written()).poll(context));
+            ready!(pin!(behind.written(left)).poll(context));
         }
         match &self.aside {
-            Some(aside) => aside.poll_written(context),
+            Some(aside) => aside.poll_written(left, context),
             None => Poll::Ready(()),
         }
     }
@@ -193,11 +207,11 @@ impl TableSink for FileSink<'_> {
     fn memory(&self) -> u64 {
         let table = self.table.as_ref();
         let aside = self.aside.as_ref().map_or(0, Aside::memory);
-        let waiting = self.behind.as_ref().map_or(0, |_| PIECES_MAX as u64);
-        aside
-            + table.map_or(0, |(_, table)| {
-                dram_of(table) + waiting * table.write_bytes() as u64
-            })
+        let behind = |table: &TableWriter| match self.behind {
+            Some(_) => (PIECES_MAX * table.write_bytes()) as u64,
+            None => 0,
+        };
+        aside + table.map_or(0, |(_, table)| dram_of(table) + behind(table))
     }
 
     fn tombstone_bytes_max(&self) -> usize {

@@ -47,15 +47,19 @@ struct Piece {
     coming: Option<Coming>,
     /// Up to where they were asked for.
     used: u64,
+    /// How much that was, the last time.
+    last: u64,
     /// Nothing is wanted from there on.
     end: u64,
+    /// What lies behind could not be read ahead. Whoever needs it reads it.
+    refused: bool,
 }
 
 impl Piece {
     fn get(&mut self, offset: u64, len: usize) -> Option<&[u8]> {
         let skip = usize::try_from(offset.checked_sub(self.begin)?).ok()?;
         let bytes = self.bytes.get(skip..skip.checked_add(len)?)?;
-        self.used = offset + len as u64;
+        (self.used, self.last) = (offset + len as u64, len as u64);
         Some(bytes)
     }
 
@@ -64,7 +68,8 @@ impl Piece {
     }
 
     fn is_short(&self) -> bool {
-        self.behind() < self.end && self.behind() - self.used < SHORT_BYTES
+        let short = SHORT_BYTES.max(2 * self.last);
+        !self.refused && self.behind() < self.end && self.behind() - self.used < short
     }
 
     /// Puts what has come behind what there is from `offset` on.
@@ -72,7 +77,7 @@ impl Piece {
         let passed = usize::try_from(offset - self.begin).expect("within a piece");
         self.bytes.drain(..passed);
         self.bytes.extend_from_slice(next);
-        self.begin = offset;
+        (self.begin, self.refused) = (offset, false);
     }
 }
 
@@ -97,7 +102,7 @@ impl<'a> Ahead<'a> {
         if let Some(bytes) = piece.get(offset, len) {
             return Ok(bytes.to_vec());
         }
-        if self.await_next(&mut piece, offset) {
+        while self.await_next(&mut piece, offset) {
             self.send_ahead(&mut piece);
             if let Some(bytes) = piece.get(offset, len) {
                 return Ok(bytes.to_vec());
@@ -116,6 +121,13 @@ impl<'a> Ahead<'a> {
         let mut bytes = vec![0; len];
         self.fill(&mut bytes, offset, len)?;
         Ok(bytes)
+    }
+
+    /// Bytes of DRAM that it takes.
+    pub fn memory(&self) -> u64 {
+        let piece = self.piece.borrow();
+        let coming = piece.coming.as_ref().map_or(0, |_| PIECE_BYTES);
+        (piece.bytes.capacity() + coming) as u64
     }
 
     /// Whether the piece at hand is about to end, and there is more.
@@ -137,6 +149,7 @@ impl<'a> Ahead<'a> {
         };
         let next = ready!(Pin::new(coming).poll(context));
         piece.coming = None;
+        piece.refused = next.is_none();
         if let Some(next) = next {
             self.meter.has_read(next.len() as u64);
             let used = piece.used;
@@ -148,7 +161,11 @@ impl<'a> Ahead<'a> {
 
     /// Reads as many bytes as there are place for, at `offset`, but `least` of them.
     fn fill(&self, bytes: &mut Vec<u8>, offset: u64, least: usize) -> Result<()> {
-        let got = self.meter.reading(|| self.file.read_at(bytes, offset))?;
+        let mut read = || self.file.read_at(bytes, offset);
+        let got = self.meter.reading(|| match self.staged {
+            Some(staged) => staged.reading(&mut read),
+            None => read(),
+        })?;
         if got < least {
             let text = format!("asked for {least} bytes, got {got}");
             let short = io::Error::new(io::ErrorKind::UnexpectedEof, text);
@@ -354,6 +371,53 @@ mod tests {
             matches!(error, Error::Io { .. }) && error.to_string().contains("/file"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_what_cannot_be_read_ahead() {
+        let world = World::new();
+        let meter = meter();
+        for staged in [&world.threads, &world.inline, &world.coroutines] {
+            let both = [(), ()].map(|()| world.ahead(Some(staged), &meter));
+            let end = LEN as u64;
+            for ahead in &both {
+                ahead.read(0, PIECE_BYTES - 100, end).unwrap();
+            }
+            world.disk.arm(Plan {
+                fault: Fault::Eio,
+                op: Some(Op::Read),
+                at: world.disk.calls_for(Fault::Eio, Some(Op::Read)),
+                repeat: Repeat::Forever,
+            });
+            // As a job waits for its inputs: for all of them at the same time.
+            block_on(poll_fn(|context| {
+                let polls = both.iter().map(|ahead| ahead.poll_more(context));
+                match polls.filter(Poll::is_pending).count() {
+                    0 => Poll::Ready(()),
+                    _ => Poll::Pending,
+                }
+            }));
+            world.disk.disarm();
+            for ahead in &both {
+                let read = ahead.read(PIECE_BYTES as u64 - 100, 200, end).unwrap();
+                assert!(read == world.bytes[PIECE_BYTES - 100..PIECE_BYTES + 100]);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_larger_than_a_piece_are_read_once() {
+        let world = World::new();
+        for staged in world.staged() {
+            let meter = meter();
+            let ahead = world.ahead(staged, &meter);
+            let len = 2 * PIECE_BYTES + 100;
+            for n in 0..2 {
+                let read = ahead.read((n * len) as u64, len, 2 * len as u64).unwrap();
+                assert!(read == world.bytes[n * len..(n + 1) * len]);
+            }
+            assert_eq!(meter.bytes_read(), 2 * len as u64);
+        }
     }
 
     #[test]

@@ -72,6 +72,10 @@ impl<'a> RunInput<'a> {
         self.ahead.as_ref().is_some_and(|ahead| ahead.is_short())
     }
 
+    pub(super) fn memory(&self) -> u64 {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.memory())
+    }
+
     /// As [`Ahead::poll_more`].
     pub(super) fn poll_more(&self, context: &mut Context<'_>) -> Poll<()> {
         match &self.ahead {

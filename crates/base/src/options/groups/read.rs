@@ -25,9 +25,9 @@ option_group! {
         /// Most bytes that a cursor reads at a time of a table that it goes through in order, and of values to which a table refers. How much it
         /// reads at first depends on how far cursors went lately. 0 switches reading ahead off.
         ahead_bytes: Bytes = 256 << 10, 0 => 256 << 10;
-        /// How asynchronous reads, and those of jobs with `compaction.scheduler=stages`, reach the device: `interrupt`, `sqpoll` and `iopoll` are ways of io_uring, `threads`
+        /// How asynchronous reads, and those that jobs make ahead of their need, reach the device: `interrupt`, `sqpoll` and `iopoll` are ways of io_uring, `threads`
         /// waits in a thread for each read. What the system refuses falls back to the next simpler way; the metrics
-        /// name the one in use. Of all stores in a runtime the first one that reads asynchronously decides.
+        /// name the one in use. Of all stores in a runtime the first one that reads so decides, of each kind.
         async_io: AsyncIo = AsyncIo::Interrupt;
     }
 }
