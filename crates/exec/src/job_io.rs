@@ -14,7 +14,8 @@
 //! readers of the stores wait for, and of values that jobs move. A write that has found no room for [`PATIENCE_MS`]
 //! begins all the same: readers who never stop must not stop writers. A read is sent for ahead of its need by the same
 //! rule; one that finds no room is made when it is needed. So where readers keep the device busy jobs do one thing after
-//! the other, and where they do not, everything at once.
+//! the other, and where they do not, everything at once. While a write is made for which writers wait ([`Turn::First`]),
+//! there is no room for others.
 //!
 //! # What always holds
 //! 1. *As if written at once.* Bytes, offsets, order within a file, and errors are those of the file itself. Only the
@@ -74,12 +75,12 @@ pub const PIECES_MAX: usize = 2;
 /// use std::{path::Path, sync::Arc};
 /// use thermocline_base::{AsyncIo, Site, Steps};
 /// use thermocline_env::{File, OpenMode, Storage, sim::SimFs};
-/// use thermocline_exec::{BufPool, JobIo};
+/// use thermocline_exec::{BufPool, JobIo, Turn};
 ///
 /// let disk = SimFs::new(Steps::new());
 /// let file = disk.open(Path::new("/a"), OpenMode::CreateNew)?;
 /// let io = Arc::new(JobIo::inline(BufPool::new(1 << 20), 7));
-/// let behind = io.behind(file.clone(), 8);
+/// let behind = io.behind(file.clone(), Turn::Now);
 /// behind.write_at(b"some bytes", 0)?;
 /// behind.sync(Site("example"))?;
 /// let read = io.read((AsyncIo::Interrupt, 8), file, 5, 3).and_then(|coming| coming.wait());
@@ -93,6 +94,19 @@ pub struct JobIo {
     clients: UnderWay,
     reads: UnderWay,
     writes: UnderWay,
+    /// Of those, writes for which writers wait.
+    first: UnderWay,
+}
+
+/// When the writes of a file may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// At once, and others make room for them.
+    First,
+    /// At once.
+    Now,
+    /// When fewer reads and writes than this are under way, or none has ended for long.
+    Within(usize),
 }
 
 enum Way {
@@ -141,6 +155,7 @@ impl JobIo {
             clients,
             reads,
             writes: UnderWay::default(),
+            first: UnderWay::default(),
         }
     }
 
@@ -152,6 +167,7 @@ impl JobIo {
             clients: UnderWay::default(),
             reads: UnderWay::default(),
             writes: UnderWay::default(),
+            first: UnderWay::default(),
         }
     }
 
@@ -164,7 +180,7 @@ impl JobIo {
         offset: u64,
         len: usize,
     ) -> Option<Coming> {
-        if self.under_way() >= depth {
+        if self.is_full(depth) {
             return None;
         }
         Some(Coming(match &self.way {
@@ -189,14 +205,15 @@ impl JobIo {
         read()
     }
 
-    /// `file`, written behind whoever writes it. A write begins when fewer than `depth` reads and writes are under way.
-    pub fn behind(self: &Arc<JobIo>, file: Arc<dyn File>, depth: usize) -> Arc<Behind> {
-        Arc::new(Behind::new(self.clone(), file, depth))
+    /// `file`, written behind whoever writes it, when its turn has come.
+    pub fn behind(self: &Arc<JobIo>, file: Arc<dyn File>, turn: Turn) -> Arc<Behind> {
+        Arc::new(Behind::new(self.clone(), file, turn))
     }
 
-    /// Reads and writes of jobs, and reads that readers wait for.
-    fn under_way(&self) -> usize {
-        self.reads.now() + self.writes.now() + self.clients.now()
+    /// Whether as many reads and writes are under way as may be.
+    fn is_full(&self, depth: usize) -> bool {
+        let under_way = self.reads.now() + self.writes.now() + self.clients.now();
+        under_way >= depth || self.first.now() > 0
     }
 
     /// What is used.
@@ -212,18 +229,17 @@ impl JobIo {
         }
     }
 
-    /// Waits until a write may begin, with `depth` reads and writes at most; it has begun for as long as what is
-    /// returned is held.
-    fn turn_to_write(&self, depth: usize) -> Counted<'_> {
-        if let Way::Threads { clock, .. } = &self.way {
-            let is_full = || self.under_way() >= depth;
+    /// Waits until a write may begin, whose `turn` it is then; it is under way for as long as what is returned is held.
+    fn turn_to_write(&self, turn: Turn) -> [Counted<'_>; 2] {
+        if let (Way::Threads { clock, .. }, Turn::Within(depth)) = (&self.way, turn) {
             let mut left = PATIENCE_MS;
-            while left > 0 && is_full() {
+            while left > 0 && self.is_full(depth) {
                 clock.sleep_ms(1);
                 left -= 1;
             }
         }
-        self.writes.add(1)
+        let first = usize::from(turn == Turn::First);
+        [self.writes.add(1), self.first.add(first)]
     }
 }
 

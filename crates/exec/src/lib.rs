@@ -64,7 +64,7 @@ mod weave;
 pub use aligned::{AlignedBuf, PAGE_BYTES};
 pub use asynchronous::{AsyncReader, AsyncUse, Reading, Running};
 pub use batch::{BatchRead, BatchReader};
-pub use job_io::{Behind, Coming, JobIo, JobIoUse, PIECES_MAX, Written};
+pub use job_io::{Behind, Coming, JobIo, JobIoUse, PIECES_MAX, Turn, Written};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
 pub use storage::DirectStorage;

@@ -12,13 +12,21 @@ use thermocline_env::real::{RealClock, RealStorage};
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::{SeededRandom, SimClock};
 use thermocline_env::{Clock, File, OpenMode, Storage};
-use thermocline_exec::{BatchRead, BatchReader, BufPool, DirectStorage, JobIo, UnderWay};
+use thermocline_exec::{BatchRead, BatchReader, BufPool, DirectStorage, JobIo, Turn, UnderWay};
 use thermocline_testkit::block_on;
 
 const SYNC: Site = Site("test");
 
 fn below(random: &SeededRandom, bound: usize) -> usize {
     usize::try_from(random.below(bound as u64)).unwrap()
+}
+
+fn any_turn(random: &SeededRandom) -> Turn {
+    match below(random, 3) {
+        0 => Turn::First,
+        1 => Turn::Now,
+        _ => Turn::Within(1 + below(random, 4)),
+    }
 }
 
 fn with_threads() -> Arc<JobIo> {
@@ -38,7 +46,7 @@ fn created(disk: &dyn Storage, path: &Path) -> Arc<dyn File> {
 /// Writes a file from beginning to end, in pieces of any length, and looks at it from time to time.
 fn write_and_compare(io: &Arc<JobIo>, disk: &dyn Storage, path: &Path, seed: u64) {
     let random = SeededRandom::new(seed);
-    let file = io.behind(created(disk, path), 1 + below(&random, 4));
+    let file = io.behind(created(disk, path), any_turn(&random));
     let mut model: Vec<u8> = Vec::new();
     for n in 0..60 {
         let pages = 1 + below(&random, 8);
@@ -90,7 +98,7 @@ fn what_is_written_behind_is_what_was_given() {
 fn failing(io: &Arc<JobIo>, at: u64) -> (u64, Option<String>) {
     let sim = SimFs::new(Steps::new());
     let disk = FaultStorage::over_sim(sim.clone());
-    let file = io.behind(created(&disk, Path::new("/file")), 8);
+    let file = io.behind(created(&disk, Path::new("/file")), Turn::Now);
     disk.arm(Plan {
         fault: Fault::NoSpace,
         op: Some(Op::Write),
@@ -148,7 +156,7 @@ fn a_write_that_fails_is_told_once_and_nothing_behind_it_is_begun() {
 fn by_a_seed_writes_lag_behind_as_far_as_they_may_and_are_the_same_each_time() {
     let lags = |seed| {
         let sim = SimFs::new(Steps::new());
-        let file = inline(seed).behind(created(&sim, Path::new("/file")), 8);
+        let file = inline(seed).behind(created(&sim, Path::new("/file")), Turn::Now);
         let lag = |n: u64| {
             file.write_at(&[1; 4096], n * 4096).unwrap();
             (n + 1) - sim.contents(Path::new("/file")).unwrap().len() as u64 / 4096
@@ -168,7 +176,7 @@ fn whoever_goes_leaves_nothing_under_way() {
     for io in [inline(1), with_threads()] {
         for n in 0..50 {
             let sim = SimFs::new(Steps::new());
-            let file = io.behind(created(&sim, Path::new("/file")), 8);
+            let file = io.behind(created(&sim, Path::new("/file")), Turn::Now);
             for at in 0..n % 5 {
                 file.write_at(&[1; 4096], at * 4096).unwrap();
             }
@@ -189,7 +197,7 @@ fn many_files_take_turns() {
             let (io, sim) = (&io, &sim);
             scope.spawn(move || {
                 let path = format!("/{n}");
-                let file = io.behind(created(sim, Path::new(&path)), 8);
+                let file = io.behind(created(sim, Path::new(&path)), Turn::Now);
                 for at in 0..50 {
                     file.write_at(&[n; 4096], at * 4096).unwrap();
                 }
@@ -204,7 +212,7 @@ fn many_files_take_turns() {
 #[test]
 fn nobody_waits_for_a_write_that_panics() {
     let sim = SimFs::new(Steps::new());
-    let file = with_threads().behind(Odd::new(created(&sim, Path::new("/file")), true), 8);
+    let file = with_threads().behind(Odd::new(created(&sim, Path::new("/file")), true), Turn::Now);
     file.write_at(&[1; 4096], 0).unwrap();
     let error = file.sync(SYNC).unwrap_err().to_string();
     assert!(
@@ -276,14 +284,14 @@ fn a_write_waits_for_room_but_not_for_ever() {
         clock.clone(),
     ));
     let reader = BatchReader::counted(BufPool::new(1 << 20), clients.clone());
-    let write = |name: &str, depth| {
+    let write = |name: &str, turn| {
         let before = clock.now_ns();
-        let file = io.behind(created(&sim, Path::new(name)), depth);
+        let file = io.behind(created(&sim, Path::new(name)), turn);
         file.write_at(&[1; 4096], 0).unwrap();
         file.sync(SYNC).unwrap();
         (clock.now_ns() - before) / 1_000_000
     };
-    assert_eq!(write("/idle", 1), 0);
+    assert_eq!(write("/idle", Turn::Within(1)), 0);
     let closed = lock(&held.gate);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -298,10 +306,13 @@ fn a_write_waits_for_room_but_not_for_ever() {
             std::thread::yield_now();
         }
         // A reader takes the only place, or one of two.
-        assert_eq!(write("/full", 1), 10);
-        assert_eq!(write("/half", 2), 0);
+        assert_eq!(write("/full", Turn::Within(1)), 10);
+        assert_eq!(write("/half", Turn::Within(2)), 0);
+        for (name, turn) in [("/first", Turn::First), ("/now", Turn::Now)] {
+            assert_eq!(write(name, turn), 0);
+        }
         drop(closed);
     });
     assert_eq!(clients.now(), 0);
-    assert_eq!(write("/idle again", 1), 0);
+    assert_eq!(write("/idle again", Turn::Within(1)), 0);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::{AsyncIo, Scheduler};
 use thermocline_env::File;
-use thermocline_exec::{Behind, Coming, JobIo};
+use thermocline_exec::{Behind, Coming, JobIo, Turn};
 
 use crate::file::TableFile;
 
@@ -61,14 +61,14 @@ impl Staged {
         self.io.reading(read)
     }
 
-    /// A file that was just made, to be written behind whoever writes it: as soon as may be if it is `urgent`, else when there is
-    /// room.
+    /// A file that was just made, to be written behind whoever writes it: before others if it is `urgent`, else when there is room.
     pub fn behind(&self, file: Arc<dyn File>, urgent: bool) -> Arc<Behind> {
         // Only stages have a budget: a coroutine writes as soon as it may.
-        let depth = match self.ahead && !urgent {
-            true => self.depth,
-            false => usize::MAX,
+        let turn = match (self.ahead, urgent) {
+            (true, true) => Turn::First,
+            (true, false) => Turn::Within(self.depth),
+            (false, _) => Turn::Now,
         };
-        self.io.behind(file, depth)
+        self.io.behind(file, turn)
     }
 }

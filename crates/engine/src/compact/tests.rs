@@ -8,13 +8,14 @@ mod filters;
 mod index;
 mod jobs;
 mod outputs;
+mod parts;
 mod ranges;
 mod reads;
 mod ttl;
 
 use std::path::Path;
 
-use thermocline_base::options::{Options, PartitionBy};
+use thermocline_base::options::{Options, PartitionBy, Scheduler};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfId, Codec, IndexKind};
 use thermocline_env::{Clock, Env};
@@ -71,6 +72,8 @@ fn any(rng: &mut Rng) -> Options {
     options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
     apart(&mut options, &mut rng.clone());
     let compaction = &mut options.compaction;
+    compaction.scheduler = *rng.clone().pick(&Scheduler::ALL);
+    compaction.io_depth = *rng.clone().pick(&[1, 8, 32]);
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (1 + rng.below(12) as u64) << 10;
     compaction.table_bytes = (1 + rng.below(4) as u64) << 10;

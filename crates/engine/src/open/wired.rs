@@ -80,9 +80,9 @@ fn open_tables(
     let options = &named.options;
     let mut versions = VersionSet::new(named.manifest.state());
     let runtime = &shared.runtime;
-    let threads = match named.world.background {
-        true => runtime.options().jobs,
-        false => JOB_THREADS_ALONE,
+    let threads = match runtime.options().jobs {
+        jobs @ 1.. if named.world.background => jobs,
+        _ => JOB_THREADS_ALONE,
     };
     let lent = Lent {
         cache: &runtime.common(),

@@ -26,6 +26,8 @@ pub fn small_levels(options: &mut Options) {
     compaction.multiplier = 2;
     compaction.levels = 2;
     compaction.dynamic = false;
+    // Jobs that are large enough are divided into up to four.
+    compaction.io_depth = 16;
     compaction.compression = Codec::None;
     compaction.compression_last = Codec::Zstd;
 }

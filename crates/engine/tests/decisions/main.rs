@@ -122,6 +122,7 @@ scripts! {
     global_index
     global_index_rewrite
     immutables
+    divided
     ssd
     leveled
     partitions

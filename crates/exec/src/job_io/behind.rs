@@ -21,14 +21,14 @@ use thermocline_base::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use thermocline_base::{Error, Result, Site};
 use thermocline_env::File;
 
-use super::{JobIo, PIECES_MAX, Way};
+use super::{JobIo, PIECES_MAX, Turn, Way};
 use crate::pool::PooledBuf;
 
 /// A file that is written once, from its beginning to its end. See the [module](self).
 pub struct Behind {
     io: Arc<JobIo>,
     chain: Arc<Chain>,
-    depth: usize,
+    when: Turn,
 }
 
 /// A future that ends when no more than some writes of a file are left, whatever came of the others.
@@ -87,25 +87,25 @@ impl State {
 
 impl Chain {
     /// Makes the next write, and has another thread go on if there are more.
-    fn take_turn(self: Arc<Chain>, io: Arc<JobIo>, depth: usize) {
+    fn take_turn(self: Arc<Chain>, io: Arc<JobIo>, when: Turn) {
         let ends = Ends(&self);
-        let more = self.step(&io, depth);
+        let more = self.step(&io, when);
         drop(ends);
         if let (true, Way::Threads { writers, .. }) = (more, &io.way) {
             let (chain, own) = (self.clone(), io.clone());
-            writers.bring(Box::new(move || chain.take_turn(own, depth)));
+            writers.bring(Box::new(move || chain.take_turn(own, when)));
         }
     }
 
     /// Makes the next write. Returns whether there are more; if not, the turn is over.
-    fn step(&self, io: &JobIo, depth: usize) -> bool {
+    fn step(&self, io: &JobIo, when: Turn) -> bool {
         let mut state = lock(&self.state);
         let next = state.waiting.pop_front();
         if let Some((offset, bytes)) = next {
             state.under_way = true;
             drop(state);
             self.moved.notify_all();
-            let under_way = io.turn_to_write(depth);
+            let under_way = io.turn_to_write(when);
             let wrote = self.file.write_at(&bytes, offset);
             drop((under_way, bytes));
             state = lock(&self.state);
@@ -151,7 +151,7 @@ impl Drop for Ends<'_> {
 }
 
 impl Behind {
-    pub(super) fn new(io: Arc<JobIo>, file: Arc<dyn File>, depth: usize) -> Behind {
+    pub(super) fn new(io: Arc<JobIo>, file: Arc<dyn File>, when: Turn) -> Behind {
         let chain = Chain {
             file,
             state: Mutex::default(),
@@ -160,7 +160,7 @@ impl Behind {
         Behind {
             io,
             chain: Arc::new(chain),
-            depth,
+            when,
         }
     }
 
@@ -185,8 +185,8 @@ impl Behind {
                     return Ok(());
                 }
                 drop(state);
-                let (chain, io, depth) = (self.chain.clone(), self.io.clone(), self.depth);
-                writers.bring(Box::new(move || chain.take_turn(io, depth)));
+                let (chain, io, when) = (self.chain.clone(), self.io.clone(), self.when);
+                writers.bring(Box::new(move || chain.take_turn(io, when)));
             }
             Way::Inline(inline) => {
                 let left = inline.up_to(PIECES_MAX);
@@ -200,8 +200,10 @@ impl Behind {
     fn write_inline<'a>(&'a self, mut state: MutexGuard<'a, State>, left: usize) {
         while state.waiting.len() > left {
             drop(state);
-            self.chain.step(&self.io, self.depth);
+            self.chain.step(&self.io, self.when);
             state = lock(&self.chain.state);
+            // Nobody else will come.
+            state.turn = false;
         }
     }
 

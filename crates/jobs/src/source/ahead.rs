@@ -118,8 +118,8 @@ impl<'a> Ahead<'a> {
     /// # Errors
     /// As [`Ahead::read`].
     pub fn read_alone(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        self.fill(&mut bytes, offset, len)?;
+        let mut bytes = Vec::new();
+        self.fill(&mut bytes, offset, (len, len))?;
         Ok(bytes)
     }
 
@@ -159,9 +159,11 @@ impl<'a> Ahead<'a> {
         Poll::Ready(())
     }
 
-    /// Reads as many bytes as there are place for, at `offset`, but `least` of them.
-    fn fill(&self, bytes: &mut Vec<u8>, offset: u64, least: usize) -> Result<()> {
-        let mut read = || self.file.read_at(bytes, offset);
+    /// Puts up to `most` bytes that lie at `offset` behind `bytes`, but `least` of them.
+    fn fill(&self, bytes: &mut Vec<u8>, offset: u64, (least, most): (usize, usize)) -> Result<()> {
+        let before = bytes.len();
+        bytes.resize(before + most, 0);
+        let mut read = || self.file.read_at(&mut bytes[before..], offset);
         let got = self.meter.reading(|| match self.staged {
             Some(staged) => staged.reading(&mut read),
             None => read(),
@@ -171,7 +173,7 @@ impl<'a> Ahead<'a> {
             let short = io::Error::new(io::ErrorKind::UnexpectedEof, text);
             return Err(Error::io_at("read", self.file.path(), offset, short));
         }
-        bytes.truncate(got);
+        bytes.truncate(before + got);
         self.meter.has_read(got as u64);
         Ok(())
     }
@@ -192,12 +194,22 @@ impl<'a> Ahead<'a> {
         true
     }
 
-    /// Reads a piece at `offset`.
+    /// Reads a piece that begins at `offset`, but for what is there of it.
     fn begin_anew(&self, piece: &mut Piece, offset: u64, len: usize, end: u64) -> Result<()> {
+        let is_within = (piece.begin..=piece.behind()).contains(&offset);
         // Nothing is known of it if the call fails.
-        let Piece { mut bytes, .. } = std::mem::take(piece);
-        bytes.resize(at_most(end.saturating_sub(offset)).max(len), 0);
-        self.fill(&mut bytes, offset, len)?;
+        let Piece {
+            begin, mut bytes, ..
+        } = std::mem::take(piece);
+        let passed = match is_within {
+            true => usize::try_from(offset - begin).expect("within a piece"),
+            false => bytes.len(),
+        };
+        bytes.drain(..passed);
+        let at = offset + bytes.len() as u64;
+        let least = len.saturating_sub(bytes.len());
+        let most = at_most(end.saturating_sub(at)).max(least);
+        self.fill(&mut bytes, at, (least, most))?;
         *piece = Piece {
             begin: offset,
             bytes,

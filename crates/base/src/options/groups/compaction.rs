@@ -43,10 +43,10 @@ option_group! {
         /// waits another one goes on. `stages`: in addition, while a coroutine merges, what it needs next is read, and what it
         /// has written is written.
         scheduler: Scheduler = Scheduler::Stages;
-        /// How many reads and writes of files may be under way for a write of a job to begin with `stages`: those of jobs, and
-        /// those that readers wait for; a write that has waited for 10 ms begins all the same. A compaction has as many
-        /// coroutines as this is times the number of job threads, but one at least. It is the `q` of PM-Blade §V.
-        io_depth: Count = 8, 1 => 1024;
+        /// How many reads and writes of files may be under way with `stages` for a compaction to write, or to read what it needs
+        /// later: those of jobs, and those that readers wait for. A write that has waited for 10 ms begins all the same. A compaction has as many
+        /// coroutines as this has for each job thread, but one at least. It is the `q` of PM-Blade §V.
+        io_depth: Count = 4, 1 => 1024;
         /// One read of tables in so many, chosen at random, is looked at for tables that are asked in vain:
         /// those are compacted when that costs less than reading on like this. 0 looks at none.
         read_sample: Count = 64, 0 => 1 << 32;

@@ -94,7 +94,13 @@ impl Compactor {
         Keys::divided(cuts.into_iter().map(|n| run[n].range.first.to_vec()))
     }
 
-    /// What a job reads of its inputs, and their range tombstones. What those cover is passed over.
+    /// Into how many parts a job would be divided of which nothing is passed over.
+    #[cfg(test)]
+    pub(crate) fn parts_of(&self, job: &Job) -> usize {
+        self.divide(job, &job.runs, false).len()
+    }
+
+    /// The range tombstones of runs that a job takes.
     ///
     /// # Errors
     /// Those of reading.

@@ -3,7 +3,8 @@
 //!
 //! Level 0 lies on the SSD, so that there is something to read: runs that lie over each other, which are compacted by hand
 //! into the level below. As in the paper, four pieces are compacted at a time: by four threads, each in its quarter of the
-//! keys, or by two threads with two coroutines each. Another thread reads meanwhile.
+//! keys, or by two threads with two coroutines each (with `compaction.io_depth=8`, where a runtime has four job threads).
+//! Another thread reads meanwhile.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +104,11 @@ impl Scheduling {
     ) -> Result<Took> {
         let keys = filling.entries();
         let more = BY_HAND.iter().copied();
-        let more: Vec<_> = more.chain([("compaction.scheduler", scheduler)]).collect();
+        let own = [
+            ("compaction.scheduler", scheduler),
+            ("compaction.io_depth", "8"),
+        ];
+        let more: Vec<_> = more.chain(own).collect();
         let trial = Trial::new(setting, Side::Ssd.system(), &more, filling.size(keys))?;
         let order = Permutation::new(keys, SEED);
         let db = filling.fill(&trial, setting, Side::Ssd, |entry| order.at(entry))?;
