@@ -11,7 +11,7 @@
 //!
 //! *Room* is the paper's rule: a write begins while `q - q_comp - q_cli > 0`. Here `q` is a depth that the caller names,
 //! `q_comp` the reads and writes of jobs that are under way, and `q_cli` other reads of tables and values: those that
-//! readers of the stores wait for, and of values that jobs move. A write that has found no room for [`PATIENCE_MS`]
+//! readers of the stores wait for, and of values that jobs move. A write that has found no room for [`PATIENCE_MS`](room::PATIENCE_MS)
 //! begins all the same: readers who never stop must not stop writers. A read is sent for ahead of its need by the same
 //! rule; one that finds no room is made when it is needed. So where readers keep the device busy jobs do one thing after
 //! the other, and where they do not, everything at once. While a write is made for which writers wait ([`Turn::First`]),
@@ -32,7 +32,7 @@
 //!
 //! # Why nobody waits for ever
 //! A job waits for a read, which waits for nothing but the device; or for a write, which in addition waits for room. Room
-//! comes when a read or a write ends, or after [`PATIENCE_MS`]. Neither takes a lock that a job holds. So with any depth
+//! comes when a read or a write ends, or after [`PATIENCE_MS`](room::PATIENCE_MS). Neither takes a lock that a job holds. So with any depth
 //! from 1 on, one thread, or none at all (whoever brings a write makes it then), everything ends.
 //!
 //! # Rejected
@@ -43,6 +43,7 @@
 
 mod behind;
 mod inline;
+mod room;
 
 use std::fmt;
 use std::future::Future;
@@ -58,16 +59,12 @@ use crate::helpers::Helpers;
 use crate::pool::BufPool;
 use crate::promise::{Pending, wait_for};
 use crate::range::{RangeBuf, read_range};
-use crate::under_way::{Counted, UnderWay};
+use crate::under_way::UnderWay;
 
-pub use behind::{Behind, Written};
+pub use behind::{Behind, PIECES_MAX, Written};
 use inline::Inline;
-
-/// Milliseconds after which a write begins without room.
-pub const PATIENCE_MS: u64 = 10;
-
-/// Writes of a file that wait, at most.
-pub const PIECES_MAX: usize = 2;
+pub use room::Turn;
+use room::{Room, Way};
 
 /// See the [module](self). Shared as an [`Arc`].
 ///
@@ -88,34 +85,9 @@ pub const PIECES_MAX: usize = 2;
 /// # Ok::<(), thermocline_base::Error>(())
 /// ```
 pub struct JobIo {
-    way: Way,
-    pool: BufPool,
-    /// Reads that readers of the stores wait for.
-    clients: UnderWay,
-    reads: UnderWay,
-    writes: UnderWay,
-    /// Of those, writes for which writers wait.
-    first: UnderWay,
-}
-
-/// When the writes of a file may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// At once, and others make room for them.
-    First,
-    /// At once.
-    Now,
-    /// When fewer reads and writes than this are under way, or none has ended for long.
-    Within(usize),
-}
-
-enum Way {
-    Threads {
-        reader: AsyncReader,
-        writers: Arc<Helpers>,
-        clock: Arc<dyn Clock>,
-    },
-    Inline(Inline),
+    room: Arc<Room>,
+    /// `None` without threads.
+    reader: Option<AsyncReader>,
 }
 
 /// What a [`JobIo`] says about itself.
@@ -143,31 +115,23 @@ enum Answer {
 impl JobIo {
     /// With buffers of `pool`, beside `clients`, which count in the budget. Starts no thread yet.
     pub fn new(pool: BufPool, clients: UnderWay, clock: Arc<dyn Clock>) -> JobIo {
-        let reads = UnderWay::default();
         let way = Way::Threads {
-            reader: AsyncReader::counted(pool.clone(), reads.clone()),
             writers: Arc::new(Helpers::named("thermocline-write")),
             clock,
         };
+        let room = Room::new(way, pool.clone(), clients);
         JobIo {
-            way,
-            pool,
-            clients,
-            reads,
-            writes: UnderWay::default(),
-            first: UnderWay::default(),
+            reader: Some(AsyncReader::counted(pool, room.reads.clone())),
+            room,
         }
     }
 
     /// One without threads. It does what it is asked for now or later, as `seed` decides.
     pub fn inline(pool: BufPool, seed: u64) -> JobIo {
+        let way = Way::Inline(Inline::new(seed));
         JobIo {
-            way: Way::Inline(Inline::new(seed)),
-            pool,
-            clients: UnderWay::default(),
-            reads: UnderWay::default(),
-            writes: UnderWay::default(),
-            first: UnderWay::default(),
+            room: Room::new(way, pool, UnderWay::default()),
+            reader: None,
         }
     }
 
@@ -180,66 +144,49 @@ impl JobIo {
         offset: u64,
         len: usize,
     ) -> Option<Coming> {
-        if self.is_full(depth) {
+        if self.room.is_full(depth) {
             return None;
         }
-        Some(Coming(match &self.way {
-            Way::Threads { reader, .. } => Answer::Pending(reader.send(way, file, offset, len)),
-            Way::Inline(inline) => {
-                let (pool, held) = (self.pool.clone(), self.reads.hold());
-                let read = move || {
-                    let _held = held;
-                    read_range(&*file, &pool, offset, len)
-                };
-                match inline.is_now() {
-                    true => Answer::There(Some(read())),
-                    false => Answer::Later(Some(Box::new(read))),
-                }
-            }
+        if let Some(reader) = &self.reader {
+            let pending = reader.send(way, file, offset, len);
+            return Some(Coming(Answer::Pending(pending)));
+        }
+        let (pool, held) = (self.room.pool.clone(), self.room.reads.hold());
+        let read = move || {
+            let _held = held;
+            read_range(&*file, &pool, offset, len)
+        };
+        let is_now = match &self.room.way {
+            Way::Inline(inline) => inline.is_now(),
+            Way::Threads { .. } => true,
+        };
+        Some(Coming(match is_now {
+            true => Answer::There(Some(read())),
+            false => Answer::Later(Some(Box::new(read))),
         }))
     }
 
     /// Makes a read that a job waits for, and counts it.
     pub fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
-        let _under_way = self.reads.add(1);
+        let _under_way = self.room.reads.add(1);
         read()
     }
 
     /// `file`, written behind whoever writes it, when its turn has come.
-    pub fn behind(self: &Arc<JobIo>, file: Arc<dyn File>, turn: Turn) -> Arc<Behind> {
-        Arc::new(Behind::new(self.clone(), file, turn))
-    }
-
-    /// Whether as many reads and writes are under way as may be.
-    fn is_full(&self, depth: usize) -> bool {
-        let under_way = self.reads.now() + self.writes.now() + self.clients.now();
-        under_way >= depth || self.first.now() > 0
+    pub fn behind(&self, file: Arc<dyn File>, turn: Turn) -> Arc<Behind> {
+        Arc::new(Behind::new(self.room.clone(), file, turn))
     }
 
     /// What is used.
     pub fn usage(&self) -> JobIoUse {
-        match &self.way {
-            Way::Threads {
-                reader, writers, ..
-            } => JobIoUse {
-                way: reader.usage().way,
-                writers: writers.threads(),
+        let reader = self.reader.as_ref();
+        JobIoUse {
+            way: reader.and_then(|reader| reader.usage().way),
+            writers: match &self.room.way {
+                Way::Threads { writers, .. } => writers.threads(),
+                Way::Inline(_) => 0,
             },
-            Way::Inline(_) => JobIoUse::default(),
         }
-    }
-
-    /// Waits until a write may begin, whose `turn` it is then; it is under way for as long as what is returned is held.
-    fn turn_to_write(&self, turn: Turn) -> [Counted<'_>; 2] {
-        if let (Way::Threads { clock, .. }, Turn::Within(depth)) = (&self.way, turn) {
-            let mut left = PATIENCE_MS;
-            while left > 0 && self.is_full(depth) {
-                clock.sleep_ms(1);
-                left -= 1;
-            }
-        }
-        let first = usize::from(turn == Turn::First);
-        [self.writes.add(1), self.first.add(first)]
     }
 }
 
@@ -267,14 +214,6 @@ impl Future for Coming {
             }
         };
         Poll::Ready(answer.and_then(Result::ok))
-    }
-}
-
-impl Drop for JobIo {
-    fn drop(&mut self) {
-        if let Way::Threads { writers, .. } = &self.way {
-            writers.stop();
-        }
     }
 }
 

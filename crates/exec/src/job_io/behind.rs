@@ -21,12 +21,15 @@ use thermocline_base::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use thermocline_base::{Error, Result, Site};
 use thermocline_env::File;
 
-use super::{JobIo, PIECES_MAX, Turn, Way};
+use super::room::{Room, Turn, Way};
 use crate::pool::PooledBuf;
+
+/// Writes of a file that wait, at most.
+pub const PIECES_MAX: usize = 2;
 
 /// A file that is written once, from its beginning to its end. See the [module](self).
 pub struct Behind {
-    io: Arc<JobIo>,
+    room: Arc<Room>,
     chain: Arc<Chain>,
     when: Turn,
 }
@@ -87,25 +90,25 @@ impl State {
 
 impl Chain {
     /// Makes the next write, and has another thread go on if there are more.
-    fn take_turn(self: Arc<Chain>, io: Arc<JobIo>, when: Turn) {
+    fn take_turn(self: Arc<Chain>, room: Arc<Room>, when: Turn) {
         let ends = Ends(&self);
-        let more = self.step(&io, when);
+        let more = self.step(&room, when);
         drop(ends);
-        if let (true, Way::Threads { writers, .. }) = (more, &io.way) {
-            let (chain, own) = (self.clone(), io.clone());
+        if let (true, Way::Threads { writers, .. }) = (more, &room.way) {
+            let (chain, own) = (self.clone(), room.clone());
             writers.bring(Box::new(move || chain.take_turn(own, when)));
         }
     }
 
     /// Makes the next write. Returns whether there are more; if not, the turn is over.
-    fn step(&self, io: &JobIo, when: Turn) -> bool {
+    fn step(&self, room: &Room, when: Turn) -> bool {
         let mut state = lock(&self.state);
         let next = state.waiting.pop_front();
         if let Some((offset, bytes)) = next {
             state.under_way = true;
             drop(state);
             self.moved.notify_all();
-            let under_way = io.turn_to_write(when);
+            let under_way = room.turn_to_write(when);
             let wrote = self.file.write_at(&bytes, offset);
             drop((under_way, bytes));
             state = lock(&self.state);
@@ -151,14 +154,14 @@ impl Drop for Ends<'_> {
 }
 
 impl Behind {
-    pub(super) fn new(io: Arc<JobIo>, file: Arc<dyn File>, when: Turn) -> Behind {
+    pub(super) fn new(room: Arc<Room>, file: Arc<dyn File>, when: Turn) -> Behind {
         let chain = Chain {
             file,
             state: Mutex::default(),
             moved: Condvar::new(),
         };
         Behind {
-            io,
+            room,
             chain: Arc::new(chain),
             when,
         }
@@ -171,7 +174,7 @@ impl Behind {
 
     /// Takes a write.
     fn bring(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let mut piece = self.io.pool.take(bytes.len());
+        let mut piece = self.room.pool.take(bytes.len());
         piece.copy_from_slice(bytes);
         let mut state = lock(&self.chain.state);
         while state.waiting.len() >= PIECES_MAX && state.turn {
@@ -179,14 +182,14 @@ impl Behind {
         }
         state.check(&*self.chain.file)?;
         state.waiting.push_back((offset, piece));
-        match &self.io.way {
+        match &self.room.way {
             Way::Threads { writers, .. } => {
                 if std::mem::replace(&mut state.turn, true) {
                     return Ok(());
                 }
                 drop(state);
-                let (chain, io, when) = (self.chain.clone(), self.io.clone(), self.when);
-                writers.bring(Box::new(move || chain.take_turn(io, when)));
+                let (chain, room, when) = (self.chain.clone(), self.room.clone(), self.when);
+                writers.bring(Box::new(move || chain.take_turn(room, when)));
             }
             Way::Inline(inline) => {
                 let left = inline.up_to(PIECES_MAX);
@@ -200,7 +203,7 @@ impl Behind {
     fn write_inline<'a>(&'a self, mut state: MutexGuard<'a, State>, left: usize) {
         while state.waiting.len() > left {
             drop(state);
-            self.chain.step(&self.io, self.when);
+            self.chain.step(&self.room, self.when);
             state = lock(&self.chain.state);
             // Nobody else will come.
             state.turn = false;
@@ -214,7 +217,7 @@ impl Behind {
 
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = lock(&self.chain.state);
-        if let Way::Inline(_) = &self.io.way {
+        if let Way::Inline(_) = &self.room.way {
             self.write_inline(state, 0);
             state = lock(&self.chain.state);
         }
@@ -231,7 +234,7 @@ impl Future for Written<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let behind = self.behind;
         let mut state = lock(&behind.chain.state);
-        if let Way::Inline(_) = &behind.io.way {
+        if let Way::Inline(_) = &behind.room.way {
             behind.write_inline(state, self.left);
             return Poll::Ready(());
         }
