@@ -73,8 +73,9 @@ const THREADS_MAX: usize = 256;
 /// start when they are needed.
 const COURIERS_MAX: usize = 64;
 
-/// Most bytes of buffers for transfers that lie idle: pieces of files that two jobs read and write, and some blocks.
-const BUFS_IDLE_MAX: u64 = 2 << 20;
+/// Most bytes of buffers for transfers that lie idle: pieces of files that several jobs read and write at a time, and some
+/// blocks.
+const BUFS_IDLE_MAX: u64 = 16 << 20;
 
 /// What decides when a runtime without threads makes reads and writes of jobs.
 const INLINE_SEED: u64 = 0x7468_6572_6d6f;

@@ -70,7 +70,7 @@ fn story(scheduler: Scheduler, seed: u64) -> usize {
             let families = [Family::DEFAULT];
             check_now(&engine, &families, &[model.clone()], &keys);
             for (snapshot, then) in &held {
-                check_then(snapshot, &families, &[then.clone()], &keys);
+                check_then(snapshot, &families, std::slice::from_ref(then), &keys);
             }
             if rng.one_in(3) {
                 held.clear();

@@ -41,8 +41,11 @@ struct Took {
     read_us: f64,
 }
 
-/// What is shown of it: what it is, its unit, and how it is printed.
-const FIGURES: [(&str, &str, fn(&Took) -> f64); 4] = [
+/// One of its figures.
+type Figure = fn(&Took) -> f64;
+
+/// What is shown of it, and its unit.
+const FIGURES: [(&str, &str, Figure); 4] = [
     ("Duration", "seconds", |took| took.seconds),
     ("Use of the processors", "percent", |took| 100.0 * took.cpu),
     ("Use of the SSD", "MB/s", |took| took.mb_per_s),
@@ -87,7 +90,7 @@ impl Measure for Scheduling {
 
 /// The median of each figure.
 fn middle(all: &[Took]) -> Took {
-    let of = |figure: fn(&Took) -> f64| median(&all.iter().map(figure).collect::<Vec<_>>());
+    let of = |figure: Figure| median(&all.iter().map(figure).collect::<Vec<_>>());
     Took {
         seconds: of(|took| took.seconds),
         cpu: of(|took| took.cpu),
@@ -207,12 +210,12 @@ fn outcome(scale: String, found: &[[Took; 3]]) -> Outcome {
 }
 
 /// A figure of stages, as a part of that of another scheduler.
-fn ratio(of: fn(&Took) -> f64, took: &[Took; 3], other: usize) -> f64 {
+fn ratio(of: Figure, took: &[Took; 3], other: usize) -> f64 {
     of(&took[2]) / of(&took[other]).max(f64::MIN_POSITIVE)
 }
 
 fn checks(found: &[[Took; 3]]) -> Vec<Check> {
-    let seconds: fn(&Took) -> f64 = |took| took.seconds;
+    let seconds: Figure = |took| took.seconds;
     let all = |of, other| -> Vec<f64> { found.iter().map(|took| ratio(of, took, other)).collect() };
     vec![
         Check::at_most(
