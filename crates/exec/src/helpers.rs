@@ -24,6 +24,8 @@ struct State {
     waiting: VecDeque<Work>,
     idle: usize,
     threads: usize,
+    /// Whoever brings work does it, since the system gives no thread.
+    alone: bool,
     stopping: bool,
 }
 
@@ -64,14 +66,16 @@ impl Helpers {
         if builder.spawn(move || helpers.help()).is_err() {
             let mut state = lock(&self.state);
             state.threads -= 1;
-            // What others have brought meanwhile, too: they may have found no thread either, and have gone.
-            while state.threads == 0
-                && let Some(work) = state.waiting.pop_front()
-            {
+            if state.threads > 0 || std::mem::replace(&mut state.alone, true) {
+                return;
+            }
+            // What others bring meanwhile, too, or this work itself.
+            while let Some(work) = state.waiting.pop_front() {
                 drop(state);
                 run(work);
                 state = lock(&self.state);
             }
+            state.alone = false;
         }
     }
 

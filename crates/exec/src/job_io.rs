@@ -15,14 +15,15 @@
 //! begins all the same: readers who never stop must not stop writers. A read is sent for ahead of its need by the same
 //! rule; one that finds no room is made when it is needed. So where readers keep the device busy jobs do one thing after
 //! the other, and where they do not, everything at once. While a write is made for which writers wait ([`Turn::First`]),
-//! there is no room for others.
+//! there is no room for other writes.
 //!
 //! # What always holds
 //! 1. *As if written at once.* Bytes, offsets, order within a file, and errors are those of the file itself. Only the
 //!    moment differs: a write that fails is told by the next call that writes or syncs. A sync, a tail, and every other
 //!    call of the file come after all writes before them.
 //! 2. *Nothing after a failure.* Behind a write that failed none of its file is begun.
-//! 3. *Bounded.* A file has at most [`PIECES_MAX`] writes that wait and one under way; then whoever writes waits.
+//! 3. *Bounded.* A file has at most [`PIECES_MAX`] writes that wait and one under way (without threads none is); then whoever
+//!    writes waits.
 //! 4. *No thread of users.* Whoever waits for a stage waits for the device, and for nobody's code. (The reader of futures
 //!    calls wakers of users, who may wait for a flush: decision 158.)
 //! 5. *Nothing goes on for who has gone.* A file that is dropped forgets what waits, and waits for what is under way.
@@ -117,6 +118,7 @@ impl JobIo {
     pub fn new(pool: BufPool, clients: UnderWay, clock: Arc<dyn Clock>) -> JobIo {
         let way = Way::Threads {
             writers: Arc::new(Helpers::named("thermocline-write")),
+            patient: Arc::new(Helpers::named("thermocline-write")),
             clock,
         };
         let room = Room::new(way, pool.clone(), clients);
@@ -182,10 +184,7 @@ impl JobIo {
         let reader = self.reader.as_ref();
         JobIoUse {
             way: reader.and_then(|reader| reader.usage().way),
-            writers: match &self.room.way {
-                Way::Threads { writers, .. } => writers.threads(),
-                Way::Inline(_) => 0,
-            },
+            writers: self.room.threads(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Files that are written behind whoever writes them, against a plain vector: with threads and by a seed, with faults at
 //! every write, with writers that go, and beside reads that take all room.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -212,13 +213,19 @@ fn many_files_take_turns() {
 #[test]
 fn nobody_waits_for_a_write_that_panics() {
     let sim = SimFs::new(Steps::new());
-    let file = with_threads().behind(Odd::new(created(&sim, Path::new("/file")), true), Turn::Now);
+    let odd = |name| Odd::new(created(&sim, Path::new(name)), true);
+    let file = with_threads().behind(odd("/threads"), Turn::Now);
     file.write_at(&[1; 4096], 0).unwrap();
     let error = file.sync(SYNC).unwrap_err().to_string();
     assert!(
-        error.contains("has panicked") && error.contains("/file"),
+        error.contains("has panicked") && error.contains("/threads"),
         "{error}"
     );
+    drop(file);
+    let file = inline(1).behind(odd("/inline"), Turn::Now);
+    let write = || (0..10).try_for_each(|n| file.write_at(&[1; 4096], n * 4096));
+    assert!(catch_unwind(AssertUnwindSafe(write)).is_err());
+    assert!(file.sync(SYNC).is_err());
     drop(file);
 }
 

@@ -11,7 +11,7 @@
 //! | what has come of it? | [`outputs`] |
 //!
 //! A job does not know why it is done: no threshold is here. It is a machine of small steps ([`Job::step`]), and whoever
-//! drives it decides between two of them whether it goes on ([`run`] is the plain driver).
+//! drives it decides between two of them whether it goes on ([`run_parts`]).
 //!
 //! # Steps
 //! 1. *Merge* the sources in the order of keys, and ask `compaction::retain` what stays.

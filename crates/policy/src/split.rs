@@ -11,20 +11,24 @@ pub fn coroutines(depth: usize, threads: usize) -> usize {
     (depth / threads.max(1)).max(1)
 }
 
-/// Before which tables of its largest run a job is cut, ascending: into at most `parts` parts of about the same size, each of
-/// at least [`SPLIT_TABLES_MIN`] tables of `table_bytes`, so into fewer where there is little. `bytes` are those of the
-/// run's tables in the order of keys.
+/// Before which tables of its largest run a job of `total` bytes is cut, ascending: into at most `parts` parts of about the same
+/// size, each of at least [`SPLIT_TABLES_MIN`] tables of `table_bytes`, so into fewer where there is little. `bytes` are those
+/// of the run's tables in the order of keys; other runs are thought to lie as it does.
 ///
 /// ```
 /// use thermocline_policy::split::cuts;
-/// assert_eq!(cuts(&[10; 12], 2, 1), [6]);
-/// assert_eq!(cuts(&[10; 12], 3, 1), [4, 8]);
-/// assert_eq!(cuts(&[10; 12], 2, 10), [6]);
-/// assert!(cuts(&[10; 12], 2, 20).is_empty());
+/// assert_eq!(cuts(&[10; 12], 120, 2, 1), [6]);
+/// assert_eq!(cuts(&[10; 12], 120, 3, 1), [4, 8]);
+/// assert_eq!(cuts(&[10; 12], 120, 2, 10), [6]);
+/// assert!(cuts(&[10; 12], 120, 2, 20).is_empty());
+/// assert_eq!(cuts(&[10; 12], 240, 2, 20), [6]);
 /// ```
-pub fn cuts(bytes: &[u64], parts: usize, table_bytes: u64) -> Vec<usize> {
+pub fn cuts(bytes: &[u64], total: u64, parts: usize, table_bytes: u64) -> Vec<usize> {
     let all: u64 = bytes.iter().sum();
-    let least = table_bytes.saturating_mul(SPLIT_TABLES_MIN).max(1);
+    let least = u128::from(table_bytes) * u128::from(SPLIT_TABLES_MIN);
+    // Of this run, so much.
+    let least = least * u128::from(all) / u128::from(total.max(all).max(1));
+    let least = u64::try_from(least).unwrap_or(u64::MAX).max(1);
     let parts = (parts as u64).min(all / least).max(1);
     let mut cuts: Vec<usize> = Vec::new();
     let (mut before, mut begun) = (0, 0);
@@ -63,7 +67,8 @@ mod tests {
             parts in 0..10_usize,
             table in 0..300_u64,
         ) {
-            let cuts = cuts(&bytes, parts, table);
+            let all = bytes.iter().sum();
+            let cuts = cuts(&bytes, all, parts, table);
             prop_assert!(cuts.len() < parts.max(1));
             let ends = cuts.iter().copied().chain([bytes.len()]);
             let mut begin = 0;
@@ -77,7 +82,8 @@ mod tests {
 
         #[test]
         fn tables_of_one_size_are_divided_evenly(tables in 16..200_usize, parts in 1..8_usize) {
-            let cuts = cuts(&vec![100; tables], parts, 1);
+            let all = 100 * tables as u64;
+            let cuts = cuts(&vec![100; tables], all, parts, 1);
             prop_assert_eq!(cuts.len() + 1, parts);
             let ends = cuts.iter().copied().chain([tables]);
             let mut begin = 0;

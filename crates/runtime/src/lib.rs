@@ -221,7 +221,6 @@ impl Runtime {
     }
 
     fn of(options: RuntimeOptions, dram: u64, clock: Arc<dyn Clock>) -> Runtime {
-        let job_clock = clock.clone();
         let workers = Workers::new("thermocline", options.workers, clock.clone());
         let couriers_limit = match options.workers {
             0 => 0,
@@ -240,7 +239,7 @@ impl Runtime {
             ),
             _ => (
                 AsyncReader::counted(bufs.clone(), reads.clone()),
-                JobIo::new(bufs.clone(), reads, job_clock),
+                JobIo::new(bufs.clone(), reads, Arc::new(RealClock::new())),
             ),
         };
         Runtime {

@@ -64,7 +64,7 @@ use runs::Run;
 pub use search::{Answer, Search};
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
-pub use staged::Staged;
+pub use staged::{Staged, Writes};
 pub use together::{wait_for_all, wait_for_all_async};
 
 /// The tables of a version.

@@ -38,7 +38,8 @@ impl Staged {
         Some(Staged {
             io,
             way,
-            depth,
+            // Only stages have a budget.
+            depth: if ahead { depth } else { usize::MAX },
             ahead,
             coroutines,
         })
@@ -61,14 +62,27 @@ impl Staged {
         self.io.reading(read)
     }
 
-    /// A file that was just made, to be written behind whoever writes it: before others if it is `urgent`, else when there is room.
-    pub fn behind(&self, file: Arc<dyn File>, urgent: bool) -> Arc<Behind> {
-        // Only stages have a budget: a coroutine writes as soon as it may.
-        let turn = match (self.ahead, urgent) {
-            (true, true) => Turn::First,
-            (true, false) => Turn::Within(self.depth),
-            (false, _) => Turn::Now,
+    /// A file that was just made, to be written behind whoever writes it: before others if somebody waits for it, else when there is room.
+    /// `None` if that waits for each write by itself: with coroutines, unless a job is `divided`.
+    pub fn behind(&self, file: &Arc<dyn File>, how: Writes) -> Option<Arc<Behind>> {
+        let turn = match (self.ahead, how) {
+            (true, Writes::Urgent) => Turn::First,
+            (true, _) => Turn::Within(self.depth),
+            (false, Writes::Divided) => Turn::Now,
+            (false, _) => return None,
         };
-        self.io.behind(file, turn)
+        Some(self.io.behind(file.clone(), turn))
     }
+}
+
+/// Whose writes they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Writes {
+    /// Those of a job for which nobody waits.
+    #[default]
+    Whole,
+    /// Those of a part of such a job.
+    Divided,
+    /// Those of a job for which writers wait.
+    Urgent,
 }

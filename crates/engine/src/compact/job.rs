@@ -7,12 +7,12 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_env::meter::Meter;
-use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
+use thermocline_jobs::sink::{Apart, FileSink, PmSink, TableSink};
 use thermocline_jobs::{Counting, Filter, Outputs, Part, Recipe};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::{Creation, WriteOptions};
-use thermocline_tables::{Promise, ValuesInOrder};
+use thermocline_tables::{Promise, ValuesInOrder, Writes};
 use thermocline_version::{Level, VersionEdit};
 
 use super::deleted::pass_over;
@@ -331,12 +331,16 @@ impl Compactor {
     fn file_sink<'a>(
         &'a self,
         job: &Job,
-        victims: Vec<FileId>,
+        (victims, writes): (Vec<FileId>, Writes),
         values: &'a ValuesInOrder<'a>,
     ) -> FileSink<'a> {
-        let apart = self.making.apart(job.cf, victims, values);
+        let apart = Apart {
+            writes,
+            ..self.making.apart(job.cf, victims, values)
+        };
         FileSink::new(&self.common.catalog, job.place(), self.write_options(job))
             .apart(apart)
+            .making(writes)
             .metered(values.meter().clone())
     }
 
@@ -403,9 +407,13 @@ impl Compactor {
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
         let victims = self.picker.victims_for(job.picked.reason);
+        let writes = match keys.len() {
+            1 => Writes::Whole,
+            _ => Writes::Divided,
+        };
         let in_files = values.iter();
         let mut in_files: Vec<_> = in_files
-            .map(|values| self.file_sink(job, victims.clone(), values))
+            .map(|values| self.file_sink(job, (victims.clone(), writes), values))
             .collect();
         let exists = |cf, key: &[u8]| common.families.exists(cf, key);
         let levels = Levels::of(&job.version, job.cf, None);

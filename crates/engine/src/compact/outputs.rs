@@ -9,7 +9,7 @@ use thermocline_jobs::sink::{Apart, PmHome, TableSink};
 use thermocline_jobs::source::Input;
 use thermocline_jobs::{Outputs, Part, Recipe, run_parts};
 use thermocline_sst::sites;
-use thermocline_tables::ValuesInOrder;
+use thermocline_tables::{ValuesInOrder, Writes};
 
 use crate::compact::shape::compression;
 use crate::store::Making;
@@ -91,7 +91,7 @@ impl Making {
             compression: compression(options.compression),
             file_bytes: options.file_bytes,
             victims,
-            urgent: false,
+            writes: Writes::Whole,
             read,
         }
     }

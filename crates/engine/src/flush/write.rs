@@ -7,7 +7,7 @@ use thermocline_jobs::source::{CHUNK, Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable, Versions};
 use thermocline_sst::{Creation, WriteOptions};
-use thermocline_tables::{Promise, ValuesInOrder};
+use thermocline_tables::{Promise, ValuesInOrder, Writes};
 use thermocline_version::{Level, Place, Version};
 
 use super::along::{self, Along};
@@ -226,11 +226,12 @@ impl FlushWriter {
         values: &'a ValuesInOrder<'a>,
     ) -> FileSink<'a> {
         let sink = FileSink::new(&self.common.catalog, place, options);
-        let sink = sink.metered(values.meter().clone()).urgent();
+        let sink = sink.metered(values.meter().clone());
+        let sink = sink.making(Writes::Urgent);
         match self.pressure.is_relieving() {
             true => sink,
             false => sink.apart(Apart {
-                urgent: true,
+                writes: Writes::Urgent,
                 ..self.making.apart(place.cf, Vec::new(), values)
             }),
         }

@@ -94,7 +94,7 @@ impl Chain {
         let ends = Ends(&self);
         let more = self.step(&room, when);
         drop(ends);
-        if let (true, Way::Threads { writers, .. }) = (more, &room.way) {
+        if let (true, Some(writers)) = (more, room.writers(when)) {
             let (chain, own) = (self.clone(), room.clone());
             writers.bring(Box::new(move || chain.take_turn(own, when)));
         }
@@ -174,22 +174,28 @@ impl Behind {
 
     /// Takes a write.
     fn bring(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let mut piece = self.room.pool.take(bytes.len());
-        piece.copy_from_slice(bytes);
         let mut state = lock(&self.chain.state);
         while state.waiting.len() >= PIECES_MAX && state.turn {
             state = wait(&self.chain.moved, state);
         }
         state.check(&*self.chain.file)?;
+        drop(state);
+        // One thread writes a file: what it has found room for nobody else takes.
+        let mut piece = self.room.pool.take(bytes.len());
+        piece.copy_from_slice(bytes);
+        let mut state = lock(&self.chain.state);
+        state.check(&*self.chain.file)?;
         state.waiting.push_back((offset, piece));
         match &self.room.way {
-            Way::Threads { writers, .. } => {
+            Way::Threads { .. } => {
                 if std::mem::replace(&mut state.turn, true) {
                     return Ok(());
                 }
                 drop(state);
                 let (chain, room, when) = (self.chain.clone(), self.room.clone(), self.when);
-                writers.bring(Box::new(move || chain.take_turn(room, when)));
+                if let Some(writers) = self.room.writers(when) {
+                    writers.bring(Box::new(move || chain.take_turn(room, when)));
+                }
             }
             Way::Inline(inline) => {
                 let left = inline.up_to(PIECES_MAX);
@@ -203,7 +209,9 @@ impl Behind {
     fn write_inline<'a>(&'a self, mut state: MutexGuard<'a, State>, left: usize) {
         while state.waiting.len() > left {
             drop(state);
+            let ends = Ends(&self.chain);
             self.chain.step(&self.room, self.when);
+            drop(ends);
             state = lock(&self.chain.state);
             // Nobody else will come.
             state.turn = false;

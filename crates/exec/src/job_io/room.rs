@@ -19,7 +19,7 @@ pub enum Turn {
     First,
     /// At once.
     Now,
-    /// When fewer reads and writes than this are under way, or none has ended for long.
+    /// When fewer reads and writes than this are under way, or after [`PATIENCE_MS`].
     Within(usize),
 }
 
@@ -27,6 +27,8 @@ pub enum Turn {
 pub(super) enum Way {
     Threads {
         writers: Arc<Helpers>,
+        /// Those that may have to wait for room, so that others need not wait for them.
+        patient: Arc<Helpers>,
         clock: Arc<dyn Clock>,
     },
     Inline(Inline),
@@ -59,15 +61,33 @@ impl Room {
 
     /// Whether as many reads and writes are under way as may be.
     pub fn is_full(&self, depth: usize) -> bool {
-        let under_way = self.reads.now() + self.writes.now() + self.clients.now();
-        under_way >= depth || self.first.now() > 0
+        self.reads.now() + self.writes.now() + self.clients.now() >= depth
+    }
+
+    /// Who makes a write whose turn is this, with threads.
+    pub fn writers(&self, turn: Turn) -> Option<&Arc<Helpers>> {
+        match (&self.way, turn) {
+            (Way::Threads { patient, .. }, Turn::Within(_)) => Some(patient),
+            (Way::Threads { writers, .. }, Turn::First | Turn::Now) => Some(writers),
+            (Way::Inline(_), _) => None,
+        }
+    }
+
+    /// Threads that write, and have started.
+    pub fn threads(&self) -> usize {
+        match &self.way {
+            Way::Threads {
+                writers, patient, ..
+            } => writers.threads() + patient.threads(),
+            Way::Inline(_) => 0,
+        }
     }
 
     /// Waits until a write may begin, whose `turn` it is then; it is under way for as long as what is returned is held.
     pub fn turn_to_write(&self, turn: Turn) -> [Counted<'_>; 2] {
         if let (Way::Threads { clock, .. }, Turn::Within(depth)) = (&self.way, turn) {
             let mut left = PATIENCE_MS;
-            while left > 0 && self.is_full(depth) {
+            while left > 0 && (self.is_full(depth) || self.first.now() > 0) {
                 clock.sleep_ms(1);
                 left -= 1;
             }
@@ -79,8 +99,12 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        if let Way::Threads { writers, .. } = &self.way {
+        if let Way::Threads {
+            writers, patient, ..
+        } = &self.way
+        {
             writers.stop();
+            patient.stop();
         }
     }
 }

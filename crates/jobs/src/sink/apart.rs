@@ -24,7 +24,7 @@ use thermocline_base::{BlobRef, CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
 use thermocline_exec::{Behind, PIECES_MAX};
 use thermocline_sst::{BlobWriter, Compression, Value};
-use thermocline_tables::ValuesInOrder;
+use thermocline_tables::{ValuesInOrder, Writes};
 use thermocline_version::FileKind;
 
 use crate::outputs::Outputs;
@@ -42,8 +42,8 @@ pub struct Apart<'a> {
     pub file_bytes: u64,
     /// Values in these files move, ascending.
     pub victims: Vec<FileId>,
-    /// Whether somebody waits for what is written.
-    pub urgent: bool,
+    /// Whose writes they are.
+    pub writes: Writes,
     /// Reads what moves.
     pub read: &'a ValuesInOrder<'a>,
 }
@@ -151,9 +151,9 @@ impl<'a> Aside<'a> {
     /// Bytes of DRAM that it takes.
     pub fn memory(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, |(file, behind)| {
-            // What waits to be written is as large as what is collected.
-            let waiting = behind.as_ref().map_or(0, |_| PIECES_MAX as u64);
-            file.memory() * (1 + waiting)
+            // What waits to be written, or is being, is as large as what is collected.
+            let more = behind.as_ref().map_or(0, |_| PIECES_MAX as u64 + 1);
+            file.memory() * (1 + more)
         });
         file + self.inline.capacity() as u64 + self.apart.read.memory()
     }
@@ -167,9 +167,10 @@ fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<
     let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
     let mut behind = None;
     let made = match files.staged() {
-        Some(staged) => {
-            made.through(|file| behind.insert(staged.behind(file, apart.urgent)).clone())
-        }
+        Some(staged) => made.through(|file| {
+            behind = staged.behind(&file, apart.writes);
+            behind.clone().map_or(file, |behind| behind)
+        }),
         None => made,
     };
     let made = made.metered(apart.read.meter().clone());

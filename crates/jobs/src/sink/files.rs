@@ -14,7 +14,7 @@ use thermocline_exec::{Behind, PIECES_MAX};
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions,
 };
-use thermocline_tables::dram_of;
+use thermocline_tables::{Writes, dram_of};
 use thermocline_version::{BlobBytes, FileKind, Place, TableRef};
 
 use super::TableSink;
@@ -45,8 +45,8 @@ pub struct FileSink<'a> {
     aside: Option<Aside<'a>>,
     /// Counts how long writing takes.
     meter: Option<Arc<Meter>>,
-    /// Whether somebody waits for what it writes.
-    urgent: bool,
+    /// Whose writes they are.
+    writes: Writes,
 }
 
 impl<'a> FileSink<'a> {
@@ -60,16 +60,13 @@ impl<'a> FileSink<'a> {
             behind: None,
             aside: None,
             meter: None,
-            urgent: false,
+            writes: Writes::default(),
         }
     }
 
-    /// The same, for whom writers wait: what it writes does not wait for what readers read.
-    pub fn urgent(self) -> FileSink<'a> {
-        FileSink {
-            urgent: true,
-            ..self
-        }
+    /// The same; these are its writes.
+    pub fn making(self, writes: Writes) -> FileSink<'a> {
+        FileSink { writes, ..self }
     }
 
     /// The same, with values apart from their tables.
@@ -103,7 +100,7 @@ impl<'a> FileSink<'a> {
             behind: None,
             aside: None,
             meter: None,
-            urgent: false,
+            writes: Writes::default(),
         }
     }
 
@@ -126,9 +123,10 @@ impl<'a> FileSink<'a> {
         let cf = self.place.cf;
         let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
         let table = match staged {
-            Some(staged) => {
-                table.through(|file| self.behind.insert(staged.behind(file, self.urgent)).clone())
-            }
+            Some(staged) => table.through(|file| {
+                self.behind = staged.behind(&file, self.writes);
+                self.behind.clone().map_or(file, |behind| behind)
+            }),
             None => table,
         };
         let table = match &self.meter {

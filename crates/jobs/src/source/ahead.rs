@@ -43,8 +43,8 @@ pub(super) struct Ahead<'a> {
 struct Piece {
     begin: u64,
     bytes: Vec<u8>,
-    /// Those behind them, on their way.
-    coming: Option<Coming>,
+    /// Those behind them, on their way, and how many.
+    coming: Option<(Coming, usize)>,
     /// Up to where they were asked for.
     used: u64,
     /// How much that was, the last time.
@@ -72,12 +72,24 @@ impl Piece {
         !self.refused && self.behind() < self.end && self.behind() - self.used < short
     }
 
-    /// Puts what has come behind what there is from `offset` on.
+    /// Whether `offset` lies in what there is, or is on its way. Index blocks lie between data, which nobody reads on for.
+    fn has(&self, offset: u64) -> bool {
+        let coming = self.coming.as_ref().map_or(0, |(_, len)| *len as u64);
+        (self.begin..=self.behind() + coming).contains(&offset)
+    }
+
+    /// Puts what has come behind what there is. Nothing before `offset` is wanted any more.
     fn join(&mut self, offset: u64, next: &RangeBuf) {
-        let passed = usize::try_from(offset - self.begin).expect("within a piece");
-        self.bytes.drain(..passed);
         self.bytes.extend_from_slice(next);
-        (self.begin, self.refused) = (offset, false);
+        self.pass(offset);
+        self.refused = false;
+    }
+
+    /// Forgets what lies before `offset`, which [`Piece::has`] has said yes to.
+    fn pass(&mut self, offset: u64) {
+        let passed = usize::try_from(offset - self.begin).expect("within a piece");
+        self.bytes.drain(..passed.min(self.bytes.len()));
+        self.begin = offset;
     }
 }
 
@@ -144,7 +156,8 @@ impl<'a> Ahead<'a> {
         if piece.coming.is_none() {
             self.send(&mut piece);
         }
-        let Some(coming) = &mut piece.coming else {
+        let Some((coming, _)) = &mut piece.coming else {
+            piece.refused = true;
             return Poll::Ready(());
         };
         let next = ready!(Pin::new(coming).poll(context));
@@ -180,12 +193,10 @@ impl<'a> Ahead<'a> {
 
     /// Waits for what is on its way, if it is what lies behind `offset`. Returns whether it is there.
     fn await_next(&self, piece: &mut Piece, offset: u64) -> bool {
-        let Some(coming) = piece.coming.take() else {
+        let is_wanted = piece.has(offset);
+        let Some((coming, _)) = piece.coming.take().filter(|_| is_wanted) else {
             return false;
         };
-        if !(piece.begin..=piece.behind()).contains(&offset) {
-            return false;
-        }
         let Some(next) = self.meter.reading(|| coming.wait()) else {
             return false;
         };
@@ -196,16 +207,13 @@ impl<'a> Ahead<'a> {
 
     /// Reads a piece that begins at `offset`, but for what is there of it.
     fn begin_anew(&self, piece: &mut Piece, offset: u64, len: usize, end: u64) -> Result<()> {
-        let is_within = (piece.begin..=piece.behind()).contains(&offset);
         // Nothing is known of it if the call fails.
-        let Piece {
-            begin, mut bytes, ..
-        } = std::mem::take(piece);
-        let passed = match is_within {
-            true => usize::try_from(offset - begin).expect("within a piece"),
-            false => bytes.len(),
-        };
-        bytes.drain(..passed);
+        let mut before = std::mem::take(piece);
+        match before.has(offset) {
+            true => before.pass(offset),
+            false => before.bytes.clear(),
+        }
+        let mut bytes = before.bytes;
         let at = offset + bytes.len() as u64;
         let least = len.saturating_sub(bytes.len());
         let most = at_most(end.saturating_sub(at)).max(least);
@@ -230,7 +238,8 @@ impl<'a> Ahead<'a> {
         let at = piece.behind();
         let len = at_most(piece.end.saturating_sub(at));
         if let (Some(staged), 1..) = (self.staged, len) {
-            piece.coming = staged.read(&self.file, at, len);
+            let coming = staged.read(&self.file, at, len);
+            piece.coming = coming.map(|coming| (coming, len));
         }
     }
 }
@@ -353,6 +362,25 @@ mod tests {
                 ahead.read(at, len, end).unwrap();
             }
             assert_eq!(meter.bytes_read(), end);
+        }
+    }
+
+    #[test]
+    fn what_lies_between_is_passed_over_and_nothing_is_read_twice() {
+        let world = World::new();
+        for staged in world.staged() {
+            let meter = meter();
+            let ahead = world.ahead(staged, &meter);
+            let end = LEN as u64;
+            // As data with an index block behind each 100,000 bytes of it, at every place of a piece.
+            for begin in (0..end - 110_000).step_by(103_001) {
+                for at in (begin..begin + 100_000).step_by(5000) {
+                    let read = ahead.read(at, 5000, end).unwrap();
+                    let at = usize::try_from(at).unwrap();
+                    assert!(read == world.bytes[at..at + 5000]);
+                }
+            }
+            assert!(meter.bytes_read() <= end, "{}", meter.bytes_read());
         }
     }
 

@@ -1,8 +1,12 @@
 //! Jobs in parts, against a plain map: with range tombstones, snapshots and versions on both sides of cuts.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
-use thermocline_base::WriteBatch;
+use thermocline_base::{ErrorKind, Steps, WriteBatch};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
 
 use super::*;
 use crate::{Durability, Family};
@@ -96,4 +100,68 @@ fn jobs_in_parts_come_to_what_whole_jobs_come_to() {
     let [whole, coroutines, stages] = divided;
     assert_eq!(whole, 0);
     assert!(coroutines > 40 && stages > 40, "{divided:?}");
+}
+
+/// With threads, where parts wait for the device and for each other, and reads and writes that fail.
+fn threaded(scheduler: Scheduler, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let disk = FaultStorage::over_sim(SimFs::new(Steps::new()));
+    let world = World {
+        env: Env {
+            storage: Arc::new(disk.clone()),
+            ..Env::simulated(SimFs::new(Steps::new()), 7)
+        },
+        sim: Some(SimPm::new(PM, Steps::new())),
+        shadow: None,
+        background: true,
+    };
+    let mut options = tiny();
+    apart(&mut options, &mut rng);
+    options.compaction.table_bytes = 1 << 10;
+    options.compaction.scheduler = scheduler;
+    options.compaction.io_depth = 1024;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let keys: Vec<Vec<u8>> = (0..600u64).map(|n| n.to_be_bytes().to_vec()).collect();
+    let mut model = Model::new();
+    let families = [Family::DEFAULT];
+    let compact = || engine.compact(CfId::DEFAULT, (Bound::Unbounded, Bound::Unbounded));
+    for round in 0..6u8 {
+        for n in 0..400u64 {
+            let key = rng.pick(&keys).clone();
+            let value = vec![round; 20 + usize::try_from(n % 60).unwrap()];
+            put(&engine, CfId::DEFAULT, &key, &value);
+            model.insert(key, value);
+        }
+        engine.flush().unwrap();
+        let op = *rng.pick(&[Op::Read, Op::Write]);
+        disk.arm(Plan {
+            fault: Fault::Eio,
+            op: Some(op),
+            at: disk.calls_for(Fault::Eio, Some(op)) + rng.below(60) as u64,
+            repeat: *rng.pick(&[Repeat::Once, Repeat::Forever]),
+        });
+        // It fails, or a job beside it does, or a read ahead that is made anew.
+        let tried = compact().map_err(|error| error.kind());
+        let kinds = [Ok(()), Err(ErrorKind::Io), Err(ErrorKind::Poisoned)];
+        assert!(kinds.contains(&tried), "{tried:?}");
+        disk.disarm();
+        let again = compact().map_err(|error| error.kind());
+        check_now(&engine, &families, std::slice::from_ref(&model), &keys);
+        if again == Err(ErrorKind::Poisoned) {
+            // It was a write of the manifest that failed.
+            return;
+        }
+        assert_eq!(again, Ok(()));
+    }
+    engine.close().unwrap();
+}
+
+#[test]
+fn parts_that_wait_for_the_device_come_to_the_same_and_fail_as_whole_jobs_do() {
+    for seed in seeds(0..8) {
+        let _replay = Replay::new("-p thermocline-engine parts_that_wait", seed);
+        for scheduler in Scheduler::ALL {
+            threaded(scheduler, seed);
+        }
+    }
 }

@@ -3,14 +3,14 @@
 //!
 //! Level 0 lies on the SSD, so that there is something to read: runs that lie over each other, which are compacted by hand
 //! into the level below. As in the paper, four pieces are compacted at a time: by four threads, each in its quarter of the
-//! keys, or by two threads with two coroutines each (with `compaction.io_depth=8`, where a runtime has four job threads).
-//! Another thread reads meanwhile.
+//! keys, or by two threads with two coroutines each. Tables are so small that each thread has its own. Another thread
+//! reads meanwhile.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use thermocline::{Db, Result};
+use thermocline::{Db, Result, RuntimeOptions};
 use thermocline_bench::clock::now;
 use thermocline_bench::keys::{KeyMaker, Permutation};
 use thermocline_bench::usage::usage;
@@ -35,6 +35,8 @@ struct Took {
     seconds: f64,
     /// The share of the processors that the process had, reads beside the compaction included.
     cpu: f64,
+    /// How many jobs ran at a time, on average.
+    jobs: f64,
     /// Read and written on the SSD in a second, of all readers and writers.
     mb_per_s: f64,
     /// How long a read took meanwhile, on average, in microseconds.
@@ -45,8 +47,9 @@ struct Took {
 type Figure = fn(&Took) -> f64;
 
 /// What is shown of it, and its unit.
-const FIGURES: [(&str, &str, Figure); 4] = [
+const FIGURES: [(&str, &str, Figure); 5] = [
     ("Duration", "seconds", |took| took.seconds),
+    ("Jobs at a time", "jobs", |took| took.jobs),
     ("Use of the processors", "percent", |took| 100.0 * took.cpu),
     ("Use of the SSD", "MB/s", |took| took.mb_per_s),
     ("Latency of reads meanwhile", "microseconds", |took| {
@@ -94,6 +97,7 @@ fn middle(all: &[Took]) -> Took {
     Took {
         seconds: of(|took| took.seconds),
         cpu: of(|took| took.cpu),
+        jobs: of(|took| took.jobs),
         mb_per_s: of(|took| took.mb_per_s),
         read_us: of(|took| took.read_us),
     }
@@ -107,9 +111,12 @@ impl Scheduling {
     ) -> Result<Took> {
         let keys = filling.entries();
         let more = BY_HAND.iter().copied();
+        // Two coroutines for each job thread.
+        let depth = (2 * RuntimeOptions::default().jobs).to_string();
         let own = [
             ("compaction.scheduler", scheduler),
-            ("compaction.io_depth", "8"),
+            ("compaction.io_depth", &depth),
+            ("compaction.table_bytes", "512KiB"),
         ];
         let more: Vec<_> = more.chain(own).collect();
         let trial = Trial::new(setting, Side::Ssd.system(), &more, filling.size(keys))?;
@@ -124,12 +131,18 @@ impl Scheduling {
         let seconds = (now() - begun).as_secs_f64();
         let cpu = usage().cpu_seconds - used.cpu_seconds;
         let moved = bytes() - before;
+        let merges = db
+            .jobs_done()
+            .into_iter()
+            .filter(|job| job.work == "compact");
+        let worked: f64 = merges.map(|job| job.took.as_secs_f64()).sum();
         check(&db, Side::Ssd, 0)?;
         db.close()?;
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Took {
             seconds,
             cpu: cpu / seconds / cores as f64,
+            jobs: worked / seconds,
             mb_per_s: moved as f64 / 1e6 / seconds,
             read_us: reads.mean_us(),
         })
@@ -263,6 +276,7 @@ mod tests {
         let took = |seconds: f64, read_us| Took {
             seconds,
             cpu: 0.5,
+            jobs: 2.0,
             mb_per_s: 100.0 / seconds,
             read_us,
         };
