@@ -116,7 +116,7 @@ impl Scheduling {
         let own = [
             ("compaction.scheduler", scheduler),
             ("compaction.io_depth", &depth),
-            ("compaction.table_bytes", "512KiB"),
+            ("compaction.table_bytes", "2MiB"),
         ];
         let more: Vec<_> = more.chain(own).collect();
         let trial = Trial::new(setting, Side::Ssd.system(), &more, filling.size(keys))?;
