@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use thermocline_base::bounds::KeyBounds;
 use thermocline_base::sync::Arc;
 use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
+use thermocline_env::frugal::Frugal;
 use thermocline_env::{Env, Storage};
 use thermocline_sst::{Creation, Identity, KeyRef, TableWriter, Value, WriteOptions, sites};
 
@@ -60,7 +61,8 @@ impl IngestWriter {
     pub fn create(env: &Env, path: &Path) -> Result<IngestWriter> {
         let path = std::path::absolute(path)
             .map_err(|source| Error::io("find the absolute path of", path, source))?;
-        let storage = env.storage.clone();
+        // Stores of the process give descriptors back, if they have all of them.
+        let storage: Arc<dyn Storage> = Frugal::new(env.storage.clone());
         check_free(&*storage, &path)?;
         let mut temporary = path.clone().into_os_string();
         temporary.push(".part");
