@@ -6,6 +6,7 @@ use std::process::Command;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, WriteBatch};
 use thermocline_engine::{Durability, Engine, Family, IngestWriter, World};
+use thermocline_env::OpenMode;
 
 const CF: CfId = CfId::DEFAULT;
 
@@ -95,8 +96,12 @@ fn child() {
     let other = Engine::open(World::real(), &copy, options()).unwrap();
     let _held = (readers(&other), readers(&engine), left);
     // Neither does what stores could do without for who makes a table to be ingested.
-    let table = dir.with_file_name("table");
-    IngestWriter::create(&World::real().env, &table).unwrap();
+    let (env, some) = (World::real().env, dir.with_file_name("some"));
+    let mut taken = vec![env.storage.open(&some, OpenMode::CreateNew).unwrap()];
+    while let Ok(file) = env.storage.open(&some, OpenMode::Read) {
+        taken.push(file);
+    }
+    IngestWriter::create(&env, &dir.with_file_name("table")).unwrap();
 }
 
 fn with_descriptors(limit: u32) -> (bool, String) {
