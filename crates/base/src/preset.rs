@@ -15,8 +15,8 @@ pub enum Preset {
     /// it: groups are one item here (`memtable`).
     GlobalIndex,
     /// PM-Blade (§III, §IV): level 0 is compressed tables in persistent memory, keys are divided by size, and the
-    /// paper's cost models decide in their printed forms. Below are one or more levels on the SSD as in any store; its
-    /// coroutines are not built yet.
+    /// paper's cost models decide in their printed forms. Below are one or more levels on the SSD as in any store. Jobs
+    /// read, merge and write as its coroutines do (§V), as in any store (`compaction.scheduler`).
     PmBlade,
     /// The classic baseline: memtables in DRAM, a write-ahead log, overlapping tables in level 0 and
     /// leveled compaction below. Honest and well tuned, since everything is compared with it. It has no

@@ -158,10 +158,7 @@ impl JobIo {
             let _held = held;
             read_range(&*file, &pool, offset, len)
         };
-        let is_now = match &self.room.way {
-            Way::Inline(inline) => inline.is_now(),
-            Way::Threads { .. } => true,
-        };
+        let is_now = matches!(&self.room.way, Way::Inline(inline) if inline.is_now());
         Some(Coming(match is_now {
             true => Answer::There(Some(read())),
             false => Answer::Later(Some(Box::new(read))),

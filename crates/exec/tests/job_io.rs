@@ -4,7 +4,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{AsyncIo, Result, Site, Steps};
@@ -177,13 +176,17 @@ fn whoever_goes_leaves_nothing_under_way() {
     for io in [inline(1), with_threads()] {
         for n in 0..50 {
             let sim = SimFs::new(Steps::new());
-            let file = io.behind(created(&sim, Path::new("/file")), Turn::Now);
+            let inner = Odd::new(created(&sim, Path::new("/file")), false);
+            let file = io.behind(inner.clone(), Turn::Now);
             for at in 0..n % 5 {
                 file.write_at(&[1; 4096], at * 4096).unwrap();
             }
             drop(file);
             let then = sim.contents(Path::new("/file")).unwrap().len();
-            std::thread::sleep(Duration::from_micros(200));
+            // Until whoever has come to write has gone.
+            while Arc::strong_count(&inner) > 1 {
+                std::thread::yield_now();
+            }
             assert_eq!(sim.contents(Path::new("/file")).unwrap().len(), then);
         }
     }

@@ -54,6 +54,9 @@ fn sum(of: &[Cell<u64>]) -> u64 {
 ///
 /// # Errors
 /// As [`Job::step`]; those of `pace`. The caller lets go of the outputs in every case.
+///
+/// # Panics
+/// If there is no part, or more than one of a store that is not staged.
 pub fn run_parts(
     mut parts: Vec<Part<'_>>,
     staged: Option<(&Staged, &Meter)>,

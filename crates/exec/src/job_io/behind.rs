@@ -69,17 +69,17 @@ enum Failure {
 
 impl State {
     fn check(&mut self, file: &dyn File) -> Result<()> {
-        match self.failed.replace(Failure::Told) {
-            None => {
-                self.failed = None;
-                Ok(())
-            }
-            Some(Failure::New(error)) => Err(error),
-            Some(Failure::Told) => {
+        let Some(failed) = self.failed.take() else {
+            return Ok(());
+        };
+        self.failed = Some(Failure::Told);
+        Err(match failed {
+            Failure::New(error) => error,
+            Failure::Told => {
                 let source = io::Error::other("an earlier write of it failed");
-                Err(Error::io("write", file.path(), source))
+                Error::io("write", file.path(), source)
             }
-        }
+        })
     }
 
     /// Writes that are not made yet.
