@@ -203,6 +203,8 @@ bugs! {
     AlongBesideJob,
     /// A range of a flush that takes a table along drops the part outside of the range, too.
     AlongForgetsRest,
+    /// A flush into the base level takes of level 0 only what lies where memtables have keys.
+    SinkPassesLevel0,
     /// A flush that rewrites leaves the oldest memtable where it is.
     RewriteLeavesOlder,
     /// An open takes no names of blob files away.

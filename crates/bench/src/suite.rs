@@ -32,11 +32,12 @@ pub use measure::run_suite;
 use thermocline::options::Preset;
 
 /// What is compared: the default first, then its rivals.
-pub const PRESETS: [Preset; 4] = [
+pub const PRESETS: [Preset; 5] = [
     Preset::Thermocline,
     Preset::GlobalIndex,
     Preset::Leveled,
     Preset::PmBlade,
+    Preset::FlatLsm,
 ];
 
 /// The part of the best rival's rate that the interval must reach.

@@ -421,6 +421,12 @@ impl Common {
         retain::Moments::new(moments, horizon)
     }
 
+    /// Whether what a family has expires some time.
+    pub fn expires(&self, cf: CfId) -> bool {
+        let ttl = |family: String| self.expiry.ttl(&family);
+        self.expiry.is_any() && self.families.name_of(cf).and_then(ttl).is_some()
+    }
+
     /// The last expired seqno of a family; `None` if nothing has expired.
     pub fn expired(&self, cf: CfId) -> Option<SeqNo> {
         if !self.expiry.is_any() {

@@ -61,6 +61,7 @@ mod name;
 mod ranges;
 pub(crate) mod read_since;
 pub(crate) mod rewrite;
+mod sink;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;

@@ -103,7 +103,7 @@ pub struct Outputs {
 
 impl Outputs {
     /// Takes in what was made of the keys behind those of its own.
-    pub(crate) fn append(&mut self, later: Outputs) {
+    pub fn append(&mut self, later: Outputs) {
         self.files.extend(later.files);
         self.tables.extend(later.tables);
         self.pm.extend(later.pm);

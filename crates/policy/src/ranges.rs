@@ -6,11 +6,12 @@
 //! range leaves.
 
 use thermocline_base::CfId;
+use thermocline_base::options::Shape;
 
 use crate::cost::Form;
 use crate::level0::{Because, Level0Plan, Memory};
 use crate::rewrite::Contents;
-use crate::tuning::{RANGE_MARKS, RANGE_STEP_MAX, RANGE_THREADS, RANGES_MAX};
+use crate::tuning::{RANGE_MARKS, RANGE_STEP_MAX, RANGE_THREADS, RANGES_MAX, SINKING_DRAM_EACH};
 
 /// What a flush brings.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -133,6 +134,18 @@ fn colds(plan: &Level0Plan) -> Colds {
     // Each is an edit. What lies behind is as the last one of these.
     colds.truncate(RANGES_MAX);
     colds
+}
+
+/// Whether a flush goes to the base level, where the shape has it so: not if it `rewrites` memtables that are mostly dead into
+/// persistent memory.
+pub fn sinks(shape: Shape, rewrites: bool) -> bool {
+    shape.sinks() && !rewrites
+}
+
+/// How many ranges may be merged into files at the same time by a store with so much DRAM: each holds blocks of what it reads and
+/// pieces of what it writes.
+pub fn sinking_fits(dram: u64) -> u64 {
+    (dram / SINKING_DRAM_EACH).max(1)
 }
 
 /// Into how many ranges a flush of so many bytes is cut for its size, where a range has so many.

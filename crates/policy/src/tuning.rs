@@ -255,6 +255,14 @@ pub const GRANDPARENT_TABLES: u64 = 10;
 /// (decision 89).
 pub const ALONG_MARGIN: u64 = 2;
 
+/// Bytes of the base level that a range of a flush which goes there at once meets, at most, for each of its own. *Chosen*: FlatLSM's
+/// level 1 has 5 for each of a flush (§5.1), and ranges are not alike.
+pub const SINKING_TIMES: u64 = 8;
+
+/// DRAM, in bytes, for each range of a flush that is merged into files while others are. *Chosen*: such a merge holds up to about a
+/// quarter of it, which is a megabyte.
+pub const SINKING_DRAM_EACH: u64 = 4 << 20;
+
 /// In persistent memory what lies apart stays apart from one part in so many of a table on. *Measured* (decisions 91 and 94:
 /// `reproduce pm-blade fig-8a`).
 pub const TABLE_MIN_PARTS_PM: u64 = 8;

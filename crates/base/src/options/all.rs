@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::options::costs::Costs;
+use crate::options::derived::FLAT_MEMTABLES_FLUSHED;
 use crate::options::groups::{
     BlobOptions, CommitOptions, CompactionOptions, FeedOptions, FlushOptions, Level0Options,
     ManifestOptions, MemtableOptions, MetricsOptions, PartitionOptions, PmOptions, ReadOptions,
@@ -254,16 +255,28 @@ impl Options {
             Preset::Thermocline => (None, 100),
             Preset::GlobalIndex => (Some(Shape::GlobalIndex), 0),
             Preset::PmBlade => (Some(Shape::PmTables), 100),
+            Preset::FlatLsm => (Some(Shape::Immutables), 100),
             Preset::Leveled => (Some(Shape::Ssd), 100),
         };
         (level0.pm_percent, level0.internal, self.partition.by) = match blade {
             true => (80, Costs::Printed, PartitionBy::Size),
             false => (65, Costs::Corrected, PartitionBy::None),
         };
-        // Neither the papers nor a classic store have their values apart.
+        // FlatLSM has values apart, but for those of 256 bytes or less; the other papers and a classic store have none.
         self.blob.value_bytes_min = match preset {
             Preset::Thermocline => BlobOptions::default().value_bytes_min,
+            Preset::FlatLsm => 512,
             Preset::GlobalIndex | Preset::PmBlade | Preset::Leveled => 0,
+        };
+        // Its tree has two levels below persistent memory, of which the first is as wide as it says.
+        (self.compaction.levels, self.compaction.dynamic) = match preset {
+            Preset::FlatLsm => (2, false),
+            _ => (6, true),
+        };
+        // Its memtables are flushed by their number.
+        (self.flush.generations, self.flush.pm_percent) = match preset {
+            Preset::FlatLsm => (FLAT_MEMTABLES_FLUSHED, 70),
+            _ => (0, 50),
         };
         // LogFree compacts what it freezes into L1, however much of it lives.
         self.flush.rewrite_ratio = match preset {

@@ -5,6 +5,13 @@ use crate::options::all::Options;
 use crate::options::shape::Shape;
 use crate::preset::Preset;
 
+/// Memtables that FlatLSM has at most, `max_write_buffer_number` (§5.1).
+const FLAT_MEMTABLES: u64 = 6;
+/// Of those so many are flushed together, `flush_immutable_num` (§4.3).
+pub(in crate::options) const FLAT_MEMTABLES_FLUSHED: u64 = 4;
+/// Its level 1 has 40 GB, where memtables have 12: in thirds of `pm`.
+const FLAT_LEVEL1_THIRDS: u64 = 10;
+
 /// Smallest `dram`: one index node slab per memtable and the write buffers.
 pub const DRAM_MIN: u64 = 1 << 20;
 /// Smallest `pm`: one part of the smallest size.
@@ -39,7 +46,7 @@ impl Options {
     /// Whether records are kept in DRAM, and made durable by a log.
     pub fn in_dram(&self) -> bool {
         match self.preset {
-            Preset::Thermocline | Preset::GlobalIndex | Preset::PmBlade => false,
+            Preset::Thermocline | Preset::GlobalIndex | Preset::PmBlade | Preset::FlatLsm => false,
             Preset::Leveled => true,
         }
     }
@@ -74,6 +81,9 @@ impl Options {
         let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
         let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
         let bytes = match (self.memtable.bytes_max, self.in_dram()) {
+            (0, false) if self.preset == Preset::FlatLsm => {
+                (room / FLAT_MEMTABLES).clamp(64 << 10, 64 << 30)
+            }
             (0, false) => {
                 // A region has places for so many, and all of it is to be of use.
                 let place = self.region_bytes_max() / u64::from(MEMTABLES_MAX);
@@ -164,6 +174,10 @@ impl Options {
     /// The size of level 0, and of the level into which it is compacted, in bytes.
     pub fn base_bytes(&self) -> u64 {
         match self.compaction.base_bytes {
+            0 if self.preset == Preset::FlatLsm => {
+                let level1 = (self.pm / 3).saturating_mul(FLAT_LEVEL1_THIRDS);
+                level1.max(4 * self.table_bytes())
+            }
             0 => {
                 // A flush takes all sealed memtables together.
                 let flush = match self.flush.automatic {

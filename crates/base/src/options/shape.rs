@@ -3,7 +3,8 @@
 /// The future of sealed memtables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// They stay in persistent memory until they are flushed, each with its own index.
+    /// They stay in persistent memory until they are flushed, each with its own index, into the level below level 0
+    /// (FlatLSM §4.3).
     Immutables,
     /// They stay there, and get one index in common.
     GlobalIndex,
@@ -22,6 +23,7 @@ struct Capabilities {
     keeps_memtables_sealed: bool,
     keeps_tables_in_pm: bool,
     evacuates_by_range: bool,
+    sinks: bool,
     rewrites: bool,
 }
 
@@ -41,11 +43,13 @@ impl Shape {
             keeps_memtables_sealed: false,
             keeps_tables_in_pm: false,
             evacuates_by_range: false,
+            sinks: false,
             rewrites: false,
         };
         match self {
             Shape::Immutables => Capabilities {
                 keeps_memtables_sealed: true,
+                sinks: true,
                 rewrites: true,
                 ..none
             },
@@ -88,6 +92,11 @@ impl Shape {
     /// Whether a flush is cut into ranges of keys, each of which stays in persistent memory or leaves it.
     pub const fn evacuates_by_range(self) -> bool {
         self.capabilities().evacuates_by_range
+    }
+
+    /// Whether a flush merges what it takes with the level below level 0, range by range, and leaves nothing in level 0.
+    pub const fn sinks(self) -> bool {
+        self.capabilities().sinks
     }
 
     /// Whether a flush of mostly dead memtables writes the live rest into persistent memory, though other flushes go

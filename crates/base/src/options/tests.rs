@@ -65,7 +65,7 @@ fn nonsense_is_refused_with_the_limit() {
         ),
         ("compaction.compression", "brotli", "none, lz4 or zstd"),
         ("compaction.compression", "3", "none, lz4 or zstd"),
-        ("preset", "flat-lsm", "separated values"),
+        ("preset", "d-compaction", "delayed compaction"),
         ("preset", "rocks", "there is no preset"),
         ("region", "optane", "dax"),
         ("pm_path", "", "empty"),
@@ -178,4 +178,31 @@ fn every_default_lies_in_its_range() {
         row.check(row.default).unwrap();
         assert!(!row.doc.is_empty());
     }
+}
+
+#[test]
+fn preset_flat_lsm_has_the_sizes_of_the_paper() {
+    let mut options = Options {
+        pm: 12 << 30,
+        ..Options::preset(Preset::FlatLsm)
+    };
+    assert_eq!(options.memtable_bytes(), 2 << 30);
+    assert_eq!(options.base_bytes(), 40 << 30);
+    assert_eq!(
+        (options.flush.generations, options.compaction.levels),
+        (4, 2)
+    );
+    assert_eq!(options.blob.value_bytes_min, 512);
+    // Four wait before the share of their bytes is reached.
+    assert!(4 * options.memtable_bytes() < options.pm / 100 * options.flush.pm_percent);
+    options.compaction.base_bytes = 1 << 30;
+    assert_eq!(options.base_bytes(), 1 << 30);
+    options.set("preset", "thermocline").unwrap();
+    let bytes = (options.pm, options.compaction.base_bytes);
+    assert_eq!(
+        (options.compaction.levels, options.flush.generations),
+        (6, 0)
+    );
+    options.set("preset", "flat-lsm").unwrap();
+    assert_eq!((options.pm, options.compaction.base_bytes), bytes);
 }

@@ -58,8 +58,8 @@ and of transactions, for --duration seconds, 30 unless given, or --transactions:
                             checks that all sets have the same sum
 and a table of several of them:
   suite                     12 cells, each a workload at one size, which the default preset and its
-                            rivals (global-index, leveled, pm-blade) run in turn; says how the default
-                            stands to the best of them; --list names the cells
+                            rivals (global-index, leveled, pm-blade, flat-lsm) run in turn; says how the
+                            default stands to the best of them; --list names the cells
 
 All db_bench and YCSB workloads but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
 --use-existing. Writes go through the same write-backs and fences as in earnest. With --batch the

@@ -81,10 +81,29 @@ fn what_cannot_be_carried_is_said() {
 
 #[test]
 fn every_preset_is_planned_at_ten_tebibytes() {
-    for preset in ["thermocline", "global-index", "pm-blade", "leveled"] {
+    for preset in [
+        "thermocline",
+        "global-index",
+        "pm-blade",
+        "flat-lsm",
+        "leveled",
+    ] {
         let run = plan(&[
-            "--data", "10TiB", "--pm", "100GiB", "--dram", "32GiB", "--writes", "20MB/s", "--skew",
-            "0.9", "--preset", preset, "--json",
+            "--data",
+            "10TiB",
+            "--pm",
+            "100GiB",
+            "--dram",
+            "32GiB",
+            "--writes",
+            "20MB/s",
+            "--skew",
+            "0.9",
+            "--set",
+            "blob.value_bytes_min=0",
+            "--preset",
+            preset,
+            "--json",
         ]);
         assert_eq!(run.json()["preset"], preset);
     }

@@ -35,7 +35,13 @@ fn cells_run_with_every_preset_and_leave_nothing_behind() {
             .collect();
         assert_eq!(
             presets,
-            ["thermocline", "global-index", "leveled", "pm-blade"]
+            [
+                "thermocline",
+                "global-index",
+                "leveled",
+                "pm-blade",
+                "flat-lsm"
+            ]
         );
         for side in &sides {
             let rates = side["ops_per_sec"].as_array().unwrap();

@@ -13,6 +13,7 @@ pub fn fresh(rng: &mut Rng, machine: &Machine, name: &str) -> Options {
         Preset::Thermocline,
         Preset::GlobalIndex,
         Preset::PmBlade,
+        Preset::FlatLsm,
         Preset::Leveled,
     ]);
     let mut options = Options::preset(preset);

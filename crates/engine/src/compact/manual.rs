@@ -7,10 +7,11 @@ use thermocline_base::{CfId, KeyRange, Result, SeqNo, limits};
 use thermocline_policy::pick::{Manual, pick_range};
 use thermocline_policy::tuning::COLLECTIONS_BY_HAND;
 
+use super::Compactions;
 use super::job::picked::Job;
 use super::shape::Levels;
 use crate::store::Compactor;
-use crate::sync::{lock, read, wait};
+use crate::sync::{Ordering, lock, read, wait};
 
 /// The keys that there can be in a range.
 fn keys_of((from, to): KeyBounds<'_>) -> KeyRange<Vec<u8>> {
@@ -33,6 +34,30 @@ fn keys_of((from, to): KeyBounds<'_>) -> KeyRange<Vec<u8>> {
     }
 }
 
+/// Somebody compacts a range. Flushes bring nothing into the base level meanwhile: there it would count as what is to be compacted,
+/// and the call would have no end beside writers.
+struct ByHand<'c>(&'c Compactions);
+
+impl<'c> ByHand<'c> {
+    fn new(compactions: &'c Compactions) -> ByHand<'c> {
+        compactions.by_hand.fetch_add(1, Ordering::Relaxed);
+        ByHand(compactions)
+    }
+}
+
+impl Drop for ByHand<'_> {
+    fn drop(&mut self) {
+        self.0.by_hand.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Compactions {
+    /// Whether somebody compacts a range.
+    pub fn is_compacting_by_hand(&self) -> bool {
+        self.by_hand.load(Ordering::Relaxed) > 0
+    }
+}
+
 impl Compactor {
     /// As [`Engine::compact`](crate::Engine::compact), of what lies in tables.
     pub fn compact_range(&self, cf: CfId, range: KeyBounds<'_>) -> Result<()> {
@@ -40,6 +65,7 @@ impl Compactor {
         if range.is_empty() {
             return Ok(());
         }
+        let _by_hand = ByHand::new(&self.common.compactions);
         let compacted = self
             .compact_jobs(cf, &range.borrowed())
             .and_then(|()| self.collect_due());

@@ -6,7 +6,7 @@ use thermocline_base::{CfId, Codec, FileId, IndexKind, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
-    Held, PickOptions, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
+    Held, PickOptions, Scores, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
 };
 use thermocline_policy::scans::level0_share;
 use thermocline_sst::{Compression, Creation, WriteOptions};
@@ -98,6 +98,20 @@ impl<'v> Levels<'v> {
             depth(&some.copied().collect::<Vec<_>>())
         };
         (of(false), of(true))
+    }
+
+    /// The keys from `from` on and before `end`; without an end up to the last one of all tables, behind which no job holds
+    /// anything.
+    pub fn range_of<'k>(&self, from: &'k [u8], end: Option<&'k [u8]>) -> KeyRange<&'k [u8]>
+    where
+        'v: 'k,
+    {
+        let tables = self.version.tables_of(self.cf);
+        let largest = || tables.map(|(_, table)| &*table.range.last).max();
+        match end {
+            Some(end) => KeyRange::until(from, end),
+            None => KeyRange::inclusive(from, largest().unwrap_or(from).max(from)),
+        }
     }
 
     /// The deepest one that has tables.
@@ -236,6 +250,18 @@ impl Shape {
         let grandparents = grandparents.filter(|g| g.range.overlaps(range)).collect();
         let cutter = Cutter::new(self.output_options(), bounds, grandparents);
         cutter.preferring(starts, self.geometry.table_min())
+    }
+
+    /// The level into which level 0 is compacted.
+    pub fn base_level(&self, levels: &Levels<'_>) -> usize {
+        Scores::new(&levels.state(&[]), &self.pick_options(levels)).base_level()
+    }
+
+    /// Where its tables begin.
+    pub fn base_begins(&self, levels: &Levels<'_>) -> Vec<Vec<u8>> {
+        let tables = levels.refs.get(self.base_level(levels));
+        let tables = tables.into_iter().flatten();
+        tables.map(|table| table.range.first.to_vec()).collect()
     }
 
     /// Keys before which tables of level 0 end.

@@ -20,7 +20,7 @@ use super::pace::Pace;
 use super::shape::Shape;
 use crate::partitions::waiting::{Adjusting, Waiting};
 use crate::report::{FilterUse, levels, partitions};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, RwLock, lock, wait};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, RwLock, lock, wait};
 
 /// The compactions of a store.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Compactions {
     pub partition_usage: partitions::Usage,
     pub(super) filters: Filters,
     pub deleted: DeletedRanges,
+    /// Calls that compact a range. Relaxed: it guards nothing.
+    pub(super) by_hand: AtomicU64,
     /// The last job failed. Relaxed: it guards nothing.
     pub(super) failed: AtomicBool,
 }
@@ -211,6 +213,7 @@ impl Compactions {
     pub fn new(options: &Options, clock: Arc<dyn Clock>, version: &Version) -> Compactions {
         let compactions = Compactions {
             gate: RwLock::default(),
+            by_hand: AtomicU64::new(0),
             jobs: Mutex::default(),
             adjusting: Mutex::new(Adjusting::default()),
             ended: Condvar::default(),

@@ -32,7 +32,9 @@ use thermocline_policy::ranges;
 use thermocline_runtime::cores;
 use thermocline_tables::Promise;
 
+use super::along::Along;
 use super::evacuate::{Span, Taken};
+use super::write::To;
 use crate::store::FlushWriter;
 use crate::sync::thread;
 
@@ -42,23 +44,62 @@ pub(super) type Written = (Outputs, Result<bool>);
 impl FlushWriter {
     /// How many ranges of about `each` bytes in memtables may be in a group.
     pub(super) fn group_most(&self, promise: Option<&Promise>, each: u64) -> usize {
+        match promise {
+            Some(promise) => self.at_once_most(promise.bytes(), each),
+            None => 1,
+        }
+    }
+
+    /// How many threads may write at the same time, if each takes `each` of `fits`.
+    pub(super) fn at_once_most(&self, fits: u64, each: u64) -> usize {
         let asked = usize::try_from(self.common.options.level0.evacuation_threads).unwrap_or(1);
         let cores = if self.common.world.background {
             cores()
         } else {
             0
         };
-        ranges::group_most(asked, cores, promise.map(Promise::bytes), each)
+        ranges::group_most(asked, cores, Some(fits), each)
     }
 
     /// Writes these ranges into persistent memory, each into its part of `room` bytes.
     pub(super) fn write_group(&self, taken: &Taken, group: &[Span], room: u64) -> Vec<Written> {
         let room = room / group.len().max(1) as u64;
-        let write = |span: &Span| {
+        self.at_once(group, |span| {
             let mut outputs = Outputs::default();
             let done = self.write_pm(taken, span, room, &mut outputs);
             (outputs, done)
+        })
+    }
+
+    /// Writes these ranges into files, with what they take along together.
+    ///
+    /// # Errors
+    /// The first of those of writing. The caller lets go of the outputs.
+    pub(super) fn write_at_once(
+        &self,
+        taken: &Taken,
+        group: &[Span],
+        along: &[Along<'_>],
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        let write = |span: &Span| {
+            let (memtables, mut own) = (&taken.memtables, Outputs::default());
+            let done = self.write_tables(memtables, span, along, To::Files, &mut own);
+            (own, done)
         };
+        for some in group.chunks(self.ranges_at_once()) {
+            let mut all = Ok(());
+            for (own, done) in self.at_once(some, write) {
+                outputs.append(own);
+                all = all.and(done);
+            }
+            all?;
+        }
+        Ok(())
+    }
+
+    /// Does this with each of these ranges: at the same time, if the store has threads of its own.
+    fn at_once<T: Send>(&self, group: &[Span], write: impl Fn(&Span) -> T + Sync) -> Vec<T> {
         // This thread writes, too.
         let [first, others @ ..] = group else {
             return Vec::new();

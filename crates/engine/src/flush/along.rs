@@ -42,7 +42,7 @@
 //! since memtables may have the memory that tables do not.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, KeyRange, RangeTombstone, Result, SeqNo};
+use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_env::meter::Meter;
@@ -76,8 +76,10 @@ pub(super) struct Along<'a> {
     inputs: Vec<(Place, Arc<TableRef>)>,
     /// The part of each reference that lies in the range, as runs, newest first.
     runs: Vec<Vec<Arc<TableRef>>>,
-    /// The parts that stay, of references that reach further.
-    rests: Vec<Arc<TableRef>>,
+    /// The parts that stay, of references that reach further, and where.
+    rests: Vec<(Place, Arc<TableRef>)>,
+    /// Whether nothing that it takes reaches further.
+    is_cut: bool,
     /// The keys at which the range begins and, unless nothing lies behind, ends.
     from: Vec<u8>,
     end: Option<Vec<u8>>,
@@ -121,11 +123,7 @@ impl Evacuator {
         bytes: u64,
         must: bool,
     ) -> Vec<Along<'_>> {
-        let mut families: Vec<CfId> = taken.memtables.iter().flat_map(|m| m.families()).collect();
-        families.sort_unstable();
-        families.dedup();
-        let within = families.into_iter().filter(|cf| span.of(*cf).is_some());
-        let within: Vec<CfId> = within.collect();
+        let within = taken.families_in(span);
         let keys_of = |cf: CfId| taken.memtables.iter().map(|m| m.keys_of(cf)).sum::<u64>();
         let all: u64 = within.iter().map(|cf| keys_of(*cf)).sum();
         let of = |cf: CfId| self.hold_along(cf, span, share(bytes, keys_of(cf), all), must);
@@ -136,14 +134,8 @@ impl Evacuator {
         let (from, end) = span.of(cf)?;
         let (ends, version, picked) = self.picker.hold_along_flush(cf, |levels, running| {
             let options = self.common.compactions.shape.pick_options(levels);
-            let tables = levels.version.tables_of(cf);
-            let largest = tables.map(|(_, table)| &*table.range.last).max();
-            let range = match end {
-                Some(end) => KeyRange::until(from, end),
-                // No job holds anything behind the last key of all tables.
-                None => KeyRange::inclusive(from, largest.unwrap_or(from).max(from)),
-            };
             let state = levels.state(running);
+            let range = levels.range_of(from, end);
             pick_along(&state, &options, &range, bytes, must)
         })?;
         Some(Along::of((cf, version), picked, (from, end), ends))
@@ -151,7 +143,8 @@ impl Evacuator {
 }
 
 impl<'a> Along<'a> {
-    fn of(
+    /// What was picked of a family, for these keys.
+    pub fn of(
         (cf, version): (CfId, Arc<Version>),
         picked: pick::Along,
         (from, end): (&[u8], Option<&[u8]>),
@@ -168,17 +161,25 @@ impl<'a> Along<'a> {
         };
         let mut inputs = of(Level::ZERO, &picked.inputs);
         let mut rests = Vec::new();
-        let mut inside = |table: Arc<TableRef>| {
+        let mut inside = |level: Level, table: Arc<TableRef>| {
             let (piece, outside) = pieces(&table, from, end);
-            rests.extend(outside.into_iter().flatten());
+            let outside = outside.into_iter().flatten();
+            rests.extend(outside.map(|rest| (Place::new(cf, level), rest)));
             piece
         };
         let runs = levels.runs(&picked.inputs).into_iter();
-        let runs = runs.map(|run| run.into_iter().map(&mut inside).collect());
+        let runs = runs.map(|run| {
+            let run = run.into_iter();
+            run.map(|table| inside(Level::ZERO, table)).collect()
+        });
         let mut runs: Vec<Vec<Arc<TableRef>>> = runs.collect();
         if !picked.overlapped.is_empty() {
             let lower = of(to, &picked.overlapped);
-            runs.push(lower.iter().map(|(_, table)| table.clone()).collect());
+            let taken = lower.iter().map(|(_, table)| match picked.is_cut {
+                true => inside(to, table.clone()),
+                false => table.clone(),
+            });
+            runs.push(taken.collect());
             inputs.extend(lower);
         }
         Along {
@@ -187,6 +188,7 @@ impl<'a> Along<'a> {
             inputs,
             runs,
             rests,
+            is_cut: picked.is_cut,
             from: from.to_vec(),
             end: end.map(<[u8]>::to_vec),
             version: version.clone(),
@@ -195,11 +197,45 @@ impl<'a> Along<'a> {
         }
     }
 
-    /// The tables that were taken along, as readable runs, newest first.
-    pub fn runs<'r>(&self, files: &'r TableFiles, meter: &'r Meter) -> Vec<RunInput<'r>> {
-        let runs = self.runs.iter().cloned();
-        runs.map(|run| RunInput::new(files, self.cf, run, meter))
-            .collect()
+    /// What was taken along, as readable runs, newest first. Of what sinks only what lies in this part of the range.
+    pub fn runs<'r>(
+        &self,
+        files: &'r TableFiles,
+        (from, to): (&[u8], Option<&[u8]>),
+        meter: &'r Meter,
+    ) -> Vec<RunInput<'r>> {
+        let is_in = |table: &&Arc<TableRef>| {
+            let is_before = to.is_none_or(|to| *table.range.first < *to);
+            !self.is_cut || is_before && !table.range.ends_before(from)
+        };
+        let runs = self.runs.iter();
+        let runs = runs.map(|run| run.iter().filter(is_in).cloned().collect());
+        let runs = runs.filter(|run: &Vec<_>| !run.is_empty());
+        runs.map(|run| {
+            let run = RunInput::new(files, self.cf, run, meter);
+            match self.is_cut {
+                true => run.within(from, to),
+                false => run,
+            }
+        })
+        .collect()
+    }
+
+    /// The range tombstones of all that was taken along, in this part of the range.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn tombstones(
+        &self,
+        runs: &[RunInput<'_>],
+        (from, to): (&[u8], Option<&[u8]>),
+    ) -> Result<Vec<RangeTombstone>> {
+        let mut all = tombstones_of(runs)?;
+        if self.is_cut {
+            let cut = |t: &RangeTombstone| Some(t.borrowed().cut(Some(from), to)?.owned());
+            all = all.iter().filter_map(cut).collect();
+        }
+        Ok(all)
     }
 
     /// The key ranges of tables below the outputs.
@@ -242,9 +278,8 @@ impl<'a> Along<'a> {
     pub fn taken(&self) -> impl Iterator<Item = Change> {
         let removed = self.inputs.iter();
         let removed = removed.map(|(place, table)| Change::table_removed(*place, table));
-        let place = Place::new(self.cf, Level::ZERO);
-        let rests = self.rests.iter().map(move |table| Change::TableAdded {
-            place,
+        let rests = self.rests.iter().map(|(place, table)| Change::TableAdded {
+            place: *place,
             table: table.clone(),
         });
         let forgets = active(Bug::AlongForgetsRest);
@@ -282,7 +317,7 @@ fn pieces(
 }
 
 /// The range tombstones of all these runs.
-pub(super) fn tombstones_of(runs: &[RunInput<'_>]) -> Result<Vec<RangeTombstone>> {
+fn tombstones_of(runs: &[RunInput<'_>]) -> Result<Vec<RangeTombstone>> {
     let mut all = Vec::new();
     for run in runs {
         all.extend(run.tombstones()?);

@@ -108,6 +108,15 @@ pub(super) struct Taken {
     pub for_scans: bool,
 }
 
+/// Where ranges end, if that is near.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cuts {
+    /// Where slices of level 0 are apart.
+    OfLevel0,
+    /// Where tables of the base level begin.
+    BelowLevel0,
+}
+
 /// What a flush writes at once: from a key on, up to another one or to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
@@ -116,6 +125,19 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// All keys of these, which follow each other.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn over(group: &[Span]) -> Span {
+        let ends = group.first().zip(group.last());
+        let (first, last) = ends.expect("a group has a range at least");
+        Span {
+            from: first.from.clone(),
+            to: last.to.clone(),
+        }
+    }
+
     /// Whether level 0 is cold where it lies: all of it is, or nothing.
     pub fn is_cold(&self, colds: &Colds) -> bool {
         // A slice begins behind the place where it is apart from the one before.
@@ -143,6 +165,14 @@ impl Taken {
     fn begin(&self) -> Position {
         let front = self.front.as_ref();
         front.map_or_else(Position::first, |front| front.at.clone())
+    }
+
+    /// The families that have something of these keys, ascending.
+    pub fn families_in(&self, span: &Span) -> Vec<CfId> {
+        let families = self.memtables.iter().flat_map(|m| m.families());
+        let families: BTreeSet<CfId> = families.collect();
+        let within = families.into_iter().filter(|cf| span.of(*cf).is_some());
+        within.collect()
     }
 
     /// What is left of them.
@@ -177,18 +207,17 @@ impl Taken {
 }
 
 impl Evacuator {
-    /// The ranges by which `taken` is to be written, in their order. One, where it is not to be evacuated. As
-    /// far as that is known none has of a family both what is cold and what is not.
-    pub(super) fn ranges(&self, taken: &Taken, colds: &Colds) -> Result<Vec<Span>> {
+    /// The ranges by which `taken` is to be written, in their order. As far as that is known none has of a family both what is
+    /// cold and what is not.
+    pub(super) fn divided(&self, taken: &Taken, colds: &Colds, cuts: Cuts) -> Result<Vec<Span>> {
         let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         let range = self.common.options.table_bytes().max(1) * RANGE_TABLES;
         let count = ranges::count(bytes, range);
-        let shape = self.common.options.level0.shape();
-        if !shape.evacuates_by_range() || (count < 2 && colds.is_empty()) {
+        if count < 2 && colds.is_empty() {
             return Ok(vec![taken.rest()]);
         }
         let mut spans = vec![taken.rest()];
-        for at in self.range_ends(taken, count, colds)? {
+        for at in self.range_ends(taken, count, colds, cuts)? {
             let last = spans.last_mut().expect("there is one at least");
             if last.from < at {
                 last.to = Some(at.clone());
@@ -200,7 +229,13 @@ impl Evacuator {
 
     /// Where `count` ranges of about the same number of keys end, but for the last one, ascending; and those between
     /// what is cold and what is not.
-    fn range_ends(&self, taken: &Taken, count: u64, colds: &Colds) -> Result<Vec<Position>> {
+    fn range_ends(
+        &self,
+        taken: &Taken,
+        count: u64,
+        colds: &Colds,
+        cuts: Cuts,
+    ) -> Result<Vec<Position>> {
         let keys: u64 = taken.memtables.iter().map(|m| m.keys()).sum();
         let step = ranges::step(keys, count);
         let mut marks = Vec::new();
@@ -214,7 +249,7 @@ impl Evacuator {
         marks.sort_unstable();
         let each = (marks.len() / usize::try_from(count).unwrap_or(1)).max(1);
         let mut ends: Vec<Position> = marks.into_iter().step_by(each).skip(1).collect();
-        let cuts = self.cuts(ends.iter().chain(colds.iter().map(|(at, _)| at)));
+        let cuts = self.cuts(ends.iter().chain(colds.iter().map(|(at, _)| at)), cuts);
         go_to_slices(&mut ends, &cuts);
         for (at, _) in colds {
             // Where the slice is apart from the one before; if there is none it begins before everything.
@@ -226,19 +261,18 @@ impl Evacuator {
         Ok(ends)
     }
 
-    /// Where slices of level 0 are apart, in the families of these positions, ascending.
-    fn cuts<'p>(&self, of: impl Iterator<Item = &'p Position>) -> Vec<Position> {
+    /// Where ranges may end, in the families of these positions, ascending.
+    fn cuts<'p>(&self, of: impl Iterator<Item = &'p Position>, cuts: Cuts) -> Vec<Position> {
         let version = self.common.catalog.version();
         let families: BTreeSet<CfId> = of.map(|at| at.cf).collect();
         let cuts = families.into_iter().flat_map(|cf| {
             let levels = Levels::of(&version, cf, None);
-            let own = self
-                .common
-                .compactions
-                .shape
-                .level0_cuts(&levels)
-                .into_iter();
-            own.map(move |key| Position {
+            let shape = &self.common.compactions.shape;
+            let own = match cuts {
+                Cuts::OfLevel0 => shape.level0_cuts(&levels),
+                Cuts::BelowLevel0 => shape.base_begins(&levels),
+            };
+            own.into_iter().map(move |key| Position {
                 cf,
                 key: key.into(),
             })

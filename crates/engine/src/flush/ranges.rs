@@ -6,11 +6,11 @@
 use thermocline_base::Result;
 use thermocline_jobs::Outputs;
 use thermocline_observe::count::Count;
-use thermocline_policy::ranges::{Fate, Range};
+use thermocline_policy::ranges::{self, Fate, Range};
 use thermocline_tables::Promise;
 
 use super::along::Along;
-use super::evacuate::{Span, Taken, positions};
+use super::evacuate::{Cuts, Span, Taken, positions};
 use super::told::Made;
 use crate::partitions::waiting::Waiter;
 use crate::store::Evacuator;
@@ -29,14 +29,17 @@ impl Evacuator {
         let evacuates = shape.evacuates_by_range() && !self.common.compactions.costs.are_printed();
         let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         self.common.compactions.costs.flushes();
+        if ranges::sinks(shape, promise.is_some()) {
+            return self.sink(taken, made);
+        }
         let leaving = self.leaving(taken);
         if leaving.all {
             promise = None;
         }
         let colds = positions(&leaving.colds);
-        let spans = match leaving.alone {
+        let spans = match leaving.alone || !shape.evacuates_by_range() {
             true => vec![taken.rest()],
-            false => self.ranges(taken, &colds)?,
+            false => self.divided(taken, &colds, Cuts::OfLevel0)?,
         };
         let takes = |span: &Span| leaving.all || span.is_cold(&colds);
         let each = bytes / spans.len() as u64;
@@ -60,7 +63,7 @@ impl Evacuator {
                 let must = leaving.all || fate == Fate::LacksRoom;
                 let along = self.along_of(taken, &span, each, must);
                 if leaving.all || !along.is_empty() {
-                    self.flush_along(taken, span, along, &mut promise, made)?;
+                    self.flush_along(taken, &[span], along, &mut promise, made)?;
                     continue;
                 }
             }
@@ -77,11 +80,11 @@ impl Evacuator {
         Ok(())
     }
 
-    /// Writes and names a range that leaves persistent memory, with what is taken along.
-    fn flush_along(
+    /// Writes and names ranges that leave persistent memory together, with what they take along.
+    pub(super) fn flush_along(
         &self,
         taken: &Taken,
-        span: Span,
+        group: &[Span],
         mut along: Vec<Along<'_>>,
         promise: &mut Option<Promise>,
         made: &mut Made,
@@ -90,7 +93,8 @@ impl Evacuator {
         let held = !along.is_empty();
         let done = self
             .flush_writer
-            .write_away(taken, &span, &mut along, promise, &mut outputs);
+            .write_away(taken, group, &mut along, promise, &mut outputs);
+        let span = Span::over(group);
         let done = self.name_written(taken, &span, (&outputs, done), &along, promise, made);
         drop(along);
         if held && done.is_ok() {

@@ -340,6 +340,7 @@ fn so_many_memtables_are_flushed_together() {
         put(&engine, CfId::DEFAULT, &[round, 1], b"value");
         let sealed = engine.inner.common.sealed().memtables;
         assert_eq!(sealed, usize::from(round % 3), "{round}");
+        assert_eq!(engine.metrics().flushes, u64::from(round / 3));
         assert_eq!(tables(&engine), usize::from(round / 3));
     }
 }

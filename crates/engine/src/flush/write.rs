@@ -26,18 +26,17 @@ pub(super) enum To<'s> {
 }
 
 impl FlushWriter {
-    /// Writes into files, with what is taken along. Where that cannot be, for want of room or because of what is there,
+    /// Writes ranges that follow each other into files, with what they take along together. Where that cannot be, for want of room or because of what is there,
     /// nothing is taken along: it is written as what stays is.
     pub(super) fn write_away(
         &self,
         taken: &Taken,
-        span: &Span,
+        group: &[Span],
         along: &mut Vec<Along<'_>>,
         promise: &mut Option<Promise>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let written = self.write_tables(&taken.memtables, span, along, To::Files, outputs);
-        match written {
+        match self.write_at_once(taken, group, along, outputs) {
             Ok(()) => return Ok(()),
             Err(error @ (Error::Closed | Error::Busy(_))) => return Err(error),
             Err(error) => self.common.check_writable().map_err(|_| error)?,
@@ -47,11 +46,12 @@ impl FlushWriter {
         *outputs = Outputs::default();
         self.sweeper.unlink_obsolete();
         along.clear();
-        if promise.is_none() {
+        // What was to go into files does.
+        if promise.is_none() && self.common.options.level0.shape().keeps_tables_in_pm() {
             *promise = self.promise_for_flush(taken)?;
         }
         let room = promise.as_ref().map(Promise::bytes);
-        self.write_level0(taken, span, room, outputs)
+        self.write_level0(taken, &Span::over(group), room, outputs)
     }
 
     /// Writes into persistent memory, if `room` bytes there are enough, which are promised; else into files.
@@ -159,10 +159,11 @@ impl FlushWriter {
         let exists = self.common.families.exists(cf, b"");
         let (mut range_tombstones, last) = flush.range_tombstones(cf, (from, to), exists)?;
         let meter = self.common.meter();
-        let runs = own.map_or(Vec::new(), |own| {
-            own.runs(&self.common.catalog.table_files, &meter)
-        });
-        range_tombstones.extend(along::tombstones_of(&runs)?);
+        let mut runs = Vec::new();
+        if let Some(own) = own {
+            runs = own.runs(&self.common.catalog.table_files, (from, to), &meter);
+            range_tombstones.extend(own.tombstones(&runs, (from, to))?);
+        }
         let newest_first = flush.memtables.iter().rev();
         let inputs = newest_first.map(|m| Versions::new(m, cf, CHUNK).within(from, to));
         let inputs = inputs.map(Input::Memtable);

@@ -195,6 +195,8 @@ pub struct Along {
     pub inputs: Vec<usize>,
     /// Of the base level, if that is where it goes, as places there: all of each.
     pub overlapped: Vec<usize>,
+    /// Whether of these, too, only what lies in the range is taken: the next range takes the rest.
+    pub is_cut: bool,
     /// What it holds meanwhile.
     pub holds: Held,
 }
@@ -298,12 +300,13 @@ fn to_files(state: &State<'_>, range: &KeyRange<&[u8]>, inputs: Vec<usize>) -> O
             },
             inputs,
             overlapped: Vec::new(),
+            is_cut: false,
         },
     )
 }
 
 /// If nothing of these is in a job.
-fn to_base(
+pub(super) fn to_base(
     state: &State<'_>,
     range: &KeyRange<&[u8]>,
     base: usize,
@@ -322,6 +325,7 @@ fn to_base(
             to: base,
             inputs: inputs.to_vec(),
             overlapped: places,
+            is_cut: false,
             holds: Held {
                 levels: 0..=base,
                 range: hull.owned(),

@@ -9,7 +9,7 @@ use super::state::Run;
 use super::store::Sealed;
 use crate::cost::Form;
 use crate::flush::{self, Because};
-use crate::pick::{Held, State, level0_cuts, pick_along};
+use crate::pick::{Held, Sinking, State, level0_cuts, pick_along, pick_sinking};
 use crate::ranges::{self, Coming, Fate, Leaving, Range};
 use crate::rewrite::{self, Contents, RewritePlan};
 use crate::scans::Scans;
@@ -67,12 +67,15 @@ impl Run {
         };
         let taken: Vec<Sealed> = self.sealed.drain(..count).collect();
         self.store.memory.level0.corrected.age();
+        let mut promised = self.promise(&taken);
+        let shape = self.setting.options.level0.shape();
+        let sinks = ranges::sinks(shape, promised.is_some());
         let leaving = self.leaving(&taken);
+        promised = promised.filter(|_| !leaving.all);
         self.outcome.skip_changes += u64::from(leaving.because.is_some());
         let bytes: u64 = taken.iter().map(|sealed| sealed.numbers.bytes).sum();
-        let ends = self.ends(&leaving, bytes);
+        let ends = self.ends(&leaving, sinks, bytes);
         let each = bytes / ends.len() as u64;
-        let mut promised = self.promise(&taken).filter(|_| !leaving.all);
         let (mut edits, mut holds, mut from) = (Vec::new(), Vec::new(), 0);
         let (mut device, mut processor) = (0.0, 0.0);
         for to in ends {
@@ -86,8 +89,9 @@ impl Run {
             };
             let must = leaving.all || range.fate() == Fate::LacksRoom;
             let edit = match range.fate() {
+                _ if sinks => self.along(&new, each, None, &mut holds),
                 Fate::Stays => None,
-                Fate::Leaves | Fate::LacksRoom => self.along(&new, each, must, &mut holds),
+                Fate::Leaves | Fate::LacksRoom => self.along(&new, each, Some(must), &mut holds),
             };
             let edit = edit.unwrap_or_else(|| self.stay(&new, &mut promised, &mut room));
             let (moved, worked) = self.count(&edit, new.entries);
@@ -170,13 +174,14 @@ impl Run {
     }
 
     /// Where ranges end.
-    fn ends(&self, leaving: &Leaving, bytes: u64) -> Vec<usize> {
+    fn ends(&self, leaving: &Leaving, sinks: bool, bytes: u64) -> Vec<usize> {
         let cells = self.store.keys.cells();
         let range = self.setting.options.table_bytes() * RANGE_TABLES;
         let count = usize::try_from(ranges::count(bytes, range)).unwrap_or(1);
         let shape = self.setting.options.level0.shape();
         let is_one = count < 2 && leaving.colds.is_empty();
-        if leaving.alone || !shape.evacuates_by_range() || is_one {
+        let by_range = shape.evacuates_by_range() || sinks;
+        if leaving.alone || !by_range || is_one {
             return vec![cells];
         }
         let seen = self.store.seen();
@@ -241,12 +246,13 @@ impl Run {
         Edit::coming(0, written(self, false))
     }
 
-    /// The range merged with what it takes along, if there is something and no job is in the way.
+    /// The range merged with what it takes along, if there is something and no job is in the way. It sinks, or it may or `must`
+    /// leave persistent memory.
     fn along(
         &mut self,
         new: &Table,
         bytes: u64,
-        must: bool,
+        must: Option<bool>,
         holds: &mut Vec<Held>,
     ) -> Option<Edit> {
         let (from, to) = (new.first, new.end);
@@ -259,14 +265,24 @@ impl Run {
             };
             let bounds = &self.store.keys.bounds;
             let range = KeyRange::until(&bounds[from][..], &bounds[to]);
-            pick_along(&state, &seen.options, &range, bytes, must)?
+            match must {
+                None => match pick_sinking(&state, &seen.options, &range, bytes, u64::MAX) {
+                    Sinking::Goes(along) => along,
+                    Sinking::Meets | Sinking::Costs => return None,
+                },
+                Some(must) => pick_along(&state, &seen.options, &range, bytes, must)?,
+            }
         };
         let mut edit = Edit::default();
         let mut inputs = vec![new.clone()];
         let inside = picked.inputs.iter().map(|n| (0, *n, from, to));
-        let whole = picked.overlapped.iter();
-        let whole = whole.map(|n| (picked.to, *n, 0, usize::MAX));
-        for (level, n, from, to) in inside.chain(whole) {
+        let ends = match picked.is_cut {
+            true => (from, to),
+            false => (0, usize::MAX),
+        };
+        let below = picked.overlapped.iter();
+        let below = below.map(|n| (picked.to, *n, ends.0, ends.1));
+        for (level, n, from, to) in inside.chain(below) {
             let table = self.store.levels[level][n].clone();
             edit.gone.push((level, table.file));
             inputs.extend(table.part(from, to));

@@ -61,17 +61,21 @@ impl Machine {
 
     /// A write to the disk fails once: that one behind so many others.
     fn fail_behind(&self, others: u64) {
+        self.fails(others, Repeat::Once);
+    }
+
+    fn fails(&self, others: u64, repeat: Repeat) {
         self.disk.arm(Plan {
             op: Some(Op::Write),
             fault: Fault::NoSpace,
             at: self.disk.calls_for(Fault::NoSpace, Some(Op::Write)) + others,
-            repeat: Repeat::Once,
+            repeat,
         });
     }
 }
 
 /// Tables, and so ranges, of a few keys.
-fn options() -> Options {
+fn options(shape: &str) -> Options {
     let mut options = Options {
         pm: PM,
         ..Options::default()
@@ -81,7 +85,7 @@ fn options() -> Options {
     options.level0.merge_percent = 0;
     options.compaction.table_bytes = 512;
     options.compaction.base_bytes = 8 << 10;
-    options.set("level0.shape", "tiered").unwrap();
+    options.set("level0.shape", shape).unwrap();
     options
 }
 
@@ -90,6 +94,7 @@ struct Run {
     machine: Machine,
     engine: Engine,
     options: Options,
+    shape: &'static str,
     families: Vec<Family>,
     models: Vec<Model>,
     held: Vec<(Snapshot, Vec<Model>)>,
@@ -104,8 +109,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64) -> Run {
-        let (machine, mut options) = (Machine::new(), options());
+    fn new(shape: &'static str, seed: u64) -> Run {
+        let (machine, mut options) = (Machine::new(), options(shape));
         options.level0.evacuation_threads = seed % 4;
         let engine = machine.open(&options);
         let key = |n: u8| [&b"kk"[..usize::from(n % 3)], &[n]].concat();
@@ -122,6 +127,7 @@ impl Run {
             machine,
             engine,
             options,
+            shape,
         }
     }
 
@@ -168,7 +174,12 @@ impl Run {
     fn flush(&mut self) {
         let fails = self.rng.one_in(2);
         if fails {
-            self.machine.fail_behind(self.rng.below(12) as u64);
+            // What finds no room in the base level goes to level 0.
+            let repeat = match self.shape == "immutables" && self.rng.one_in(2) {
+                true => Repeat::Forever,
+                false => Repeat::Once,
+            };
+            self.machine.fails(self.rng.below(12) as u64, repeat);
         }
         let flushed = self.engine.flush();
         self.machine.disk.disarm();
@@ -197,7 +208,7 @@ impl Run {
         }
         let shape = match self.rng.one_in(3) {
             true => *self.rng.pick(&SHAPES),
-            false => "tiered",
+            false => self.shape,
         };
         self.options.set("level0.shape", shape).unwrap();
         self.options.level0.evacuation_threads = self.rng.below(4) as u64;
@@ -281,8 +292,8 @@ impl Run {
 }
 
 /// How often an evacuation stood half-way, ranges took level 0 along, and were written in groups.
-fn run(seed: u64) -> [u64; 3] {
-    let mut run = Run::new(seed);
+fn run(shape: &'static str, seed: u64) -> [u64; 3] {
+    let mut run = Run::new(shape, seed);
     for n in 0..900 {
         run.step(n);
     }
@@ -307,38 +318,58 @@ fn run(seed: u64) -> [u64; 3] {
     [run.halves, along, run.ahead + metrics.ranges_ahead]
 }
 
-#[test]
-fn what_is_evacuated_by_halves_reads_as_before() {
+fn runs(shape: &'static str, by: &'static str, least: u64) {
     let mut all = [0; 3];
     for seed in seeds(0..explored(8, 40)) {
-        let _replay = Replay::new("-p thermocline-engine evacuated_by_halves", seed);
-        let found = run(seed);
+        let _replay = Replay::new(by, seed);
+        let found = run(shape, seed);
         all = std::array::from_fn(|i| all[i] + found[i]);
     }
     assert!(
-        all.iter().all(|n| *n > explored(34, 200)) || std::env::var("THERMOCLINE_SEED").is_ok(),
+        all.iter().all(|n| *n > least) || std::env::var("THERMOCLINE_SEED").is_ok(),
         "{all:?}"
     );
     println!("{all:?}");
 }
 
 #[test]
+fn what_is_evacuated_by_halves_reads_as_before() {
+    runs(
+        "tiered",
+        "-p thermocline-engine evacuated_by_halves",
+        explored(34, 200),
+    );
+}
+
+#[test]
+fn what_sinks_by_halves_reads_as_before() {
+    runs(
+        "immutables",
+        "-p thermocline-engine sinks_by_halves",
+        explored(20, 120),
+    );
+}
+
+#[test]
 fn evacuations_that_are_forgotten_are_noticed() {
     // A seed that noticed it lately is tried first.
-    for (bug, lately) in [
-        (Bug::EvacuatedIsFlushed, 5),
-        (Bug::FrontForgotten, 1),
-        (Bug::FrontForgetsTombstones, 34),
-        (Bug::AlongForgetsRest, 0),
+    for (shape, bug, lately) in [
+        ("tiered", Bug::EvacuatedIsFlushed, 5),
+        ("tiered", Bug::FrontForgotten, 5),
+        ("tiered", Bug::FrontForgetsTombstones, 34),
+        ("tiered", Bug::AlongForgetsRest, 0),
+        ("immutables", Bug::FrontForgotten, 1),
+        ("immutables", Bug::AlongForgetsRest, 0),
+        ("immutables", Bug::SinkPassesLevel0, 0),
     ] {
         let is_caught = std::iter::once(lately).chain(0..150).any(|seed| {
             let run = || {
                 let _bug = plant(bug);
-                run(seed);
+                run(shape, seed);
             };
             std::panic::catch_unwind(run).is_err()
         });
-        assert!(is_caught, "{bug:?}");
+        assert!(is_caught, "{shape}: {bug:?}");
     }
 }
 
@@ -348,7 +379,7 @@ fn evacuations_that_are_forgotten_are_noticed() {
 fn a_merge_inside_level_0_ends_at_the_front() {
     let mut halves = 0;
     for others in 0..16 {
-        let (machine, mut options) = (Machine::new(), options());
+        let (machine, mut options) = (Machine::new(), options("tiered"));
         options.memtable.bytes_max = 64 << 10;
         options.compaction.table_bytes = 16 << 10;
         let engine = machine.open(&options);

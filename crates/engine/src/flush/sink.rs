@@ -1,0 +1,215 @@
+//! Flushes into the base level (FlatLSM §4.4, algorithms 4 and 5): shape `immutables`.
+//!
+//! Sealed memtables wait until there are several, and are flushed together. So much meets all of the base level anyhow; in
+//! level 0 it would only be written once more. It is cut into ranges as an evacuation is ([`evacuate`](super::evacuate)), and each
+//! is merged with what level 0 and the base level have of its keys, as ranges are that leave persistent memory
+//! ([`along`](super::along)). Several ranges are written at the same time, by a thread each.
+//!
+//! # Vocabulary
+//! A *group* is ranges that follow each other, are held together, written at the same time, and named by one edit.
+//!
+//! # The argument
+//! 1. *Age.* A range takes along all that level 0 and the base level have of its keys, and what it writes goes to the base
+//!    level: all that lies above is newer memtables, all below was below.
+//! 2. *Groups end between tables* of the base level, as far as that is known when they begin: a table that reached over several
+//!    would be written once for each. Where one does all the same, and of level 0, what lies outside stays where it is, as a
+//!    reference with a limit. The group holds the hull of all that it takes, and each table of level 0 as a whole, so nobody
+//!    else cuts it or moves it meanwhile.
+//! 3. *Ranges of a group meet nowhere.* Each reads what memtables and tables have of its own keys; range tombstones are cut
+//!    where it ends; its outputs begin and end within it. So what all of them write, in their order, is what one merge over the
+//!    group might have written. They are named by one edit since they take the same tables: which of them a table belonged
+//!    to could not be said before all are written. A range that is slow so delays its group, and no other.
+//! 4. *Level 0 is the way out.* Where a running job is in the way, a range goes to level 0, whence it comes down with the
+//!    next flush of its keys, or by a compaction. So does one for which the base level has so much that it does not pay yet, or
+//!    more than the disk has room for ([`pick_sinking`]), and a group that fails (`along`, 5). So do families with a compaction
+//!    filter or a TTL, which compactions ask, and everything while somebody compacts by hand, who has an end to come to. A flush
+//!    waits for no compaction.
+//! 5. *A crash* finds what any evacuation leaves (`evacuate`): the front stands where a group ends.
+
+use std::ops::Bound;
+
+use thermocline_base::limits::KEY_LEN_MAX;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, KeyRange, Result, SeqNo};
+use thermocline_catalog::view::Position;
+use thermocline_memtable::{Direction, Memtable};
+use thermocline_observe::count::Count;
+use thermocline_policy::pick::{Sinking, pick_sinking};
+use thermocline_policy::ranges;
+use thermocline_policy::room::Disk;
+
+use super::along::Along;
+use super::evacuate::{Colds, Cuts, Span, Taken};
+use super::told::Made;
+use crate::compact::shape::Levels;
+use crate::partitions::share;
+use crate::store::{Evacuator, FlushWriter};
+use crate::sync::Arc;
+
+impl Evacuator {
+    /// Writes and names all of it, group by group.
+    pub(super) fn sink(&self, taken: &Taken, made: &mut Made) -> Result<()> {
+        let spans = self.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
+        let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
+        let each = bytes / spans.len() as u64;
+        let mut left = &spans[..];
+        while !left.is_empty() {
+            let (group, along) = self.hold_group(taken, left, each)?;
+            left = &left[group.len()..];
+            if group.len() > 1 {
+                let counted = &self.common.counted;
+                counted.add(Count::RangesAhead, group.len() as u64);
+            }
+            self.flush_along(taken, group, along, &mut None, made)?;
+        }
+        Ok(())
+    }
+
+    /// The next group of these ranges, of about `each` bytes in memtables, and what it takes along: as many as there are threads,
+    /// and those that meet the same tables; or half as many, and so on, where a job is in the way.
+    fn hold_group<'s>(
+        &self,
+        taken: &Taken,
+        left: &'s [Span],
+        each: u64,
+    ) -> Result<(&'s [Span], Vec<Along<'_>>)> {
+        if self.pressure.is_relieving() || self.common.compactions.is_compacting_by_hand() {
+            return Ok((&left[..1], Vec::new()));
+        }
+        let mut len = self.flush_writer.ranges_at_once().min(left.len());
+        loop {
+            let group = self.whole_tables(left, len);
+            let (along, is_met) = self.along_down(taken, group, each)?;
+            if !is_met || len == 1 {
+                return Ok((group, along));
+            }
+            drop(along);
+            len /= 2;
+        }
+    }
+
+    /// The first `len` of these ranges, and more, until they end where no table of the base level reaches over.
+    fn whole_tables<'s>(&self, left: &'s [Span], mut len: usize) -> &'s [Span] {
+        let version = self.common.catalog.version();
+        let is_inside = |at: &Position| {
+            let levels = Levels::of(&version, at.cf, None);
+            let base = self.common.compactions.shape.base_level(&levels);
+            let mut tables = levels.refs.get(base).into_iter().flatten();
+            tables.any(|table| *table.range.first < *at.key && !table.range.ends_before(&at.key))
+        };
+        while len < left.len() && left[len - 1].to.as_ref().is_some_and(is_inside) {
+            len += 1;
+        }
+        &left[..len]
+    }
+
+    /// What each family takes along to the base level, of those that go there, and whether a job is in the way of one.
+    fn along_down(
+        &self,
+        taken: &Taken,
+        group: &[Span],
+        each: u64,
+    ) -> Result<(Vec<Along<'_>>, bool)> {
+        let span = Span::over(group);
+        let families = taken.families_in(&span);
+        let keys_of = |cf: CfId| taken.memtables.iter().map(|m| m.keys_of(cf)).sum::<u64>();
+        let all: u64 = families.iter().map(|cf| keys_of(*cf)).sum();
+        let room = self.pressure.disk().as_ref().map(Disk::beyond_reserve);
+        let room = room.unwrap_or(u64::MAX);
+        let (mut along, mut is_met) = (Vec::new(), false);
+        for cf in families {
+            // Filters and ages are compactions' business.
+            if self.common.families.filter(cf).is_some() || self.common.expires(cf) {
+                continue;
+            }
+            let Some((from, to)) = span.of(cf) else {
+                continue;
+            };
+            let Some(range) = hull(&taken.memtables, cf, (from, to))? else {
+                continue;
+            };
+            let bytes = share(each * group.len() as u64, keys_of(cf), all);
+            let held = self.picker.hold_along_flush(cf, |levels, running| {
+                let options = self.common.compactions.shape.pick_options(levels);
+                let state = levels.state(running);
+                // What is taken of level 0 is all that it has of these keys, so that nothing older stays above it.
+                let all = levels.range_of(from, to);
+                let mut level0 = levels.refs.first().into_iter().flatten();
+                let is_empty = !level0.any(|table| table.range.overlaps(&all));
+                let range = match is_empty || active(Bug::SinkPassesLevel0) {
+                    true => range.borrowed(),
+                    false => all,
+                };
+                match pick_sinking(&state, &options, &range, bytes, room) {
+                    Sinking::Goes(along) => Some(along),
+                    Sinking::Meets => {
+                        is_met = true;
+                        None
+                    }
+                    Sinking::Costs => None,
+                }
+            });
+            if let Some((ends, version, picked)) = held {
+                along.push(Along::of((cf, version), picked, (from, to), ends));
+            }
+        }
+        Ok((along, is_met))
+    }
+}
+
+impl FlushWriter {
+    /// How many ranges are written into files at the same time.
+    pub(super) fn ranges_at_once(&self) -> usize {
+        let fits = ranges::sinking_fits(self.common.options.dram);
+        self.at_once_most(fits, 1)
+    }
+}
+
+/// Where the keys and range tombstones of a family lie that memtables have within these keys; `None` if they have none.
+fn hull(
+    memtables: &[Arc<Memtable>],
+    cf: CfId,
+    (from, to): (&[u8], Option<&[u8]>),
+) -> Result<Option<KeyRange>> {
+    let mut hull: Option<KeyRange> = None;
+    let mut add = |range: KeyRange<&[u8]>| {
+        let all = match &hull {
+            Some(hull) => hull.borrowed().hull(range).owned(),
+            None => range.owned(),
+        };
+        hull = Some(all);
+    };
+    let behind = to.map_or(Bound::Unbounded, Bound::Excluded);
+    let within = |key: &[u8]| key >= from && to.is_none_or(|to| key < to);
+    for memtable in memtables {
+        for (bound, direction) in [
+            (Bound::Included(from), Direction::Forward),
+            (behind, Direction::Reverse),
+        ] {
+            let mut found = Vec::new();
+            memtable.scan(cf, bound, direction, SeqNo::MAX, 1, &mut found)?;
+            if let Some(entry) = found.first() {
+                // Verified, as it decides what is written where.
+                let key = memtable.record(entry.at, true)?.key;
+                if within(key) {
+                    add(KeyRange::inclusive(key, key));
+                }
+            }
+        }
+        for cover in memtable.covers(cf) {
+            for fragment in cover.fragments() {
+                let first = fragment.start.max(from);
+                let end = [fragment.end, to].into_iter().flatten().min();
+                match end {
+                    Some(end) if first < end => add(KeyRange::until(first, end)),
+                    Some(_) => {}
+                    None => add(KeyRange::inclusive(first, &[u8::MAX; KEY_LEN_MAX])),
+                }
+            }
+        }
+    }
+    Ok(hull)
+}
+
+#[cfg(test)]
+mod tests;

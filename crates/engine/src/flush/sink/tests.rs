@@ -1,0 +1,288 @@
+//! What is in the base level after flushes into it, and what goes to level 0 all the same. (Histories with failures, copies and
+//! reopenings are in `evacuate::tests`.)
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::CfId;
+use thermocline_base::options::Options;
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::{Env, Storage};
+use thermocline_version::{Level, TableRef};
+
+use crate::flush::tests::{Model, check_now, delete, put};
+use crate::partitions::waiting::Waiter;
+use crate::tests::{Machine, version_of};
+use crate::{Engine, Family, World};
+
+const PM: u64 = 16 << 20;
+const KEYS: u16 = 600;
+
+fn options(threads: u64) -> Options {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.flush.automatic = false;
+    options.flush.rewrite_ratio = 0;
+    options.level0.evacuation_threads = threads;
+    options.compaction.table_bytes = 16 << 10;
+    options.compaction.levels = 2;
+    options.compaction.dynamic = false;
+    options.set("level0.shape", "immutables").unwrap();
+    options
+}
+
+fn open(world: World, options: Options) -> Engine {
+    Engine::open(world, Path::new("/db"), options).unwrap()
+}
+
+fn key(n: u16) -> [u8; 2] {
+    n.to_be_bytes()
+}
+
+/// What cannot be compressed.
+fn value(round: u8, n: u16) -> Vec<u8> {
+    let mut state = u32::from(n) * 251 + u32::from(round) + 1;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(200).collect()
+}
+
+/// Writes all keys but each seventh, which it deletes.
+fn write(engine: &Engine, round: u8, model: &mut Model) {
+    for n in 0..KEYS {
+        put(engine, CfId::DEFAULT, &key(n), &value(round, n));
+        model.insert(key(n).to_vec(), value(round, n));
+    }
+    for n in (0..KEYS).step_by(7) {
+        delete(engine, CfId::DEFAULT, &key(n));
+        model.remove(&key(n)[..]);
+    }
+}
+
+fn check(engine: &Engine, model: &Model) {
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(|n| key(n).to_vec()).collect();
+    check_now(
+        engine,
+        &[Family::DEFAULT],
+        std::slice::from_ref(model),
+        &keys,
+    );
+}
+
+/// By level, in their order there.
+fn tables(engine: &Engine, level: u8) -> Vec<Arc<TableRef>> {
+    let version = version_of(engine);
+    let tables = version.tables_of(CfId::DEFAULT);
+    let tables = tables.filter(|(at, _)| at.level == Level(level));
+    tables.map(|(_, table)| table.clone()).collect()
+}
+
+#[test]
+fn flushes_go_to_the_base_level_whether_ranges_are_written_at_once_or_not() {
+    let story = |threads: u64| {
+        let machine = Machine::new(PM);
+        let engine = open(machine.world(), options(threads));
+        let mut model = Model::new();
+        for round in 0..3 {
+            write(&engine, round, &mut model);
+            engine.flush().unwrap();
+            check(&engine, &model);
+            assert!(tables(&engine, 0).is_empty() && tables(&engine, 2).is_empty());
+        }
+        let kept = |table: &Arc<TableRef>| {
+            let seqnos = (table.smallest_seqno, table.largest_seqno);
+            (table.range.clone(), seqnos, table.entries)
+        };
+        let kept: Vec<_> = tables(&engine, 1).iter().map(kept).collect();
+        let level1 = tables(&engine, 1);
+        let mut pairs = level1.iter().zip(&level1[1..]);
+        assert!(pairs.all(|(before, behind)| before.range.ends_before(&behind.range.first)));
+        let entries: u64 = kept.iter().map(|(.., entries)| *entries).sum();
+        assert_eq!(
+            entries,
+            model.len() as u64,
+            "nothing that was superseded is left"
+        );
+        (kept, engine.metrics().ranges_ahead)
+    };
+    let (one_by_one, ahead) = story(1);
+    assert!(
+        ahead == 0 && one_by_one.len() > 6,
+        "{ahead}, {one_by_one:?}"
+    );
+    for threads in [2, 3, 64] {
+        let (in_groups, ahead) = story(threads);
+        assert!(ahead > 12, "{ahead}");
+        assert_eq!(in_groups, one_by_one);
+    }
+}
+
+/// One table of the base level reaches over all ranges of a flush.
+#[test]
+fn a_wide_table_is_written_once_and_not_once_for_each_range() {
+    let machine = Machine::new(PM);
+    let mut model = Model::new();
+    let mut wide = options(1);
+    wide.compaction.table_bytes = 1 << 20;
+    let engine = open(machine.world(), wide);
+    write(&engine, 0, &mut model);
+    engine.flush().unwrap();
+    let before = tables(&engine, 1);
+    assert_eq!(before.len(), 1);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(machine.world(), options(2));
+    for n in 0..KEYS {
+        if n % 2 == 0 && n % 7 != 0 {
+            put(&engine, CfId::DEFAULT, &key(n), &value(1, n));
+            model.insert(key(n).to_vec(), value(1, n));
+        }
+    }
+    let written = |engine: &Engine| engine.metrics().compaction.levels[1].bytes_written;
+    let begin = written(&engine);
+    engine.flush().unwrap();
+    check(&engine, &model);
+    let after = tables(&engine, 1);
+    assert!(after.len() > 4, "{after:?}");
+    assert!(after.iter().all(|table| table.file != before[0].file));
+    let bytes = written(&engine) - begin;
+    assert!(
+        bytes < before[0].bytes * 5 / 4,
+        "{bytes} of {}",
+        before[0].bytes
+    );
+}
+
+#[test]
+fn a_range_that_meets_a_job_goes_to_level_0_and_no_other() {
+    for threads in [1, 3] {
+        let machine = Machine::new(PM);
+        let engine = open(machine.world(), options(threads));
+        let mut model = Model::new();
+        write(&engine, 0, &mut model);
+        engine.flush().unwrap();
+        write(&engine, 1, &mut model);
+        // A job has a table of the base level.
+        let table = tables(&engine, 1)[4].clone();
+        let inner = &engine.inner;
+        let within = [&table.range.first[..], b"in"].concat();
+        let picker = &inner.flusher.evacuator.picker;
+        let held = picker.hold_for_split(CfId::DEFAULT, &within, Waiter::Hand(0));
+        assert_eq!(held.as_ref().unwrap().1.len(), 1);
+        engine.flush().unwrap();
+        check(&engine, &model);
+        let level0 = tables(&engine, 0);
+        assert!(!level0.is_empty() && level0.len() < 4, "{level0:?}");
+        assert!(level0.iter().any(|t| t.range.overlaps(&table.range)));
+        assert!(tables(&engine, 1).iter().any(|t| t.file == table.file));
+        drop(held);
+        // It comes down with the next flush.
+        write(&engine, 2, &mut model);
+        engine.flush().unwrap();
+        check(&engine, &model);
+        assert!(tables(&engine, 0).is_empty());
+        let machine_again = machine.world();
+        engine.close().unwrap();
+        drop(engine);
+        check(&open(machine_again, options(threads)), &model);
+    }
+}
+
+/// Little that is spread over much would rewrite all of it.
+#[test]
+fn a_small_flush_over_a_large_base_level_goes_to_level_0() {
+    let machine = Machine::new(PM);
+    let engine = open(machine.world(), options(2));
+    let mut model = Model::new();
+    write(&engine, 0, &mut model);
+    engine.flush().unwrap();
+    let before = tables(&engine, 1).len();
+    for n in [1, 300, 599] {
+        put(&engine, CfId::DEFAULT, &key(n), b"new");
+        model.insert(key(n).to_vec(), b"new".to_vec());
+    }
+    engine.flush().unwrap();
+    check(&engine, &model);
+    assert_eq!(
+        (tables(&engine, 0).len(), tables(&engine, 1).len()),
+        (1, before)
+    );
+}
+
+/// Whichever write to the disk fails: what was written is gone, and the group goes to level 0.
+#[test]
+fn a_group_that_finds_no_room_goes_to_level_0() {
+    let mut instead = 0;
+    for others in 0..40 {
+        let machine = Machine::new(PM);
+        let disk = FaultStorage::over_sim(machine.fs.clone());
+        let world = World {
+            env: Env {
+                storage: Arc::new(disk.clone()),
+                ..machine.world().env
+            },
+            ..machine.world()
+        };
+        let engine = open(world, options(3));
+        let mut model = Model::new();
+        write(&engine, 0, &mut model);
+        engine.flush().unwrap();
+        write(&engine, 1, &mut model);
+        disk.arm(Plan {
+            op: Some(Op::Write),
+            fault: Fault::NoSpace,
+            at: disk.calls_for(Fault::NoSpace, Some(Op::Write)) + others,
+            repeat: Repeat::Once,
+        });
+        let flushed = engine.flush();
+        disk.disarm();
+        check(&engine, &model);
+        instead += u64::from(flushed.is_ok() && !tables(&engine, 0).is_empty());
+        engine.flush().unwrap();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        engine.compact(CfId::DEFAULT, all).unwrap();
+        check(&engine, &model);
+        engine.reclaim().unwrap();
+        let named = version_of(&engine).tables().count();
+        let files = machine.fs.list(Path::new("/db")).unwrap();
+        let is_table = |name: &String| name.ends_with(".sst");
+        assert_eq!(
+            files.iter().filter(|name| is_table(name)).count(),
+            named,
+            "{files:?}"
+        );
+    }
+    assert!(instead > 5, "{instead}");
+}
+
+/// In a store with threads, beside a writer.
+#[test]
+fn threads_sink_groups_beside_a_writer() {
+    let machine = Machine::new(PM);
+    let mut own = options(4);
+    own.flush.automatic = true;
+    own.memtable.bytes_max = 256 << 10;
+    own.flush.generations = 3;
+    let world = World {
+        background: true,
+        ..machine.world()
+    };
+    let engine = open(world, own.clone());
+    let mut model = Model::new();
+    for round in 0..20 {
+        write(&engine, round, &mut model);
+    }
+    engine.flush().unwrap();
+    let metrics = engine.metrics();
+    assert!(metrics.ranges_ahead > 8, "{metrics:?}");
+    check(&engine, &model);
+    engine.close().unwrap();
+    drop(engine);
+    check(&open(machine.world(), own), &model);
+}
