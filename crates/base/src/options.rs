@@ -5,6 +5,7 @@ mod check;
 mod costs;
 mod derived;
 mod division;
+mod flat;
 mod group;
 mod groups;
 mod keys;

@@ -1,4 +1,4 @@
-//! Flushing: sealed memtables become tables of level 0.
+//! Flushing: sealed memtables become tables of level 0, or of the level below it ([`sink`]).
 //!
 //! # Steps
 //! 1. *Take* the sealed memtables of the view that were not flushed: all, or only the oldest ones, without a gap. For
@@ -7,7 +7,7 @@
 //!    chunk), and write all needed versions into new tables (`jobs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
-//!    gets none. (With shape `tiered` there may be several edits, one for each range of keys: [`evacuate`]. Tables may
+//!    gets none. (With shapes `tiered` and `immutables` there may be several edits, each for ranges of keys: [`evacuate`]. Tables may
 //!    lie in persistent memory; with some shapes only if little of the memtables is alive: [`rewrite`].)
 //! 5. *Go over*, under the same lock: one view without the memtables and with the tables.
 //! 6. The memtables are dead (`reclaim`): once no reader holds them, *edit 2* drops them, and their zones are free.

@@ -43,16 +43,17 @@ mod garbage;
 mod jobs;
 mod level0;
 mod score;
-mod sink;
 mod slices;
 mod state;
 
 pub use deleted::{Deleted, DeletedRanges};
 pub use garbage::pick_garbage;
 pub use jobs::{Manual, pick, pick_range, pick_read, pick_room};
-pub use level0::{Along, Slice, level0_slices, pick_along, pick_internal, pick_slices, pick_spill};
+pub use level0::{
+    Along, Sinking, Slice, level0_slices, pick_along, pick_internal, pick_sinking, pick_slices,
+    pick_spill,
+};
 pub use score::{Gaps, Scores, level0_cuts, level0_gaps, pending_bytes};
-pub use sink::{Sinking, pick_sinking};
 pub use slices::{depth, runs};
 pub use state::{Cursors, Expired, Held, Job, PickOptions, Reason, State, Table};
 

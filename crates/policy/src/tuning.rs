@@ -49,8 +49,7 @@ pub const INDEX_HALF_MEMTABLES: u64 = 5;
 /// *Chosen*: moving pointers is cheaper than writing tables.
 pub const INDEX_DEAD_PARTS: u64 = 4;
 
-/// Indexes that a thread asks between two looks whether a merge has come to pay. *Chosen*: a power of two, so rare that the
-/// look costs nothing.
+/// Indexes that a thread asks between two looks whether a merge has come to pay. *Chosen*: a power of two, so the look costs nothing.
 pub const INDEX_LOOK_EVERY: u64 = 1 << 12;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -64,8 +63,7 @@ pub const SCANS_PER_RECORD: u64 = 2;
 /// What is made tables for scans is at least this part of a usual flush. *Chosen*: narrow tables are merged again.
 pub const SCANS_FLUSH_PARTS: u64 = 8;
 
-/// Entries of scans between two looks whether a flush has come to pay. *Chosen*: a power of two, so rare that the look costs
-/// nothing.
+/// Entries of scans between two looks whether a flush has come to pay. *Chosen*: a power of two, so the look costs nothing.
 pub const SCANS_LOOK_EVERY: u64 = 1 << 16;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -199,8 +197,7 @@ pub const FILLING_PERCENT: u64 = 75;
 /// merge holds inputs and outputs.
 pub const INTERNAL_PARTS: u64 = 8;
 
-/// Tables beyond its part that a merge may have begun when it ends: the one at hand, and two whose zones are not full.
-/// *Derived*.
+/// Tables beyond its part that a merge may have begun when it ends. *Derived*: the one at hand, and two whose zones are not full.
 pub const INTERNAL_TABLES_OVER: u64 = 3;
 
 /// Where one table would end for its size so many may, at most: at starts of partitions they end from a quarter on.
@@ -251,16 +248,13 @@ pub const GRANDPARENT_BYTES: u64 = 640 << 20;
 /// Tables of the usual size, two levels below, that a table overlaps at most where it can be cut. *As in* LevelDB.
 pub const GRANDPARENT_TABLES: u64 = 10;
 
-/// How many times less than a spill a range of a flush must cost to go to the base level. *Chosen*: flushes wait for it
-/// (decision 89).
+/// How many times less than a spill a range must cost to go to the base level. *Chosen*: flushes wait for it (decision 89).
 pub const ALONG_MARGIN: u64 = 2;
 
-/// Bytes of the base level that a range of a flush which goes there at once meets, at most, for each of its own. *Chosen*: FlatLSM's
-/// level 1 has 5 for each of a flush (§5.1), and ranges are not alike.
+/// Bytes of the base level that a range which sinks meets at most for each of its own. *Chosen*: FlatLSM has 5 (§5.1) on average.
 pub const SINKING_TIMES: u64 = 8;
 
-/// DRAM, in bytes, for each range of a flush that is merged into files while others are. *Chosen*: such a merge holds up to about a
-/// quarter of it, which is a megabyte.
+/// DRAM, in bytes, for each range that is merged into files while others are. *Chosen*: such a merge holds about a megabyte.
 pub const SINKING_DRAM_EACH: u64 = 4 << 20;
 
 /// In persistent memory what lies apart stays apart from one part in so many of a table on. *Measured* (decisions 91 and 94:

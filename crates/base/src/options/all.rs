@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::options::costs::Costs;
-use crate::options::derived::FLAT_MEMTABLES_FLUSHED;
+use crate::options::flat;
 use crate::options::groups::{
     BlobOptions, CommitOptions, CompactionOptions, FeedOptions, FlushOptions, Level0Options,
     ManifestOptions, MemtableOptions, MetricsOptions, PartitionOptions, PmOptions, ReadOptions,
@@ -265,7 +265,7 @@ impl Options {
         // FlatLSM has values apart, but for those of 256 bytes or less; the other papers and a classic store have none.
         self.blob.value_bytes_min = match preset {
             Preset::Thermocline => BlobOptions::default().value_bytes_min,
-            Preset::FlatLsm => 512,
+            Preset::FlatLsm => flat::VALUE_BYTES_MIN,
             Preset::GlobalIndex | Preset::PmBlade | Preset::Leveled => 0,
         };
         // Its tree has two levels below persistent memory, of which the first is as wide as it says.
@@ -275,7 +275,7 @@ impl Options {
         };
         // Its memtables are flushed by their number.
         (self.flush.generations, self.flush.pm_percent) = match preset {
-            Preset::FlatLsm => (FLAT_MEMTABLES_FLUSHED, 70),
+            Preset::FlatLsm => (flat::MEMTABLES_FLUSHED, 70),
             _ => (0, 50),
         };
         // LogFree compacts what it freezes into L1, however much of it lives.

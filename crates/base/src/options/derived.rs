@@ -2,15 +2,9 @@
 
 use crate::limits::MEMTABLES_MAX;
 use crate::options::all::Options;
+use crate::options::flat;
 use crate::options::shape::Shape;
 use crate::preset::Preset;
-
-/// Memtables that FlatLSM has at most, `max_write_buffer_number` (§5.1).
-const FLAT_MEMTABLES: u64 = 6;
-/// Of those so many are flushed together, `flush_immutable_num` (§4.3).
-pub(in crate::options) const FLAT_MEMTABLES_FLUSHED: u64 = 4;
-/// Its level 1 has 40 GB, where memtables have 12: in thirds of `pm`.
-const FLAT_LEVEL1_THIRDS: u64 = 10;
 
 /// Smallest `dram`: one index node slab per memtable and the write buffers.
 pub const DRAM_MIN: u64 = 1 << 20;
@@ -82,7 +76,7 @@ impl Options {
         let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
         let bytes = match (self.memtable.bytes_max, self.in_dram()) {
             (0, false) if self.preset == Preset::FlatLsm => {
-                (room / FLAT_MEMTABLES).clamp(64 << 10, 64 << 30)
+                (room / flat::MEMTABLES).clamp(64 << 10, 64 << 30)
             }
             (0, false) => {
                 // A region has places for so many, and all of it is to be of use.
@@ -175,7 +169,7 @@ impl Options {
     pub fn base_bytes(&self) -> u64 {
         match self.compaction.base_bytes {
             0 if self.preset == Preset::FlatLsm => {
-                let level1 = (self.pm / 3).saturating_mul(FLAT_LEVEL1_THIRDS);
+                let level1 = (self.pm / 3).saturating_mul(flat::LEVEL1_THIRDS);
                 level1.max(4 * self.table_bytes())
             }
             0 => {

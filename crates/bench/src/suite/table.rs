@@ -143,6 +143,7 @@ mod tests {
                 side("global-index", [1000.0, 1001.0, 1002.0]),
                 side("leveled", [10.0, 10.0, 10.0]),
                 side("pm-blade", [500.0, 500.0, 500.0]),
+                side("flat-lsm", [400.0, 400.0, 400.0]),
             ];
             let command = cell.command(&setting);
             found

@@ -1009,7 +1009,7 @@ fn what_is_not_built_yet_says_what_is_missing() {
     let store = Store::new();
     for command in [
         vec!["bench", "fillseq", "--report", "x.html"],
-        vec!["put", "DB", "k", "v", "--preset", "flat-lsm"],
+        vec!["put", "DB", "k", "v", "--preset", "d-compaction"],
     ] {
         let run = store.run(&command);
         assert_eq!(run.code, 1, "{command:?}: {}", run.err);

@@ -85,13 +85,13 @@ impl FlushWriter {
         let write = |span: &Span| {
             let (memtables, mut own) = (&taken.memtables, Outputs::default());
             let done = self.write_tables(memtables, span, along, To::Files, &mut own);
-            (own, done)
+            (own, done.map(|()| true))
         };
         for some in group.chunks(self.ranges_at_once()) {
             let mut all = Ok(());
             for (own, done) in self.at_once(some, write) {
                 outputs.append(own);
-                all = all.and(done);
+                all = all.and(done.map(|_| ()));
             }
             all?;
         }
@@ -99,7 +99,7 @@ impl FlushWriter {
     }
 
     /// Does this with each of these ranges: at the same time, if the store has threads of its own.
-    fn at_once<T: Send>(&self, group: &[Span], write: impl Fn(&Span) -> T + Sync) -> Vec<T> {
+    fn at_once(&self, group: &[Span], write: impl Fn(&Span) -> Written + Sync) -> Vec<Written> {
         // This thread writes, too.
         let [first, others @ ..] = group else {
             return Vec::new();

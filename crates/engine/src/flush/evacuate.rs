@@ -1,5 +1,6 @@
-//! Evacuating memtables by ranges of keys (design §7): shape `tiered`. A range stays in persistent memory, or leaves
-//! it with what lies there below it ([`along`](super::along)).
+//! Evacuating memtables by ranges of keys (design §7): shape `tiered`, and `immutables` in its own way
+//! ([`sink`](super::sink)). A range stays in persistent memory, or leaves it with what lies there below it
+//! ([`along`](super::along)).
 //!
 //! A flush that takes much is cut into *ranges* of keys, in the order of families and of their keys. Each is
 //! written and named by itself, by one edit that says, too, how far the memtables are evacuated by it. So a

@@ -11,6 +11,7 @@ use thermocline_tables::Promise;
 
 use super::along::Along;
 use super::evacuate::{Cuts, Span, Taken, positions};
+use super::sink::Sink;
 use super::told::Made;
 use crate::partitions::waiting::Waiter;
 use crate::store::Evacuator;
@@ -30,7 +31,7 @@ impl Evacuator {
         let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         self.common.compactions.costs.flushes();
         if ranges::sinks(shape, promise.is_some()) {
-            return self.sink(taken, made);
+            return Sink::flush(self, taken, made);
         }
         let leaving = self.leaving(taken);
         if leaving.all {

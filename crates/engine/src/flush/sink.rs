@@ -36,7 +36,6 @@ use thermocline_memtable::{Direction, Memtable};
 use thermocline_observe::count::Count;
 use thermocline_policy::pick::{Sinking, pick_sinking};
 use thermocline_policy::ranges;
-use thermocline_policy::room::Disk;
 
 use super::along::Along;
 use super::evacuate::{Colds, Cuts, Span, Taken};
@@ -46,40 +45,48 @@ use crate::partitions::share;
 use crate::store::{Evacuator, FlushWriter};
 use crate::sync::Arc;
 
-impl Evacuator {
+/// A flush into the base level.
+pub(super) struct Sink<'e> {
+    evacuator: &'e Evacuator,
+    taken: &'e Taken,
+    /// Of a range in memtables, about.
+    range_bytes: u64,
+}
+
+impl<'e> Sink<'e> {
     /// Writes and names all of it, group by group.
-    pub(super) fn sink(&self, taken: &Taken, made: &mut Made) -> Result<()> {
-        let spans = self.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
+    pub fn flush(evacuator: &'e Evacuator, taken: &'e Taken, made: &mut Made) -> Result<()> {
+        let spans = evacuator.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
         let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
-        let each = bytes / spans.len() as u64;
+        let sink = Sink {
+            evacuator,
+            taken,
+            range_bytes: bytes / spans.len() as u64,
+        };
         let mut left = &spans[..];
         while !left.is_empty() {
-            let (group, along) = self.hold_group(taken, left, each)?;
+            let (group, along) = sink.hold_group(left)?;
             left = &left[group.len()..];
             if group.len() > 1 {
-                let counted = &self.common.counted;
+                let counted = &evacuator.common.counted;
                 counted.add(Count::RangesAhead, group.len() as u64);
             }
-            self.flush_along(taken, group, along, &mut None, made)?;
+            evacuator.flush_along(taken, group, along, &mut None, made)?;
         }
         Ok(())
     }
 
-    /// The next group of these ranges, of about `each` bytes in memtables, and what it takes along: as many as there are threads,
-    /// and those that meet the same tables; or half as many, and so on, where a job is in the way.
-    fn hold_group<'s>(
-        &self,
-        taken: &Taken,
-        left: &'s [Span],
-        each: u64,
-    ) -> Result<(&'s [Span], Vec<Along<'_>>)> {
-        if self.pressure.is_relieving() || self.common.compactions.is_compacting_by_hand() {
+    /// The next group of these ranges, and what it takes along: as many as there are threads, and those that meet the same
+    /// tables; or half as many, and so on, where a job is in the way.
+    fn hold_group<'s>(&self, left: &'s [Span]) -> Result<(&'s [Span], Vec<Along<'e>>)> {
+        let common = &self.evacuator.common;
+        if self.evacuator.pressure.is_relieving() || common.compactions.is_compacting_by_hand() {
             return Ok((&left[..1], Vec::new()));
         }
-        let mut len = self.flush_writer.ranges_at_once().min(left.len());
+        let mut len = self.evacuator.flush_writer.ranges_at_once().min(left.len());
         loop {
             let group = self.whole_tables(left, len);
-            let (along, is_met) = self.along_down(taken, group, each)?;
+            let (along, is_met) = self.along(group)?;
             if !is_met || len == 1 {
                 return Ok((group, along));
             }
@@ -90,10 +97,11 @@ impl Evacuator {
 
     /// The first `len` of these ranges, and more, until they end where no table of the base level reaches over.
     fn whole_tables<'s>(&self, left: &'s [Span], mut len: usize) -> &'s [Span] {
-        let version = self.common.catalog.version();
+        let common = &self.evacuator.common;
+        let version = common.catalog.version();
         let is_inside = |at: &Position| {
             let levels = Levels::of(&version, at.cf, None);
-            let base = self.common.compactions.shape.base_level(&levels);
+            let base = common.compactions.shape.base_level(&levels);
             let mut tables = levels.refs.get(base).into_iter().flatten();
             tables.any(|table| *table.range.first < *at.key && !table.range.ends_before(&at.key))
         };
@@ -103,59 +111,81 @@ impl Evacuator {
         &left[..len]
     }
 
-    /// What each family takes along to the base level, of those that go there, and whether a job is in the way of one.
-    fn along_down(
-        &self,
-        taken: &Taken,
-        group: &[Span],
-        each: u64,
-    ) -> Result<(Vec<Along<'_>>, bool)> {
+    /// What each family takes along, of those that go to the base level, and whether a job is in the way of one.
+    fn along(&self, group: &[Span]) -> Result<(Vec<Along<'e>>, bool)> {
+        let common = &self.evacuator.common;
+        let memtables = &self.taken.memtables;
         let span = Span::over(group);
-        let families = taken.families_in(&span);
-        let keys_of = |cf: CfId| taken.memtables.iter().map(|m| m.keys_of(cf)).sum::<u64>();
+        let bytes = self.range_bytes * group.len() as u64;
+        let families = self.taken.families_in(&span);
+        let keys_of = |cf: CfId| memtables.iter().map(|m| m.keys_of(cf)).sum::<u64>();
         let all: u64 = families.iter().map(|cf| keys_of(*cf)).sum();
-        let room = self.pressure.disk().as_ref().map(Disk::beyond_reserve);
-        let room = room.unwrap_or(u64::MAX);
+        let room = self.evacuator.pressure.disk();
+        let room = room.map_or(u64::MAX, |disk| disk.beyond_reserve());
         let (mut along, mut is_met) = (Vec::new(), false);
         for cf in families {
             // Filters and ages are compactions' business.
-            if self.common.families.filter(cf).is_some() || self.common.expires(cf) {
+            if common.families.filter(cf).is_some() || common.expires(cf) {
                 continue;
             }
-            let Some((from, to)) = span.of(cf) else {
+            let Some(keys) = span.of(cf) else {
                 continue;
             };
-            let Some(range) = hull(&taken.memtables, cf, (from, to))? else {
+            let Some(range) = hull(memtables, cf, keys)? else {
                 continue;
             };
-            let bytes = share(each * group.len() as u64, keys_of(cf), all);
-            let held = self.picker.hold_along_flush(cf, |levels, running| {
-                let options = self.common.compactions.shape.pick_options(levels);
-                let state = levels.state(running);
+            let brings = (share(bytes, keys_of(cf), all), room);
+            match self.hold(cf, keys, &range.borrowed(), brings) {
+                Ok(held) => along.extend(held),
+                Err(Met) => is_met = true,
+            }
+        }
+        Ok((along, is_met))
+    }
+
+    /// What a family takes along that has so many bytes in this `range` of these keys, on a disk with so much room; `None` if that is
+    /// too much.
+    fn hold(
+        &self,
+        cf: CfId,
+        (from, to): (&[u8], Option<&[u8]>),
+        range: &KeyRange<&[u8]>,
+        (bytes, room): (u64, u64),
+    ) -> Result<Option<Along<'e>>, Met> {
+        let shape = &self.evacuator.common.compactions.shape;
+        let mut met = Ok(());
+        let held = self
+            .evacuator
+            .picker
+            .hold_along_flush(cf, |levels, running| {
                 // What is taken of level 0 is all that it has of these keys, so that nothing older stays above it.
                 let all = levels.range_of(from, to);
                 let mut level0 = levels.refs.first().into_iter().flatten();
                 let is_empty = !level0.any(|table| table.range.overlaps(&all));
                 let range = match is_empty || active(Bug::SinkPassesLevel0) {
-                    true => range.borrowed(),
-                    false => all,
+                    true => range,
+                    false => &all,
                 };
-                match pick_sinking(&state, &options, &range, bytes, room) {
+                let (state, options) = (levels.state(running), shape.pick_options(levels));
+                match pick_sinking(&state, &options, range, bytes, room) {
                     Sinking::Goes(along) => Some(along),
                     Sinking::Meets => {
-                        is_met = true;
+                        met = Err(Met);
                         None
                     }
                     Sinking::Costs => None,
                 }
             });
-            if let Some((ends, version, picked)) = held {
-                along.push(Along::of((cf, version), picked, (from, to), ends));
-            }
-        }
-        Ok((along, is_met))
+        met.map(|()| {
+            let (ends, version, picked) = held?;
+            Some(Along::of((cf, version), picked, (from, to), ends))
+        })
     }
 }
+
+/// A job is in the way.
+#[derive(Debug)]
+struct Met;
 
 impl FlushWriter {
     /// How many ranges are written into files at the same time.

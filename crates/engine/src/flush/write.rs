@@ -1,4 +1,4 @@
-//! Writing what a flush has taken into tables of level 0.
+//! Writing what a flush has taken into tables.
 
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;

@@ -24,6 +24,10 @@
 //!   flush, in one.
 //! - To the base level: it takes along all of level 0, and what the base level has there. That is done where
 //!   little lies below, by the reckoning by which spills do not pay, and by a part of that: flushes wait for this one.
+//!
+//! # Ranges that sink
+//! Where flushes are large and come seldom, each meets all of the base level anyhow (FlatLSM §4.4): to write it into level 0 first would
+//! be to write it once more. So its ranges go to the base level ([`pick_sinking`]), unless that has much more than they bring.
 
 use thermocline_base::{KeyRange, SeqNo};
 
@@ -31,7 +35,7 @@ use super::jobs::{self, job};
 use super::score::Scores;
 use super::slices::{depth, depth_of, hull_of, overlapped, slices};
 use super::state::{Cursors, Held, Job, PickOptions, Reason, State, Table};
-use crate::tuning::ALONG_MARGIN;
+use crate::tuning::{ALONG_MARGIN, SINKING_TIMES};
 
 /// A smallest set of tables of level 0 that overlaps no other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,6 +271,77 @@ pub fn pick_along(
         .flatten()
 }
 
+/// Whether a range of a flush goes to the base level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sinking {
+    /// It does, with this.
+    Goes(Along),
+    /// Running jobs are in the way.
+    Meets,
+    /// What it would be merged with is too much for what it brings, or for the disk.
+    Costs,
+}
+
+/// What a range of a flush takes along to the base level: all that level 0 and the base level have of its keys. About `bytes`
+/// of `range` lie in memtables, which are newer than all tables; the disk has `room` for so many.
+///
+/// ```
+/// use thermocline_base::{FileId, KeyRange, SeqNo};
+/// use thermocline_policy::pick::{PickOptions, Sinking, State, Table, pick_sinking};
+/// let table = |file, first, last| Table {
+///     file: FileId(file),
+///     range: KeyRange::inclusive(first, last),
+///     bytes: 100,
+///     smallest_seqno: SeqNo(file),
+///     largest_seqno: SeqNo(file),
+///     has_tombstones: false,
+///     in_pm: false,
+/// };
+/// let below: Vec<Table> = vec![table(1, b"a", b"g"), table(2, b"h", b"p"), table(3, b"q", b"z")];
+/// let levels = [vec![], below];
+/// let options = PickOptions { last_level: 1, ..PickOptions::default() };
+/// let sink = |from, to, bytes| {
+///     let range = KeyRange::until(from, to);
+///     pick_sinking(&State { levels: &levels, running: &[] }, &options, &range, bytes, 1000)
+/// };
+/// let Sinking::Goes(along) = sink(&b"c"[..], b"k", 100) else { panic!() };
+/// assert_eq!((along.to, along.overlapped), (1, vec![0, 1]));
+/// // Two tables of 100 bytes are too much for 10 bytes, and 1000 bytes for a disk with no more room.
+/// assert_eq!(sink(b"c", b"k", 10), Sinking::Costs);
+/// assert_eq!(sink(b"c", b"k", 1000), Sinking::Costs);
+/// ```
+///
+/// # Panics
+/// If a level is deeper than the last one.
+pub fn pick_sinking(
+    state: &State<'_>,
+    options: &PickOptions,
+    range: &KeyRange<&[u8]>,
+    bytes: u64,
+    room: u64,
+) -> Sinking {
+    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
+    let all: Vec<usize> = (0..tables.len())
+        .filter(|n| tables[*n].range.overlaps(range))
+        .collect();
+    let level0: u64 = all.iter().map(|n| tables[*n].bytes).sum();
+    let lower = state.level(base);
+    let lower = lower[overlapped(lower, range)].iter();
+    let below: u64 = lower.map(|table| table.bytes).sum();
+    let brought = bytes.saturating_add(level0);
+    let is_dear = below > brought.saturating_mul(SINKING_TIMES);
+    if is_dear || brought.saturating_add(below) > room {
+        return Sinking::Costs;
+    }
+    match to_base(state, range, base, &all) {
+        Some(along) => Sinking::Goes(Along {
+            is_cut: true,
+            ..along
+        }),
+        None => Sinking::Meets,
+    }
+}
+
 /// Of these places in level 0 those in persistent memory that no running job takes, and that are newer than all
 /// others of these.
 fn on_top(state: &State<'_>, places: &[usize]) -> Vec<usize> {
@@ -306,7 +381,7 @@ fn to_files(state: &State<'_>, range: &KeyRange<&[u8]>, inputs: Vec<usize>) -> O
 }
 
 /// If nothing of these is in a job.
-pub(super) fn to_base(
+fn to_base(
     state: &State<'_>,
     range: &KeyRange<&[u8]>,
     base: usize,

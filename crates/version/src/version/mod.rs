@@ -151,7 +151,7 @@ impl Version {
     }
 
     /// The key of a family at which an evacuation stands (`Change::Evacuated`): what memtables have before it
-    /// is in tables of level 0, and what they have behind it is not yet. So a table there that has data from both
+    /// is in tables, and what they have behind it is not yet. So a table of level 0 that has data from both
     /// sides would be neither newer nor older than what comes behind it.
     pub fn front(&self, cf: CfId) -> Option<&[u8]> {
         let (of, key) = self.front.as_ref()?;

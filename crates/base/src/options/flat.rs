@@ -1,0 +1,13 @@
+//! The sizes of FlatLSM's system (§4.3, §5.1): memtables of 2 GiB, 6 of them at most, and a level 1 of 40 GB.
+
+/// Memtables that there are at most: its `max_write_buffer_number`.
+pub(in crate::options) const MEMTABLES: u64 = 6;
+
+/// Of those so many are flushed together: its `flush_immutable_num`.
+pub(in crate::options) const MEMTABLES_FLUSHED: u64 = 4;
+
+/// What level 1 has, in thirds of what memtables have at most.
+pub(in crate::options) const LEVEL1_THIRDS: u64 = 10;
+
+/// The shortest value that lies apart from its key: those of 128 and 256 bytes do not (§4.4.2).
+pub(in crate::options) const VALUE_BYTES_MIN: u64 = 512;

@@ -1,0 +1,5 @@
+//! FlatLSM's experiments.
+
+mod writing;
+
+pub(crate) use writing::Writing;
