@@ -7,7 +7,7 @@ use thermocline::{Db, Durability, Result};
 use crate::distribution::Draw;
 use crate::keys::{KeyMaker, Permutation};
 use crate::plan::Plan;
-use crate::threads::{Pace, Share, spread};
+use crate::threads::{Limits, Pace, Share, spread};
 use crate::values::Values;
 use crate::watch::Watch;
 use crate::workload::{Operation, Workload};
@@ -193,8 +193,12 @@ pub(crate) fn load(db: &Db, plan: &Plan, watch: &Watch) -> Result<()> {
         .map(|thread| Writer::of_load(plan, thread))
         .collect();
     let what = [Operation::Write];
-    spread(writers, &what, None, watch, |writer: Writer, pace| {
-        writer.write(db, pace)
-    })?;
+    spread(
+        writers,
+        &what,
+        Limits::default(),
+        watch,
+        |writer: Writer, pace| writer.write(db, pace),
+    )?;
     Ok(())
 }

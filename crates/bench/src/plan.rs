@@ -30,6 +30,8 @@ pub struct Plan {
     pub duration: Option<f64>,
     /// Most seconds that operations take: those that are left then are not done. `None` for no limit.
     pub seconds_max: Option<f64>,
+    /// Operations a second, over all threads; those beside the workload's own do not count. `None` for as many as can be.
+    pub rate: Option<f64>,
     /// Threads that share the operations.
     pub threads: usize,
     /// Bytes of a key.
@@ -71,6 +73,7 @@ impl Plan {
             reads: None,
             duration: None,
             seconds_max: None,
+            rate: None,
             threads: 1,
             key_size: 16,
             value_size: 100,
@@ -144,6 +147,7 @@ impl Plan {
             )));
         }
         self.validate_seconds()?;
+        self.validate_rate()?;
         if self.use_existing && self.db.is_none() {
             return Err(Error::InvalidArgument(
                 "use-existing needs the database's folder: add --db DIR".to_string(),
@@ -176,6 +180,20 @@ impl Plan {
                 "{} has no reads that could be under way at once; leave async-depth out",
                 self.workload.name()
             )));
+        }
+        Ok(())
+    }
+
+    fn validate_rate(&self) -> Result<()> {
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate < 1e9)) {
+            return Err(Error::InvalidArgument(
+                "rate is a number of operations a second above 0".to_string(),
+            ));
+        }
+        if self.rate.is_some() && self.async_depth > 1 {
+            return Err(Error::InvalidArgument(
+                "with async-depth reads begin when others end; leave rate out".to_string(),
+            ));
         }
         Ok(())
     }

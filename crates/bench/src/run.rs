@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::reading::{Reader, SEQUENTIAL_GROUP};
 use crate::report::{Drained, HitCounts, Latencies, Report, invalid_reason};
 use crate::scratch::Scratch;
-use crate::threads::{Pace, Tally, spread};
+use crate::threads::{Limits, Pace, Tally, spread};
 use crate::usage::{Usage, usage};
 use crate::watch::Watch;
 use crate::{Distribution, Workload};
@@ -151,7 +151,10 @@ fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
     spread(
         workers,
         &operations,
-        plan.duration.or(plan.seconds_max),
+        Limits {
+            duration: plan.duration.or(plan.seconds_max),
+            rate: plan.rate,
+        },
         watch,
         |worker: Worker, pace| worker.work(db, pace),
     )

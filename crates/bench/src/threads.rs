@@ -97,11 +97,40 @@ impl Share {
     }
 }
 
+/// Behind a thread that is ahead by less, the next operation begins at once: sleeps are not shorter.
+const AHEAD: Duration = Duration::from_millis(1);
+
+/// How often a thread begins an operation.
+struct Rate {
+    /// Between two of them.
+    each: Duration,
+    /// When the next one is due.
+    next: Instant,
+}
+
+impl Rate {
+    /// One that shares so many operations a second with others.
+    fn new(per_second: f64, threads: usize, begun: Instant) -> Rate {
+        Rate {
+            each: Duration::from_secs_f64(threads as f64 / per_second),
+            next: begun,
+        }
+    }
+
+    /// How long to wait at `time` before the next one, behind so many.
+    fn wait(&mut self, time: Instant, ops: u64) -> Option<Duration> {
+        self.next += self.each.mul_f64(ops as f64);
+        let ahead = self.next.saturating_duration_since(time);
+        (ahead >= AHEAD).then_some(ahead)
+    }
+}
+
 /// The stopwatch of one thread.
 pub(crate) struct Pace<'a> {
     watch: &'a Watch,
     last: Instant,
     deadline: Option<Instant>,
+    rate: Option<Rate>,
     unreported: u64,
     beside: bool,
     pub tally: Tally,
@@ -144,8 +173,21 @@ impl Pace<'_> {
                 return false;
             }
         }
-        self.deadline.is_none_or(|end| time < end)
+        if let Some(wait) = self.rate.as_mut().and_then(|rate| rate.wait(time, ops)) {
+            std::thread::sleep(wait);
+            self.last = now();
+        }
+        self.deadline.is_none_or(|end| self.last < end)
     }
+}
+
+/// How long threads work, and how fast together; none: as long as there is something, and as fast as they can.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limits {
+    /// In seconds.
+    pub duration: Option<f64>,
+    /// In operations a second.
+    pub rate: Option<f64>,
 }
 
 /// Runs one thread for each of `workers` and adds up what they did; also the seconds from the
@@ -154,10 +196,11 @@ impl Pace<'_> {
 pub(crate) fn spread<W: Send>(
     workers: Vec<W>,
     operations: &[Operation],
-    duration: Option<f64>,
+    limits: Limits,
     watch: &Watch,
     work: impl Fn(W, &mut Pace<'_>) -> Result<()> + Sync,
 ) -> Result<(Tally, f64)> {
+    let threads = workers.len();
     let start = std::sync::Barrier::new(workers.len() + 1);
     let run_one = |worker: W| -> Result<(Tally, Instant, Instant)> {
         let tally = Tally::new(operations);
@@ -166,7 +209,10 @@ pub(crate) fn spread<W: Send>(
         let mut pace = Pace {
             watch,
             last: begun,
-            deadline: duration.map(|seconds| begun + Duration::from_secs_f64(seconds)),
+            deadline: limits
+                .duration
+                .map(|seconds| begun + Duration::from_secs_f64(seconds)),
+            rate: limits.rate.map(|rate| Rate::new(rate, threads, begun)),
             unreported: 0,
             beside: false,
             tally: tally?,
@@ -213,6 +259,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rate_is_kept_on_average() {
+        let begun = now();
+        let after = |millis| begun + Duration::from_millis(millis);
+        // Two threads share 2,000 a second: each has a millisecond for one.
+        let mut rate = Rate::new(2000.0, 2, begun);
+        assert_eq!(rate.wait(begun, 1), Some(Duration::from_millis(1)));
+        assert_eq!(rate.wait(after(1), 1), Some(Duration::from_millis(1)));
+        // Who was late begins at once, until it has made up for it.
+        assert_eq!(rate.wait(after(5), 1), None);
+        assert_eq!(rate.wait(after(5), 2), None);
+        assert_eq!(rate.wait(after(5), 3), Some(Duration::from_millis(3)));
+    }
+
+    #[test]
     fn shares_cover_everything_once() {
         for (total, threads) in [(10, 3), (1, 4), (1000, 7), (u64::MAX >> 1, 5)] {
             let mut next = 0;
@@ -231,7 +291,7 @@ mod tests {
         let result = spread(
             vec![0u64, 1, 2],
             &[Operation::Read],
-            None,
+            Limits::default(),
             &watch,
             |worker, pace| {
                 if worker == 1 {

@@ -499,6 +499,15 @@ fn nonsense_and_missing_parts_are_refused() {
             ..base.clone()
         },
         Plan {
+            rate: Some(0.0),
+            ..base.clone()
+        },
+        Plan {
+            rate: Some(1000.0),
+            async_depth: 2,
+            ..plan(Workload::ReadRandom)
+        },
+        Plan {
             duration: Some(1.0),
             seconds_max: Some(1.0),
             ..base.clone()

@@ -146,7 +146,7 @@ impl Flusher {
             let sealed = self.flush_due.look();
             let (least, for_scans) = match extent {
                 Extent::All => (u64::MAX, false),
-                Extent::Due => (sealed.takes_bytes(), sealed.is_for_scans()),
+                Extent::Due => (self.evacuator.due_bytes(&sealed)?, sealed.is_for_scans()),
             };
             let taken = Taken {
                 for_scans,

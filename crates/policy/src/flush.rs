@@ -2,7 +2,7 @@
 //!
 //! Below a share of persistent memory they stay where they are: reads find them in DRAM and persistent memory, and what is
 //! overwritten there dies there, without ever having been written to the SSD. Where flushing is due all sealed memtables are
-//! taken at once: a few wide runs of level 0 are cheaper to read and to compact than many narrow ones. With shapes `ssd` and
+//! taken at once, as a rule: a few wide runs of level 0 are cheaper to read and to compact than many narrow ones. With shapes `ssd` and
 //! `pm-tables` the share is nothing: flushing is due as soon as one is sealed.
 //!
 //! With `tiered` memtables have what tables in persistent memory leave of the share, and a small one at least. Nothing becomes a
@@ -12,6 +12,10 @@
 //! Where they are scanned much, the oldest become tables before that ([`crate::scans`]).
 //! Where there is no room for what is taken it leaves persistent memory as a whole, and then all is taken, as while flushes skip
 //! level 0.
+//!
+//! With `immutables` flushes go to the base level, and rewrite what that has. What is taken then is the oldest, as much as makes little of
+//! that. Where values are apart from their keys one memtable after the other goes, and the room of each is free as soon as it has gone;
+//! where they are not all go together.
 
 use std::fmt;
 

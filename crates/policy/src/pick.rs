@@ -53,7 +53,7 @@ pub use level0::{
     Along, Sinking, Slice, level0_slices, pick_along, pick_internal, pick_sinking, pick_slices,
     pick_spill,
 };
-pub use score::{Gaps, Scores, level0_cuts, level0_gaps, pending_bytes};
+pub use score::{Gaps, Scores, base_and_above, level0_cuts, level0_gaps, pending_bytes};
 pub use slices::{depth, runs};
 pub use state::{Cursors, Expired, Held, Job, PickOptions, Reason, State, Table};
 

@@ -11,7 +11,9 @@ use thermocline_base::options::Shape;
 use crate::cost::Form;
 use crate::level0::{Because, Level0Plan, Memory};
 use crate::rewrite::Contents;
-use crate::tuning::{RANGE_MARKS, RANGE_STEP_MAX, RANGE_THREADS, RANGES_MAX, SINKING_DRAM_EACH};
+use crate::tuning::{
+    RANGE_MARKS, RANGE_STEP_MAX, RANGE_THREADS, RANGES_MAX, SINKING_BRINGS, SINKING_DRAM_EACH,
+};
 
 /// What a flush brings.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,6 +142,13 @@ fn colds(plan: &Level0Plan) -> Colds {
 /// persistent memory.
 pub fn sinks(shape: Shape, rewrites: bool) -> bool {
     shape.sinks() && !rewrites
+}
+
+/// Bytes that a flush into the base level which is due takes at least, of the oldest memtables, where that and level 0 have so much
+/// `below` ([`base_and_above`](crate::pick::base_and_above)). It takes few, so that their room comes back soon, but so much that
+/// what it may have to write anew is little beside it.
+pub fn sinks_bytes(below: u64) -> u64 {
+    below.saturating_mul(SINKING_BRINGS).max(1)
 }
 
 /// How many ranges may be merged into files at the same time by a store with so much DRAM: each holds blocks of what it reads and

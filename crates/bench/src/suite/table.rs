@@ -184,7 +184,7 @@ mod tests {
         let markdown = found.markdown();
         let rows: Vec<&str> = markdown.lines().filter(|l| l.starts_with('|')).collect();
         assert_eq!(rows.len(), 4);
-        assert!(rows.iter().all(|row| row.matches('|').count() == 11));
+        assert!(rows.iter().all(|row| row.matches('|').count() == 12));
         assert!(rows[2].starts_with("| put-pm | 2,001 |"), "{}", rows[2]);
         assert!(rows[3].starts_with("| **load-5x** | **901** |"));
         assert!(

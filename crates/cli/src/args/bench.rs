@@ -86,6 +86,9 @@ pub(crate) struct BenchArgs {
     /// End after so long, even if operations are left
     #[arg(long, value_name = "SECONDS")]
     pub seconds_max: Option<f64>,
+    /// Operations a second, over all threads; as many as can be unless given
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
     /// Threads that share the operations
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,

@@ -70,6 +70,7 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
         reads: args.reads,
         duration: args.duration,
         seconds_max: args.seconds_max,
+        rate: args.rate,
         threads: args.threads,
         key_size: args.key_size,
         value_size: args.value_size,

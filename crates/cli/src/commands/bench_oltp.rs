@@ -36,6 +36,7 @@ fn foreign(workload: OltpWorkload, args: &BenchArgs) -> Option<&'static str> {
         (args.scan_length.is_some(), "--scan-length"),
         (args.compressible != 1.0, "--compressible"),
         (args.seconds_max.is_some(), "--seconds-max"),
+        (args.rate.is_some(), "--rate"),
         (args.settle, "--settle"),
     ];
     let given = given.into_iter().find(|(given, _)| *given);

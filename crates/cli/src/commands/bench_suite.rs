@@ -118,6 +118,7 @@ fn foreign(args: &BenchArgs) -> Option<&'static str> {
         (args.reads.is_some(), "--reads"),
         (args.duration.is_some(), "--duration"),
         (args.seconds_max.is_some(), "--seconds-max"),
+        (args.rate.is_some(), "--rate"),
         (args.threads != 1, "--threads"),
         (args.key_size != 16, "--key-size"),
         (args.value_size != 100, "--value-size"),

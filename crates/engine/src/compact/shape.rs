@@ -6,7 +6,8 @@ use thermocline_base::{CfId, Codec, FileId, IndexKind, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
-    Held, PickOptions, Scores, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
+    Held, PickOptions, Scores, State, Table, base_and_above, depth, level0_cuts, level0_gaps,
+    pending_bytes, runs,
 };
 use thermocline_policy::scans::level0_share;
 use thermocline_sst::{Compression, Creation, WriteOptions};
@@ -255,6 +256,11 @@ impl Shape {
     /// The level into which level 0 is compacted.
     pub fn base_level(&self, levels: &Levels<'_>) -> usize {
         Scores::new(&levels.state(&[]), &self.pick_options(levels)).base_level()
+    }
+
+    /// Bytes of that and of level 0.
+    pub fn base_and_above(&self, levels: &Levels<'_>) -> u64 {
+        base_and_above(&levels.state(&[]), &self.pick_options(levels))
     }
 
     /// Where its tables begin.

@@ -5,11 +5,13 @@ use thermocline_catalog::view::Front;
 use thermocline_jobs::Outputs;
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
-use thermocline_policy::flush;
+use thermocline_policy::flush::{self, Sealed};
+use thermocline_policy::ranges;
 use thermocline_policy::rewrite::RewritePlan;
 use thermocline_version::{Change, Evacuation};
 
 use crate::busy::busy;
+use crate::compact::shape::Levels;
 use crate::flush::along::Along;
 use crate::flush::evacuate::{Span, Taken};
 use crate::flush::told::Made;
@@ -50,6 +52,27 @@ impl Evacuator {
         let newest = taken.memtables.last().map_or(0, |m| m.id());
         lock(&self.common.reclaim).taken = newest;
         taken
+    }
+
+    /// Bytes that a flush which is due takes at least, of the oldest memtables.
+    ///
+    /// # Errors
+    /// Those of reading the memtables.
+    pub(super) fn due_bytes(&self, sealed: &Sealed) -> Result<u64> {
+        let shape = self.common.options.level0.shape();
+        if !shape.sinks() || !sealed.automatic {
+            return Ok(sealed.takes_bytes());
+        }
+        let rewrites = self.rewrite_plan()?.is_some_and(|plan| plan.rewrites());
+        if !ranges::sinks(shape, rewrites) {
+            return Ok(sealed.takes_bytes());
+        }
+        let version = self.common.catalog.version();
+        let below = version.families().map(|cf| {
+            let levels = Levels::of(&version, cf, None);
+            self.common.compactions.shape.base_and_above(&levels)
+        });
+        Ok(ranges::sinks_bytes(below.sum()))
     }
 
     /// What a flush takes, for whoever holds the writer's lock.

@@ -329,7 +329,7 @@ fn tables_of_a_dropped_family_go_and_a_missing_file_is_corruption() {
 fn so_many_memtables_are_flushed_together() {
     let machine = Machine::new(PM);
     let mut options = options();
-    options.set("level0.shape", "immutables").unwrap();
+    options.set("level0.shape", "global-index").unwrap();
     options.flush.pm_percent = 95;
     options.flush.generations = 3;
     let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();

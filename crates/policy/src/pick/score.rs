@@ -123,6 +123,15 @@ fn dynamic_targets(state: &State<'_>, options: &PickOptions) -> (usize, Vec<u64>
     (first, targets)
 }
 
+/// Bytes of level 0 and the base level: what a flush that goes to the latter may have to write anew.
+///
+/// # Panics
+/// If a level is deeper than the last one.
+pub fn base_and_above(state: &State<'_>, options: &PickOptions) -> u64 {
+    let base = Scores::new(state, options).base_level();
+    state.bytes(0) + state.bytes(base)
+}
+
 /// About how many bytes are to be read and written until all scores are below 1: what is too much
 /// in each level, and what it overlaps in the next one.
 pub fn pending_bytes(state: &State<'_>, options: &PickOptions) -> u64 {

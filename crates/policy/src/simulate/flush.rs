@@ -9,7 +9,7 @@ use super::state::Run;
 use super::store::Sealed;
 use crate::cost::Form;
 use crate::flush::{self, Because};
-use crate::pick::{Held, Sinking, State, level0_cuts, pick_along, pick_sinking};
+use crate::pick::{Held, Sinking, State, base_and_above, level0_cuts, pick_along, pick_sinking};
 use crate::ranges::{self, Coming, Fate, Leaving, Range};
 use crate::rewrite::{self, Contents, RewritePlan};
 use crate::scans::Scans;
@@ -57,7 +57,12 @@ impl Run {
         let in_use = self.attached() + self.store.zones.largest;
         let mut room = self.region_bytes.saturating_sub(in_use);
         let zones = |sealed: &Sealed| self.store.zones_of_memtable(sealed.numbers.bytes);
-        let count = flush::taken(self.sealed.iter().map(zones), waiting.takes_bytes());
+        let shape = self.setting.options.level0.shape();
+        let least = match ranges::sinks(shape, self.promise(&self.sealed).is_some()) {
+            true => self.sinks_bytes(),
+            false => waiting.takes_bytes(),
+        };
+        let count = flush::taken(self.sealed.iter().map(zones), least);
         let flushed = Flushed {
             zones: self.sealed[..count].iter().map(zones).sum(),
             records: self.sealed[..count]
@@ -68,7 +73,6 @@ impl Run {
         let taken: Vec<Sealed> = self.sealed.drain(..count).collect();
         self.store.memory.level0.corrected.age();
         let mut promised = self.promise(&taken);
-        let shape = self.setting.options.level0.shape();
         let sinks = ranges::sinks(shape, promised.is_some());
         let leaving = self.leaving(&taken);
         promised = promised.filter(|_| !leaving.all);
@@ -111,6 +115,15 @@ impl Run {
                 edits,
             },
         });
+    }
+
+    fn sinks_bytes(&self) -> u64 {
+        let seen = self.store.seen();
+        let state = State {
+            levels: &seen.levels,
+            running: &[],
+        };
+        ranges::sinks_bytes(base_and_above(&state, &seen.options))
     }
 
     fn evacuates(&self) -> bool {

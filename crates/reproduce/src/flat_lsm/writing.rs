@@ -1,8 +1,11 @@
 //! Figures 20 and 21, and table 1: random writes that never pause, over time.
 //!
 //! The paper writes 80 GB of 4 KiB values through 12 GiB of PMTables. Here it is a sixteenth of both. What stalls writers shows
-//! as troughs: intervals in which fewer writes are made than on average. Where processors are few the writer has troughs of its
-//! own, whenever flushes and compactions have a burst of work; delay that the engine asks for is counted apart.
+//! as troughs: intervals in which fewer writes are made than on average.
+//!
+//! The paper's writer takes 17 µs for a value, which its disk carries. Where memory is faster than that a writer that never
+//! pauses is held back most of the time, whatever the system: the disk's rate is what there is. So each system also writes at
+//! a rate that `flat-lsm` carries: half of what it came to. What writers wait for there is what the paper speaks of.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -60,6 +63,9 @@ fn size(quick: bool) -> Size {
     }
 }
 
+/// The part of its highest rate at which it writes then.
+const CARRIED: f64 = 0.5;
+
 /// One run.
 struct Run {
     report: Report,
@@ -68,11 +74,12 @@ struct Run {
 }
 
 impl Run {
-    fn of(setting: &Setting, system: &System, size: Size) -> Result<Run> {
+    fn of(setting: &Setting, system: &System, size: Size, rate: Option<f64>) -> Result<Run> {
         let trial = Trial::new(setting, system, &[], size)?;
         let mut plan = trial.plan(setting, Workload::FillRandom);
         plan.use_existing = false;
-        plan.drain = true;
+        plan.drain = rate.is_none();
+        plan.rate = rate;
         let (watch, is_over) = (Watch::new(), AtomicBool::new(false));
         let (report, looks) = thread::scope(|scope| {
             let looks = scope.spawn(|| {
@@ -171,24 +178,60 @@ impl Measure for Writing {
         let mut runs = Vec::new();
         for system in SYSTEMS {
             tell(&format!("random writes, {}", system.name));
-            runs.push(Run::of(setting, system, size)?);
+            runs.push(Run::of(setting, system, size, None)?);
         }
-        Ok(outcome(size, &runs))
+        let rate = runs[0].report.ops_per_sec * CARRIED;
+        let mut carried = Vec::new();
+        for system in SYSTEMS {
+            tell(&format!("at {:.0} writes a second, {}", rate, system.name));
+            carried.push(Run::of(setting, system, size, Some(rate))?);
+        }
+        Ok(outcome(size, rate, (&runs, &carried)))
     }
 }
 
-fn outcome(size: Size, runs: &[Run]) -> Outcome {
-    let [flat, leveled, ..] = runs else {
-        return Outcome::default();
-    };
+fn table(title: String, runs: &[Run]) -> Table {
     let rows = runs.iter().zip(SYSTEMS);
-    let rows = rows.map(|(run, system)| run.row(system)).collect();
+    Table {
+        title,
+        columns: strings([
+            "system",
+            "K/s",
+            "slowest interval by mean",
+            "intervals below half",
+            "µs, mean",
+            "p90",
+            "p99",
+            "p99.9",
+            "held back, %",
+            "longest delay, ms",
+            "SSD bytes a byte",
+        ]),
+        rows: rows.map(|(run, system)| run.row(system)).collect(),
+    }
+}
+
+fn chart(title: &str, runs: &[Run]) -> Chart {
     let longest = runs.iter().map(|run| run.rates.len()).max().unwrap_or(0);
     let series = runs.iter().zip(SYSTEMS).map(|(run, system)| {
         let mut rates: Vec<f64> = run.rates.iter().map(|rate| rate / 1e3).collect();
         rates.resize(longest, 0.0);
         Series::new(system.name, rates)
     });
+    Chart {
+        title: title.into(),
+        x: "fortieths of the run's time".into(),
+        y: "thousand writes a second".into(),
+        groups: (1..=longest).map(|n| n.to_string()).collect(),
+        series: series.collect(),
+    }
+}
+
+fn outcome(size: Size, rate: f64, (runs, carried): (&[Run], &[Run])) -> Outcome {
+    let asked = format!(
+        "The same at {:.1} thousand writes a second, or as many as it can",
+        rate / 1e3
+    );
     Outcome {
         scale: format!(
             "{} keys with values of {} bytes once each, {} MiB of persistent memory (the paper: 80 GB, 12 GiB)",
@@ -196,35 +239,25 @@ fn outcome(size: Size, runs: &[Run]) -> Outcome {
             size.value_bytes,
             size.pm >> 20
         ),
-        tables: vec![Table {
-            title: "Random writes, to the end of background work".into(),
-            columns: strings([
-                "system",
-                "K/s",
-                "slowest interval by mean",
-                "intervals below half",
-                "µs, mean",
-                "p90",
-                "p99",
-                "p99.9",
-                "held back, %",
-                "longest delay, ms",
-                "SSD bytes a byte",
-            ]),
-            rows,
-        }],
-        charts: vec![Chart {
-            title: "Writes over the time of each run".into(),
-            x: "fortieths of the run's time".into(),
-            y: "thousand writes a second".into(),
-            groups: (1..=longest).map(|n| n.to_string()).collect(),
-            series: series.collect(),
-        }],
-        checks: checks(flat, leveled),
+        tables: vec![
+            table("Random writes, to the end of background work".into(), runs),
+            table(asked, carried),
+        ],
+        charts: vec![
+            chart("Writes over the time of each run", runs),
+            chart("The same at a rate that flat-lsm carries", carried),
+        ],
+        checks: match (runs, carried) {
+            ([flat, leveled, ..], [carried, behind, ..]) => {
+                checks([flat, leveled], [carried, behind])
+            }
+            _ => Vec::new(),
+        },
     }
 }
 
-fn checks(flat: &Run, leveled: &Run) -> Vec<Check> {
+/// Of runs as fast as can be, and of those at a rate: of flat-lsm and of leveled.
+fn checks([flat, leveled]: [&Run; 2], [carried, behind]: [&Run; 2]) -> Vec<Check> {
     vec![
         Check::at_most(
             "Time of flat-lsm by that of leveled (figure 21)",
@@ -233,9 +266,9 @@ fn checks(flat: &Run, leveled: &Run) -> Vec<Check> {
             0.5,
         ),
         Check::at_most(
-            "Latency of a write at the 99.9th percentile by that of leveled (table 1)",
+            "Latency of a write at the 99.9th percentile by that of leveled, at that rate (table 1)",
             "0.12 of RocksDB's (539.64 against 4,452.84 µs)",
-            flat.p999() / leveled.p999().max(1e-9),
+            carried.p999() / behind.p999().max(1e-9),
             0.25,
         ),
         Check::at_least(
@@ -245,9 +278,9 @@ fn checks(flat: &Run, leveled: &Run) -> Vec<Check> {
             TROUGH,
         ),
         Check::at_most(
-            "Part of the time for which flat-lsm holds the writer back (figure 22)",
+            "Part of the time for which flat-lsm holds the writer back, at that rate (figure 22)",
             "0.086, at 256 bytes",
-            flat.held_back(),
+            carried.held_back(),
             0.1,
         ),
     ]

@@ -194,6 +194,35 @@ fn a_range_that_meets_a_job_goes_to_level_0_and_no_other() {
     }
 }
 
+/// What a flush takes is as much as it may have to write anew, and no more.
+#[test]
+fn a_due_flush_takes_the_oldest_memtables_and_more_where_more_lies_below() {
+    let machine = Machine::new(PM);
+    let mut own = options(2);
+    own.flush.automatic = true;
+    own.flush.generations = 4;
+    own.memtable.bytes_max = 64 << 10;
+    let engine = open(machine.world(), own);
+    let mut model = Model::new();
+    let mut left = Vec::new();
+    let mut flushes = 0;
+    // Each key once: memtables of which nothing lives would go without a flush.
+    for n in 0..12 * KEYS {
+        put(&engine, CfId::DEFAULT, &key(n), &value(0, n));
+        model.insert(key(n).to_vec(), value(0, n));
+        let metrics = engine.metrics();
+        if metrics.flushes > flushes {
+            left.push(engine.inner.common.sealed().memtables);
+            flushes = metrics.flushes;
+        }
+    }
+    let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+    check_now(&engine, &[Family::DEFAULT], &[model], &keys);
+    assert_eq!(left[0], 3, "nothing lies below: {left:?}");
+    let more = &left[1..];
+    assert!(more.len() > 4 && more.iter().all(|n| *n == 0), "{left:?}");
+}
+
 /// Little that is spread over much would rewrite all of it.
 #[test]
 fn a_small_flush_over_a_large_base_level_goes_to_level_0() {
