@@ -20,7 +20,7 @@ pub enum Preset {
     PmBlade,
     /// FlatLSM (§4.3, §4.4): large memtables in persistent memory, of which several wait before they are flushed; flushes in
     /// parallel, by ranges of keys, into an ordered level 1; one wide level below it; values of 512 bytes and more apart
-    /// from their keys. A memtable is a sixth of `pm`, four are flushed together, and level 1 has ten thirds of `pm`: the
+    /// from their keys. A memtable is a sixth of `pm`, flushes are due when four are sealed, and level 1 has ten thirds of `pm`: the
     /// paper's 2 GiB, 4 of 6, and 40 GB. Its Buffer Log is what a `Buffered` write is here.
     FlatLsm,
     /// The classic baseline: memtables in DRAM, a write-ahead log, overlapping tables in level 0 and

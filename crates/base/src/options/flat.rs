@@ -3,7 +3,7 @@
 /// Memtables that there are at most: its `max_write_buffer_number`.
 pub(in crate::options) const MEMTABLES: u64 = 6;
 
-/// Of those so many are flushed together: its `flush_immutable_num`.
+/// A flush is due when so many are sealed: its `flush_immutable_num`.
 pub(in crate::options) const MEMTABLES_FLUSHED: u64 = 4;
 
 /// What level 1 has, in thirds of what memtables have at most.

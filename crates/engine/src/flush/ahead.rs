@@ -18,7 +18,7 @@
 //!    its tables alone, and fences them before it ends.
 //! 5. *Failures.* The ranges before the first failed one are named. Tables of the ranges behind it are removed, and
 //!    the next flush goes on from the front.
-//! 6. *Ranges that leave* are not written ahead: the tables that one of them takes along may reach into the next range,
+//! 6. *Ranges that leave* are not written ahead, but for those that sink (`sink`), which are held and named together: the tables that one of them takes along may reach into the next range,
 //!    which would find them held.
 //!
 //! A store without threads of its own writes a group in its order, before it names any range of it. So simulations of

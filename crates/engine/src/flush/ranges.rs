@@ -181,7 +181,7 @@ impl Evacuator {
     }
 
     /// A split that waits for what was held here has its turn now, as behind a job.
-    fn serve_waiting(&self) -> Result<()> {
+    pub(super) fn serve_waiting(&self) -> Result<()> {
         let _gate = read(&self.common.compactions.gate);
         let adjusted = self.partitioner.adjust_waiting_by_size();
         adjusted.inspect_err(|_| self.common.compactions.forget_waiting(Waiter::Size))

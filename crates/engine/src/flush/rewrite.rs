@@ -22,7 +22,8 @@
 //! from a memtable into it is that of a flush, to which nothing is added but where it goes:
 //!
 //! # The argument
-//! 1. *Age.* With the shapes that rewrite a flush takes all sealed memtables that were not flushed (`flush`, 1). One
+//! 1. *Age.* With the shapes that rewrite a flush takes all sealed memtables that were not flushed (`flush`, 1), or the
+//!    oldest without a gap where it goes to the base level, or would if all of them together were not mostly dead. One
 //!    that took those alone that are mostly dead would leave older ones behind, which are read before tables. So the
 //!    ratio is that of all of them together.
 //! 2. *What lives* is what the flush would write (`jobs`): what somebody may be answered with, registered

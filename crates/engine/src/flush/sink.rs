@@ -32,7 +32,7 @@ use thermocline_base::limits::KEY_LEN_MAX;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, KeyRange, Result, SeqNo};
 use thermocline_catalog::view::Position;
-use thermocline_memtable::{Direction, Memtable};
+use thermocline_memtable::{Direction, Fragment, Memtable};
 use thermocline_observe::count::Count;
 use thermocline_policy::pick::{Sinking, pick_sinking};
 use thermocline_policy::ranges;
@@ -87,11 +87,16 @@ impl<'e> Sink<'e> {
         loop {
             let group = self.whole_tables(left, len);
             let (along, is_met) = self.along(group)?;
-            if !is_met || len == 1 {
+            if !is_met {
                 return Ok((group, along));
             }
+            // Who waits for what was held has its turn.
             drop(along);
-            len /= 2;
+            self.evacuator.serve_waiting()?;
+            if len == 1 {
+                return Ok((&left[..1], Vec::new()));
+            }
+            len = len.min(group.len()) / 2;
         }
     }
 
@@ -158,7 +163,8 @@ impl<'e> Sink<'e> {
             .evacuator
             .picker
             .hold_along_flush(cf, |levels, running| {
-                // What is taken of level 0 is all that it has of these keys, so that nothing older stays above it.
+                // What is taken of level 0 is all that it has of these keys, so that nothing older stays above what is written:
+                // tables of the base level, too, reach over keys of level 0.
                 let all = levels.range_of(from, to);
                 let mut level0 = levels.refs.first().into_iter().flatten();
                 let is_empty = !level0.any(|table| table.range.overlaps(&all));
@@ -227,7 +233,8 @@ fn hull(
             }
         }
         for cover in memtable.covers(cf) {
-            for fragment in cover.fragments() {
+            let before = |fragment: &Fragment<'_>| to.is_none_or(|to| fragment.start < to);
+            for fragment in cover.fragments().take_while(before) {
                 let first = fragment.start.max(from);
                 let end = [fragment.end, to].into_iter().flatten().min();
                 match end {

@@ -209,12 +209,6 @@ fn global_index() {
     compare(Preset::GlobalIndex, ALONE, (15.0, 15.0));
 }
 
-/// Its values are apart from 512 bytes on; those here are shorter.
-#[test]
-fn flat_lsm() {
-    compare(Preset::FlatLsm, ALONE, (15.0, 15.0));
-}
-
 #[test]
 fn leveled() {
     compare(Preset::Leveled, ALONE, (15.0, 15.0));

@@ -107,20 +107,26 @@ impl Run {
         latency(&self.report, Operation::Write).map_or(0.0, |write| write.p999)
     }
 
-    /// The slowest interval by the mean.
+    /// Writes a second, to the last one, in the mean.
+    fn mean(&self) -> f64 {
+        self.rates.iter().sum::<f64>() / (self.rates.len() as f64).max(1.0)
+    }
+
+    /// The slowest interval by the mean; 0 if there is none.
     fn lowest(&self) -> f64 {
-        let lowest = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
-        lowest / self.report.ops_per_sec.max(1e-9)
+        let lowest = self.rates.iter().copied().reduce(f64::min);
+        lowest.unwrap_or(0.0) / self.mean().max(1e-9)
     }
 
     fn troughs(&self) -> usize {
-        let least = TROUGH * self.report.ops_per_sec;
+        let least = TROUGH * self.mean();
         self.rates.iter().filter(|rate| **rate < least).count()
     }
 
-    /// The part of the time that the engine has held the writer back.
+    /// The part of the time until the last write for which the engine has held the writer back.
     fn held_back(&self) -> f64 {
-        self.report.stall_ms / 1e3 / self.report.seconds.max(1e-9)
+        let seconds = self.report.ops as f64 / self.mean().max(1e-9);
+        self.report.stall_ms / 1e3 / seconds.max(1e-9)
     }
 
     fn row(&self, system: &System) -> Vec<String> {

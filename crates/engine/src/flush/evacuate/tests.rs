@@ -346,7 +346,7 @@ fn what_sinks_by_halves_reads_as_before() {
     runs(
         "immutables",
         "-p thermocline-engine sinks_by_halves",
-        explored(20, 120),
+        explored(15, 60),
     );
 }
 

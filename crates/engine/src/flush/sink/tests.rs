@@ -309,7 +309,10 @@ fn threads_sink_groups_beside_a_writer() {
     }
     engine.flush().unwrap();
     let metrics = engine.metrics();
-    assert!(metrics.ranges_ahead > 8, "{metrics:?}");
+    assert!(
+        metrics.ranges_ahead > 8 && metrics.ranges_along > 2,
+        "{metrics:?}"
+    );
     check(&engine, &model);
     engine.close().unwrap();
     drop(engine);
