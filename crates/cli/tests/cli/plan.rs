@@ -134,7 +134,10 @@ fn wrong_input_is_refused_with_one_sentence() {
     for (more, says) in [
         (&["--preset", "rocks"][..], "there is no preset"),
         (&["--preset", "trident"], "needs"),
-        (&["--preset", "flat-lsm"], "blob.value_bytes_min=0"),
+        (
+            &["--preset", "flat-lsm", "--value-size", "1024"],
+            "blob.value_bytes_min=0",
+        ),
         (&["--pm", "1KiB"], "pm lies between"),
         (&["--dram", "1KiB"], "dram is at least"),
         (&["--key-size", "0"], "--key-size lies between 1 and"),
