@@ -269,14 +269,16 @@ impl Options {
             Preset::GlobalIndex | Preset::PmBlade | Preset::Leveled => 0,
         };
         // Its tree has two levels below persistent memory, of which the first is as wide as it says.
+        let usual = CompactionOptions::default();
         (self.compaction.levels, self.compaction.dynamic) = match preset {
-            Preset::FlatLsm => (2, false),
-            _ => (6, true),
+            Preset::FlatLsm => (flat::LEVELS, false),
+            _ => (usual.levels, usual.dynamic),
         };
         // Its memtables are flushed by their number.
+        let usual = FlushOptions::default();
         (self.flush.generations, self.flush.pm_percent) = match preset {
-            Preset::FlatLsm => (flat::MEMTABLES_FLUSHED, 70),
-            _ => (0, 50),
+            Preset::FlatLsm => (flat::MEMTABLES_FLUSHED, flat::SEALED_PERCENT),
+            _ => (usual.generations, usual.pm_percent),
         };
         // LogFree compacts what it freezes into L1, however much of it lives.
         self.flush.rewrite_ratio = match preset {

@@ -11,3 +11,10 @@ pub(in crate::options) const LEVEL1_THIRDS: u64 = 10;
 
 /// The shortest value that lies apart from its key: those of 128 and 256 bytes do not (§4.4.2).
 pub(in crate::options) const VALUE_BYTES_MIN: u64 = 512;
+
+/// Percent of persistent memory for sealed memtables: a little more than [`MEMTABLES_FLUSHED`] of [`MEMTABLES`] have, so that their number
+/// counts.
+pub(in crate::options) const SEALED_PERCENT: u64 = 70;
+
+/// Levels on the SSD (§4.3).
+pub(in crate::options) const LEVELS: u64 = 2;

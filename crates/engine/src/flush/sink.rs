@@ -1,7 +1,7 @@
 //! Flushes into the base level (FlatLSM §4.4, algorithms 4 and 5): shape `immutables`.
 //!
-//! Sealed memtables wait until there are several, and are flushed together. So much meets all of the base level anyhow; in
-//! level 0 it would only be written once more. It is cut into ranges as an evacuation is ([`evacuate`](super::evacuate)), and each
+//! Sealed memtables wait until there are several. Then the oldest are flushed, so many that what the base level has is little
+//! beside them (`policy::ranges::sinks_bytes`): in level 0 they would only be written once more. What is taken is cut into ranges as an evacuation is ([`evacuate`](super::evacuate)), and each
 //! is merged with what level 0 and the base level have of its keys, as ranges are that leave persistent memory
 //! ([`along`](super::along)). Several ranges are written at the same time, by a thread each.
 //!
