@@ -101,7 +101,8 @@ use std::collections::BTreeMap;
 
 use thermocline_base::FileId;
 
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::turns::Gate;
 pub(crate) use write::Separated;
 
 /// The blob files that writes are about to refer to, or that groups of changes do.
@@ -109,7 +110,7 @@ pub(crate) use write::Separated;
 pub(crate) struct Blobs {
     /// Held shared by whoever makes or removes a file, so that closing can wait for that. Before the writer's
     /// lock, and not taken twice.
-    pub gate: RwLock<()>,
+    pub gate: Gate,
     /// How often each is held.
     held: Mutex<BTreeMap<FileId, usize>>,
     /// Bytes of values that are being written.

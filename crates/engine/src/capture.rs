@@ -81,9 +81,7 @@ impl Capture {
             let hold = inner.common.catalog.hold();
             let snapshot = Snapshot::of(Moment::now(inner), ReaderKind::Copy);
             let view = inner.common.catalog.view_to_keep();
-            let reclaim = lock(&inner.common.reclaim);
-            let unflushed = view.memtables.iter();
-            let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.id()));
+            let unflushed = inner.common.reclaim.unflushed(view.memtables.iter());
             let (below, written_anew) = match hold.version().pm_tables().len() {
                 0 => (hold.version().clone(), Vec::new()),
                 _ => {
@@ -94,7 +92,7 @@ impl Capture {
             Capture {
                 below,
                 written_anew,
-                memtables: unflushed.cloned().collect(),
+                memtables: unflushed,
                 snapshot,
                 view,
                 hold,

@@ -52,7 +52,7 @@ use thermocline_pm::RegionKind;
 use thermocline_version::VersionEdit;
 
 use crate::store::{After, Elders, Handle, Inner, Left, Moment};
-use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, thread, write};
+use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, thread};
 use position::Position;
 
 /// Those of this process, for whoever opens one again. Nobody waits while
@@ -280,16 +280,16 @@ impl Inner {
         }
         self.common.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
-        drop(lock(&self.common.turns.ahead));
+        self.common.turns.ahead.wait();
         // So does whoever ingests or flushes, from time to time.
-        drop(lock(&self.common.turns.ingesting));
-        drop(lock(&self.common.turns.flushing));
+        self.common.turns.ingesting.wait();
+        self.common.turns.flushing.wait();
         // And each compaction.
-        drop(write(&self.common.compactions.gate));
+        self.common.compactions.gate.wait();
         // And whoever makes or removes a blob file.
-        drop(write(&self.sweeper.blobs.gate));
+        self.sweeper.blobs.gate.wait();
         // So does whoever stages a batch, and gives up, or has committed when this returns.
-        drop(write(&self.common.turns.stages));
+        self.common.turns.stages.wait();
         let sealed = self.seal_chain();
         self.common.account.close();
         // After a failure a write that was granted may still be storing its item. Whoever opens the
@@ -357,11 +357,8 @@ impl Inner {
             let view = self.common.catalog.view();
             let own = view.memtables.iter().flat_map(|m| m.homes());
             homes.extend(own.map(Arc::downgrade));
-            homes.extend(
-                lock(&self.common.reclaim)
-                    .retired_homes()
-                    .map(Arc::downgrade),
-            );
+            let retired = self.common.reclaim.retired();
+            homes.extend(retired.iter().map(|retired| Arc::downgrade(&retired.home)));
             let tables = self.common.catalog.table_files.pm.all().into_iter();
             pm_tables.extend(tables.map(|(file, table)| (file, Arc::downgrade(&table))));
         }

@@ -23,7 +23,7 @@ use thermocline_tables::Promise;
 
 use crate::pm_tables::release::PmTablesUse;
 use crate::store::Common;
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 
 /// Time after which deleted keys are looked for.
 const EXPLORE_AFTER: Duration = Duration::from_nanos(tuning::EXPLORE_AFTER_NS);
@@ -341,31 +341,26 @@ impl Common {
     /// The sealed memtables that wait to be flushed, by their numbers.
     pub fn sealed(&self) -> SealedUse {
         let view = self.catalog.view();
-        let reclaim = lock(&self.reclaim);
         let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
-        let waits = homes.filter(|home| !reclaim.is_flushed(home.id()));
         let mut all = SealedUse::default();
-        for home in waits {
-            let bytes = reclaim.zone_bytes(home.id());
+        self.reclaim.each_unflushed(homes, |home, bytes, is_taken| {
             all.memtables += 1;
             all.bytes += bytes;
-            if home.id() <= reclaim.taken {
+            if is_taken {
                 all.taken_bytes += bytes;
             }
             all.blob_bytes += home.blobs().bytes();
             all.records += home.len();
-        }
+        });
         all
     }
 
     /// Persistent memory of dead memtables that merged indexes lead to, in bytes.
     pub fn dead_in_merged(&self) -> u64 {
         let view = self.catalog.view();
-        let reclaim = lock(&self.reclaim);
         let merged = view.memtables.iter().filter(|m| m.is_merged());
-        let ids = merged.flat_map(|m| m.homes()).map(|h| h.id());
-        let dead = ids.filter(|id| reclaim.is_dead(*id) && !reclaim.is_flushed(*id));
-        dead.map(|id| reclaim.zone_bytes(id)).sum()
+        let homes = merged.flat_map(|m| m.homes());
+        self.reclaim.dead_bytes(homes.map(|home| home.id()))
     }
 
     /// The persistent memory of all PM tables that the manifest names.
@@ -405,7 +400,7 @@ impl Common {
 
     /// The retired memtables, oldest first: they are dead, and an older view or a feed holds them.
     pub fn retired(&self) -> Vec<Retired> {
-        lock(&self.reclaim).retired().to_vec()
+        self.reclaim.retired()
     }
 
     /// The seqno up to which everything is durable and visible. A job that leaves versions out asks this before it asks

@@ -8,7 +8,7 @@
 //!    files that it refers to, and their values count like its records. Then the feed is cut off, which it learns when it
 //!    goes on. It never keeps a writer waiting.
 //! 2. *Held.* Between two calls a feed holds no memtable; in a call it finds the memtable's home under the lock
-//!    of `reclaim`, under which memtables are found free.
+//!    under which memtables are found free (`Reclaim::home_for_feed`).
 //!
 //! # After reopening
 //! Flushed memtables that are kept are named by the manifest, and found again by the next open (`flush`), like
@@ -27,7 +27,6 @@ use std::collections::BTreeSet;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
 use thermocline_catalog::Pinned;
-use thermocline_catalog::owned::Reclaim;
 use thermocline_copies::{Chains, FamilyNames, LongValues, Marks, oldest_position};
 use thermocline_memtable::{Home, Trail};
 use thermocline_runtime::Task;
@@ -36,7 +35,7 @@ use crate::blobs::Hold;
 use crate::families::table::Families;
 use crate::report::FeedUse;
 use crate::store::{Common, Feeds};
-use crate::sync::{Arc, MutexGuard, Ordering, lock};
+use crate::sync::{Arc, Ordering, lock};
 use crate::write::writer::Writer;
 
 impl Chains for Feeds {
@@ -58,38 +57,30 @@ impl Chains for Feeds {
     fn keep(&self, from: &mut dyn FnMut(&[&Trail]) -> Result<u64>) -> Result<u64> {
         let writer = lock(&self.memtables.writer);
         Chains::check_open(self)?;
-        let mut reclaim = lock(&self.common.reclaim);
         let open = self.open_trail(&writer);
-        let next = from(&trails(&reclaim, &open))?;
-        Ok(reclaim.feeds.open(next))
+        self.common.reclaim.open_feed(&open, from)
     }
 
     fn move_on(&self, feed: u64, to: &mut dyn FnMut(&[&Trail], bool) -> Result<u64>) -> Result<()> {
         let writer = lock(&self.memtables.writer);
-        let mut reclaim = lock(&self.common.reclaim);
         let open = self.open_trail(&writer);
-        let next = to(&trails(&reclaim, &open), reclaim.feeds.is_open(feed))?;
-        reclaim.feeds.advance(feed, next);
-        Ok(())
+        self.common.reclaim.move_feed(feed, &open, to)
     }
 
     fn home(&self, feed: u64, memtable: u64) -> Option<Arc<Home>> {
-        let reclaim = lock(&self.common.reclaim);
-        match reclaim.feeds.is_open(feed) {
-            true => self.home_of(&reclaim, memtable),
-            false => None,
-        }
+        let view = || self.common.catalog.view_to_keep();
+        self.common.reclaim.home_for_feed(feed, memtable, view)
     }
 
     fn has_read(&self, feed: u64, next: u64, ended: bool) {
-        lock(&self.common.reclaim).feeds.advance(feed, next);
+        self.common.reclaim.advance_feed(feed, next);
         if ended {
             self.read_by_feed();
         }
     }
 
     fn forget(&self, feed: u64) {
-        lock(&self.common.reclaim).feeds.close(feed);
+        self.common.reclaim.close_feed(feed);
         self.read_by_feed();
     }
 
@@ -108,11 +99,6 @@ impl Chains for Feeds {
             },
         })
     }
-}
-
-/// Where all records lie, oldest first: to `open` they are being written.
-fn trails<'t>(reclaim: &'t Reclaim, open: &'t Trail) -> Vec<&'t Trail> {
-    reclaim.trails().chain([open]).collect()
 }
 
 /// The blob files of a group of changes.
@@ -145,26 +131,14 @@ impl FamilyNames for Families {
 }
 
 impl Feeds {
-    /// Where the records lie that are being written, behind those of `Reclaim::trails`.
+    /// Where the records lie that are being written, behind those of all other memtables.
     fn open_trail(&self, writer: &Writer) -> Trail {
         writer.chain.trail(writer.active.id(), None)
     }
 
-    /// The home of a memtable, unless that is gone. While the caller holds `reclaim`, none is found free.
-    fn home_of(&self, reclaim: &MutexGuard<'_, Reclaim>, memtable: u64) -> Option<Arc<Home>> {
-        let is_it = |home: &&Arc<Home>| home.id() == memtable;
-        let view = self.common.catalog.view();
-        let homes = view.memtables.iter().flat_map(|m| m.homes());
-        reclaim
-            .retired_homes()
-            .find(is_it)
-            .or_else(|| homes.into_iter().find(is_it))
-            .cloned()
-    }
-
     /// A feed has read a memtable to its end, or is there no more: something may go.
     fn read_by_feed(&self) {
-        if !lock(&self.common.reclaim).is_nothing_retired() {
+        if !self.common.reclaim.is_nothing_retired() {
             self.common.background.request(Task::Ahead);
         }
     }
@@ -172,16 +146,17 @@ impl Feeds {
     /// What feeds keep.
     pub fn feed_use(&self) -> FeedUse {
         let writer = lock(&self.memtables.writer);
-        let reclaim = lock(&self.common.reclaim);
         let keeping = self.common.keeping();
         let open = self.open_trail(&writer);
-        let (memtables, bytes) = reclaim.kept(&keeping);
+        let durable = self.common.commits.ring.durable();
+        let oldest = |trails: &[&Trail]| oldest_position(trails, durable);
+        let (kept, oldest) = self.common.reclaim.kept_and(&keeping, &open, oldest);
         FeedUse {
-            open: reclaim.feeds.count(),
-            kept_memtables: memtables,
-            kept_bytes: bytes,
-            kept_blob_bytes: reclaim.kept_blob_bytes(&keeping),
-            oldest: oldest_position(&trails(&reclaim, &open), self.common.commits.ring.durable()),
+            open: kept.feeds,
+            kept_memtables: kept.memtables,
+            kept_bytes: kept.bytes,
+            kept_blob_bytes: kept.blob_bytes,
+            oldest,
         }
     }
 }

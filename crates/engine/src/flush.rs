@@ -73,7 +73,7 @@ use thermocline_jobs::Outputs;
 use thermocline_version::State;
 
 use crate::store::Flusher;
-use crate::sync::{MutexGuard, lock};
+use crate::turns::HasTurn;
 use crate::write::writer::Writer;
 use evacuate::Taken;
 use told::Made;
@@ -125,21 +125,16 @@ impl Flusher {
 
     /// As [`Flusher::flush`], without compactions, and without making room.
     pub fn flush_sealed(&self, extent: Extent) -> Result<usize> {
-        self.flush_holding(&lock(&self.common.turns.flushing), extent)
+        self.flush_holding(&self.common.turns.flushing.take(), extent)
     }
 
     /// As [`Flusher::flush_sealed`]. The caller holds the turn to flush.
-    pub fn flush_holding(&self, flushing: &MutexGuard<'_, ()>, extent: Extent) -> Result<usize> {
+    pub fn flush_holding(&self, flushing: &HasTurn<'_>, extent: Extent) -> Result<usize> {
         self.flush_to(flushing, extent, false)
     }
 
     /// As [`Flusher::flush_holding`]. With `only_pm` it fails for lack of room if it would not rewrite ([`rewrite`]).
-    fn flush_to(
-        &self,
-        _flushing: &MutexGuard<'_, ()>,
-        extent: Extent,
-        only_pm: bool,
-    ) -> Result<usize> {
+    fn flush_to(&self, _flushing: &HasTurn<'_>, extent: Extent, only_pm: bool) -> Result<usize> {
         self.common.check_writable()?;
         let mut flushed = 0;
         loop {
@@ -196,7 +191,7 @@ impl Flusher {
         let done = promised.and_then(|promise| self.evacuator.flush_ranges(&taken, promise, made));
         self.sweeper.unlink_obsolete();
         self.sweeper.release_pm_tables();
-        lock(&self.common.reclaim).taken = 0;
+        self.common.reclaim.take_up_to(0);
         done?;
         // Zones of memtables that are held here would not be freed.
         drop(taken);

@@ -212,7 +212,7 @@ impl Reads {
         if !lock(&self.relics).is_empty() {
             who.push("readers from before a family was dropped".to_string());
         }
-        if lock(&self.common.reclaim).has_strangers() {
+        if self.common.reclaim.has_strangers() {
             who.push("a reader of another process".to_string());
         }
         match who.is_empty() {

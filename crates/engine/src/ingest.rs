@@ -101,7 +101,7 @@ impl Ingester {
     /// # Errors
     /// See [`Store::install`](thermocline_copies::Store::install).
     pub fn install_new(&self, cf: CfId, write: Write<'_>) -> Result<Installed> {
-        let _ingesting = lock(&self.common.turns.ingesting);
+        let _ingesting = self.common.turns.ingesting.take();
         // Asked again when they are installed: before that it spares writing them in vain.
         let families = &self.common.families;
         self.common.prepared.check_family(families, cf)?;
@@ -166,7 +166,7 @@ impl Ingester {
                 break;
             }
         }
-        let _flushing = lock(&self.common.turns.flushing);
+        let _flushing = self.common.turns.flushing.take();
         let mut writer = lock(&self.memtables.writer);
         self.install_ingested(cf, &mut writer, added, seqno)?;
         Ok(installed)
@@ -274,7 +274,7 @@ impl Ingester {
         let region = self.common.space.region().clone();
         let active = Memtable::new(region, id, vec![chain]).charged_to(&self.common.account);
         let active = Arc::new(active);
-        lock(&self.common.reclaim).forget_unused(unused);
+        self.common.reclaim.forget_unused(unused);
         let view = self.common.catalog.view_to_keep();
         let older = view.memtables.iter().filter(|m| m.id() != unused);
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();

@@ -183,6 +183,7 @@ mod start;
 mod store;
 mod sweep;
 mod sync;
+mod turns;
 mod upkeep;
 mod value;
 mod verify;

@@ -183,7 +183,7 @@ impl Inner {
     /// Grows the region and prepares the next memtable where that will be needed soon.
     pub fn work_ahead(&self) -> Result<()> {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
-        let _ahead = lock(&self.common.turns.ahead);
+        let _ahead = self.common.turns.ahead.take();
         self.common.check_writable()?;
         let space = &self.common.space;
         if self.memtables.lacks().zones {

@@ -33,12 +33,11 @@
 //!    older ones is never merged with one of younger ones: so what it hides is behind it, and nothing else.
 //! 5. *Nothing persistent changes.* After a crash memtables come back by themselves.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result};
 use thermocline_catalog::View;
-use thermocline_catalog::owned::Reclaim;
+use thermocline_catalog::owned::{Reclaim, Standing};
 use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
@@ -132,7 +131,7 @@ impl Merger {
             return None;
         }
         let view = self.common.catalog.view_to_keep();
-        let all = indexes_of(&view, &lock(&self.common.reclaim));
+        let all = indexes_of(&view, &self.common.reclaim);
         let known = situation::Indexes {
             newest_first: &all,
             bytes_max: self.flush_due.index_bytes(),
@@ -166,7 +165,7 @@ impl Merger {
         let merged = self.merge_indexes(&inputs, locked);
         if let Err(Error::Corruption { .. }) = merged {
             // It would be there next time, too.
-            lock(&self.common.reclaim).unreadable = inputs[0].id();
+            self.common.reclaim.note_unreadable(inputs[0].id());
         }
         let Ok(Some(merging)) = merged else {
             // Its inputs stay as they are.
@@ -201,7 +200,7 @@ impl Merger {
     fn chosen(&self) -> Option<Choice> {
         use thermocline_policy::work::Because;
         let view = self.common.catalog.view_to_keep();
-        let all = indexes_of(&view, &lock(&self.common.reclaim));
+        let all = indexes_of(&view, &self.common.reclaim);
         let decided = indexes::choose(&all, self.flush_due.index_bytes(), false)?;
         let decision = Decision::of(Work::MergeIndexes(decided), Because::NothingIsDue);
         Choice::of(&view, decision)
@@ -226,12 +225,8 @@ impl Merger {
         let moments = Moments::copied(&self.common.commits.ring, &self.common.commits.readers);
         let readers = moments.count();
         let exists = |cf: CfId, key: &[u8]| self.common.families.exists(cf, key);
-        let dead: BTreeSet<u64> = {
-            let reclaim = lock(&self.common.reclaim);
-            let homes = inputs.iter().flat_map(|m| m.homes());
-            let ids = homes.map(|home| home.id());
-            ids.filter(|id| reclaim.is_dead(*id)).collect()
-        };
+        let homes = inputs.iter().flat_map(|m| m.homes());
+        let dead = self.common.reclaim.dead_of(homes.map(|home| home.id()));
         let dead = |id| dead.contains(&id);
         let without = Without {
             readers: Readers {
@@ -244,7 +239,7 @@ impl Merger {
         // A memtable that was sealed a moment ago is in the view before its zones are known; both
         // happen under the writer's lock.
         locked(&mut |_| ());
-        let zones = |id| lock(&self.common.reclaim).zones(id);
+        let zones = |id| self.common.reclaim.zones(id);
         let Some(mut merging) = Merging::new(inputs.to_vec(), zones, &self.common.account) else {
             return Ok(None);
         };
@@ -296,7 +291,7 @@ impl Merger {
             return false;
         }
         let dead = there.iter().copied().filter(|id| !leads.contains(id));
-        lock(&self.common.reclaim).found_dead(dead);
+        self.common.reclaim.found_dead(dead);
         let mut memtables = view.memtables.clone();
         memtables.retain(|m| !is_input(m));
         memtables.splice(at..at, merged.map(Arc::new));
@@ -327,26 +322,17 @@ impl Choice {
 fn indexes_of(view: &View, reclaim: &Reclaim) -> Vec<indexes::Index> {
     let sealed = &view.memtables[1..];
     let front = view.front();
-    let index = |m: &Arc<Memtable>| {
-        let may = !front.is_some_and(|front| front.takes(m))
-            && m.id() > reclaim.taken.max(reclaim.unreadable)
+    let index = |(m, of): (&Arc<Memtable>, Standing)| indexes::Index {
+        keys: m.keys(),
+        bytes: of.bytes,
+        dead: if m.is_merged() { of.dead } else { 0 },
+        may: of.may_move
+            && !front.is_some_and(|front| front.takes(m))
             && !m.has_tombstones()
-            && !m.has_operands()
-            && m.homes().iter().all(|home| {
-                let id = home.id();
-                reclaim.is_ours(id) && !reclaim.is_flushed(id)
-            });
-        let zones = m.homes().iter();
-        let dead = m.homes().iter();
-        let dead = dead.filter(|home| m.is_merged() && reclaim.is_dead(home.id()));
-        indexes::Index {
-            keys: m.keys(),
-            bytes: zones.map(|home| reclaim.zone_bytes(home.id())).sum(),
-            dead: dead.map(|home| home.len()).sum(),
-            may,
-        }
+            && !m.has_operands(),
     };
-    sealed.iter().map(index).collect()
+    let standing = reclaim.standing(sealed).into_iter();
+    sealed.iter().zip(standing).map(index).collect()
 }
 
 pub(crate) mod merges;

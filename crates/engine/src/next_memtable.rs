@@ -142,7 +142,9 @@ impl Memtables {
         let before = writer.go_over((memtable, limits), chain);
         self.go_over_to_log(next.log);
         let trail = before.trail(sealed, Some(durable.0));
-        lock(&self.common.reclaim).sealed(sealed, before.zones(), descriptor, trail);
+        self.common
+            .reclaim
+            .sealed(sealed, before.zones(), descriptor, trail);
         self.above()?.sealed(writer)
     }
 }

@@ -68,7 +68,6 @@ use thermocline_observe::event::Event;
 use thermocline_version::{Change, State, Version, VersionEdit};
 
 use crate::store::Partitioner;
-use crate::sync::lock;
 #[cfg(test)]
 pub(crate) use adjust::Outcome;
 use measure::Measures;
@@ -222,7 +221,7 @@ impl Partitioner {
         let mut own = Measures::default();
         let mut turn = limit
             .is_some()
-            .then(|| lock(&self.common.compactions.adjusting));
+            .then(|| self.common.compactions.adjusting.take());
         let known = turn.as_mut().map_or(&mut own, |turn| &mut turn.measures);
         let mut plan = PartitionsPlan::of(version, cf, limit, &mut known.by(&view.tables, 0));
         drop(turn);

@@ -38,7 +38,7 @@ use thermocline_policy::tuning::DELAY_PIECE_NS;
 use crate::busy::busy;
 use crate::compact::state::Behind;
 use crate::store::{Admission, Pressure};
-use crate::sync::{Ordering, lock};
+use crate::sync::Ordering;
 use gauge::FULL;
 
 impl Pressure {
@@ -70,7 +70,7 @@ impl Pressure {
     fn debt(&self, behind: &Behind, disk: Option<Disk>) -> Debt {
         let keeping = self.common.keeping();
         // What is kept for change feeds goes as soon as somebody needs the room.
-        let kept = lock(&self.common.reclaim).kept(&keeping).1;
+        let kept = self.common.reclaim.kept(&keeping).bytes;
         let space = self.common.space.usage();
         let attached = space.attached_bytes.saturating_sub(kept);
         Debt {

@@ -124,9 +124,9 @@ impl Reclaimer {
     /// Checks all sealed memtables and notes which are dead.
     pub fn find_dead(&self) -> Result<()> {
         // Whether strangers still read, if there were any.
-        let had_strangers = lock(&self.common.reclaim).has_strangers();
+        let had_strangers = self.common.reclaim.has_strangers();
         if had_strangers && !has_strangers(&*self.common.world.env.storage, &self.common.dir) {
-            lock(&self.common.reclaim).strangers_have_gone();
+            self.common.reclaim.strangers_have_gone();
         }
         let sealed: Vec<u64> = {
             let view = self.common.catalog.view();
@@ -152,13 +152,10 @@ impl Reclaimer {
             let Some(i) = newer.iter().position(leads) else {
                 return Ok(());
             };
-            let (from, is_oldest) = {
-                let reclaim = lock(&self.common.reclaim);
-                let Some(from) = reclaim.to_check_from(id) else {
-                    return Ok(());
-                };
-                (from, !reclaim.has_older(id) && view.tables.is_empty())
+            let Some((from, is_oldest)) = self.common.reclaim.to_check_from(id) else {
+                return Ok(());
             };
+            let is_oldest = is_oldest && view.tables.is_empty();
             let memtable = newer[i];
             let around = Neighbours {
                 newer: &newer[i + 1..],
@@ -176,7 +173,7 @@ impl Reclaimer {
             let check = NeededCheck::new(memtable, readers, around).only(id);
             let checked = check.keys(&from, STEP)?;
             drop(moments);
-            if !lock(&self.common.reclaim).checked(id, checked) {
+            if !self.common.reclaim.checked(id, checked) {
                 return Ok(());
             }
         }
@@ -191,7 +188,7 @@ impl Reclaimer {
 
     pub fn yield_kept_holding(&self, writer: &mut Writer) -> Result<bool> {
         let keeping = self.common.keeping();
-        if lock(&self.common.reclaim).kept(&keeping).0 == 0 {
+        if self.common.reclaim.kept(&keeping).memtables == 0 {
             return Ok(false);
         }
         let yields = true;
@@ -213,14 +210,14 @@ impl Reclaimer {
             let said = evacuation.map_or(state.flushed_up_to(), |going| going.above);
             (said, evacuation.is_some())
         };
-        if !lock(&self.common.reclaim).is_nothing_retired() {
+        if !self.common.reclaim.is_nothing_retired() {
             self.reads.ask_readers_to_leave();
         }
         let base = |retired: &Retired| retired.home.base().0;
         let may_say = |retired: &Retired| base(retired) <= said || !evacuating;
         // Asked now: whoever holds something later held it before.
         let held = self.common.elders.held();
-        let mut free = lock(&self.common.reclaim).take_free(keeping, &held, may_say);
+        let mut free = self.common.reclaim.take_free(keeping, &held, may_say);
         if free.is_empty() {
             return Ok(0);
         }
@@ -232,7 +229,7 @@ impl Reclaimer {
         let dropped = |retired: &Retired| Change::MemtableDropped { id: retired.id() };
         // Older ones may stay named.
         let flushed = free.iter().filter(|(retired, owned)| {
-            owned.flushed && lock(&self.common.reclaim).has_older(retired.id())
+            owned.flushed && self.common.reclaim.has_older(retired.id())
         });
         let says = flushed.map(|(retired, _)| base(retired)).max();
         let says = says.filter(|says| *says > said && !active(Bug::DropFlushedFirst));
@@ -243,14 +240,14 @@ impl Reclaimer {
         // If it fails, but for want of room, the store is poisoned, and nothing is given back.
         if let Err(error) = self.common.catalog.edit(&VersionEdit { changes }) {
             writer.give_back_ended(ended);
-            lock(&self.common.reclaim).give_back(free);
+            self.common.reclaim.give_back(free);
             return Err(error);
         }
         let dropped = free.len();
         self.common.counted.add(Count::Dropped, dropped as u64);
         for (retired, owned) in free {
             let id = retired.id();
-            lock(&self.common.reclaim).feeds.gone(owned.last_seqno());
+            self.common.reclaim.gone_for_feeds(owned.last_seqno());
             drop(retired);
             self.common.events.emit(Event::MemtableDropped { id });
             self.common.give_descriptor_back(owned.descriptor)?;
@@ -264,11 +261,7 @@ impl Reclaimer {
     /// Takes the dead memtables out of the view. The caller holds the writer's lock.
     pub fn retire(&self) {
         let view = self.common.catalog.view_to_keep();
-        let is_dead = {
-            let reclaim = lock(&self.common.reclaim);
-            let homes = |m: &Arc<Memtable>| m.homes().iter().all(|h| reclaim.is_dead(h.id()));
-            view.memtables.iter().map(homes).collect::<Vec<bool>>()
-        };
+        let is_dead = self.common.reclaim.are_dead(&view.memtables);
         if !is_dead.contains(&true) {
             return;
         }
@@ -281,7 +274,7 @@ impl Reclaimer {
     /// them no more is dead. The caller holds the writer's lock.
     pub fn go_over_to(&self, view: &View, memtables: Vec<Arc<Memtable>>) {
         let tables = self.common.catalog.tables_after(view);
-        let mut reclaim = lock(&self.common.reclaim);
+        let mut retired = Vec::new();
         for before in &view.memtables {
             if memtables.iter().any(|m| Arc::ptr_eq(m, before)) {
                 continue;
@@ -290,14 +283,14 @@ impl Reclaimer {
             for home in before.homes() {
                 let now = memtables.iter().flat_map(|m| m.homes());
                 if !now.into_iter().any(|other| Arc::ptr_eq(other, home)) {
-                    reclaim.retire(Retired {
+                    retired.push(Retired {
                         home: home.clone(),
                         index: Arc::downgrade(before),
                     });
                 }
             }
         }
-        drop(reclaim);
+        self.common.reclaim.retire(retired);
         // Everybody who was loading the view has it when this returns, and counts.
         let view = view.with_memtables(memtables).over(tables);
         self.common.catalog.show(view);

@@ -26,7 +26,8 @@ use thermocline_tables::Tables;
 
 use crate::flush::Extent;
 use crate::store::FamilyChanges;
-use crate::sync::{Arc, MutexGuard, lock};
+use crate::sync::{Arc, lock};
+use crate::turns::HasTurn;
 use crate::write::writer::Writer;
 use list::Relic;
 
@@ -34,11 +35,11 @@ impl FamilyChanges {
     /// Moves what there is into tables, if a family `is_named` that is to be dropped, and somebody
     /// may read it. Gives the turn to flush what comes meanwhile. What cannot be flushed is kept as
     /// it is.
-    pub fn flush_for_readers(&self, is_named: bool) -> Option<MutexGuard<'_, ()>> {
+    pub fn flush_for_readers(&self, is_named: bool) -> Option<HasTurn<'_>> {
         if !is_named || self.reads.holds.count() == 0 || !self.common.flushes() {
             return None;
         }
-        let flushing = lock(&self.common.turns.flushing);
+        let flushing = self.common.turns.flushing.take();
         if self.memtables.seal_active().is_ok() {
             let _ = self.flusher.flush_holding(&flushing, Extent::All);
         }
@@ -47,7 +48,7 @@ impl FamilyChanges {
 
     /// Sets a family aside that is about to be dropped, if anybody is there who may read it. The
     /// caller holds the writer's lock, and the turn to flush if that is what it says.
-    pub fn set_aside(&self, writer: &mut Writer, cf: CfId, turn: Option<&MutexGuard<'_, ()>>) {
+    pub fn set_aside(&self, writer: &mut Writer, cf: CfId, turn: Option<&HasTurn<'_>>) {
         if self.reads.holds.count() == 0 {
             return;
         }

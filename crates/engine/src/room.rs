@@ -39,7 +39,7 @@ use thermocline_runtime::Job;
 use crate::busy::busy;
 use crate::flush::Extent;
 use crate::store::Admission;
-use crate::sync::{Ordering, lock};
+use crate::sync::Ordering;
 
 /// Attempts after which a write is refused though there was room each time, which others took.
 const ATTEMPTS_MAX: u32 = 100;
@@ -128,7 +128,7 @@ impl Admission {
 
     /// Steps 2 and 3.
     fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
-        let flushing = lock(&self.common.turns.flushing);
+        let flushing = self.common.turns.flushing.take();
         self.common.check_writable()?;
         let charged = self.common.account.charged();
         let before = self.common.room.made();
@@ -201,7 +201,7 @@ impl Admission {
     pub fn wait_for_readers(&self, made: u64) -> Result<bool> {
         for _ in 0..READERS_MS {
             // Not whether somebody reads it: who did when it was last tried may have left since.
-            let retired = !lock(&self.common.reclaim).is_nothing_retired()
+            let retired = !self.common.reclaim.is_nothing_retired()
                 || self.common.pm_tables_use().retired > 0;
             if !retired || !self.common.world.background {
                 break;
@@ -221,7 +221,7 @@ impl Admission {
     /// persistent memory that both take.
     pub fn held_bytes(&self) -> (usize, u64) {
         let keeping = self.common.keeping();
-        let (memtables, bytes) = lock(&self.common.reclaim).held_bytes(&keeping);
+        let (memtables, bytes) = self.common.reclaim.held_bytes(&keeping);
         let tables = self.common.pm_tables_use();
         let count = memtables + index(tables.retired);
         (count, bytes + tables.retired_bytes)

@@ -75,7 +75,7 @@ use thermocline_version::{Change, NextIds, VersionEdit};
 use crate::next_memtable::prepared::Prepared;
 use crate::start::opened;
 use crate::store::Stager;
-use crate::sync::{Arc, Ordering, lock, read};
+use crate::sync::{Arc, Ordering, lock};
 use crate::watch::guard::{Guarded, step_of};
 use crate::write::submit::kinds::deletes_any;
 use crate::write::writer::Writer;
@@ -158,7 +158,7 @@ impl Stager {
             )));
         }
         // Invariant 6.
-        let _staging = read(&self.common.turns.stages);
+        let _staging = self.common.turns.stages.enter();
         let staged = self
             .admission
             .with_room(bytes, false, || self.reserve_stage(entries.clone(), bytes))
@@ -434,7 +434,9 @@ impl Stager {
         let active =
             Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.common.account);
         let active = Arc::new(active);
-        lock(&self.common.reclaim).adopted(unused, own, zones, descriptor, trail);
+        self.common
+            .reclaim
+            .adopted(unused, own, zones, descriptor, trail);
         let view = self.common.catalog.view();
         let older = view.memtables.iter().filter(|m| m.id() != unused);
         let memtables = [active.clone(), memtable.clone()];

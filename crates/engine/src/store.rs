@@ -39,7 +39,8 @@ use crate::pressure::gauge::Gauge;
 use crate::relics::list::Relics;
 use crate::report::Recovery;
 use crate::room::news::Room;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
+use crate::turns::Turns;
 use crate::wal::logs::Wal;
 use crate::world::World;
 use crate::write::writer::Writer;
@@ -50,19 +51,6 @@ pub struct Engine {
     pub(crate) inner: Arc<Inner>,
     /// Closes the store when the last clone goes.
     pub(crate) _handle: Arc<Handle>,
-}
-
-/// Turns, each before the writer's lock.
-#[derive(Debug, Default)]
-pub(crate) struct Turns {
-    /// The turn to flush: one flush at a time.
-    pub flushing: Mutex<()>,
-    /// The turn to ingest: one ingestion at a time. Taken before `flushing`.
-    pub ingesting: Mutex<()>,
-    /// Shared by all threads that stage a batch.
-    pub stages: RwLock<()>,
-    /// The turn to work ahead of need.
-    pub ahead: Mutex<()>,
 }
 
 /// What all rooms of a store have in common: its parts, each of which guards its own state, and plain fields.
@@ -82,8 +70,8 @@ pub(crate) struct Common {
     pub expiry: Expiry,
     /// The prepared transactions, and the keys and ranges that they claim.
     pub prepared: Registry,
-    /// What memtables own. Its lock is held for moments only.
-    pub reclaim: Mutex<Reclaim>,
+    /// What memtables own.
+    pub reclaim: Reclaim,
     /// Turns: held during work that is done one at a time, or that closing waits for.
     pub turns: Turns,
     pub merges: Merges,

@@ -8,7 +8,6 @@ use thermocline_observe::poison::is_sync;
 use thermocline_sst::sites;
 
 use crate::store::Sweeper;
-use crate::sync::lock;
 
 impl Sweeper {
     /// Makes it known that files are gone, to file systems that give room back only then. If it fails, for want
@@ -30,7 +29,7 @@ impl Sweeper {
         self.reads.ask_readers_to_leave();
         let mut obsolete = self.common.catalog.obsolete();
         let held = self.common.elders.held();
-        obsolete.retain(|(file, _)| !lock(&self.common.reclaim).is_file_held(*file, &held));
+        obsolete.retain(|(file, _)| !self.common.reclaim.is_file_held(*file, &held));
         let mut gone = BTreeSet::new();
         for found in obsolete {
             if files::unlink(&self.common.catalog.table_files, found) {

@@ -4,7 +4,7 @@ use thermocline_base::{Error, Result};
 use thermocline_runtime::Task;
 
 use crate::store::Upkeep;
-use crate::sync::{lock, thread};
+use crate::sync::thread;
 use crate::write::writer::Writer;
 
 /// How often a writer that found no room looks again whether readers have let go of what is
@@ -61,7 +61,7 @@ impl Upkeep {
             if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(writer)? {
                 return Ok(());
             }
-            if lock(&self.common.reclaim).is_nothing_retired() {
+            if self.common.reclaim.is_nothing_retired() {
                 break;
             }
             thread::yield_now();
@@ -75,7 +75,7 @@ impl Upkeep {
             return Ok(());
         }
         let now = self.common.commits.ring.durable();
-        if lock(&self.common.reclaim).looks_for_descriptors(now) {
+        if self.common.reclaim.looks_for_descriptors(now) {
             self.reclaim_for(writer)?;
         }
         Ok(())

@@ -140,7 +140,7 @@ impl Engine {
             let flushed = match inner.flush_due.is_flush_due() {
                 true => inner.flusher.flush_sealed(Extent::Due)?,
                 false => {
-                    drop(lock(&inner.common.turns.flushing));
+                    inner.common.turns.flushing.wait();
                     0
                 }
             };

@@ -35,7 +35,7 @@ use thermocline_memtable::Memtable;
 use thermocline_version::{Change, Version, VersionEdit};
 
 use crate::store::Sweeper;
-use crate::sync::{Arc, Ordering, lock, read};
+use crate::sync::{Arc, Ordering, lock};
 
 /// The files of `version` to which no table refers.
 fn candidates(version: &Version) -> Vec<FileId> {
@@ -89,7 +89,7 @@ impl Sweeper {
     /// the writer's lock nor [`Blobs::gate`](super::Blobs). What cannot be removed now goes later.
     pub fn discard_blobs(&self) {
         if self.blobs.any.load(Ordering::Relaxed) {
-            let _gate = read(&self.blobs.gate);
+            let _gate = self.blobs.gate.enter();
             // A failed edit poisons the store: whoever writes hears of it.
             if self.common.check_writable().is_ok() {
                 let unnamed = self.unname_dead();
@@ -141,6 +141,6 @@ impl Sweeper {
             let homes = || view.memtables.iter().flat_map(|m| m.homes());
             files.retain(|file| !homes().any(|home| home.blobs().has(*file)));
         }
-        lock(&self.common.reclaim).retain_unnoted(files);
+        self.common.reclaim.retain_unnoted(files);
     }
 }

@@ -8,7 +8,7 @@ use thermocline_version::{Change, FileKind, VersionEdit};
 
 use super::Hold;
 use crate::store::Stager;
-use crate::sync::{AtomicU64, Ordering, read};
+use crate::sync::{AtomicU64, Ordering};
 
 /// A batch whose long values lie in a blob file, which is held.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Stager {
         }
         let bytes = long.clone().map(|entry| entry.value.len() as u64).sum();
         let coming = self.find_disk(bytes, no_slowdown)?;
-        let gate = read(&self.sweeper.blobs.gate);
+        let gate = self.sweeper.blobs.gate.enter();
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
         self.common.families.check_write(entries)?;

@@ -49,7 +49,7 @@ use super::job::picked::Job;
 use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::Picker;
-use crate::sync::{Arc, lock, read, wait};
+use crate::sync::{Arc, lock, wait};
 
 /// Of a range that somebody wants merged.
 enum Wanted {
@@ -69,8 +69,8 @@ impl Compactor {
         let mut alone = false;
         loop {
             // Whoever flushes has been promised all the room that there is.
-            let flushing = alone.then(|| lock(&self.common.turns.flushing));
-            let _gate = read(&self.common.compactions.gate);
+            let flushing = alone.then(|| self.common.turns.flushing.take());
+            let _gate = self.common.compactions.gate.enter();
             // Again, since the store may be closing.
             self.common.check_writable()?;
             let mut jobs = lock(&self.common.compactions.jobs);

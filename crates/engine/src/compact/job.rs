@@ -23,7 +23,7 @@ use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
 use crate::store::Compactor;
-use crate::sync::{Arc, Ordering, lock, read};
+use crate::sync::{Arc, Ordering, lock};
 use divided::Keys;
 use picked::{Job, level_of, without_inputs};
 
@@ -63,7 +63,7 @@ impl Compactor {
     /// As [`crate::Engine::compact_once`]. The caller holds no lock. Several threads may call it at the
     /// same time.
     pub fn compact_once(&self) -> Result<bool> {
-        let _gate = read(&self.common.compactions.gate);
+        let _gate = self.common.compactions.gate.enter();
         self.common.check_writable()?;
         if self.pressure.is_relieving() {
             // Somebody else may have made room.

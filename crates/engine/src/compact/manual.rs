@@ -11,7 +11,7 @@ use super::Compactions;
 use super::job::picked::Job;
 use super::shape::Levels;
 use crate::store::Compactor;
-use crate::sync::{Ordering, lock, read, wait};
+use crate::sync::{Ordering, lock, wait};
 
 /// The keys that there can be in a range.
 fn keys_of((from, to): KeyBounds<'_>) -> KeyRange<Vec<u8>> {
@@ -74,7 +74,7 @@ impl Compactor {
         compacted?;
         // What has shrunk is merged before the call returns, where nobody else would do it.
         loop {
-            let _gate = read(&self.common.compactions.gate);
+            let _gate = self.common.compactions.gate.enter();
             self.common.check_writable()?;
             if !self.partitioner.adjust_by_size()? {
                 return Ok(());
@@ -87,7 +87,7 @@ impl Compactor {
     fn collect_due(&self) -> Result<()> {
         let tables = self.common.catalog.version().tables().count() as u64;
         for _ in 0..tables + COLLECTIONS_BY_HAND {
-            let _gate = read(&self.common.compactions.gate);
+            let _gate = self.common.compactions.gate.enter();
             self.common.check_writable()?;
             let to_move = self.picker.room_to_move();
             let compactions = &self.common.compactions;
@@ -112,7 +112,7 @@ impl Compactor {
         let visible = SeqNo(self.common.commits.ring.visible());
         let before = self.common.catalog.next_file();
         loop {
-            let _gate = read(&self.common.compactions.gate);
+            let _gate = self.common.compactions.gate.enter();
             // Again, since the store may be closing.
             self.common.check_writable()?;
             let compactions = &self.common.compactions;

@@ -18,19 +18,20 @@ use super::filters::Filters;
 use super::internal::known::Internal;
 use super::pace::Pace;
 use super::shape::Shape;
-use crate::partitions::waiting::{Adjusting, Waiting};
+use crate::partitions::waiting::{AdjustTurn, Waiting};
 use crate::report::{FilterUse, levels, partitions};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, RwLock, lock, wait};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, lock, wait};
+use crate::turns::Gate;
 
 /// The compactions of a store.
 #[derive(Debug)]
 pub(crate) struct Compactions {
     /// Held shared by each job.
-    pub gate: RwLock<()>,
+    pub gate: Gate,
     pub(super) jobs: Mutex<Jobs>,
     /// Held by whoever splits or merges a partition, so that there is one at a time. Before the writer's
     /// lock and the manifest's.
-    pub adjusting: Mutex<Adjusting>,
+    pub adjusting: AdjustTurn,
     /// A job has ended.
     pub(super) ended: Condvar,
     pub shape: Shape,
@@ -212,10 +213,10 @@ impl Jobs {
 impl Compactions {
     pub fn new(options: &Options, clock: Arc<dyn Clock>, version: &Version) -> Compactions {
         let compactions = Compactions {
-            gate: RwLock::default(),
+            gate: Gate::default(),
             by_hand: AtomicU64::new(0),
             jobs: Mutex::default(),
-            adjusting: Mutex::new(Adjusting::default()),
+            adjusting: AdjustTurn::default(),
             ended: Condvar::default(),
             shape: Shape::new(options),
             costs: Costs::new(options, &*clock),

@@ -50,7 +50,7 @@ impl Evacuator {
             self.taken_now(least)
         };
         let newest = taken.memtables.last().map_or(0, |m| m.id());
-        lock(&self.common.reclaim).taken = newest;
+        self.common.reclaim.take_up_to(newest);
         taken
     }
 
@@ -82,9 +82,7 @@ impl Evacuator {
         match &front {
             Some(front) => memtables.retain(|m| front.takes(m)),
             None => {
-                let reclaim = lock(&self.common.reclaim);
-                let bytes = |id| reclaim.zone_bytes(id);
-                let own = |m: &Arc<Memtable>| m.homes().iter().map(|h| bytes(h.id())).sum();
+                let own = |m: &Arc<Memtable>| self.common.reclaim.bytes_of(m);
                 memtables.truncate(flush::taken(memtables.iter().map(own), least));
             }
         }
@@ -105,10 +103,8 @@ impl Evacuator {
     /// As [`Evacuator::to_flush`], for whoever holds the writer's lock.
     pub fn sealed_unflushed(&self) -> Vec<Arc<Memtable>> {
         let view = self.common.catalog.view_to_keep();
-        let reclaim = lock(&self.common.reclaim);
-        let sealed = view.memtables[1..].iter().rev();
-        let sealed = sealed.filter(|memtable| !reclaim.is_flushed(memtable.id()));
-        sealed.cloned().collect()
+        let oldest_first = view.memtables[1..].iter().rev();
+        self.common.reclaim.unflushed(oldest_first)
     }
 
     /// Edit 1, or of several one, and the view that comes with it.
@@ -174,7 +170,7 @@ impl Evacuator {
             return Ok(());
         }
         let homes = taken.memtables.iter().flat_map(|m| m.homes());
-        lock(&self.common.reclaim).flushed(homes.map(|home| home.id()));
+        self.common.reclaim.flushed(homes.map(|home| home.id()));
         self.reclaimer.retire();
         // If all of them had been retired as dead before.
         self.common.catalog.show_tables();

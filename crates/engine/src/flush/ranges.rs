@@ -15,7 +15,6 @@ use super::sink::Sink;
 use super::told::Made;
 use crate::partitions::waiting::Waiter;
 use crate::store::Evacuator;
-use crate::sync::read;
 
 impl Evacuator {
     /// Writes and names all of it, range by range. The promise is one for all ranges: what the first ones have
@@ -182,7 +181,7 @@ impl Evacuator {
 
     /// A split that waits for what was held here has its turn now, as behind a job.
     pub(super) fn serve_waiting(&self) -> Result<()> {
-        let _gate = read(&self.common.compactions.gate);
+        let _gate = self.common.compactions.gate.enter();
         let adjusted = self.partitioner.adjust_waiting_by_size();
         adjusted.inspect_err(|_| self.common.compactions.forget_waiting(Waiter::Size))
     }

@@ -65,7 +65,7 @@ use super::along::contents_of;
 use super::evacuate::Taken;
 use super::write::To;
 use crate::store::{FlushWriter, Flusher};
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 
 impl FlushWriter {
     /// What a flush of `taken` is decided on; `None` if no flush of this store rewrites.
@@ -141,7 +141,7 @@ impl Flusher {
     /// # Errors
     /// As [`Engine::flush`](crate::Engine::flush).
     pub fn rewrite(&self) -> Result<bool> {
-        let flushing = lock(&self.common.turns.flushing);
+        let flushing = self.common.turns.flushing.take();
         self.common.check_writable()?;
         let rewritten = match self.evacuator.rewrite_plan() {
             Ok(plan) if self.is_rewriting_next(plan) => self.flush_to(&flushing, Extent::All, true),

@@ -45,9 +45,10 @@ use crate::room::news::Room;
 use crate::store::{
     Above, Admission, Common, Compactor, Evacuator, FamilyChanges, Feeds, FlushDue, FlushWriter,
     Flusher, Ingester, Inner, Level0Costs, Making, Memtables, Merger, Partitioner, Picker,
-    Preparer, Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Turns, Upkeep,
+    Preparer, Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Upkeep,
 };
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
+use crate::turns::Turns;
 use crate::wal::logs::Wal;
 use crate::write::env::limits;
 use crate::write::seal_limits;
@@ -110,7 +111,7 @@ fn open_tables(
 
 /// What memtables own; those that were flushed are on their way out.
 fn owned(named: &Named, recovered: &mut Recovered) -> Reclaim {
-    let mut reclaim = Reclaim::new(
+    let reclaim = Reclaim::new(
         &named.state,
         &recovered.zones,
         &recovered.descriptors,
@@ -214,7 +215,7 @@ impl Parts<'_> {
             prepared: Registry::default(),
             commits: self.commits,
             elders: recovered.elders,
-            reclaim: Mutex::new(self.reclaim),
+            reclaim: self.reclaim,
             poison,
             counted: Counted::default(),
             recovery: self.recovery,

@@ -50,7 +50,7 @@ impl Partitioner {
         if !all && !self.common.families.any_by_size() {
             return Ok(false);
         }
-        let mut turn = lock(&self.common.compactions.adjusting);
+        let mut turn = self.common.compactions.adjusting.take();
         self.adjust_in_turn(&mut turn)
     }
 
@@ -135,11 +135,11 @@ impl Partitioner {
     fn adjust_when_free(&self, cf: CfId, what: &Adjustment, waiter: Waiter) -> Result<bool> {
         loop {
             self.common.check_writable()?;
-            let _gate = crate::sync::read(&self.common.compactions.gate);
+            let _gate = self.common.compactions.gate.enter();
             // Again, since the store may be closing.
             self.common.check_writable()?;
             let outcome = {
-                let _turn = lock(&self.common.compactions.adjusting);
+                let _turn = self.common.compactions.adjusting.take();
                 self.adjust(cf, what, waiter)?
             };
             match outcome {

@@ -7,6 +7,7 @@ use thermocline_policy::pick::Held;
 use thermocline_version::Version;
 
 use super::measure::Measures;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Who may have to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +27,19 @@ pub(crate) struct Waiting {
     pub holds: Vec<Held>,
 }
 
-/// What whoever splits and merges by size knows.
+/// The turn to split or merge partitions, with what is known from the last time. Taken by this room alone.
 #[derive(Debug, Default)]
-pub(crate) struct Adjusting {
+pub(crate) struct AdjustTurn(Mutex<Adjusting>);
+
+impl AdjustTurn {
+    pub(super) fn take(&self) -> MutexGuard<'_, Adjusting> {
+        lock(&self.0)
+    }
+}
+
+/// What splitting and merging by size knows.
+#[derive(Debug, Default)]
+pub(super) struct Adjusting {
     /// In this version there was nothing to do.
     pub(super) looked: Weak<Version>,
     pub(super) measures: Measures,

@@ -6,7 +6,7 @@ use thermocline_jobs::outputs::MadeInPm;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::store::Sweeper;
-use crate::sync::{lock, read};
+use crate::sync::lock;
 
 /// Owners that are reserved by one edit.
 const OWNERS_AHEAD: u64 = 16;
@@ -78,7 +78,7 @@ impl Sweeper {
         }
         // Closing waits for whoever removes a table, as for who removes a blob file, and whoever comes later
         // finds the store closed.
-        let _gate = read(&self.blobs.gate);
+        let _gate = self.blobs.gate.enter();
         if self.common.check_writable().is_err() {
             return;
         }
@@ -97,7 +97,7 @@ impl Sweeper {
         let mut files = self.common.catalog.unread_pm_tables();
         files.retain(|file| !self.common.catalog.table_files.pm.is_held(*file));
         let held = self.common.elders.held();
-        files.retain(|file| !lock(&self.common.reclaim).is_file_held(*file, &held));
+        files.retain(|file| !self.common.reclaim.is_file_held(*file, &held));
         files
     }
 

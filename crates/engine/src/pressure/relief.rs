@@ -31,7 +31,8 @@ use thermocline_runtime::Task;
 
 use super::gauge::FULL;
 use crate::store::Pressure;
-use crate::sync::{Ordering, lock};
+use crate::sync::{Arc, Ordering};
+use thermocline_memtable::Memtable;
 
 impl Pressure {
     /// Some files were removed. Their room may come back only with the folder's sync.
@@ -163,13 +164,9 @@ impl Pressure {
     pub fn has_unflushed_deletes(&self) -> bool {
         let last = SeqNo(self.gauge.relief.deleted_up_to.load(Ordering::Relaxed));
         let view = self.common.catalog.view();
-        let reclaim = lock(&self.common.reclaim);
-        let mut memtables = view.memtables.iter().enumerate();
-        last.0 > 0
-            && memtables.any(|(n, memtable)| {
-                let flushed = n > 0 && reclaim.is_flushed(memtable.id());
-                !flushed && !memtable.is_empty() && memtable.base() <= last
-            })
+        let has = |memtable: &Arc<Memtable>| !memtable.is_empty() && memtable.base() <= last;
+        let sealed = || self.common.reclaim.unflushed(view.memtables[1..].iter());
+        last.0 > 0 && (has(&view.memtables[0]) || sealed().iter().any(has))
     }
 
     /// Bytes of the disk that a compaction may use which nothing demands but lack of room: what is free beyond that

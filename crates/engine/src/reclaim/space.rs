@@ -4,7 +4,7 @@ use thermocline_base::Result;
 use thermocline_policy::room::Disk;
 
 use crate::store::Reclaimer;
-use crate::sync::{Ordering, lock};
+use crate::sync::Ordering;
 
 impl Reclaimer {
     /// Gives the disk what is free at the region's end, and logs that are kept to be used again, if it is full, or nearly
@@ -14,7 +14,7 @@ impl Reclaimer {
             return;
         };
         // As for growing: closing takes this lock before it gives up the region.
-        let _ahead = lock(&self.common.turns.ahead);
+        let _ahead = self.common.turns.ahead.take();
         if !disk.is_short(idle) || self.common.check_writable().is_err() {
             return;
         }
@@ -42,7 +42,7 @@ impl Reclaimer {
     pub fn yield_kept_blobs(&self, bytes: u64) -> Result<bool> {
         let kept = || {
             let keeping = self.common.keeping();
-            lock(&self.common.reclaim).kept_blob_bytes(&keeping)
+            self.common.reclaim.kept(&keeping).blob_bytes
         };
         let fits = |disk: Disk| {
             let free = disk.free.saturating_add(kept());

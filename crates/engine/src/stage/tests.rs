@@ -530,7 +530,7 @@ fn the_region_is_not_given_up_while_somebody_stages() {
     let engine = again().unwrap();
     write(&engine, &puts(CF, 0..1, b"v")).unwrap();
     std::thread::scope(|scope| {
-        let stages = read(&engine.inner.common.turns.stages);
+        let stages = engine.inner.common.turns.stages.enter();
         let closing = scope.spawn(|| engine.close());
         while !engine.inner.common.closed.load(Ordering::Acquire) {
             std::thread::yield_now();

@@ -8,7 +8,7 @@ use thermocline_jobs::sink::{PmSink, TableSink};
 use thermocline_sst::{KeyRef, Value};
 
 use super::*;
-use crate::sync::{Ordering, write};
+use crate::sync::Ordering;
 
 fn open_with(machine: &Machine, set: impl FnOnce(&mut Options)) -> Engine {
     let mut own = options();
@@ -139,7 +139,7 @@ fn nothing_is_removed_while_somebody_closes() {
     assert_eq!(in_pm(&engine), (1, 0));
     let inner = engine.inner.clone();
     std::thread::scope(|scope| {
-        let gate = write(&inner.sweeper.blobs.gate);
+        let gate = inner.sweeper.blobs.gate.shut();
         drop(value);
         let releasing = scope.spawn(|| inner.sweeper.release_pm_tables());
         // Without the gate it would be done by now, more often than not.
