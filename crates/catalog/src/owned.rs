@@ -7,7 +7,7 @@
 mod books;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{FileId, Result};
@@ -16,24 +16,12 @@ use thermocline_memtable::{Checked, Descriptor, Home, Memtable, Position, Trail}
 use thermocline_version::State;
 
 use self::books::Books;
+pub use self::books::{Held, Kept, Owned, Retired};
 use crate::kept::Keeping;
 use crate::view::View;
 
 /// A writer that finds no free descriptor looks for dead memtables once in so many records.
 const DESCRIPTORS_EVERY: u64 = 256;
-
-/// What elders hold beside moments.
-#[derive(Debug, Default)]
-pub struct Held {
-    /// Somebody has a view: all that was there.
-    pub everything: bool,
-    /// These memtables.
-    pub memtables: BTreeSet<u64>,
-    /// These tables and blob files.
-    pub files: BTreeSet<FileId>,
-    /// Bytes of values that are read in place.
-    pub bytes: u64,
-}
 
 /// What memtables own, and what became of those that are dead.
 #[derive(Debug, Default)]
@@ -51,57 +39,6 @@ pub struct Standing {
     /// Whether its records may come into another index: no flush has taken it, no stranger reads it, all of it is readable, and
     /// none of it was flushed.
     pub may_move: bool,
-}
-
-/// What is kept for change feeds.
-#[derive(Debug, Clone, Copy)]
-pub struct Kept {
-    /// Feeds that are open.
-    pub feeds: usize,
-    /// Memtables that are kept.
-    pub memtables: usize,
-    /// Persistent memory that they own, in bytes.
-    pub bytes: u64,
-    /// Bytes of values in blob files that they refer to.
-    pub blob_bytes: u64,
-}
-
-/// A dead memtable that is in no current view.
-#[derive(Debug, Clone)]
-pub struct Retired {
-    /// Its records.
-    pub home: Arc<Home>,
-    /// The last index of the current view that led to it.
-    pub index: Weak<Memtable>,
-}
-
-impl Retired {
-    /// Its number.
-    pub fn id(&self) -> u64 {
-        self.home.id()
-    }
-}
-
-/// What a memtable owns, and how far it was checked.
-#[derive(Debug, Default)]
-pub struct Owned {
-    /// Zones that it owns.
-    pub zones: Vec<Zone>,
-    /// Its descriptor, if that is not the writer's.
-    pub descriptor: Option<Descriptor>,
-    /// Where its records lie; of the active memtable those from before it was opened.
-    trails: Vec<Trail>,
-    checked: Position,
-    dead: bool,
-    /// Whether its records are in tables, as far as anybody needs them.
-    pub flushed: bool,
-}
-
-impl Owned {
-    /// The last seqno of a sealed memtable.
-    pub fn last_seqno(&self) -> u64 {
-        self.trails.last().and_then(|trail| trail.last).unwrap_or(0)
-    }
 }
 
 impl Reclaim {

@@ -1,15 +1,78 @@
 //! What memtables own, for whoever holds the lock.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 
 use thermocline_base::FileId;
 use thermocline_base::planted::{Bug, active};
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
-use thermocline_memtable::Trail;
+use thermocline_memtable::{Descriptor, Home, Memtable, Position, Trail};
 
-use super::{Held, Kept, Owned, Retired};
 use crate::kept::{Feeds, Keeping};
+
+/// What elders hold beside moments.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Somebody has a view: all that was there.
+    pub everything: bool,
+    /// These memtables.
+    pub memtables: BTreeSet<u64>,
+    /// These tables and blob files.
+    pub files: BTreeSet<FileId>,
+    /// Bytes of values that are read in place.
+    pub bytes: u64,
+}
+
+/// What is kept for change feeds.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept {
+    /// Feeds that are open.
+    pub feeds: usize,
+    /// Memtables that are kept.
+    pub memtables: usize,
+    /// Persistent memory that they own, in bytes.
+    pub bytes: u64,
+    /// Bytes of values in blob files that they refer to.
+    pub blob_bytes: u64,
+}
+
+/// A dead memtable that is in no current view.
+#[derive(Debug, Clone)]
+pub struct Retired {
+    /// Its records.
+    pub home: Arc<Home>,
+    /// The last index of the current view that led to it.
+    pub index: Weak<Memtable>,
+}
+
+impl Retired {
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.home.id()
+    }
+}
+
+/// What a memtable owns, and how far it was checked.
+#[derive(Debug, Default)]
+pub struct Owned {
+    /// Zones that it owns.
+    pub zones: Vec<Zone>,
+    /// Its descriptor, if that is not the writer's.
+    pub descriptor: Option<Descriptor>,
+    /// Where its records lie; of the active memtable those from before it was opened.
+    pub(super) trails: Vec<Trail>,
+    pub(super) checked: Position,
+    pub(super) dead: bool,
+    /// Whether its records are in tables, as far as anybody needs them.
+    pub flushed: bool,
+}
+
+impl Owned {
+    /// The last seqno of a sealed memtable.
+    pub fn last_seqno(&self) -> u64 {
+        self.trails.last().and_then(|trail| trail.last).unwrap_or(0)
+    }
+}
 
 /// What is behind the lock.
 #[derive(Debug, Default)]

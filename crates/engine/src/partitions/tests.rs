@@ -14,7 +14,7 @@ use super::*;
 use crate::flush::Extent;
 use crate::flush::tests::{Model, check_now, check_then, delete, files, put};
 use crate::store::Engine;
-use crate::sync::Arc;
+use crate::sync::{Arc, lock};
 use crate::tests::Machine;
 use crate::{Family, Snapshot};
 
