@@ -1,5 +1,5 @@
 //! The plan of the house, measured: how large the circles between modules are, over how many files the methods of a
-//! type spread, how long files and functions are. What is within the law stays there: no circle, no type with methods in
+//! type spread, how often a lock is taken outside its room, how long files and functions are. What is within the law stays there: no circle, no type with methods in
 //! more than four files, no file over 500 lines, no function over 70. No other figure may rise, and one that has fallen
 //! is written down:
 //!
@@ -18,6 +18,7 @@
 
 mod circles;
 mod explored;
+mod locks;
 mod paths;
 mod source;
 mod types;
@@ -36,7 +37,7 @@ const FUNCTION_LINES: usize = 70;
 const TYPE_FILES: usize = 4;
 
 /// What is written down of each crate. Lines are for the reader.
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 10] = [
     "crate",
     "modules",
     "in circles",
@@ -44,13 +45,14 @@ const COLUMNS: [&str; 9] = [
     "long files",
     "long functions",
     "files of a type",
+    "locks taken by others",
     "methods of that type",
     "the type",
 ];
 
-/// The figures that must not rise, unless they stay within the law: all but the name, the number of modules, and what
-/// the type is.
-const BOUND: std::ops::Range<usize> = 2..7;
+/// The figures that must not rise, unless they stay within the law: all but the name, the number of modules, how many
+/// methods the type has, and what it is.
+const BOUND: std::ops::Range<usize> = 2..8;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -71,7 +73,12 @@ fn measure(name: &str, src: &Path) -> Vec<String> {
     let widest = types
         .iter()
         .max_by_key(|(name, t)| (t.files.len(), t.methods, *name));
+    let foreign = locks::taken_by_others(&source);
     if tell {
+        for (module, lock) in &foreign {
+            let module = &source.modules[*module].name;
+            println!("{name}: {module} takes another room's lock, {lock}");
+        }
         for circle in &circles {
             let names = circle.iter().map(|m| source.modules[*m].name.as_str());
             println!(
@@ -100,6 +107,7 @@ fn measure(name: &str, src: &Path) -> Vec<String> {
         long_files.count(),
         long_functions.count(),
         files,
+        foreign.len(),
         methods,
     ];
     let mut row = vec![name.to_string()];
