@@ -6,29 +6,31 @@
 //! when the store is closed.
 //!
 //! # What waits is bounded
-//! A callback must be called, so none is ever dropped. A commit takes a *place* before anything has
-//! happened, and its place is free when its callback has returned; there are [`WAITING_MAX`]. Whoever
-//! finds none waits, with two exceptions, which are refused: who asked not to wait, and who is in a call
-//! of the user's already, of whatever store. The callbacks that it would wait for may be behind that
-//! call, or behind one that waits for it. So calls never wait for calls, and who waits holds up nobody.
+//! A callback must be called, so none is ever dropped. A commit takes a *place* before anything has happened,
+//! and its place is free when its callback has returned; there are [`WAITING_MAX`]. A commit that finds no
+//! place waits for one. Two kinds of commits are refused instead: those that asked not to wait, and those
+//! that are made inside a call of the user's, of whatever store. The callbacks that such a call would wait
+//! for may be queued behind the call itself, or behind one that waits for it. So calls never wait for calls,
+//! and a commit that waits holds up nobody.
 //!
-//! Whoever waits makes durable itself what is visible, and makes the calls where no courier can. Thus it
-//! depends on nothing but callbacks that return.
+//! A commit that waits makes everything visible durable itself, and makes the calls where no courier can.
+//! Thus it depends on nothing but callbacks that return.
 //!
 //! # Invariants
-//! 1. A callback is on the list before its group finishes. So whoever has drained the ring, as closing
+//! 1. A callback is on the list before its group finishes. So a thread that has drained the ring, as closing
 //!    does, finds it there.
-//! 2. They are called one at a time, in the order of their seqnos, and under no lock: in calls of the store,
-//!    of which at most one waits or runs at a time for this (`called`). It gives that up under the lock under which
-//!    it found nothing due; who makes something due looks for it after that, under the same lock.
+//! 2. Callbacks are called one at a time, in the order of their seqnos, and under no lock. They run in calls
+//!    of the store: at most one call waits or runs for this at a time (`called`). A call that finds nothing
+//!    due clears `called` under the lock under which it has looked. A thread that makes a callback due looks
+//!    for that afterwards, under the same lock.
+//!    afterwards, under the same lock.
 //! 3. Each is called once, with the outcome; if it panics, the others are called all the same.
-//! 4. A commit of nothing has no group, and is told when all is durable that was visible before it. Its callback comes
-//!    behind that of the last visible group, which is on the list by 1, or was called.
+//! 4. An empty commit has no group. It is told when everything that was visible before it is durable. Its
+//!    callback comes behind that of the last visible group, which is on the list by 1, or was called.
 //!
 //! # Rejected
-//! *Refusing all who find no place*, as it was: whoever commits faster than the device for a moment would have
-//! to wait by itself, with nothing to wait for.
-//! `sync`: crate::Engine::sync
+//! *Refusing every commit that finds no place*, as it was: a caller that is faster than the device for a
+//! moment would have to wait by itself, with nothing to wait for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,7 +45,7 @@ pub type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 /// Most commits of a store whose callbacks have not returned.
 pub const WAITING_MAX: usize = 1 << 16;
 
-/// After this time whoever waits for a place looks again, though nobody said so: the system may have
+/// A commit that waits for a place looks again after this time, even if nothing woke it: the system may have
 /// given no courier.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -51,7 +53,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(crate) struct Acks {
     waiting: Mutex<Waiting>,
-    /// Who finds no place waits here.
+    /// Commits that find no place wait here.
     freed: Condvar,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct Acks {
 struct Waiting {
     /// By the last seqno of their group, and among those of one seqno by `nothings`: the group's own is the first.
     callbacks: BTreeMap<(u64, u64), Callback>,
-    /// Commits of nothing so far.
+    /// Empty commits until now.
     nothings: u64,
     /// Places that are taken: commits under way, callbacks here, and the one that is called.
     places: usize,

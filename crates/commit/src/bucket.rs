@@ -1,9 +1,10 @@
 //! Leaders and followers: durable writes that meet become one group with one persist (LogFree §3.2.2).
 //!
-//! Each thread commits through one of a few *buckets*. Who finds its bucket free leads: it writes at
-//! once. Who finds it led leaves its changes there and sleeps; the leader, when it is done, hands the
-//! bucket to the first who waits, who takes along all that has gathered, up to a size. So groups grow as
-//! persisting is slow, and where it is fast, with as many buckets as threads, nobody ever waits here.
+//! Each thread commits through one of a few *buckets*. A thread that finds its bucket free leads: it
+//! writes at once. A thread that finds it led leaves its changes there and sleeps. When the leader is
+//! done, it hands the bucket to the first thread that waits. That one takes along all that has
+//! gathered, up to a size. So groups grow as persisting is slow, and where it is fast, with as many
+//! buckets as threads, nobody ever waits here.
 //!
 //! A bucket is free, led, or led with followers. Only the last two steps need its lock: from free to
 //! led and back is one compare-exchange each.
@@ -170,7 +171,7 @@ impl Led<'_> {
         let gathered = |queue: &VecDeque<Arc<Request>>| -> u64 {
             queue.iter().map(|request| request.bytes).sum()
         };
-        // One sleep: whoever completes the size ends it; a wake-up for no reason only shortens it.
+        // One sleep: the follower that completes the size ends it; a spurious wake-up only shortens it.
         if gathered(&queue) < bytes {
             self.0.wanted.store(bytes, Ordering::Relaxed);
             queue = wait_for(&self.0.gathered, queue, time);

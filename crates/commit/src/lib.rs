@@ -15,7 +15,7 @@
 //!
 //! # A write, step by step
 //! 1. *Admission* is the environment's ([`CommitEnv::admit`]), once for each group: how long it is to be held back.
-//! 2. *Gather*. A durable write leads its bucket, or leaves its changes to whoever does ([`bucket`]).
+//! 2. *Gather*. A durable write leads its bucket, or leaves its changes to the one that does ([`bucket`]).
 //! 3. *Reserve* ([`CommitEnv::reserve`]). Under the writer's lock the group gets room, seqnos and a ticket of the ring. From
 //!    here on nothing may fail but a persist.
 //! 4. *Apply* ([`CommitEnv::apply`]), beside other groups: the item is stored and persisted, or its write-back is
@@ -24,12 +24,12 @@
 //! 6. *Acknowledge*.
 //!
 //! # What acknowledges a write
-//! `Immediate`: `durable` covers it, and so all before it (design §14, rule 6). `Buffered`: it is
-//! visible. Its bytes lie in their place already, stored through the cache; only their write-back is
-//! deferred, until there are [`buffered_bytes`] of them, or [`buffered_ms`] have passed, or something
-//! durable comes behind: an `Immediate` write, though it may add nothing, a seal, a close. Whoever it is takes the whole list,
-//! flushes and fences; `durable` then jumps over it. So what a crash takes is always a suffix of the
-//! order of grants, never a hole: recovery keeps the items up to the first that is missing.
+//! `Immediate`: `durable` covers it, and so all before it (design §14, rule 6). `Buffered`: it is visible. Its bytes
+//! lie in their place already, stored through the cache; only their write-back is deferred, until there are
+//! [`buffered_bytes`] of them, or [`buffered_ms`] have passed, or something durable comes behind: an `Immediate` write,
+//! though it may add nothing, a seal, a close. The thread that then writes back takes the whole list, flushes and
+//! fences; `durable` then jumps over it. So what a crash takes is always a suffix of the order of grants, never a hole:
+//! recovery keeps the items up to the first that is missing.
 //!
 //! Bytes that are to be written back by another thread must not be stored past the cache: a
 //! non-temporal store may lie in a buffer of the storing core, and no flush by another one reaches it.

@@ -42,17 +42,17 @@ pub struct Commits {
     buckets: Buckets,
     /// Groups between grant and finish, and the watermarks.
     pub ring: Ring,
-    /// Who reads the past.
+    /// The readers of the past.
     pub readers: Readers,
     /// What was written lately, while transactions watch.
     pub recent: Recent,
-    /// Held by whoever writes back what was deferred.
+    /// Held while what was deferred is written back.
     syncing: Mutex<()>,
     pub(crate) acks: Acks,
 }
 
-/// A group that has not finished yet. Dropped like that, by an error or by a panic, it never can,
-/// and nothing behind it can: those who wait must learn, not hang.
+/// A group that has not finished yet. If it is dropped like that, by an error or by a panic, neither it nor any group
+/// behind it can ever finish. So its drop wakes the threads that wait, which learn of it instead of hanging.
 pub struct Flying<'a, E: Persists> {
     commits: &'a Commits,
     env: &'a E,
@@ -193,8 +193,9 @@ impl Commits {
         Flying { commits: self, env }
     }
 
-    /// Stores, persists unless that is deferred, and indexes a group, beside others, and finishes it. Its place is given
-    /// up on return: who works for the store behind a write must not find that it holds what has become old.
+    /// Stores, persists unless that is deferred, and indexes a group, beside others, and finishes it. On return the
+    /// group's place is given up. The thread may do the store's work after its write, and its own place must not keep
+    /// what has become old by then.
     ///
     /// # Errors
     /// A failed persist, which poisons the store.
@@ -211,7 +212,7 @@ impl Commits {
             self.ring.finish(group.ticket, None);
         }
         let deferred = durability == Durability::Buffered || env.defers_all();
-        // An error poisons the store with its cause first; then `flying` tells whoever waits.
+        // An error poisons the store with its cause first; then the drop of `flying` wakes the threads that wait.
         let applied = env.apply(&group, entries, deferred);
         applied.map_err(|error| env.poison(error))?;
         flying.finished();
@@ -279,7 +280,7 @@ impl Commits {
         if self.ring.durable() >= last.0 {
             return Ok(());
         }
-        // One at a time: whoever waits here finds its bytes on the next list, or done.
+        // One at a time: a thread that waits here finds its bytes on the next list, or persisted.
         let _turn = lock(&self.syncing);
         if self.ring.durable() >= last.0 {
             return Ok(());

@@ -1,34 +1,34 @@
-//! Who still reads the past: the seqnos of snapshots, those of open iterators included.
+//! The readers of the past: the seqnos of snapshots, those of open iterators included.
 //!
 //! A reader *registers*: it notes the seqno that it reads at in a slot of its own, without a lock.
 //! Where the slots that it tries are taken it enters a registry behind a lock, in which many readers at one moment are
 //! one entry: a writer then pays for moments, not for readers.
 //!
 //! # Why a reader never misses a version
-//! Whoever puts a record into the index keeps, of the key's older versions, those that somebody may
-//! still want ([`Moments`]). He asks, in this order: which groups are in flight (`visible` may become
-//! the last seqno of each), what `visible` is (V), who is registered. A reader notes what it found
-//! `visible` to be, then looks at `visible` again, and begins anew if it has moved. All of these but
-//! the first are sequentially consistent. Let a reader stay with seqno r.
+//! A writer that puts a record into the index keeps, of the key's older versions, those that a reader may
+//! still want ([`Moments`]). It asks, in this order: which groups are in flight (`visible` may become the
+//! last seqno of each), what `visible` is (V), which readers are registered. A reader notes what it found
+//! `visible` to be, then looks at `visible` again, and begins anew if it has moved. All of these but the
+//! first are sequentially consistent. Let a reader stay with seqno r.
 //! - If its slot was written before the writer looked at it, r is among the registered.
 //! - Otherwise the writer looked first, and had loaded V before; the reader's second look came later
 //!   still. So r ≥ V. If r = V, or r is the end of a group that was in flight, it is among the
 //!   moments. Otherwise r is the end of a group granted later, which is newer than every version
 //!   that is in the index now, so that r sees the newest, and that always stays.
 //!
-//! In the registry the count is raised before `visible` is loaded, and the writer looks at the count
-//! after he has loaded V, which comes to the same.
+//! In the registry the reader raises the count before it loads `visible`, and the writer looks at the count
+//! after it has loaded V, which comes to the same.
 //!
-//! The high-water mark of the slots is raised before a slot is written; who misses the one has missed
-//! the other, as if he had looked earlier.
+//! A reader raises the high-water mark of the slots before it writes its slot. A writer that misses the mark
+//! has missed the slot, too, as if it had looked earlier.
 //!
 //! # Changes that no reader may notice
-//! Whoever replaces what readers may see by something else (a compaction with a filter) must know that nobody is registered
-//! who could see the difference, until views show the new. He *holds up* registrations ([`Readers::hold_up`]): he takes the
-//! gate, raises a flag, looks who is registered, shows the new, lowers the flag. A reader takes its slot, and then looks
-//! at the flag. If it is raised, it leaves its slot, waits at the gate and begins anew. Slots and flag are sequentially
-//! consistent. Let a reader stay registered.
-//! - If its slot was taken before the other looked, he has found it.
+//! A job with a compaction filter replaces what readers may see by something else. It must know that no reader is
+//! registered that could see the difference, until views show the new. So it *holds up* registrations
+//! ([`Readers::hold_up`]): it takes the gate, raises a flag, looks which readers are registered, shows the new, lowers
+//! the flag. A reader takes its slot, and then looks at the flag. If it is raised, it leaves its slot, waits at the
+//! gate and begins anew. Slots and flag are sequentially consistent. Let a reader stay registered.
+//! - If its slot was taken before the job looked, the job has found it.
 //! - Otherwise its look at the flag came after the flag was raised, and found it lowered. So what it reads from then on is
 //!   the new, and it has read nothing before.
 //!
@@ -56,7 +56,7 @@ const TRIES: usize = 2 * LINE;
 #[derive(Debug, Default)]
 struct Slots([AtomicU64; LINE]);
 
-/// Who reads the past. See the [module](self).
+/// The readers of the past. See the [module](self).
 #[derive(Debug)]
 pub struct Readers {
     /// 0, or one more than the seqno of a reader.
@@ -117,8 +117,8 @@ impl Readers {
         }
     }
 
-    /// Lets nobody register until what is returned is dropped. Whoever waits for that may hold any lock that the caller does
-    /// not hold, so the caller takes all that it needs before.
+    /// Lets no reader register until what is returned is dropped. A thread that waits for that may hold locks. So a
+    /// lock that such a thread may hold, and that the caller needs, is taken before this call.
     pub fn hold_up(&self) -> HeldUp<'_> {
         let gate = lock(&self.gate);
         self.held_up.store(true, Ordering::SeqCst);
@@ -179,8 +179,8 @@ impl Readers {
         }
     }
 
-    /// Registers a reader at a moment that is past. For a store that is being opened: whoever asks who reads
-    /// comes later, and what there is was kept for this moment.
+    /// Registers a reader at a moment that is past. For a store that is being opened: nobody has asked for
+    /// readers yet, and everything that is there was kept for this moment.
     pub fn register_at(&self, seqno: SeqNo) -> Registration {
         self.enter(|| seqno.0)
     }
@@ -216,15 +216,15 @@ impl Readers {
         all
     }
 
-    /// The last moment at which somebody is registered, but for whoever is about to be.
+    /// The last moment at which a reader is registered. Readers that are about to register do not count.
     pub fn last(&self) -> Option<SeqNo> {
         let last = self.by_seqno().last_key_value().map(|(seqno, _)| *seqno);
         last.map(SeqNo)
     }
 
-    /// Whether nobody is registered, but for whoever is about to be.
+    /// Whether no reader is registered. Readers that are about to register do not count.
     pub fn is_empty(&self) -> bool {
-        // SeqCst, as where they are lowered: who leaves then looks whether the store is closed.
+        // SeqCst, as where they are lowered: a reader that leaves then looks whether the store is closed.
         let entered = self.entered.load(Ordering::SeqCst);
         entered == 0 && self.in_slots.load(Ordering::SeqCst) == 0
     }
@@ -274,8 +274,8 @@ thread_local! {
 }
 
 impl<'a> Moments<'a> {
-    /// As [`Moments::now`], with a copy of the registry: for whoever goes on to look into trees, where a
-    /// writer may hold a node and wait for the registry.
+    /// As [`Moments::now`], with a copy of the registry: for a caller that goes on to look into trees, where
+    /// a writer may hold a node and wait for the registry.
     pub fn copied(ring: &Ring, readers: &'a Readers) -> Moments<'a> {
         let mut moments = Moments::now(ring, readers);
         if let Some(far) = moments.far.take() {
@@ -313,7 +313,7 @@ impl<'a> Moments<'a> {
     }
 }
 
-/// The moments at which somebody may read, for whoever leaves out of new tables what nobody needs: those
+/// The moments at which somebody may read, for a job that leaves unneeded versions out of new tables: those
 /// of registered readers, and all from what is visible now on, which is the second value.
 pub fn moments_of_merge(ring: &Ring, readers: &Readers) -> (Vec<SeqNo>, SeqNo) {
     // First, as the module's text needs. Groups in flight end behind it.

@@ -1,8 +1,9 @@
 //! What was written lately: the changes against which transactions are checked.
 //!
-//! While somebody *watches*, whoever is granted seqnos notes the keys of his changes here, under the writer's lock that
-//! he holds anyway. So a transaction that asks under that lock learns of every change that comes before it in the one
-//! order of all writes, visible or not, and of none that comes behind. While nobody watches, nothing is noted.
+//! While somebody *watches*, each writer that is granted seqnos notes the keys of its changes here, under the writer's
+//! lock, which it holds anyway. So a transaction that asks under that lock learns of every change that comes before it
+//! in the one order of all writes, visible or not, and of none that comes behind. While nobody watches, nothing is
+//! noted.
 //!
 //! # What is here
 //! Every change above a bound ([`Recent::record`] drops only what no watcher needs, or what has no room). Changes lie in
@@ -11,23 +12,25 @@
 //! slot is not above a moment has not changed since. Most questions end there, and take no lock.
 //!
 //! # Questions without a lock
-//! Whoever notes a change stores its seqno in its slot, and then as the last one (release). Who asks loads the last one first
-//! (acquire), so it finds the slots of all changes up to that. What it must know of is what was granted before it asks: it
-//! holds the writer's lock, under which changes are noted, or has got the lock of a key from whoever changed it, or was told
-//! of the change in some other way. So that was noted before.
+//! A writer that notes a change stores its seqno in its slot, and then as the last one (release). A thread that asks
+//! loads the last one first (acquire), so it finds the slots of all changes up to that. It must know of all changes
+//! that were granted before it asks. Each of them was noted before: the thread holds the writer's lock, under which
+//! changes are noted, or has got the lock of a key from the thread that changed it, or was told of the change in some
+//! other way.
 //!
 //! # Who watches
-//! Watchers are entered in parts, each behind a lock of its own, and a moment is taken under that lock: what is visible then.
-//! Whoever drops changes looks into all parts, later than at what is visible (V), and drops none above the first moment that it
-//! finds, or above V. Who was not found there took its moment later than that look, so it is not below V. Noting stops under
-//! the locks of all parts, and while nobody is in one: who begins behind that finds it stopped.
+//! Watchers are entered in parts, each behind a lock of its own. A watcher takes its moment under that lock: what is
+//! visible then. A writer that drops changes first loads what is visible (V), and then looks into all parts. It drops
+//! no change above the first moment that it finds, nor above V. A watcher that it did not find took its moment after
+//! that look, so that moment is not below V. Noting stops under the locks of all parts, and while nobody is in one: a
+//! watcher that begins after that finds it stopped.
 //!
 //! # Invariants
 //! 1. A watcher's moment is not below `State::complete_above` when it begins to watch. When noting begins nothing is
 //!    in flight, so all that is not noted is visible, and the moment sees it.
 //! 2. Changes are noted in the order of grants: both happen under the writer's lock.
-//! 3. What is dropped for lack of room raises `complete_above`. Who watches from before is told so
-//!    ([`Met::Forgotten`]) and never that nothing has changed.
+//! 3. What is dropped for lack of room raises `complete_above`. A watcher from an earlier moment is told so
+//!    ([`Met::Forgotten`]), and never that nothing has changed.
 //!
 //! # Memory
 //! [`LOG_BYTES_MAX`] and the table's `SLOTS` words while somebody watches, nothing twice `IDLE_CHANGES` changes after the
@@ -239,7 +242,7 @@ struct State {
     last: u64,
     /// Changes since it was asked whether anybody watches.
     idle: u64,
-    /// Whether a chunk was closed since somebody looked which are needed.
+    /// Whether a chunk was closed since the last look at which chunks are needed.
     grown: bool,
 }
 

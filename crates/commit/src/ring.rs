@@ -14,11 +14,11 @@
 //!
 //! LogFree keeps the order with four indices and busy waiting (`bid`, `sid`, `hid`, `pid`). Here the
 //! grant is a step under a lock that is needed for the chain anyway (`bid` and `sid` in one), and for
-//! `hid` and `pid` there is a *baton*, which lies at the slot of the first group that has not been moved
-//! over. Two things arrive at each slot: the baton, and its group's finish. Whoever comes second takes
-//! the baton: it moves the watermarks over the group and lays the baton down at the next slot, where it
-//! may find the next group finished, and go on. So nobody waits for its turn to move the watermarks,
-//! and a finish is one step on the group's own slot and one on the next.
+//! `hid` and `pid` there is a *baton*, which lies at the slot of the first group that has not been
+//! moved over. Two things arrive at each slot: the baton, and its group's finish. The one that arrives
+//! second takes the baton: it moves the watermarks over the group and lays the baton down at the next
+//! slot, where it may find the next group finished, and go on. So nobody waits for its turn to move
+//! the watermarks, and a finish is one step on the group's own slot and one on the next.
 //!
 //! # The two watermarks
 //! `visible`: readers see everything up to it. `durable`: everything up to it survives a crash. A
@@ -27,14 +27,15 @@
 //! somebody takes the list, persists it and says so ([`Ring::persisted`]).
 //!
 //! # Invariants
-//! 1. There is one baton. Only who holds it moves `visible` and `head`, so they only rise. `durable` is
-//!    moved by who holds it while nothing is deferred, else under the lock of the list, under which the
-//!    list changes. `behind` tells which: it becomes true under both, and false under the lock.
+//! 1. There is one baton. Only its holder moves `visible` and `head`, so they only rise. While nothing
+//!    is deferred, the holder moves `durable`, too. Otherwise `durable` moves under the lock of the
+//!    list, under which the list changes. `behind` tells which of the two holds: it becomes true under
+//!    both, and false under the lock.
 //! 2. `visible` reaches a group's last seqno only after that group, and all before it, have finished.
 //! 3. `durable` reaches it only after that group, and all before it, are persisted: a finished group
-//!    is persisted, or on the list, or in the hands of the one who took the list, who alone may end
-//!    that state.
-//! 4. A group that never finishes stops all behind it: [`Ring::fail`] wakes whoever waits.
+//!    is persisted, or on the list, or in the hands of the thread that took the list. Only that thread
+//!    may end this last state.
+//! 4. A group that never finishes stops all behind it: [`Ring::fail`] wakes all threads that wait.
 //!
 //! # Why no finished group is left behind
 //! Each of the two arrivals adds one to the slot's count, so exactly one of them finds it odd, and it
@@ -42,10 +43,10 @@
 //! its finish after its grant, which waits until `head` has passed; its baton after all slots between.
 //!
 //! # Why nobody sleeps for ever
-//! Waiters wait for `head` (or for the failure). A waiter adds itself to `parked`, then looks at `head`;
-//! who holds the baton stores `head`, adds to a slot's count, then looks at `parked`. Both have a
-//! sequentially consistent fence between, so one of the two sees the other. The notice is given under
-//! the lock that the waiter holds from its look until it sleeps.
+//! Waiters wait for `head` (or for the failure). A waiter adds itself to `parked`, then looks at
+//! `head`. The holder of the baton stores `head`, adds to a slot's count, then looks at `parked`. Both
+//! have a sequentially consistent fence between, so one of the two sees the other. The notice is given
+//! under the lock that the waiter holds from its look until it sleeps.
 
 use thermocline_base::Line;
 use thermocline_base::planted::{Bug, active};
@@ -116,7 +117,7 @@ pub struct Ring {
     slots: Box<[Slot]>,
     granted: Line<Granted>,
     marks: Line<Marks>,
-    /// Stored ranges that nobody has begun to write back.
+    /// Stored ranges whose write-back has not begun.
     deferred: Mutex<Vec<Range>>,
     deferred_bytes: AtomicU64,
     failed: AtomicBool,
@@ -163,8 +164,9 @@ impl Ring {
         self.marks.visible.load(Ordering::Acquire)
     }
 
-    /// As [`Ring::visible`], for a task that somebody asked for who saw that much: under the lock under
-    /// which `visible` moves over what is deferred, so that it sees no less.
+    /// As [`Ring::visible`], for a task that another thread has asked for. It is loaded under the lock
+    /// under which `visible` moves over what is deferred, so the task sees no less than that thread
+    /// saw.
     pub fn visible_and_listed(&self) -> u64 {
         let _deferred = lock(&self.deferred);
         self.visible()
@@ -188,8 +190,8 @@ impl Ring {
         granted.saturating_sub(self.marks.head.load(Ordering::Acquire))
     }
 
-    /// Records in flight. Exact for whoever holds the writer's lock, but for groups that finish
-    /// meanwhile, which may still be counted.
+    /// Records in flight. Exact under the writer's lock, except that groups that finish meanwhile may
+    /// still be counted.
     pub fn records(&self) -> u64 {
         self.open()
             .map(|slot| slot.records.load(Ordering::Relaxed))
@@ -286,7 +288,7 @@ impl Ring {
         let bytes = slot.bytes.load(Ordering::Relaxed);
         // Acquire: partner in `persisted`, whose `durable` is not to be stored over.
         if bytes == 0 && !marks.behind.load(Ordering::Acquire) {
-            // `durable` first: who sees a group, and that nothing is deferred, finds it durable.
+            // `durable` first: a thread that sees the group, and that nothing is deferred, finds it durable.
             marks.durable.store(last, Ordering::Release);
             marks.visible.store(last, Ordering::Release);
             return;
@@ -366,7 +368,7 @@ impl Ring {
         self.parked.fetch_add(1, Ordering::SeqCst);
         fence_after_rmw();
         let is_ready = loop {
-            // `head` is stored last: whoever sees it sees what it stands for.
+            // `head` is stored last: a thread that sees it sees what it stands for.
             self.marks.head.load(Ordering::Acquire);
             if ready() {
                 break true;

@@ -33,7 +33,7 @@ impl Commits {
         let last = reserved.group.last;
         told.granted(last);
         if let Err(error) = self.carry(env, reserved.group, entries, mode.durability) {
-            // Whoever called the callback has told about it.
+            // If the callback was called already, it has told the outcome.
             let untold = self.acks.forget(last);
             return match untold {
                 Some(_) => Err(error),
@@ -46,14 +46,14 @@ impl Commits {
         Ok(())
     }
 
-    /// A commit of nothing: `told` is called when all is durable that is visible now. Returns whether that is so
-    /// already; else the caller sees to it.
+    /// An empty commit: `told` is called when everything that is visible now is durable. Returns whether it is durable
+    /// already; if not, the caller makes it so.
     pub fn write_nothing(&self, env: &impl CommitEnv, told: Told<'_>) -> bool {
         let last = SeqNo(self.ring.visible());
         told.behind(last);
         let is_durable = self.ring.durable() >= last.0;
         if is_durable {
-            // Nobody else need come by.
+            // Perhaps nobody else comes by to call it.
             self.tell(env);
         }
         is_durable
@@ -131,7 +131,7 @@ impl Commits {
         }
         let begun = env.now_ns();
         let told = loop {
-            // What they wait for, whoever has no time for it.
+            // The callbacks wait for this, and another thread may have no time for it.
             self.sync_up_to(env, SeqNo(self.ring.visible()))?;
             self.tell(env);
             env.settle();

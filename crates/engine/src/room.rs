@@ -165,7 +165,8 @@ impl Admission {
 
     /// Waits while a compaction works with the DRAM that the write needs: where `dram` is small, a compaction
     /// may leave too little for an index, since it takes what it needs (`budget`). Returns whether one has
-    /// ended since room was made `made` times, or has given back some of the `charged` bytes.
+    /// ended since room was made `made` times, or has given back some of the `charged` bytes; or did so before those were
+    /// looked at, behind the attempt that was refused: then what that lacked is there.
     fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
         let needs = (self.common.options.dram / DRAM_SHARE).max(self.common.room.lacking());
         let is_full = || self.common.account.is_full(needs);
@@ -177,7 +178,9 @@ impl Admission {
             }
             self.common.world.env.clock.sleep_ms(1);
         }
-        self.common.room.made() != made || self.common.account.charged() < charged
+        // Once for what was noted: this write may lack something else.
+        let is_there = || !is_full() && self.common.room.forget_lacking();
+        self.common.room.made() != made || self.common.account.charged() < charged || is_there()
     }
 
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.

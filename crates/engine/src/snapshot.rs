@@ -1,25 +1,29 @@
 //! Snapshots: one moment of the store, held for as long as somebody looks at it.
 //!
 //! A snapshot is a registered seqno. Registering keeps, of each key, the version that the snapshot
-//! sees, whoever writes meanwhile (see `readers`), and wherever it is moved: whoever leaves
-//! versions out (the trees of the memtables, merges of indexes, flushes, compactions) asks first
-//! who reads. So every view that there is from then on shows the same at that seqno, and a read
-//! takes the newest (`holds`). Nothing is copied: taking one costs a few counters.
+//! sees, whatever is written meanwhile (see `readers`), and wherever that version is moved. All
+//! code that leaves versions out (the trees of the memtables, merges of indexes, flushes,
+//! compactions) first asks which readers are registered. So every view from then on shows the same
+//! at that seqno, and a read takes the newest view (`holds`). Nothing is copied: taking a snapshot
+//! costs a few counters.
 //!
 //! # Why no version is missed
-//! 1. *The view is loaded after the seqno was registered.* So it has every memtable with a record up
-//!    to that seqno: a memtable joins the view before its first record becomes visible. Later
-//!    views have, of those records, what somebody needs who was registered when they were made
-//!    (`reclaim`, `merge`, `flush`, `jobs`).
-//! 2. *What was made without it.* A job that asked who reads before the snapshot came leaves out only
-//!    what is followed by something settled, or visible, at that time; the snapshot's seqno is no
-//!    lower. So it needs nothing of that, in whichever view it finds the outcome.
-//! 3. *A view is held for a call.* What it leads to stays for that long, whatever is retired meanwhile.
-//! 4. *Families that are dropped* count as dead for everybody else. Who reads one at a moment before
-//!    reads what was set aside for that (`relics`). The view is loaded before it is asked whether
-//!    that is so: a view that lacks a family is newer than its drop.
-//! 5. *When the store is closed* its last view stays for those who are registered, until it is opened again. The
-//!    next opening registers their seqnos before it does anything, and they read in its views (`close`).
+//! 1. *The view is loaded after the seqno was registered.* So it has every memtable with a record
+//!    up to that seqno: a memtable joins the view before its first record becomes visible. A later
+//!    view still has every such record that some reader needs, if that reader was registered when
+//!    the view was made (`reclaim`, `merge`, `flush`, `jobs`).
+//! 2. *Jobs that did not know of the snapshot.* A job may ask for the readers before the snapshot
+//!    is registered. It leaves out a record only if something newer follows it that was settled, or
+//!    visible, at that time. The snapshot's seqno is no lower than that. So the snapshot needs none
+//!    of the records that are left out, in whichever view it finds the job's outputs.
+//! 3. *A view is held for a call.* Everything that it leads to stays for that long, whatever is
+//!    retired meanwhile.
+//! 4. *Dropped families* count as dead for everybody else. A reader at an earlier moment reads what
+//!    was set aside for it (`relics`). It loads the view before it asks whether the family was
+//!    dropped: a view that lacks a family is newer than its drop.
+//! 5. *When the store is closed*, its last view stays for the registered readers until the store is
+//!    opened again. The next opening registers their seqnos before it does anything, and they read
+//!    in its views (`close`).
 
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_observe::latency::Latencies;

@@ -19,19 +19,19 @@
 //!    and 2 of design §14 are those of the walk (`memtable::walk`), which looks at what was loaded: a frame
 //!    that is torn is an item that is missing, behind it lies the next one, and its `published` tells
 //!    whether that is the end or corruption.
-//! 5. *Floors are found anew.* A memtable's descriptor is gone with the region. A memtable was sealed if a
-//!    later one was used, or if tables have records of it (`flush`, invariant 2). *Used* is one that has an
-//!    item, were it the one without records that covers an idle store; or whose chain begins with a seqno
-//!    that the manifest knows, as behind an ingestion, or behind a memtable that was dropped. Each comes
-//!    only after the seal of the memtable before. One that was sealed without either goes on taking
-//!    writes, in a chain of its own.
+//! 5. *Floors are found anew.* A memtable's descriptor is gone with the region. A memtable counts as
+//!    sealed if a later memtable was used, or if tables have records of it (`flush`, invariant 2). A
+//!    memtable was *used* if it has an item; the item without records that covers an idle store is enough.
+//!    It was used, too, if one of its chains begins with a seqno that the manifest knows, as behind an
+//!    ingestion, or behind a memtable that was dropped. Both come only after the seal of the memtable
+//!    before. If neither shows that a memtable was sealed, it takes writes again, in a chain of its own.
 //!
 //! 6. *Room before the grant.* A write that finds no room on the disk is refused before it has a seqno: the log
 //!    has bytes to be written over for all that was granted ([`Wal::reserve`]). Writes that do not only delete leave
 //!    the last of those to deletes. So nothing but a failed sync poisons a store whose disk is full.
-//! 7. *Nobody else's.* Logs outside of the database's folder are read, used again or removed only by who has
-//!    claimed them ([`claim`]): two stores that find the same logs, because the folder of one was
-//!    copied, are told apart before anything is read.
+//! 7. *Nobody else's.* Logs outside of the database's folder are read, used again or removed only by a
+//!    store that has claimed them ([`claim`]). Two stores may find the same logs because the folder of one
+//!    was copied; claims tell them apart before anything is read.
 //!
 //! # Recovery
 //! 1. *Load*: for each chain, in the manifest's order, the frames of its log, whatever lies between them.
@@ -154,7 +154,6 @@ impl Memtables {
         }
     }
 
-    /// The chains of memtables that `edit` drops.
     /// The logs of these chains are not needed any more: the edit that drops them is durable.
     pub fn retire_logs(&self, chains: &[u64]) {
         if let Some(wal) = &self.wal {

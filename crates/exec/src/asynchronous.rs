@@ -1,23 +1,25 @@
 //! Reads that a task awaits, and work that a future cannot do itself.
 //!
-//! A thread that waits for each read has one read under way, and a context switch for it. An [`AsyncReader`] has as many
-//! under way as there are futures, with one thread for all of them (TridentKV §3.4): the *polling thread* (`poller`)
-//! hands reads to the kernel (`flights`, by `io_uring`) and wakes the tasks whose reads are done. What the kernel does not
-//! take, of simulators, of files that go through the page cache, or because the system refuses `io_uring`, *helpers* read
-//! (`helpers`), threads that wait. They also do other work between the reads of a future that would have to wait.
+//! A thread that waits for each read has one read under way, and a context switch for it. An [`AsyncReader`] has as
+//! many under way as there are futures, with one thread for all of them (TridentKV §3.4): the *polling thread*
+//! (`poller`) hands reads to the kernel (`flights`, by `io_uring`) and wakes the tasks whose reads are done. *Helpers*
+//! (`helpers`) are threads that wait. They make the reads that the kernel does not take: those of simulators, those of
+//! files that go through the page cache, and all where the system refuses `io_uring`. They also do other work between
+//! the reads of a future that would have to wait.
 //!
 //! # What always holds
 //! 1. *As if read alone.* The answer is what [`File::read_at`] says, errors with their offset included; and it comes to the
 //!    future that asked, and to no other.
-//! 2. *A future can go at any time.* It has no part of a read that is under way: buffer and file belong to whoever reads
-//!    until the kernel is done with them (`flights`). A read that nobody has begun yet when its future goes is not made.
-//! 3. *Any executor.* A future needs nothing of whoever polls it but a waker (`promise`).
+//! 2. *A future can go at any time.* It has no part of a read that is under way: the ring or the helper that reads owns
+//!    buffer and file until the kernel is done with them (`flights`). A read that has not begun when its future goes is
+//!    not made.
+//! 3. *Any executor.* A future needs nothing of its executor but a waker (`promise`).
 //! 4. *Counted once*, as the file counts what it reads itself.
 //! 5. *Bounded.* One polling thread and up to 32 helpers, which start when they are needed; up to 256 reads under way,
 //!    others wait. The threads end after the reader has gone and everything is answered. Nobody waits for that.
 //!
 //! # Another backend
-//! Whatever reads otherwise takes the place of `Poller`: it gets orders (`order`), and keeps their promises.
+//! Another backend takes the place of `Poller`: it gets orders (`order`), and keeps their promises.
 //!
 //! # Rejected
 //! - *The task hands its read to the kernel itself*: it would spare waking the polling thread. But the kernel ends what a
@@ -133,7 +135,7 @@ impl AsyncReader {
         }
     }
 
-    /// As [`AsyncReader::read`]. Nobody holds the file any more once the read is answered.
+    /// As [`AsyncReader::read`]. The file is held only until the read is answered.
     pub(crate) fn send(
         &self,
         way: AsyncIo,
@@ -196,8 +198,8 @@ impl AsyncReader {
         }
     }
 
-    /// Of a [scripted](AsyncReader::scripted) reader: does one of the things that wait, of as many as `pick` is told that
-    /// which it returns, on this thread. Returns whether anything waited.
+    /// Of a [scripted](AsyncReader::scripted) reader: does one of the things that wait, on this thread. `pick` is told
+    /// how many wait, and returns which one is done. Returns whether anything waited.
     ///
     /// # Panics
     /// If `pick` returns a number that is not below what it was given.

@@ -6,9 +6,9 @@
 //! they are made one after the other. The answers are the same.
 //!
 //! # What always holds
-//! 1. *As if read alone.* What is not answered in full is read again by the file's own
+//! 1. *As if read alone.* A read that is not answered in full is made again by the file's own
 //!    [`read_at`](File::read_at), which knows what to do after interruptions, short reads and refusals;
-//!    what that says is the answer.
+//!    that answer counts.
 //! 2. *Counted once*, as the file counts what it reads itself.
 //! 3. *Bounded.* Rings are made as threads read at the same time, up to a bound, and kept; beyond it
 //!    reads are made one after the other. A file descriptor and a few pages each.
@@ -62,8 +62,8 @@ pub struct BatchReader {
     pool: BufPool,
     reads: UnderWay,
     rings: Mutex<Rings>,
-    /// Whether the operating system has refused to make a ring. Relaxed: then who does not see it asks
-    /// once more.
+    /// Whether the operating system has refused to make a ring. Relaxed: a thread that does not see it
+    /// asks once more.
     refused: AtomicBool,
 }
 

@@ -1,13 +1,13 @@
 //! Reads that the kernel makes while nobody waits for each, by `io_uring`. The unsafe code of asynchronous reads.
 //!
 //! # What makes it sound
-//! The kernel writes into memory that it was given until it says that a read is done, whatever becomes of whoever
-//! wanted it. So
+//! The kernel writes into memory that it was given until it says that a read is done, even if the task that wanted the
+//! read has gone. So
 //! 1. the ring owns buffer and file of a read that is under way, in a place that does not move; neither a future nor
 //!    its drop can reach them;
 //! 2. it gives them out when the kernel has answered that read, and only then;
-//! 3. a ring that goes otherwise, be it that its thread unwinds, leaks the buffers of reads that are still under way,
-//!    and its bell's: [`Flights::land`] is the orderly way, after which there are none.
+//! 3. a ring that goes in another way, as when its thread unwinds, leaks the buffers of reads that are still under way,
+//!    and its bell's. [`Flights::land`] is the orderly way, after which there are none.
 //!
 //! The descriptor is valid while the file is held, and the kernel keeps a file open by itself once it has the read.
 

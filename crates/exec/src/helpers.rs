@@ -1,10 +1,10 @@
 //! Threads for what has to wait: reads that the kernel does not take, other work between reads of a future, writes of jobs.
 //!
 //! # Invariants
-//! 1. *Threads as needed*, up to a bound: one starts where work waits and nobody is idle, and ends after the reader has
-//!    gone. Where the system gives none at all, whoever brings the work does it.
-//! 2. *Whatever is brought is done*, in its order, unless nobody wants it any more: also what waits when the reader
-//!    goes.
+//! 1. *Threads as needed*, up to a bound: one starts where work waits and no thread is idle, and ends after the reader
+//!    has gone. Where the system gives no thread at all, the caller that brings the work does it.
+//! 2. *All work is done*, in its order, unless nobody wants it any more. That holds also for work that waits when the
+//!    reader goes.
 //! 3. *Work that panics ends alone*: its promise is broken, and the thread goes on.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ struct State {
     waiting: VecDeque<Work>,
     idle: usize,
     threads: usize,
-    /// Whoever brings work does it, since the system gives no thread.
+    /// The caller that brings work does it, since the system gives no thread.
     alone: bool,
     stopping: bool,
 }
@@ -97,7 +97,8 @@ impl Helpers {
         }
     }
 
-    /// Ends the threads once nothing waits. Nobody waits for them: they may be in a waker, which is the user's.
+    /// Ends the threads once nothing waits. The caller does not wait for them: they may be in a waker, which is the
+    /// user's.
     pub fn stop(&self) {
         lock(&self.state).stopping = true;
         self.work.notify_all();

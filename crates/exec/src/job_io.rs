@@ -9,32 +9,33 @@
 //! | S1 | a reader of its own ([`AsyncReader`]): `io_uring`, or threads where that is refused | in the order in which they are asked for |
 //! | S3 | threads that do nothing else, the paper's flush coroutine | one write of a file at a time, in order, when the device has room |
 //!
-//! *Room* is the paper's rule: a write begins while `q - q_comp - q_cli > 0`. Here `q` is a depth that the caller names,
-//! `q_comp` the reads and writes of jobs that are under way, and `q_cli` other reads of tables and values: those that
-//! readers of the stores wait for, and of values that jobs move. A write that has found no room for [`PATIENCE_MS`](room::PATIENCE_MS)
-//! begins all the same: readers who never stop must not stop writers. A read is sent for ahead of its need by the same
-//! rule; one that finds no room is made when it is needed. So where readers keep the device busy jobs do one thing after
-//! the other, and where they do not, everything at once. While a write is made for which writers wait ([`Turn::First`]),
-//! there is no room for other writes.
+//! *Room* is the paper's rule: a write of [`Turn::Within`] begins while `q - q_comp - q_cli > 0`. Here `q` is the depth
+//! that the caller names, `q_comp` counts the reads and writes of jobs that are under way, and `q_cli` other reads of
+//! tables and values: those that readers of the stores wait for, and those of values that jobs move. A write that has
+//! found no room for [`PATIENCE_MS`](room::PATIENCE_MS) begins all the same: readers that never stop must not stop
+//! writers. A job sends for a read ahead of its need by the same rule, and makes a read that finds no room when it
+//! needs it. So where readers keep the device busy, jobs do one thing after the other, and where they do not,
+//! everything at once. While a write is made for which writers wait ([`Turn::First`]), other writes find no room.
 //!
 //! # What always holds
 //! 1. *As if written at once.* Bytes, offsets, order within a file, and errors are those of the file itself. Only the
-//!    moment differs: a write that fails is told by the next call that writes or syncs. A sync, a tail, and every other
-//!    call of the file come after all writes before them.
-//! 2. *Nothing after a failure.* Behind a write that failed none of its file is begun.
-//! 3. *Bounded.* A file has at most [`PIECES_MAX`] writes that wait and one under way (without threads none is); then whoever
-//!    writes waits.
-//! 4. *No thread of users.* Whoever waits for a stage waits for the device, and for nobody's code. (The reader of futures
-//!    calls wakers of users, who may wait for a flush: decision 158.)
-//! 5. *Nothing goes on for who has gone.* A file that is dropped forgets what waits, and waits for what is under way.
-//!    Files take turns, a write each: however many there are, none waits for another one to end.
-//! 6. *Repeatable without threads.* An [inline](JobIo::inline) one does everything on the thread of the job, at moments
-//!    that a seed decides between the first and the last at which it may happen.
+//!    moment differs: if a write fails, the next call that writes or syncs returns its error. A sync, a tail, and every
+//!    other call of the file come after all writes before them.
+//! 2. *Nothing after a failure.* Once a write has failed, no further write of its file begins.
+//! 3. *Bounded.* A file has at most [`PIECES_MAX`] writes that wait and one under way (without threads none is under
+//!    way). A job that brings one more waits.
+//! 4. *No thread of users.* A job that waits for a stage waits for the device, and for nobody's code. (The reader of
+//!    futures calls wakers of users, which may wait for a flush: decision 158.)
+//! 5. *No write outlives its file.* A file that is dropped forgets the writes that wait, and waits for the one that is
+//!    under way. Files take turns, a write each: however many there are, none waits for another one to end.
+//! 6. *Repeatable without threads.* An [inline](JobIo::inline) one does everything on the thread of the job. A seed
+//!    decides when, between the first moment at which it may happen and the last.
 //!
 //! # Why nobody waits for ever
-//! A job waits for a read, which waits for nothing but the device; or for a write, which in addition waits for room. Room
-//! comes when a read or a write ends, or after [`PATIENCE_MS`](room::PATIENCE_MS). Neither takes a lock that a job holds. So with any depth
-//! from 1 on, one thread, or none at all (whoever brings a write makes it then), everything ends.
+//! A job waits for a read, which waits for nothing but the device; or for a write, which in addition waits for room.
+//! Room comes when a read or a write ends, or after [`PATIENCE_MS`](room::PATIENCE_MS). Neither takes a lock that a job
+//! holds. So everything ends, with any depth from 1 on, and with one thread or none at all (then the job itself makes
+//! the writes that it brings).
 //!
 //! # Rejected
 //! - *Writes by `io_uring`*: a direct write that makes a file longer is not made without waiting by the kernel's file
@@ -171,7 +172,7 @@ impl JobIo {
         read()
     }
 
-    /// `file`, written behind whoever writes it, when its turn has come.
+    /// Wraps `file`: its writes are made behind the job that brings them, when `turn` allows.
     pub fn behind(&self, file: Arc<dyn File>, turn: Turn) -> Arc<Behind> {
         Arc::new(Behind::new(self.room.clone(), file, turn))
     }
@@ -187,7 +188,8 @@ impl JobIo {
 }
 
 impl Coming {
-    /// Waits for it on this thread. `None` if it could not be read in full: who still needs it reads it, and learns why.
+    /// Waits for it on this thread. `None` if it could not be read in full: a caller that still needs it reads it
+    /// again, and learns why.
     pub fn wait(self) -> Option<RangeBuf> {
         wait_for(self)
     }
@@ -204,7 +206,7 @@ impl Future for Coming {
             Answer::Later(read) => {
                 let answer = read.take().map(|read| read());
                 self.0 = Answer::There(answer);
-                // Others may go on first, as if it had taken a while.
+                // Other tasks may go on first, as if the read had taken a while.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }

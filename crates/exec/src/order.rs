@@ -1,4 +1,4 @@
-//! A read that somebody has asked for, and its way to a helper.
+//! A read that was asked for, and its way to a helper.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::prepared::Wanted;
 use crate::promise::Promise;
 use crate::range::RangeBuf;
 
-/// Who will answer a read.
+/// The promise to answer a read.
 pub(crate) type ReadPromise = Promise<Result<RangeBuf>>;
 
 /// A read that is to be made.
@@ -21,7 +21,7 @@ pub(crate) fn read_on(helpers: &Arc<Helpers>, pool: &BufPool, order: Order) {
     helpers.bring(work_of(pool, order));
 }
 
-/// The read, by whoever does the work.
+/// The read as a piece of work, for any thread.
 pub(crate) fn work_of(pool: &BufPool, (wanted, promise): Order) -> Work {
     let pool = pool.clone();
     Box::new(move || {

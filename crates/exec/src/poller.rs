@@ -3,12 +3,13 @@
 //! # Invariants
 //! 1. *Asked is answered.* A read is in the queue, under way, with the helpers, or answered. The thread ends when it was
 //!    told to and the first two are empty.
-//! 2. *No read waits for another one.* The thread sleeps either because nothing is under way (it is *parked*, and woken)
-//!    or in the kernel, where the *bell*, a byte in a pipe, ends its sleep. Before either it says so under the queue's
-//!    lock, having seen that the queue is empty; whoever brings a read looks under the same lock. Where the device is
-//!    polled there is no bell: a read that comes meanwhile waits until one that is under way is done.
-//! 3. *As if read alone.* What the kernel does not answer in full is read again by the file itself, on a helper, and what
-//!    that says is the answer.
+//! 2. *No read waits for another one*, unless the ring is full. The thread sleeps in one of two ways. While nothing is
+//!    under way it is *parked*, and a caller wakes it. Else it sleeps in the kernel, where the *bell*, a byte in a
+//!    pipe, ends its sleep. Before it sleeps it says so under the queue's lock, having seen that the queue is empty, or
+//!    that there is no room for more. A caller that brings a read looks under the same lock. Where the device is polled
+//!    there is no bell: a read that comes meanwhile waits until one that is under way is done.
+//! 3. *As if read alone.* If the kernel does not answer a read in full, a helper reads it again by the file itself, and
+//!    that answer counts.
 //! 4. *Wakers hold up nothing but asynchronous reads*, and one that panics ends no read but its own.
 
 use std::collections::VecDeque;
@@ -108,7 +109,8 @@ impl Poller {
         AsyncIo::ALL[self.0.way.load(Ordering::Relaxed)]
     }
 
-    /// Ends the thread once all reads are answered. Nobody waits for it: it may be in a waker, which is the user's.
+    /// Ends the thread once all reads are answered. The caller does not wait for it: it may be in a waker, which is the
+    /// user's.
     pub fn stop(&self) {
         let mut queue = lock(&self.0.queue);
         queue.stopping = true;
@@ -245,7 +247,8 @@ impl Polling {
         })
     }
 
-    /// Makes a call of the ring; whether it has failed for good. Then helpers read what was under way, and all else.
+    /// Makes a call of the ring; returns whether it has failed for good. Then helpers make the reads that were under
+    /// way, and all others.
     fn give_up_on(&mut self, call: impl FnOnce(&mut Flights<Tag>) -> io::Result<()>) -> bool {
         let failed = self
             .flights

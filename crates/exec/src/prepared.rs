@@ -11,13 +11,13 @@ use crate::pool::{BufPool, PooledBuf};
 use crate::range::{RangeBuf, whole_units};
 use crate::under_way::Held;
 
-/// Bytes of a file that somebody wants.
+/// Bytes of a file that a caller wants.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub file: Arc<dyn File>,
     pub offset: u64,
     pub len: usize,
-    /// It is under way for as long as somebody has this.
+    /// It counts as under way for as long as this exists.
     pub _held: Held,
 }
 

@@ -1,12 +1,13 @@
 //! One answer, from the thread that has it to the task that waits for it.
 //!
 //! # Invariants
-//! 1. *No answer is missed.* Whoever waits looks and leaves its waker under one lock; whoever answers puts the answer
-//!    down and takes the waker under the same lock. So either the first sees the answer, or the second has the waker.
+//! 1. *No answer is missed.* The task that waits looks for the answer and leaves its waker under one lock. The thread
+//!    that answers puts the answer down and takes the waker under the same lock. So either the task sees the answer, or
+//!    the thread has the waker.
 //! 2. *The last waker counts.* A task that is polled by another executor is woken there.
-//! 3. *Nobody waits for nobody.* A promise that is dropped answers that there will be no answer.
+//! 3. *Nobody waits in vain.* A promise that is dropped answers that there will be no answer.
 //! 4. *Wakers run under no lock.* A waker may poll the task at once, on this thread.
-//! 5. *What nobody waits for goes.* If the task is gone the answer is dropped, by whoever is later.
+//! 5. *An answer that nobody waits for goes.* If the task is gone, the answer is dropped with the last of the two ends.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,7 @@ enum State<T> {
 
 struct Shared<T>(Mutex<State<T>>);
 
-/// Whoever will have the answer holds this.
+/// Held by the thread that will have the answer.
 pub(crate) struct Promise<T>(Arc<Shared<T>>);
 
 /// A future of the answer; `None` if there will be none.
@@ -38,7 +39,7 @@ pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
 }
 
 impl<T> Shared<T> {
-    /// Moves on from waiting; returns who is to be woken.
+    /// Moves on from waiting; returns the waker that is to be called.
     fn settle(&self, to: State<T>) -> Option<Waker> {
         let mut state = lock(&self.0);
         match &mut *state {
@@ -60,7 +61,7 @@ impl<T> Promise<T> {
         }
     }
 
-    /// Whether somebody still waits. Who hears no will not be asked again; a yes may be over by now.
+    /// Whether a task still waits. Once this is false it stays so; a true answer may be out of date at once.
     pub fn is_wanted(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

@@ -34,8 +34,8 @@ impl Deref for RangeBuf {
 }
 
 /// Reads `len` bytes at `offset` in one read, of whole units where the file is transferred
-/// directly. The buffer is as large, so whoever has the length from foreign bytes compares it with
-/// a limit first.
+/// directly. The buffer is as large. So a caller that has the length from foreign bytes compares it
+/// with a limit first.
 ///
 /// ```
 /// use std::{path::Path, sync::Arc};

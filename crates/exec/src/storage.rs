@@ -1,4 +1,4 @@
-//! Direct I/O for those who know nothing of it.
+//! Direct I/O for callers that know nothing of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Storage for DirectStorage {
         })
     }
 
-    /// For those who do know: the file itself.
+    /// For callers that do know: the file itself.
     fn open_direct(
         &self,
         path: &Path,

@@ -27,7 +27,7 @@ struct Bell {
 
 impl Wake for Bell {
     fn wake(self: Arc<Bell>) {
-        // Release, before whoever parks looks with acquire: what it was woken for is seen.
+        // Release: the thread looks with acquire before it parks, and sees what it was woken for.
         self.rung.store(true, Ordering::Release);
         self.thread.unpark();
     }

@@ -1,11 +1,13 @@
 //! What a compaction filter, and the family's TTL, make of the values that a job moves.
 //!
-//! It is asked about a value that stays (`compaction::retain`), or that operands were folded into, if it is newer than all
-//! that anybody was registered for when the job began. What it removes becomes a delete of the same seqno, so that it hides what it
-//! hid before; as other deletes it goes where nothing lies below (`retain`, 4). What it changes keeps its seqno, too.
+//! It is asked about a value that stays (`compaction::retain`), or that operands were folded into, if the value is
+//! newer than the moments of all readers that were registered when the job began. What it removes becomes a delete of
+//! the same seqno, so that it hides what it hid before; as other deletes it goes where nothing lies below (`retain`,
+//! 4). What it changes keeps its seqno, too.
 //!
-//! So entries differ from what they were only for who reads at the seqno of one of them or behind: [`Filtered::oldest`](crate::outputs::Filtered::oldest).
-//! Whether anybody does, the caller must know when the outputs take the inputs' place (`engine::compact::filters`).
+//! So entries differ only for a reader at the seqno of one of them or behind:
+//! [`Filtered::oldest`](crate::outputs::Filtered::oldest). When the outputs take the inputs' place, the caller must
+//! know whether there is such a reader (`engine::compact::filters`).
 
 use std::sync::Arc;
 
@@ -27,8 +29,8 @@ pub struct Filter<'a> {
     pub expired: Option<SeqNo>,
     /// What is asked about the rest.
     pub filter: Option<Arc<dyn CompactionFilter>>,
-    /// Up to here somebody sees what there is: it stays as it is. An older answer than that at the caller's hand does no
-    /// harm.
+    /// Up to here a reader sees what there is: it stays as it is. If the caller has an older answer than that, it does
+    /// no harm.
     pub seen: Option<SeqNo>,
     /// The level of the outputs.
     pub level: usize,

@@ -7,20 +7,20 @@
 //! Let `u > y` be two entries of a key that stay, one right behind the other. They are *together* if nobody reads at a moment
 //! in `[y, u)`: `moment(y) ≥ u` in the words of `retain`. Every reader sees both then, or neither.
 //!
-//! 1. *Two operands* that are together become one, at the seqno of the newer: who saw both sees what they come to, and by
-//!    the law of merge operators (`base::merge`) that is the same on whatever lies below.
+//! 1. *Two operands* that are together become one, at the seqno of the newer. A reader that saw both sees what they
+//!    come to, and by the law of merge operators (`base::merge`) that is the same on whatever lies below.
 //! 2. *An operand and the base below it*, together, become a put at the seqno of the operand. It hides what the base hid
 //!    from each moment, since those at `u` or above are those at `y` or above.
 //! 3. *An operand with nothing below*, neither here nor in the tables below the output, becomes a put of what it is on
 //!    nothing. A delete that waits (`retain`, 4) says no more than nothing does.
-//! 4. *A range tombstone* between `y` and `u` hides `y`, or somebody reads between `y` and it: then they are not
-//!    together. So entries that are together have none between them.
+//! 4. *A range tombstone* between `y` and `u` hides `y`, unless somebody reads between `y` and the tombstone; then the
+//!    two are not together. So entries that are together have none between them.
 //! 5. *Each operand counts once.* It is in one entry of the output, or stays as it is; the inputs go with the edit that
 //!    brings the output, or neither happens. Seqnos of what was folded are gone; the newest stays, which is the one that
 //!    tells whether a key was written (`retain`, 6).
 //!
-//! What is too long for a table, and what the operator fails on, stays as it was: a read says what is wrong, and no job
-//! fails. A base in a blob file stays there, and its operands above it.
+//! A result that is too long for a table, or on which the operator fails, is not used: the operands stay as they were.
+//! A read then says what is wrong, and no job fails. A base in a blob file stays there, and its operands above it.
 
 use std::sync::Arc;
 

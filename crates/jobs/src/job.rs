@@ -41,7 +41,7 @@ pub struct Recipe<'a> {
     pub cf: CfId,
     /// Where tables end.
     pub cutter: Cutter<'a>,
-    /// Who may be answered with what.
+    /// The moments at which somebody may read.
     pub moments: Moments,
     /// All range tombstones of the sources.
     pub tombstones: Vec<RangeTombstone>,
@@ -66,7 +66,7 @@ pub struct Recipe<'a> {
 pub enum Step {
     /// There is more to do.
     More {
-        /// Bytes that are written so far, of this job and of others with the same outputs.
+        /// Bytes written until now, by this job and by others with the same outputs.
         written: u64,
     },
     /// That was all, or all that the sink wanted.
@@ -169,7 +169,7 @@ impl<'a> Job<'a> {
                 return Ok(Step::Done);
             };
             if head.seqno > self.settled {
-                // Its group is about to be.
+                // Its group will soon be settled.
                 return Err(Error::Busy(
                     "records are in flight that would be written into a table".into(),
                 ));
@@ -233,7 +233,7 @@ impl Keeping<'_> {
         }
         self.writing.go_to(key, outputs)?;
         if let Some(at) = self.writing.ends_with() {
-            // What lies from there on is read again, and counted, by whoever goes on.
+            // The next job reads what lies from there on again, and counts it.
             outputs.ended_at = Some(at);
             return Ok(false);
         }
@@ -304,7 +304,7 @@ impl Keeping<'_> {
         Ok((decision, verdict))
     }
 
-    /// What the filter says about an entry that stays, if it is a value on which no operand is that is collected.
+    /// What the filter says about an entry that stays, if it is a value and no collected operand lies on it.
     fn ask_filter(
         &self,
         input: &Input<'_>,
@@ -374,8 +374,8 @@ impl Keeping<'_> {
     }
 }
 
-/// Runs a job to its end. Charges the DRAM that it takes to `work`. Between steps it calls `pace` with the bytes that are
-/// written so far, which may end it.
+/// Runs a job to its end. Charges the DRAM that it takes to `work`. Between steps it calls `pace` with the bytes
+/// written until now; an error of `pace` ends the job.
 ///
 /// # Errors
 /// As [`Job::step`]; those of `pace`.

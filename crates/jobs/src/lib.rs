@@ -10,8 +10,8 @@
 //! | what does the family's filter remove or change? | `filtering` |
 //! | what has come of it? | [`outputs`] |
 //!
-//! A job does not know why it is done: no threshold is here. It is a machine of small steps ([`Job::step`]), and whoever
-//! drives it decides between two of them whether it goes on ([`run_parts`]).
+//! A job does not know why it is done: no threshold is here. It is a machine of small steps ([`Job::step`]). Between
+//! two of them, the code that drives it decides whether it goes on ([`run_parts`]).
 //!
 //! # Steps
 //! 1. *Merge* the sources in the order of keys, and ask `compaction::retain` what stays.
@@ -31,19 +31,19 @@
 //! 3. *Order.* Moments are asked for after what is settled is known, and before anything is read.
 //!
 //! # What is left out
-//! The argument is that of `compaction::retain`. Its horizon is what was visible when the moments were
-//! asked for: whoever registers later reads there or after (`readers`), and so does a `get`, which loads
-//! the view first and then what is visible: if its view has the outputs, what it finds visible is no
-//! older than their horizon. "Below" are the tables of the version that the caller holds. Jobs that run
-//! meanwhile move what lies there, only downwards, and add no key.
+//! The argument is that of `compaction::retain`. Its horizon is what was visible when the moments were asked
+//! for. A reader that registers later reads there or after (`readers`), and so does a `get`. A `get` loads
+//! the view first and then what is visible: if its view has the outputs, what it finds visible is no older
+//! than their horizon. "Below" are the tables of the version that the caller holds. Jobs that run meanwhile
+//! move what lies there, only downwards, and add no key.
 //!
-//! Tables may forget a record, and later what hid it, while the memtable that had it is still named, and
-//! comes back after a crash. Then all younger memtables come back with it (`flush`, 4), and what hid it is
-//! in one of them; or it is known as flushed, and comes back into no view.
+//! Tables may forget a record, and later the write that hid it, while the record's memtable is still named,
+//! and comes back after a crash. Then all younger memtables come back with it (`flush`, 4), and the write
+//! that hid it is in one of them; or the memtable is known as flushed, and comes back into no view.
 //!
 //! # Failures
-//! A failed persist of a PM table poisons the store (`pm::RegionFile`, promise 4), and so does a failed sync of the folder:
-//! names that somebody else has made there may be lost, and no later sync would tell. (A folder that could not even be
+//! A failed persist of a PM table poisons the store (`pm::RegionFile`, promise 4). So does a failed sync of the folder:
+//! names that other code has made there may be lost, and no later sync would tell. (A folder that could not even be
 //! opened was not synced.) Any other failure leaves files that nobody names, and nothing else.
 #![forbid(unsafe_code)]
 

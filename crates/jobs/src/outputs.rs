@@ -37,7 +37,7 @@ impl MadeInPm {
     }
 }
 
-/// What a filter has done, and the family's TTL.
+/// What a filter, and the family's TTL, have done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Filtered {
     /// The least seqno of an entry that was removed or changed.
@@ -70,7 +70,7 @@ impl Filtered {
     }
 }
 
-/// What a job has made so far.
+/// What a job has made until now.
 #[derive(Debug, Default)]
 pub struct Outputs {
     /// All files, pinned.
@@ -149,7 +149,7 @@ impl Outputs {
         blobs.chain(pm).chain(tables)
     }
 
-    /// What comes of tables of which everything has expired, so that nobody reads them: nothing.
+    /// The outputs for tables that have expired as a whole. The tables are not read, and nothing is written.
     pub fn expired<'t>(tables: impl Iterator<Item = &'t TableRef>) -> Outputs {
         let mut outputs = Outputs::default();
         for table in tables {
@@ -160,7 +160,7 @@ impl Outputs {
         outputs
     }
 
-    /// What comes of tables that a range tombstone covers, so that nobody reads them: nothing.
+    /// The outputs for tables that a range tombstone covers. The tables are not read, and nothing is written.
     pub fn passed_over<'t>(tables: impl Iterator<Item = &'t TableRef>) -> Outputs {
         Outputs {
             dropped: tables.map(|table| table.entries).sum(),

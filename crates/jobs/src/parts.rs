@@ -3,10 +3,10 @@
 //! Each part has its own keys, reads and writes by itself, and is a job like any other. While one waits for the device
 //! another one merges. What they have made is put together in the order of keys, and one edit names it all.
 //!
-//! A coroutine waits at two places: before it merges on, for inputs that are about to be used up; and behind each step, for
-//! its writes: until all are made, or, where they are made behind it, until there is room for more. At no other place does it
-//! leave the thread to others: opening a table, its first piece, index blocks, values that are moved, the sync of a file, and a
-//! limit on the rate hold up all parts of the job.
+//! A coroutine waits at two places. Before it merges on, it waits for inputs that are about to be used up. Behind each
+//! step it waits for its writes: until all are made, or, where they are made behind it, until there is room for more.
+//! At no other place does it leave the thread to others. These hold up all parts of the job: opening a table, its first
+//! piece, index blocks, values that are moved, the sync of a file, and a limit on the rate.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -48,9 +48,9 @@ fn sum(of: &[Cell<u64>]) -> u64 {
     of.iter().map(Cell::get).sum()
 }
 
-/// Runs a job to its end, its parts at the same time, which are given in the order of keys. More than one are given only where the
-/// store is `staged`; the time that all of them wait is charged to the meter. Charges the DRAM that it takes to `work`. Between steps it calls
-/// `pace` with the bytes that are written so far, which may end it.
+/// Runs a job to its end, its parts at the same time. The parts are given in the order of keys; more than one only
+/// where the store is `staged`. The time that all of them wait is charged to the meter, the DRAM that they take to
+/// `work`. Between steps it calls `pace` with the bytes written until now; an error of `pace` ends the job.
 ///
 /// # Errors
 /// As [`Job::step`]; those of `pace`. The caller lets go of the outputs in every case.

@@ -17,8 +17,8 @@ pub use files::{FileSink, NextFile, reference};
 pub use pm::{PmHome, PmSink};
 pub use weigh::Scale;
 
-/// Writes tables. Entries come family by family, in the order of keys; whoever gives them says where a table ends, between
-/// two keys.
+/// Writes tables. Entries come family by family, in the order of keys. The caller says where a table ends, between two
+/// keys.
 pub trait TableSink {
     /// Adds an entry, or a range tombstone, to the table at hand, and begins one if there is none.
     ///

@@ -4,7 +4,7 @@
 //! - A value in a blob file is *alive* while a table refers to it, and *garbage* from the edit on that takes the last such
 //!   reference away. Both are counted in the manifest, per file, by the edits themselves (`version`), so that the counts are
 //!   as durable as what they count.
-//! - A **victim** is a file out of which the values move that are alive.
+//! - A **victim** is a file whose values move out of it, as far as they are alive.
 //!
 //! # What is chosen
 //! Let there be `live` bytes alive, and let a user allow `p` bytes for each hundred of them. Collection begins where
@@ -15,27 +15,27 @@
 //! 1. *Only what pays.* A file is chosen only if its own garbage is past where it ends. If no file's is, the whole is not.
 //! 2. *It ends.* A collection makes no garbage but in its victims, and each job takes references to those away. So without
 //!    new data a state is reached in which nothing is chosen.
-//! 3. *What was begun goes on.* A victim from which some values moved has less that is alive, and so comes first, now or when
-//!    collection begins again.
-//! 4. *Many at a time.* To free a file, all tables that refer to it are written anew, and those may be all there are, were the
-//!    file as small as a flush. So not as few files are chosen as would do for the moment, but as many as are worth writing
-//!    those tables for ([`Moves::by_tables`]).
-//! 5. *What moves has room.* Until the last table has let go of a victim, what moved out of it is there twice. So all that
-//!    is alive in the victims fits into the room that there is. As it moves, there is less of both by as much: what was
-//!    chosen stays within the room.
-//! 6. *Jobs are short*, where tables are. What is overwritten is known to be garbage once the tables of level 0 are merged with
-//!    those below, and that waits for a job that has them: in a store with few bytes of keys one job would move all that is
-//!    to move, and meanwhile as much would become garbage.
-//! 7. *Who writes waits for it.* From where collection begins garbage is a debt ([`limits`]): a limit that only the background keeps
-//!    is none for as long as somebody writes faster.
+//! 3. *What was begun goes on.* A victim that some values have left has less that is alive. So it comes first, now or
+//!    when collection begins again.
+//! 4. *Many at a time.* To free a file, all tables that refer to it are written anew. Those may be all tables that
+//!    there are, even if the file is as small as a flush. So more files are chosen than the moment needs: as many as
+//!    are worth writing those tables for ([`Moves::by_tables`]).
+//! 5. *What moves has room.* Until the last table has let go of a victim, the values that moved out of it are there
+//!    twice. So everything that is alive in the victims must fit into the free room. A value that moves takes as much
+//!    from that room as from what is still to move: what was chosen stays within the room.
+//! 6. *Jobs are short*, where tables are. An overwritten value is known to be garbage once the tables of level 0 are
+//!    merged with those below, and that merge waits for a job that has them. In a store with few bytes of keys one job
+//!    would move everything that is to move, and meanwhile as much would become garbage.
+//! 7. *Writers wait for it.* From where collection begins, garbage is a debt ([`limits`]): a limit that only the
+//!    background keeps is none for as long as writers are faster.
 //!
 //! # Alternatives
 //! - *Looking up each value's key*, file by file, costs a read of the tree for each value and writes references through the
 //!   commit path. Tables know already what they refer to, and a compaction reads their keys in order.
-//! - *All files past a share of garbage*, as BlobDB and Titan do, bounds no space: with one limit on the whole a user says
-//!   what he pays.
-//! - *Every job moves what it reads of victims.* A merge of level 0, which tells what is garbage, then waits for values to be read
-//!   and written, and what they cost is a hundred times what the tables cost that are written once less.
+//! - *All files past a share of garbage*, as BlobDB and Titan do, bounds no space: one limit on the whole lets users
+//!   say what they pay.
+//! - *Every job moves the victims' values that it reads.* A merge of level 0, which tells what is garbage, then waits
+//!   for values to be read and written. Those cost a hundred times as much as the tables that are written once less.
 
 use thermocline_base::{CfId, FileId};
 
@@ -113,8 +113,8 @@ fn of_one_job(allowed: u64) -> u64 {
     (allowed / MOVED_PARTS).clamp(MOVED_BYTES_MIN, MOVED_BYTES_MAX)
 }
 
-/// And as many all of them: victims are there until the last table has let go of them, so they fit between where collection begins and
-/// what is allowed.
+/// And as many all jobs: victims stay until the last table has let go of them. So these bytes fit between where
+/// collection begins and what is allowed.
 fn enough(allowed: u64, referring: Referring) -> u64 {
     let one = of_one_job(allowed);
     let most = allowed / 100 * (100 - GARBAGE_BEGINS_PERCENT);
@@ -228,7 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// Who collects the victims, one after the other, comes to where nothing is due, and moves nothing that has no garbage.
+        /// Collecting the victims, one after the other, ends where nothing is due, and moves no file that has no
+        /// garbage.
         #[test]
         fn collecting_victims_brings_the_whole_below_the_limit(files in files(), most in 101u64..300) {
             let mut left = files;
@@ -296,8 +297,8 @@ mod tests {
             }
         }
 
-        /// Nobody is held back before collection is due, and what is allowed has room for a job beyond where writers are slowest, but
-        /// where so little is allowed that no job is as short.
+        /// Nobody is held back before collection is due. Where writers are slowest, the allowed garbage still has room
+        /// for one job, unless so little is allowed that no job is as short.
         #[test]
         fn writers_are_held_back_once_collection_is_due(live in 0u64..1 << 50, most in 101u64..100_000) {
             let Limits { soft, hard } = limits(live, most);

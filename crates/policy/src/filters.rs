@@ -1,8 +1,9 @@
 //! Which jobs ask a family's compaction filter.
 //!
-//! A job whose filter has done something comes to nothing if somebody is registered at its end who would see that, and is done again
-//! without the filter. Where somebody always reads, every job would be done twice. So the filter rests after each such job,
-//! twice as many jobs as the time before: in the long run one job of [`FILTER_RESTS_MAX`] is done twice.
+//! A job whose filter has done something comes to nothing if at its end a reader is registered that would see that. It
+//! is then done again without the filter. Where somebody always reads, every job would be done twice. So the filter
+//! rests after each such job, for twice as many jobs as the time before: in the long run one job of
+//! [`FILTER_RESTS_MAX`] is done twice.
 
 use crate::tuning::FILTER_RESTS_MAX;
 

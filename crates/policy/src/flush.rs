@@ -258,8 +258,8 @@ impl Sealed {
         lent.then(|| all.saturating_sub(memtables))
     }
 
-    /// Bytes that a flush which is due takes at least, of the oldest memtables; `u64::MAX` if it takes all. Who flushes by hand
-    /// flushes all.
+    /// Bytes that a flush which is due takes at least, of the oldest memtables; `u64::MAX` if it takes all, as a flush
+    /// by hand does.
     pub fn takes_bytes(&self) -> u64 {
         let usual = self.usual_bytes().max(1);
         match self.tables {

@@ -5,16 +5,16 @@
 //! oldest that has at most [`INDEX_RATIO`] times the keys of all newer ones together. So what stays is few indexes, each more
 //! than that many times as large as all newer ones; and a pointer is moved only when what it is in grows by half.
 //!
-//! Where a flush takes only the oldest memtables a merged index leads to no more than it takes, since it is taken as a whole; but to
-//! two memtables at least.
+//! Where a flush takes only the oldest memtables, a merged index leads to no more memtables than the flush takes, since
+//! it is taken as a whole; but to two memtables at least.
 //!
-//! Memtables of a merged index that are dead stay until it is made anew. It counts that many keys less as they had records:
-//! making it anew then costs no more than writing those did.
+//! Dead memtables of a merged index stay until the index is made anew. The index counts as many keys less as those
+//! memtables had records: making it anew then costs no more than writing those records did.
 //!
 //! # When it pays
-//! Moving a pointer costs about what asking one more index for a key does. So a merge is done when reads have asked so many
-//! indexes beyond the first sealed one as it moves pointers, records of dead memtables counted with those. Then all that reads and
-//! merges cost is at most twice what it would be for somebody who knows what will be read.
+//! Moving a pointer costs about what asking one more index for a key does. So a merge is done when reads have asked so
+//! many indexes beyond the first sealed one as it moves pointers, records of dead memtables counted with those. Then
+//! all that reads and merges cost is at most twice what it would be with all reads known in advance.
 
 use crate::flush::Dram;
 use crate::tuning::{INDEX_DEAD_PARTS, INDEX_LOOK_EVERY, INDEX_RATIO};
@@ -45,8 +45,9 @@ pub struct Choice {
     pub dead: u64,
 }
 
-/// What is to be merged: of the youngest neighbours that may be and of which some should, as many as have `bytes_max` of
-/// persistent memory together. If it `must` be, down to the oldest that has a dead memtable, whatever they have.
+/// What is to be merged: of the youngest neighbours that may be merged, and among which a merge is due, as many as have
+/// `bytes_max` of persistent memory together. If it `must` be, the merge reaches down to the oldest that has a dead
+/// memtable, whatever they have.
 ///
 /// ```
 /// use thermocline_policy::indexes::{Index, choose};
@@ -111,8 +112,8 @@ pub fn looks(asked_before: u64, count: u64) -> bool {
     asked_before / INDEX_LOOK_EVERY != (asked_before + count) / INDEX_LOOK_EVERY
 }
 
-/// Whether DRAM of so many bytes more leaves flushes as they are: nothing is to be flushed because an index and what it is made of
-/// are there for a while.
+/// Whether flushes stay as they are with `used` bytes of DRAM: no flush may become due because an index and its inputs
+/// are there together for a while.
 pub fn leaves_flushes(dram: &Dram, used: u64) -> bool {
     used < dram.due()
 }

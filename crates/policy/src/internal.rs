@@ -9,8 +9,8 @@ use crate::pick::{
 };
 use crate::tuning::{TABLES_AT_ENDS, TABLES_OF_ONE};
 
-/// The slices that are to be merged for room: where level 0 will soon be full, or refers to much in blob files. Those first of
-/// which most goes.
+/// The slices that are to be merged for room: where level 0 will soon be full, or where a slice refers to much in blob
+/// files. The first are those of which the largest part goes.
 pub fn due_for_room(plan: &Level0Plan) -> Vec<&SlicePlan> {
     let makes_room = |of: &SlicePlan| of.holds_blobs || plan.is_filling && of.makes_room;
     let free = |of: &&SlicePlan| of.free && makes_room(of);
@@ -20,7 +20,7 @@ pub fn due_for_room(plan: &Level0Plan) -> Vec<&SlicePlan> {
     due
 }
 
-/// The slices whose merge pays, and what says so: those first that pay most.
+/// The slices whose merge pays, and the decision that says so. The first are those that pay most.
 pub fn due_by_cost(plan: &Level0Plan) -> Vec<(Decision, &SlicePlan)> {
     let due = plan.slices.iter().filter(|slice| slice.free);
     let mut due: Vec<(Decision, &SlicePlan)> = due
@@ -31,7 +31,8 @@ pub fn due_by_cost(plan: &Level0Plan) -> Vec<(Decision, &SlicePlan)> {
     due
 }
 
-/// Whether a slice that is due may be merged: or what is to be taken down would never be free.
+/// Whether a slice that is due may be merged. It may not where it has so many files that they are to be taken down:
+/// merges would never leave them free for that.
 pub fn may_begin(slice: &Slice<'_>, options: &PickOptions) -> bool {
     slice.files < options.level0_tables
 }
@@ -74,8 +75,8 @@ pub struct Inputs {
     pub largest_zone: u64,
 }
 
-/// The persistent memory for one part of a slice: as much as that may take until its last table ends. All of it has no more
-/// bytes than the inputs, in tables that end early, too, each of which leaves a zone unfilled.
+/// The persistent memory for one part of a slice: as much as that may take until its last table ends. All parts
+/// together have no more bytes than the inputs, plus an unfilled zone for each table; tables that end early count, too.
 pub fn bytes_of_part(inputs: &Inputs, part_bytes: u64, table_bytes: u64) -> u64 {
     let Inputs {
         zone_bytes: all,
@@ -87,8 +88,9 @@ pub fn bytes_of_part(inputs: &Inputs, part_bytes: u64, table_bytes: u64) -> u64 
     part.min(all.saturating_add(zone.saturating_mul(tables)))
 }
 
-/// Without cost models: the tables in persistent memory with smaller numbers leave, 0 where none do. Once they are past their
-/// share all that are there do, as in the paper's PMBlade-PM (PM-Blade §VI.B), until none of those is left.
+/// Without cost models: tables in persistent memory leave if their numbers are smaller than this; 0 where none do. Once
+/// the tables there are past their share, all that are there leave, as in the paper's PMBlade-PM (PM-Blade §VI.B),
+/// until none of those is left.
 pub fn leave_below(files: &[FileId], before: FileId, past_share: bool) -> FileId {
     match past_share {
         _ if files.iter().any(|file| *file < before) => before,

@@ -6,7 +6,7 @@
 //!
 //! | | from |
 //! |---|---|
-//! | n, unsorted tables | its runs but the oldest one: that is as good as the sorted run, whoever has written it |
+//! | n, unsorted tables | its runs but the oldest one, which counts as the sorted run, whichever job has written it |
 //! | R, records | its references |
 //! | w, writes since the last merge | the references of its newer runs |
 //! | u, updates among them | entries that are drawn there and sought in the older runs: no counter tells whether something lies below a write, and none survives an opening |
@@ -18,20 +18,21 @@
 //! worth a merge though nobody writes any more. Equation 3 when level 0 has τm bytes; from then on level 0 *drains*: slices
 //! leave until those that stay fit τt. What stays is decided anew with each job, and what has stayed counts for more.
 //!
-//! Before level 0 is full (from [`FILLING_PERCENT`](crate::tuning::FILLING_PERCENT) of τm on) a slice of which a merge would
-//! give back much ([`ROOM_SHARE`](crate::tuning::ROOM_SHARE)) is merged before anything leaves, whatever equation 2 says. That weighs
-//! times; but what leaves for the want of room is written to the SSD now, and once more for each level, and what is merged
-//! may never be. Merges of parts hold inputs and outputs, so while they go on level 0 is full only when it has its share, or a
-//! merge could not begin.
+//! Before level 0 is full (from [`FILLING_PERCENT`](crate::tuning::FILLING_PERCENT) of τm on), a slice whose merge
+//! would give back much ([`ROOM_SHARE`](crate::tuning::ROOM_SHARE)) is merged before anything leaves, whatever equation
+//! 2 says. That equation weighs times. But what leaves for want of room is written to the SSD now, and once more for
+//! each level, and what is merged may never be. Merges of parts hold inputs and outputs. So while they go on, level 0
+//! is full only when it has its share, or when a merge could not begin.
 //!
-//! Likewise a slice is merged whose newer runs refer to as much in blob files as a memtable may: a reference is short, so no
-//! equation would see what it keeps on the SSD.
+//! A slice is merged, too, if its newer runs refer to as much in blob files as a memtable may: a reference is short, so
+//! no equation would see what it keeps on the SSD.
 //!
-//! Flushes ask, too ([`ranges`](crate::ranges)): what of level 0 would not stay if theirs came to it, so that it leaves with them; and
-//! where level 0 is full whether what they bring is worth writing there at all ([`Memory::skips`]): equation 2 with which part
-//! of it will be superseded. While it is not they *skip* level 0 in persistent memory, and it empties.
+//! Flushes ask, too ([`ranges`](crate::ranges)). They ask which slices of level 0 would not stay if theirs came to it;
+//! those leave with them. Where level 0 is full, they also ask whether what they bring is worth writing there at all
+//! ([`Memory::skips`]): equation 2, with the part of it that will be superseded. While it is not they *skip* level 0 in
+//! persistent memory, and it empties.
 //!
-//! A share that is exceeded though everything left may stay is a matter for the picker, as without any model
+//! If the share is exceeded though everything that is left may stay, the picker decides, as without any model
 //! (`level0.internal=off`).
 
 mod memory;

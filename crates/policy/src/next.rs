@@ -1,7 +1,8 @@
 //! What is to be done next, of all parts that are known, and why.
 //!
-//! Parts are asked in the order of their urgency: room on a full disk, room for the writer, what waits to be flushed, what is done
-//! ahead, then what makes reads cheaper and space smaller. Whoever knows one part only is answered for that one.
+//! Parts are asked in the order of their urgency: room on a full disk, room for the writer, what waits to be flushed,
+//! what is done ahead, then what makes reads cheaper and space smaller. A caller that knows one part only gets an
+//! answer for that one.
 
 mod compaction;
 mod sealed;
@@ -51,8 +52,8 @@ pub fn next(situation: &Situation<'_>, memory: &mut Memory) -> Decision {
     }
 }
 
-/// What moves values out of blob files next, whatever else is due: for who asks for a compaction. None if nothing is due, or jobs hold
-/// the tables.
+/// What moves values out of blob files next, whatever else is due: for a compaction by hand. None if nothing is due, or
+/// jobs hold the tables.
 pub fn next_collection(levels: &Levels<'_>) -> Option<Decision> {
     compaction::garbage(levels, u64::MAX)
 }

@@ -15,22 +15,23 @@
 //! Whatever the state, for each job that is picked:
 //! 1. **Levels stay disjoint.** All tables of the output level that the inputs' hull overlaps are
 //!    taken. The output lies within what the job holds.
-//! 2. **The law of age.** Of level 0, with a table all older ones that overlap the job's hull are
-//!    taken. No table lies in a level that is skipped: level 0 goes to the base level or the first
-//!    one that has tables, whichever comes first, or to the empty one above that, and others go one level down.
-//! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same
-//!    level. So neither changes what the other takes, and what lies below an output stays below. But a job within
-//!    level 0 may take what lies there above all that another one takes ([`Held::collides`]): what that one leaves,
-//!    wherever, lies below as before.
-//! 4. **It ends.** Each job but a rewrite (of tombstones, or out of blob files), a merge inside level 0 and a drop moves data down, and none moves data up: nor out of
-//!    files into persistent memory. Without
-//!    new data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
+//! 2. **The law of age.** A job that takes a table of level 0 down takes all older ones that overlap the
+//!    job's hull. No table lies in a level that is skipped: level 0 goes to the base level or the first one
+//!    that has tables, whichever comes first, or to the empty one above that, and others go one level down.
+//! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same level. So
+//!    neither changes what the other takes, and what lies below an output stays below. But a job within level
+//!    0 may take tables that lie there above everything that another job takes ([`Held::collides`]): wherever
+//!    that other job writes, its outputs lie below as before.
+//! 4. **It ends.** Each job moves data down, but for a rewrite (of tombstones, or out of blob files), a merge
+//!    inside level 0 and a drop. None moves data up, nor out of files into persistent memory. Without new
+//!    data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
 //! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
 //!    starved.
 //!
-//! A move is **trivial** if the table can be put one level down unread: nothing there overlaps, it
-//! would not overlap more grandparents than allowed, it has no tombstones that the last level
-//! would drop, no filter is to see it and nothing of it has expired where a range is compacted by hand, and it lies in a file: what lies in persistent memory is written anew.
+//! A move is **trivial** if the table can be put one level down unread. Nothing there overlaps it, nor does
+//! another input. It would not overlap more grandparents than allowed. It has no tombstones, if it goes to
+//! the last level or a range is compacted by hand. In the latter case no filter is to see it either, and
+//! nothing of it has expired. And it lies in a file: what lies in persistent memory is written anew.
 //!
 //! # Level 0 in persistent memory
 //! Tables of level 0 may lie there, among others in files, in one order of age. They are cheaper to ask and

@@ -1,10 +1,11 @@
 //! How much writers are to be held back (design §9): a slope, not a wall.
 //!
 //! Where background work falls behind, something fills up: persistent memory, level 0, bytes
-//! waiting for compaction, the disk, garbage in blob files. Stores that stop writers at a limit, as LevelDB and early
-//! RocksDB do, answer with seconds of silence; so here each [`Debt`] slows writers from a soft
-//! limit on, a little at first, until at the hard limit they are as slow as they ever get. They are
-//! never stopped by this: who has no space left at all says so itself.
+//! waiting for compaction, the disk, garbage in blob files. Stores that stop writers at a limit, as
+//! LevelDB and early RocksDB do, answer with seconds of silence; so here each [`Debt`] slows
+//! writers from a soft limit on, a little at first, until at the hard limit they are as slow as
+//! they ever get. This never stops writers: where no space is left at all, that is refused
+//! elsewhere.
 //!
 //! # Invariants
 //! 1. Below all soft limits there is no delay.
@@ -243,15 +244,16 @@ impl Slope {
     }
 }
 
-/// Until when the writes of a store have used up what the slope allows, once somebody writes what costs so many nanoseconds: they
-/// owe together, so what a write takes anyway counts. What a large write owes beyond the longest wait is forgotten.
+/// The time until which the writes of a store have used up what the slope allows, with one more that costs `nanos`
+/// nanoseconds. Writes owe together, so the time that a write takes anyway counts. What a large write owes beyond the
+/// longest wait is forgotten.
 #[inline]
 pub fn owed_until(owed_until_ns: u64, now_ns: u64, nanos: u64) -> u64 {
     let most = now_ns.saturating_add(DELAY_NS_MAX);
     owed_until_ns.max(now_ns).saturating_add(nanos).min(most)
 }
 
-/// Whether a writer waits until then, or owes it on: sleeps are not shorter than a moment.
+/// Whether a writer waits until then. Otherwise it owes that time on: sleeps are not shorter than a moment.
 #[inline]
 pub fn waits(owed_until_ns: u64, now_ns: u64) -> bool {
     owed_until_ns.saturating_sub(now_ns) >= DELAY_PIECE_NS

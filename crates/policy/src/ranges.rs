@@ -256,7 +256,7 @@ mod tests {
             let enough = Range { promised: Some(bytes), ..range };
             prop_assert!(!enough.asks_again());
             prop_assert_eq!(enough.fate() == Fate::Leaves, leaves);
-            // Who does not evacuate moves nothing along for want of room.
+            // A flush that does not evacuate moves nothing along for want of room.
             prop_assert!(evacuates || range.fate() != Fate::LacksRoom);
             prop_assert!(!relieving || range.fate() != Fate::LacksRoom);
         }

@@ -1,8 +1,8 @@
 //! Reads that pay for a compaction (LevelDB's seek compaction; `observe::charged` counts, and has the argument why it ends).
 //!
-//! A read that asks two tables, and finds nothing in the first, would have been cheaper if both were one; and a scan that steps
-//! over many deletes if those had met what they delete. Such a read *charges* the table. When it has been charged as often
-//! as it would cost to compact it, it is handed to [`pick_read`](crate::pick::pick_read).
+//! A read that asks two tables, and finds nothing in the first, would have been cheaper if both were one. So would a
+//! scan that steps over many deletes, if those had met what they delete. Such a read *charges* the table. When a table
+//! has been charged as often as it would cost to compact it, it is handed to [`pick_read`](crate::pick::pick_read).
 
 use crate::tuning::{READ_BYTES, READS_MIN, READS_NOTED};
 

@@ -2,22 +2,23 @@
 //! has the steps).
 //!
 //! # Why it ends
-//! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full, and that
-//! moment is taken anew only when something was deleted since, or when the oldest reader has gone of then, or of those for whom
-//! jobs kept something since. Jobs that give up become smaller by a part, or wait twice as long each time.
+//! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full. That
+//! moment is taken anew only in two cases: something was deleted since; or the oldest reader has gone, of those that
+//! were there then or for which jobs kept something since. Jobs that give up become smaller by a part, or wait twice as
+//! long each time.
 
 use crate::tuning::{
     AGAIN_GROWTH, AGAIN_MAX_NS, AGAIN_NS, DELETES_MANY, DELETES_PAUSE_NS, GAVE_UP_PARTS,
     RELIEF_MARGIN_BYTES, RELIEF_MARGIN_PARTS, ROOM_MORE_BYTES, ROOM_MORE_PARTS, STARVED_NS,
 };
 
-/// Bytes of a disk of so many that no work of this kind goes into, beside what flushes need.
+/// Bytes of a disk of `disk_bytes` that no work of this kind uses, beside what flushes need.
 pub fn margin(disk_bytes: u64) -> u64 {
     (disk_bytes / RELIEF_MARGIN_PARTS).min(RELIEF_MARGIN_BYTES)
 }
 
-/// Bytes of the disk that a compaction may use which nothing demands but lack of room: what is free beyond that which all flushes
-/// might take.
+/// Bytes of the disk that a compaction may use which only lack of room demands: what is free beyond that which all
+/// flushes might take, and beyond the [`margin`].
 pub fn room_for_jobs((free, disk_bytes): (u64, u64), flushes: u64) -> u64 {
     free.saturating_sub(flushes + margin(disk_bytes))
 }
@@ -27,12 +28,12 @@ pub fn are_many(deletes: u64) -> bool {
     deletes >= DELETES_MANY
 }
 
-/// Whether somebody who wanted to write a long value, and asked then, is forgotten now.
+/// Whether a writer that asked at `asked_ns` for room for a long value, and did not ask again, is forgotten now.
 pub fn has_given_up(asked_ns: u64, now_ns: u64) -> bool {
     now_ns >= asked_ns + STARVED_NS
 }
 
-/// Whether it is time to look again whether a reader has gone who kept from tables what was deleted.
+/// Whether it is time to look again for readers that have gone and for which tables kept what was deleted.
 pub fn looks_at_readers(looked_ns: u64, now_ns: u64) -> bool {
     now_ns >= looked_ns + AGAIN_NS
 }
@@ -69,8 +70,8 @@ impl Pause {
     }
 }
 
-/// What a job may have where one of so many bytes has given up. Clearly less: where each of a thousand tables that are rewritten
-/// makes it a little smaller, it is not tried a thousand times.
+/// What a job may have where one of so many bytes has given up. It is clearly less: a job that becomes a little smaller
+/// with each of a thousand rewritten tables is not tried a thousand times.
 fn smaller(bytes: u64) -> Option<u64> {
     bytes.checked_sub((bytes / GAVE_UP_PARTS).max(1))
 }
@@ -88,7 +89,7 @@ fn smaller(bytes: u64) -> Option<u64> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GaveUp {
-    /// Jobs of so many bytes have given up, and larger ones would, and those that are hardly smaller.
+    /// Jobs of so many bytes have given up. Larger jobs would, too, and jobs that are hardly smaller.
     bytes_below: u64,
     /// How much room there was when it began.
     room_then: u64,
@@ -110,7 +111,7 @@ impl Default for GaveUp {
 }
 
 impl GaveUp {
-    /// A job of so many bytes has given up, which began with so much room. Larger ones are put off for a while.
+    /// A job of `bytes` has given up, which began with so much `room`. Larger jobs are put off for a while.
     pub fn gave_up(&mut self, bytes: u64, room: u64, now_ns: u64) {
         self.room_then = room;
         self.at_ns = now_ns;
@@ -123,8 +124,8 @@ impl GaveUp {
         self.bytes_below = u64::MAX;
     }
 
-    /// Larger jobs have given up, lately and when there was about as much room as now; `None`: any did, were it of tables with
-    /// nothing but range tombstones.
+    /// The largest job that may be tried: larger ones have given up, lately and when there was about as much room as
+    /// now. `None` if even a job of no bytes has, of tables with nothing but range tombstones.
     pub fn bytes_max(&mut self, room: Option<u64>, now_ns: u64) -> Option<u64> {
         let before = self.room_then;
         let enough = before.saturating_add((before / ROOM_MORE_PARTS).max(ROOM_MORE_BYTES));

@@ -1,12 +1,12 @@
 //! Room on the disk, and how far the region may grow.
 //!
-//! A disk that is full fails whatever comes first, and that may be the flush or the compaction that would have made room. So
-//! the last of it is kept for those, the *reserve*: what lies in persistent memory, which may all have to be flushed, and a job of
-//! compaction; no more than a part of the disk. From some reserves on writers are held back, and where no more than one is free
-//! they are refused, but for deletes.
+//! A full disk fails the first work that needs room, and that may be the flush or the compaction that would have made
+//! room. So the last of the disk is kept for those, the *reserve*: as much as lies in persistent memory, which may all
+//! have to be flushed, and a job of compaction; no more than a part of the disk. Where only some reserves are free,
+//! writers are held back; where no more than one is free, they are refused, but for deletes.
 //!
-//! A region that lies on that disk is the largest part of it, and does not get smaller by what is deleted in it. So it grows only
-//! as far as the disk has, behind that, room for all of the region to be flushed, and for a job.
+//! A region that lies on that disk is the largest part of it, and does not get smaller by what is deleted in it. So it
+//! grows only as far as the disk still has room for a flush of all of the region, and for a job.
 
 use crate::pressure::Limits;
 use crate::tuning::{
@@ -91,8 +91,8 @@ impl Disk {
         self.total.saturating_sub(self.free)
     }
 
-    /// How large a region that lies on this disk and has so many bytes may become; and how much of the disk it tries
-    /// whether it is there, as a quota says nothing of its room.
+    /// How large a region may become that lies on this disk and has so many bytes. And how many bytes of the disk it
+    /// tries to get first, since a quota does not tell its room.
     pub fn region_limit(&self, has: u64) -> (u64, u64) {
         let keep = has.saturating_add(self.job_bytes());
         let more = self.free.saturating_sub(keep) / GROWTH_BYTES;

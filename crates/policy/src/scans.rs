@@ -1,10 +1,11 @@
 //! Scans pay for tables: what waits to be flushed becomes tables early where it is scanned much.
 //!
 //! Neighbours in a memtable lie apart, since it has records in the order in which they came; in a table they lie side by side.
-//! So a scan gets on faster over tables, and a lookup, which finds its record with fewer steps in an index, slower. Writing a
-//! table of a record costs as much as some entries of scans save. *Once scans have collected that many for each sealed record*,
-//! the flush that would come later anyway is due. As whoever rents until the rents have come to the price, and then
-//! buys, it costs at most twice what the best decision would have cost, whatever comes.
+//! So a scan gets on faster over tables; a lookup gets slower, since it finds its record with fewer steps in an index.
+//! Writing a table of a record costs as much as some entries of scans save. *Once scans have collected that many for
+//! each sealed record*, the flush that would come later anyway is due. A tenant who rents until the rents have come to
+//! the price, and then buys, pays at most twice what the best decision would have cost, whatever comes; so does the
+//! store.
 //!
 //! What becomes tables for scans stays in persistent memory, whatever costs say of writes: it was asked for by reads. So no flush is
 //! due for them where it does not fit; and from then on level 0 may have all that memtables leave, even beyond its share, until a
@@ -57,7 +58,7 @@ pub fn level0_share(share: u64, lent: Option<u64>) -> u64 {
     lent.map_or(share, |left| share.max(left / MAJOR_PERCENT * 100))
 }
 
-/// Whether somebody who has collected `count` entries, behind `before` others, looks whether a flush has come to pay.
+/// Whether a scan that has collected `count` entries, behind `before` others, looks whether a flush has come to pay.
 pub fn looks(before: u64, count: u64) -> bool {
     before / SCANS_LOOK_EVERY != before.wrapping_add(count) / SCANS_LOOK_EVERY
 }

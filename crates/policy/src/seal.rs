@@ -107,7 +107,7 @@ pub fn is_due(
     (is_full(active, limits, more) || active.heavy) && !active.is_empty && has_room()
 }
 
-/// Why a memtable is sealed that [`is_due`] or [`is_wide`] says so of.
+/// Why a memtable is sealed for which [`is_due`] or [`is_wide`] holds.
 pub fn because(active: &Active, limits: &Limits, more: u64) -> Option<Because> {
     let bytes = active.bytes + more;
     match active {
@@ -126,7 +126,7 @@ pub fn because(active: &Active, limits: &Limits, more: u64) -> Option<Because> {
     }
 }
 
-/// Whether an index of so many bytes should be sealed where DRAM is short, of which all indexes may have `dram_limit`.
+/// Whether an index of so many bytes should be sealed where DRAM is short. All indexes may have `dram_limit` together.
 pub fn is_heavy(index_bytes: u64, dram_limit: u64) -> bool {
     index_bytes > dram_limit / INDEX_PARTS
 }

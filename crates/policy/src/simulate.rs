@@ -2,11 +2,12 @@
 //! the same in every run (house.md, "Policy is a model, not only code").
 //!
 //! # The model
-//! Keys lie in *cells*, ranges with as many keys each; within a cell they are divided into *classes*, of which each is written
-//! half as often as the one before, or not. A table has, of each class of its cells, a number of records, which is a mean. Tables
-//! that are merged have as many records as the union of random sets has on average: with n keys in a class, sets of a and b records
-//! have `n (1 - (1 - a/n) (1 - b/n))`. So nothing is drawn, and nothing depends on a seed. The skew is that of a power law: over
-//! keys that lie anywhere, or over cells ([`Spread`]).
+//! Keys lie in *cells*, ranges with as many keys each. Where hot keys lie everywhere, the keys of a cell are divided
+//! into *classes*: each has half as many keys as the one before, and its keys are written more often. A table has, for
+//! each class of its cells, a number of records, which is a mean. Tables that are merged have as many records as the
+//! union of random sets has on average: with n keys in a class, sets of a and b records have `n (1 - (1 - a/n) (1 -
+//! b/n))`. So nothing is drawn, and nothing depends on a seed. The skew is that of a power law: over keys that lie
+//! anywhere, or over cells ([`Spread`]).
 //!
 //! Writers write at a rate, held back by the slope of [`pressure`](crate::pressure). A flush, and some jobs beside it, share the
 //! device; all take processor time by the unit costs. Edits take effect when the work ends. Every shape of level 0 is flushed, merged

@@ -1,5 +1,5 @@
-//! What is known when a decision is asked for. Each part is filled by whoever holds the lock under which it is known; the others
-//! are `None`.
+//! What is known when a decision is asked for. Each part is known under some lock. A caller fills the parts of the
+//! locks that it holds; the others are `None`.
 
 use thermocline_base::{CfId, FileId};
 
@@ -25,7 +25,7 @@ pub struct Situation<'a> {
     pub ahead: Option<Ahead>,
     /// Indexes of sealed memtables, with a view.
     pub indexes: Option<Indexes<'a>>,
-    /// How a family that is divided by size is. Under the lock of who splits and merges.
+    /// How a family that is divided by size is. Under the lock for splits and merges.
     pub partitions: Option<Partitions<'a>>,
     /// The levels of all families. Under the lock of the list of running jobs.
     pub levels: Option<Levels<'a>>,

@@ -402,7 +402,7 @@ pub const AGAIN_MAX_NS: u64 = 640_000_000_000;
 /// How many times longer each wait is than the one before. *Chosen*.
 pub const AGAIN_GROWTH: u64 = 2;
 
-/// Nanoseconds: who wanted to write a long value, and has not tried again for so long, wants it no more. *Chosen*.
+/// Nanoseconds after which a writer that found no room for a long value, and did not try again, is forgotten. *Chosen*.
 pub const STARVED_NS: u64 = 60_000_000_000;
 
 /// No work of this kind goes into the last part in so many of the disk, beside what flushes need. *Chosen*.
@@ -436,8 +436,8 @@ pub const FILTER_RESTS_MAX: u32 = 64;
 // ---------------------------------------------------------------------------------------------------------------------
 // What expires (`pick::expired`, `expiry`).
 
-/// Parts of the shortest TTL of a store after each of which its manifest notes the time again. *Chosen*: what has expired stays
-/// that much longer, one part in a hundred, and a pair costs the manifest 21 bytes.
+/// A manifest notes the time again after each of so many parts of its store's shortest TTL. *Chosen*: what has expired
+/// stays that much longer, one part in a hundred, and a pair costs the manifest 21 bytes.
 pub const TTL_PARTS: u64 = 100;
 
 /// Collection of blob files begins at so many percent of the garbage that `blob.space_percent_max` allows. *Chosen*: what moves
@@ -470,8 +470,8 @@ pub const EXPIRED_TABLES_MAX: usize = 256;
 /// a store where somebody always reads tries once in a second what costs it microseconds.
 pub const EXPIRED_AGAIN_NS: u64 = 1_000_000_000;
 
-/// Ranges of deleted keys that a family remembers, of which whole tables may go. *Chosen*: a range counts only if it covers a table, and more
-/// than so many would be looked through by each pick.
+/// Ranges of deleted keys that a family remembers, so that whole tables may go. *Chosen*: a range counts only if it
+/// covers a table, and each pick looks through all of them.
 pub const DELETED_RANGES_MAX: usize = 1024;
 
 /// Range tombstones that together cover a table at most, for it to go unread. *Chosen*: a table of a million small ranges waits for a

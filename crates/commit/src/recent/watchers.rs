@@ -1,4 +1,4 @@
-//! Who watches, and from which moment on: in parts, so that threads that begin to watch and end do not meet.
+//! Watchers and their moments: in parts, so that threads that begin to watch and end do not meet.
 
 use thermocline_base::counter::thread_number;
 use thermocline_base::{Line, SeqNo};
@@ -32,13 +32,14 @@ impl Part {
     }
 }
 
-/// Who watches.
+/// The watchers of a store.
 #[derive(Debug)]
 pub(super) struct Watchers {
     parts: Box<[Line<Mutex<Part>>]>,
-    /// The first moment that was found when somebody looked. Relaxed, as `sooner`: who misses one is found at the next look.
+    /// The first moment that the last look found. Relaxed, as `sooner`: an end that misses it is found at the next
+    /// look.
     held: AtomicU64,
-    /// Whether one has ended since who watched from no later than that.
+    /// Whether a watcher from that moment, or an earlier one, has ended since.
     sooner: AtomicBool,
 }
 
@@ -94,7 +95,8 @@ impl Watchers {
         self.sooner.load(Ordering::Relaxed)
     }
 
-    /// The first moment that somebody watches from, but for whoever is about to begin; `none` if there is none.
+    /// The first moment that somebody watches from; `none` if there is none. Watchers that are about to begin do not
+    /// count.
     pub fn first(&self, none: u64) -> u64 {
         self.sooner.store(false, Ordering::Relaxed);
         let first = |part: &Line<Mutex<Part>>| lock(part).floors.iter().flatten().min().copied();

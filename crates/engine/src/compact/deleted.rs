@@ -1,25 +1,28 @@
 //! Ranges in which everything is deleted, and the tables that go with them: unread, by an edit, as soon as nobody sees what they have.
 //!
 //! # Vocabulary
-//! A *fact* is a range of a family's keys and a seqno q: some range tombstone of seqno q covers all of these keys, and is durable and
-//! visible. Where several tombstones cover parts of the range, what is said below of who reads before q holds for the newest of them, and
-//! what is said of data that is older for the oldest. Facts are taken from the range tombstones of memtables, where `delete_range` puts them, and kept in DRAM. The tombstone is the
-//! truth. Where a fact was lost (with the process, or because they were too many), its tables go the usual way: tombstone
-//! and tables meet in a compaction, which leaves them out unread, too ([`pass_over`]).
+//! A *fact* is a range of a family's keys and a seqno q: some range tombstone of seqno q covers all of these keys, and
+//! is durable and visible. Several tombstones may each cover a part of the range. Then q has two values. In what is
+//! said of readers ("at q or later", "before q"), q is the seqno of the newest of these tombstones; in what is said of
+//! the age of data ("older than q", "below q"), it is that of the oldest. Facts are taken from the range tombstones of
+//! memtables, where `delete_range` puts them, and kept in DRAM. The tombstone is the truth. Where a fact was lost (with
+//! the process, or because they were too many), its tables go the usual way: tombstone and tables meet in a compaction,
+//! which leaves them out unread, too ([`pass_over`]).
 //!
 //! A table is *covered* by a fact if the whole range of its reference lies within, and all its seqnos are below q.
 //!
 //! # The argument: a covered table may go
-//! 1. *A fact stays true.* It says that who reads at q or later finds nothing in the range that is older than q. No write changes that.
-//!    It does not matter what becomes of the tombstone itself: see 4.
+//! 1. *A fact stays true.* It says that a reader at q or later finds nothing in the range that is older than q. No
+//!    write changes that. It does not matter what becomes of the tombstone itself: see 4.
 //! 2. *It survives crashes.* q was `settled`, durable and visible, before it became a fact. The edit that takes the table away may
 //!    be durable before anything else is, and the tombstone is there when it is read. (A `Buffered` tombstone is visible earlier. If its
 //!    tables went then, a crash could take it back, and what was written before it would be gone.)
-//! 3. *Nobody reads what goes.* Let s be the least seqno of the table. Who reads before s finds nothing there. Who reads at q or later finds
-//!    it covered. Of those between, nobody is registered when the job is picked, or the table stays; and nobody comes, since
-//!    readers register at what is visible (`commit::readers`), which had passed q before it was asked who they are. A `get` does not
-//!    register. It loads its view first and then what is visible: if its view lacks the table, then that was after q. If it has
-//!    the table, then the view keeps that for as long as the call lasts.
+//! 3. *Nobody reads what goes.* Let s be the least seqno of the table. A reader before s finds nothing there. A reader
+//!    at q or later finds it covered. When the job is picked, no reader is registered between the two, or the table
+//!    stays. None comes later: readers register at what is visible (`commit::readers`), and that had passed q before
+//!    the job asked for the readers. A `get` does not register. It loads its view first and then what is visible: if
+//!    its view lacks the table, then that was after q. If it has the table, then the view keeps that for as long as the
+//!    call lasts.
 //! 4. *Nothing returns.* The table may have hidden older data below itself, in its range and so in that of the fact. All of it is older than
 //!    the tombstone, in layers below the tombstone's. So the tombstone hides it as long as it stays, and it stays for as long
 //!    as there is something older below it: a memtable with it lives while an older memtable is named or a table is there

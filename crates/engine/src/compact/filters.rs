@@ -4,17 +4,19 @@
 //! A value is *filtered* if it is not in the outputs of a job as it was in the inputs. `oldest` is the least seqno of those.
 //!
 //! # The argument: nobody sees a value change
-//! 1. *What differs.* A filtered value has a seqno s, and what stands for it in the outputs has the same one, or is a
-//!    delete of that seqno that says nothing (`compaction::retain`, 7). So who reads at a moment before `oldest` finds in the outputs
-//!    what he finds in the inputs.
-//! 2. *Who is registered at the edit.* Under the manifest's lock, before the edit is appended, registrations are held up
-//!    ([`Readers::hold_up`]). If somebody is registered at `oldest` or behind, the outputs are thrown away: he may have
-//!    read what would change. It does not matter when he came, so that who registers while the job runs needs no
-//!    argument of his own. Otherwise everybody who is registered reads before `oldest`, and (1) is for him.
-//! 3. *Who registers then* waits until the edit is durable and the view shows it. He has read nothing before, and finds the
-//!    outputs. The writer's lock is held from before the edit until then, so that nobody else shows its tables earlier.
-//! 4. *Who reads without registering* is a `get`, which reads once: before the edit or behind it. It registers before
-//!    it reads a second time, for operands (`engine::operands`), and begins anew then.
+//! 1. *What differs.* A filtered value has a seqno s. What stands for it in the outputs has the same seqno, or is a
+//!    delete of that seqno that says nothing (`compaction::retain`, 7). So a reader at a moment before `oldest` finds
+//!    in the outputs what it finds in the inputs.
+//! 2. *Readers that are registered at the edit.* Under the manifest's lock, before the edit is appended, registrations
+//!    are held up ([`Readers::hold_up`]). If a reader is registered at `oldest` or behind, the outputs are thrown away:
+//!    it may have read what would change. It does not matter when that reader came, so readers that register while the
+//!    job runs need no argument of their own. Otherwise every registered reader reads before `oldest`, and (1) covers
+//!    it.
+//! 3. *Readers that register then* wait until the edit is durable and the view shows it. Such a reader has read nothing
+//!    before, and finds the outputs. The writer's lock is held from before the edit until then, so that nobody else
+//!    shows the tables of the edit earlier.
+//! 4. *Reads without a registration* are those of `get`, which reads once: before the edit or behind it. It registers
+//!    before it reads a second time, for operands (`engine::operands`), and begins anew then.
 //! 5. *Transactions* have a moment, and are registered from their first read to their end; where a moment moves on, the next one
 //!    is registered before the last one leaves. So what a transaction has read stays as long as it goes on, whether it locked the key
 //!    or not. That a filter removed a value is no write: it has no seqno, nobody conflicts with it, and validation
@@ -26,15 +28,16 @@
 //!    flushed no memtable comes back into a view (`flush`). A crash before the edit leaves the inputs.
 //!
 //! # Who waits
-//! Who registers while an edit with filtered values is appended waits for that edit, a sync of the manifest; so do writers. Under
-//! `hold_up` nothing is asked for that such a one may hold: both locks, the writer's and the manifest's, are taken before, and
-//! what is taken behind them nobody holds who registers.
+//! A reader that registers while an edit with filtered values is appended waits for that edit, which takes one sync of
+//! the manifest. Writers wait, too. Nobody waits for ever: while registrations are held up, the job waits for no lock
+//! that a waiting reader may hold. It takes the writer's lock and the manifest's before it calls `hold_up`. A thread
+//! that registers a reader holds none of the locks that the job takes after that.
 //!
 //! # Where somebody always reads
-//! A job leaves alone what somebody sees who is registered when it begins: a long snapshot costs nothing but what it sees.
-//! Those who have come since would see what is filtered. So a job that ends while they are there is done again without the filter,
-//! and the filter rests for some jobs (`policy::filters`); so it does after it has failed. A range that is compacted by hand asks
-//! it in any case.
+//! A job leaves alone what a reader sees that is registered when the job begins: a long snapshot costs nothing but what
+//! it sees. Readers that have come since would see what is filtered. So a job that ends while they are there is done
+//! again without the filter, and the filter rests for some jobs (`policy::filters`). It rests, too, after it has
+//! failed. A range that is compacted by hand asks it in any case.
 //!
 //! # What has expired
 //! A family's TTL (`expiry`) is a filter that looks at seqnos alone: all that is said here holds of it. A job asks it only where something

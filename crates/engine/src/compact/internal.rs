@@ -5,19 +5,20 @@
 //! a job like others, with level 0 for input and output.
 //!
 //! # The argument
-//! 1. *Age.* Of a slice is taken what lies in persistent memory and no job takes yet, and only if no seqno of anything
-//!    else there is as new as one of it (`policy::pick::level0`). So what the outputs have is as old as the
-//!    inputs, and no seqno of a table that lies over them lies between: what came meanwhile is newer than all of it.
-//!    They stand where the inputs stood. Below them are the levels from 1 on, and what the slice has beside: files, and
-//!    what another job is taking down, which stays below wherever it comes to. Where an evacuation is
-//!    under way (`flush::evacuate`), what comes next is newer than what lies behind its front, and as old as some of what
-//!    lies before. So outputs end at the front of the version that the job was picked in
-//!    ([`Version::front`]): behind it they have only what is older than all that is evacuated.
+//! 1. *Age.* Of a slice, a job takes only tables that lie in persistent memory and that no other job takes. All seqnos
+//!    of these tables must be above those of everything else in the slice (`policy::pick::level0`). So the outputs are
+//!    as old as the inputs, and no table that lies over them has a seqno between theirs: what came meanwhile is newer
+//!    than all of them. The outputs stand where the inputs stood. Below them are the levels from 1 on and the rest of
+//!    the slice: files, and what another job is taking down, which stays below wherever it comes to. During an
+//!    evacuation (`flush::evacuate`), data that comes next is newer than all tables behind the front, but as old as
+//!    some tables before it. So outputs end at the front of the version in which the job was picked
+//!    ([`Version::front`]). Behind the front, an output has only data that is older than everything that is evacuated.
 //! 2. *Parts.* A job ends with a table when it has written [`Shape::internal_part_bytes`](super::shape::Shape), at some
-//!    key. Its edit takes the inputs away below that key only: of those that reach over it a part stays, limited there.
-//!    What stays overlaps none of the outputs, and is another job's: each takes what lies over each other, apart from
-//!    what lies beside it, though all may lie above one older file. So no job takes more persistent memory than a part,
-//!    however large the slice is, and none is long; and each leaves less.
+//!    key. Its edit takes the inputs away below that key only: an input that reaches over it keeps its other part,
+//!    limited there. What stays overlaps none of the outputs, and is another job's. Tables that lie beside each other
+//!    are not merged by one job, even if all lie above one older file: a job takes only tables that lie over each
+//!    other. So no job takes more persistent memory than a part, however large the slice is, and none is long; and each
+//!    leaves less.
 //! 3. *Bounded.* What it may write it is promised before (`pm_tables::promise`), beside what all tables have. If that
 //!    cannot be it is not begun. A slice for which there is never room goes to the SSD like any other.
 //! 4. *Zones* of an input go when nothing refers to any part of it, and nobody reads it (`pm_tables`, 2).

@@ -34,8 +34,8 @@ fn keys_of((from, to): KeyBounds<'_>) -> KeyRange<Vec<u8>> {
     }
 }
 
-/// Somebody compacts a range. Flushes bring nothing into the base level meanwhile: there it would count as what is to be compacted,
-/// and the call would have no end beside writers.
+/// A caller is compacting a range. Meanwhile flushes write nothing into the base level: such tables would count among
+/// those to be compacted, and beside writers the call would never end.
 struct ByHand<'c>(&'c Compactions);
 
 impl<'c> ByHand<'c> {
@@ -52,7 +52,7 @@ impl Drop for ByHand<'_> {
 }
 
 impl Compactions {
-    /// Whether somebody compacts a range.
+    /// Whether a caller is compacting a range.
     pub fn is_compacting_by_hand(&self) -> bool {
         self.by_hand.load(Ordering::Relaxed) > 0
     }

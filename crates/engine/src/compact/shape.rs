@@ -209,8 +209,8 @@ impl Shape {
         let below = levels.refs.iter().skip(1).find(|level| !level.is_empty());
         let begins = below.into_iter().flatten().map(|t| &*t.range.first);
         let cuts = begins.map(<[u8]>::to_vec).collect();
-        // On both sides of an evacuation's front are other seqnos: what comes behind it is newer than what lies there
-        // now, and older than some of what lies before.
+        // The two sides of an evacuation's front have different seqnos: what comes behind the front is newer than all
+        // tables there now, and older than some tables before the front.
         let front = levels.version.front(levels.cf);
         let bounds = front.into_iter().map(<[u8]>::to_vec).collect();
         self.cutter_in_level0(cuts, self.geometry.first_table_min(), starts, bounds)

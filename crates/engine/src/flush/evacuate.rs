@@ -15,21 +15,21 @@
 //! bases of the frozen memtables, and in the view (`view::Front`).
 //!
 //! # Invariants
-//! 1. *Ranges are named in their order*. So one key says which are: ranges that are named
-//!    in any order would be a list that every reader, every source of a scan and recovery had to step through, and
-//!    nothing is gained by it, since zones are free only when the last one is named.
-//! 2. *Each record is reachable once.* A view has the front and the tables of one edit: both change in one view,
-//!    under the writer's lock, behind the edit. Who reads by it asks frozen memtables for nothing before the front,
-//!    neither for records nor for range tombstones, and who has an older one finds none of the new tables in it. An
+//! 1. *Ranges are named in their order*. So one key says which ranges are named. If they were named in any order, every
+//!    reader, every source of a scan and recovery would have to step through a list of ranges. Nothing would be gained
+//!    by that, since zones are free only when the last range is named.
+//! 2. *Each record is reachable once.* A view has the front and the tables of one edit: both change in one view, under
+//!    the writer's lock, behind the edit. A reader of that view asks frozen memtables for nothing before the front,
+//!    neither for records nor for range tombstones. A reader of an older view finds none of the new tables in it. An
 //!    open takes the front from the manifest, whose version has exactly the tables that belong to it.
-//! 3. *Records and range tombstones go together.* Tables of a range have what of the range tombstones lies in it, and
-//!    records that are newer than those. A frozen memtable's tombstone over a key before the front would hide these,
-//!    since sources are layers (`cursor::hidden`); so it says nothing there. Behind the front it is whole: nothing of
-//!    it is forgotten before its range is named.
-//! 4. *What is flushed is known* (`flush`, invariant 2). While the manifest has a front, F is not what tables say, but what
-//!    the front does: that memtables with bases up to `above` were flushed, which is one less than the oldest
-//!    frozen one's. Those behind, up to the newest one's base, are frozen; the next are newer. The edit of the
-//!    last range takes the front away and says that all of them are flushed.
+//! 3. *Records and range tombstones go together.* The tables of a range have the part of each range tombstone that lies
+//!    in the range, and also records that are newer than the tombstone. Before the front, a frozen memtable's tombstone
+//!    would hide these records, since sources are layers (`cursor::hidden`); so it is not asked there. Behind the front
+//!    it counts in full: nothing of it is forgotten before its range is named.
+//! 4. *What is flushed is known* (`flush`, invariant 2). While the manifest has a front, F comes from the front, and
+//!    not from tables: memtables with bases up to `above` were flushed, and `above` is one less than the base of the
+//!    oldest frozen memtable. Memtables with larger bases, up to that of the newest frozen one, are frozen; those
+//!    behind are newer. The edit of the last range takes the front away and says that all frozen memtables are flushed.
 //! 5. *An evacuation comes to its end first.* While there is a front a flush takes only the frozen memtables, from
 //!    the front on, and those that came since in the next turn. So of each key everything in tables is older than
 //!    everything in memtables from which it is not evacuated, and no table that has evacuated records spans the

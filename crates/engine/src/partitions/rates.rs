@@ -17,10 +17,10 @@
 //!
 //! # What is remembered
 //! A store that is closed notes the rates of its busiest partitions in the manifest
-//! ([`Change::PartitionRates`](thermocline_version::Change)), and the next opening goes on with them as
-//! if no time had passed: what was hot is most likely hot again, and who looks at a store that nobody has open sees
-//! what was. Nothing depends on them but which work is done first; they are left out where the disk is full, and what a
-//! store that was not closed had noted before is what stays.
+//! ([`Change::PartitionRates`](thermocline_version::Change)). The next opening goes on with them as if no time had
+//! passed: what was hot is most likely hot again. A read-only opening of a closed store shows the same rates. They
+//! decide only which work is done first. Where the disk is full, a close does not note them. A store that ends without
+//! a close leaves what an earlier close has noted.
 
 pub(crate) mod counters;
 

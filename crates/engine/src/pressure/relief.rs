@@ -128,8 +128,9 @@ impl Pressure {
         }
     }
 
-    /// Has deletes flushed, if room is wanted and there are any, and not only just before. Returns whether it
-    /// is to be done. The caller may hold the writer's lock.
+    /// Asks for a flush of the deletes that are not in tables yet, if room is wanted. During the pause after the last
+    /// such flush it asks for a later look instead; without threads there is no pause. Returns whether the flush is to
+    /// be done now. The caller may hold the writer's lock.
     pub fn want_relief(&self) -> bool {
         let relief = &self.gauge.relief;
         let ended = relief.ended_ns.load(Ordering::Relaxed);
@@ -137,7 +138,7 @@ impl Pressure {
             self.common.world.background && self.pause().lasts(ended, self.common.now_ns());
         let due = self.is_relieving() && self.has_unflushed_deletes();
         match pauses {
-            // Whether or not anybody comes again.
+            // The look comes even if nobody calls this again.
             true if due => self.look_after_pause(),
             false if due => {
                 relief.wanted.store(true, Ordering::Relaxed);

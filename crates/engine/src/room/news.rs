@@ -33,6 +33,11 @@ impl Room {
         self.lacking.load(Ordering::Relaxed)
     }
 
+    /// Forgets what was noted as lacking; whether something was.
+    pub(super) fn forget_lacking(&self) -> bool {
+        self.lacking.swap(0, Ordering::Relaxed) > 0
+    }
+
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::SeqCst)
     }

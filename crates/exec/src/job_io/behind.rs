@@ -1,12 +1,13 @@
-//! A file that is written behind whoever writes it.
+//! A file whose writes are made behind the job that brings them.
 //!
 //! # Invariants
-//! 1. *In order.* Writes wait in the order in which they came. Of a file at most one is under way, since at most one turn is
-//!    taken: whoever finds `turn` set leaves what it brings to whoever has set it, and that looks once more under the lock
-//!    before it clears it.
-//! 2. *Nothing after a failure.* Who writes puts the error down and forgets what waits under one lock; a write that comes
-//!    later finds the error, or what is left of it, under that lock.
-//! 3. *Told once, known for ever.* The first call behind a failure has its error; each later one an error that says so.
+//! 1. *In order.* Writes wait in the order in which they came. At most one write of a file is under way, since at most
+//!    one thread has the file's turn. A caller that finds `turn` set leaves its write in the queue. The thread that has
+//!    the turn looks at the queue once more under the lock before it clears `turn`.
+//! 2. *Nothing after a failure.* A thread whose write fails puts the error down and forgets the writes that wait under
+//!    one lock. A write that comes later finds the error under that lock, or that it was told already.
+//! 3. *Told once, known for ever.* The first call behind a failure returns its error; each later call returns an error
+//!    that says that an earlier write failed.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -46,14 +47,14 @@ pub struct Written<'a> {
 struct Chain {
     file: Arc<dyn File>,
     state: Mutex<State>,
-    /// Whoever waits for it to go on.
+    /// Calls that wait for it to go on.
     moved: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(u64, PooledBuf)>,
-    /// Somebody has come, or will come, to make the next write.
+    /// A thread has come, or will come, to make the next write.
     turn: bool,
     /// A write is being made.
     under_way: bool,
@@ -124,7 +125,7 @@ impl Chain {
         more
     }
 
-    /// Wakes whoever waits for it.
+    /// Wakes all that wait for it.
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         let waker = state.waker.take();
         drop(state);
@@ -167,7 +168,7 @@ impl Behind {
         }
     }
 
-    /// Waits, without holding up the thread, until of what was given no more than `left` writes are to be made.
+    /// Waits, without holding up the thread, until no more than `left` of the given writes are still to be made.
     pub fn written(&self, left: usize) -> Written<'_> {
         Written { behind: self, left }
     }
@@ -180,7 +181,7 @@ impl Behind {
         }
         state.check(&*self.chain.file)?;
         drop(state);
-        // One thread writes a file: what it has found room for nobody else takes.
+        // One thread brings the writes of a file, so nobody else takes the room that it has found.
         let mut piece = self.room.pool.take(bytes.len());
         piece.copy_from_slice(bytes);
         let mut state = lock(&self.chain.state);
@@ -213,7 +214,7 @@ impl Behind {
             self.chain.step(&self.room, self.when);
             drop(ends);
             state = lock(&self.chain.state);
-            // Nobody else will come.
+            // No other thread will come.
             state.turn = false;
         }
     }
@@ -311,7 +312,7 @@ impl File for Behind {
         self.chain.file.sync(site)
     }
 
-    /// None: whoever has it would read what is not written yet.
+    /// None: reads by it would pass over what is not written yet.
     fn raw_fd(&self) -> Option<i32> {
         None
     }

@@ -23,11 +23,12 @@ pub enum Turn {
     Within(usize),
 }
 
-/// Who makes writes.
+/// How writes are made.
 pub(super) enum Way {
     Threads {
         writers: Arc<Helpers>,
-        /// Those that may have to wait for room, so that others need not wait for them.
+        /// Threads that may have to wait for room. Other writes have their own threads, so they need not wait for
+        /// these.
         patient: Arc<Helpers>,
         clock: Arc<dyn Clock>,
     },
@@ -64,7 +65,7 @@ impl Room {
         self.reads.now() + self.writes.now() + self.clients.now() >= depth
     }
 
-    /// Who makes a write whose turn is this, with threads.
+    /// The threads that make a write with this turn; `None` without threads.
     pub fn writers(&self, turn: Turn) -> Option<&Arc<Helpers>> {
         match (&self.way, turn) {
             (Way::Threads { patient, .. }, Turn::Within(_)) => Some(patient),
@@ -83,7 +84,7 @@ impl Room {
         }
     }
 
-    /// Waits until a write may begin, whose `turn` it is then; it is under way for as long as what is returned is held.
+    /// Waits until a write with this `turn` may begin. It counts as under way for as long as what is returned is held.
     pub fn turn_to_write(&self, turn: Turn) -> [Counted<'_>; 2] {
         if let (Way::Threads { clock, .. }, Turn::Within(depth)) = (&self.way, turn) {
             let mut left = PATIENCE_MS;

@@ -88,7 +88,7 @@ fn operands_that_nobody_reads_between_become_one_entry() {
             &[(9, Add(1)), (7, Add(2)), (3, Put(4))],
             &[(9, Add(1)), (7, Put(6))],
         ),
-        // Before 7 he does not see 7.
+        // Before 7 a reader does not see 7.
         (
             &[6],
             true,
@@ -107,7 +107,7 @@ fn operands_that_nobody_reads_between_become_one_entry() {
             &[(9, Add(1)), (3, Delete), (2, Put(4))],
             &[(9, Add(1)), (3, Delete), (2, Put(4))],
         ),
-        // At 9 or later he sees all.
+        // At 9 or later a reader sees all.
         (
             &[9],
             true,
@@ -123,7 +123,7 @@ fn operands_that_nobody_reads_between_become_one_entry() {
     }
 }
 
-/// Whatever is folded, a reader at each moment at which somebody may read sees what he saw.
+/// Whatever is folded, a reader at any moment that counts sees what it saw before.
 #[test]
 fn every_reader_sees_what_he_saw() {
     assert_eq!(first_difference(), None);

@@ -7,10 +7,11 @@
 //!   are no longer than what lies there now.
 //!
 //! # The argument
-//! A reference is in a table before its blob file is durable. Nobody reads that table yet: the job's edit names both, blob
-//! files first, and comes when all files of the job are durable, and their names ([crate], invariant 1). A job that
-//! fails leaves files that nobody names: they are pinned until then, and what is neither pinned nor named goes. A value that moves keeps key, seqno and kind, so that no reader can tell; who reads
-//! the old reference has a version that names its file.
+//! A reference is in a table before its blob file is durable. Nobody reads that table yet: the job's edit names both,
+//! blob files first, and comes when all files of the job are durable, and their names ([crate], invariant 1). A job
+//! that fails leaves files that nobody names: they are pinned until then, and what is neither pinned nor named goes. A
+//! value that moves keeps key, seqno and kind, so that no reader can tell. A reader that still has the old reference
+//! holds a version that names its file.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,11 +1,11 @@
 //! Writing PM tables: what a flush puts out family by family, in tables of a bounded size.
 //!
 //! A table may go on with the next family, so that families that are small share zones. Where a family is cut
-//! (`compaction::output`), the table ends: so of each family a table has one part, without limits.
+//! (`compaction::output`), the table ends: so a table has one part of each family, without limits.
 //!
-//! A sink takes no more than it is given: what would go beyond is an error like a full region, and the caller writes
-//! files instead. So does he with what fits no PM table, were it in more range tombstones over one key than a
-//! table can have.
+//! A sink takes no more room than it is given. For more it returns the error of a full region: a flush then writes
+//! files instead, and an internal compaction gives up. The same holds for entries that fit no PM table, even if it is
+//! only because one key has more range tombstones over it than a table can have.
 //!
 //! Nothing is named here. What is dropped before it is handed over leaves no zone behind.
 
@@ -28,7 +28,7 @@ use crate::outputs::{MadeInPm, Outputs};
 /// Most families of a table: what an edit says of it stays small.
 const FAMILIES_MAX: usize = 256;
 
-/// Of a store, what a table in its persistent memory needs.
+/// What a table in persistent memory needs of its store.
 #[derive(Clone, Copy)]
 pub struct PmHome<'a> {
     /// Where its zones come from.
@@ -42,7 +42,7 @@ pub struct PmHome<'a> {
 }
 
 impl PmHome<'_> {
-    /// No room is no reason to stop, and what the format refuses is not either; a failed persist is.
+    /// Lack of room does not stop the store, nor does an entry that the format refuses; a failed persist does.
     fn failed(&self, error: Error) -> Error {
         match error {
             Error::InvalidArgument(_) | Error::OutOfSpace(_) => error,
@@ -63,10 +63,10 @@ pub struct PmSink<'a> {
     made: Vec<MadeInPm>,
     /// Of those.
     bytes: u64,
-    /// Persistent memory that it may take, and what the tables that are made have.
+    /// The persistent memory that the sink may take, and below that what the finished tables have.
     zone_bytes_max: u64,
     zone_bytes: u64,
-    /// Of those with which it has enough.
+    /// Persistent memory of finished tables with which it has enough.
     enough: u64,
 }
 
@@ -225,7 +225,7 @@ impl TableSink for PmSink<'_> {
         self.table.as_ref().map_or(0, |(_, table)| table.memory())
     }
 
-    /// Beside those of the families before, which are half as many as it can have at most.
+    /// The families before may have range tombstones in the same table, at most half as many bytes as it can have.
     fn tombstone_bytes_max(&self) -> usize {
         TOMBSTONES_LEN_MAX / 4
     }

@@ -8,7 +8,7 @@
 //! - *As if read alone.* What a read gives is what lies there. A piece that could not be read ahead is read when it is needed,
 //!   and says what is wrong, and where.
 //! - *Nothing behind the end* that a reader names is read ahead.
-//! - *Any order.* Whoever does not go on where the piece ends begins anew.
+//! - *Any order.* A read that does not go on where the piece ends begins a new piece.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -32,7 +32,7 @@ const SHORT_BYTES: u64 = 32 << 10;
 /// See the [module](self).
 pub(super) struct Ahead<'a> {
     file: Arc<TableFile>,
-    /// Reads ahead, if somebody does.
+    /// Reads ahead; `None` if nothing does.
     staged: Option<&'a Staged>,
     meter: &'a Meter,
     piece: RefCell<Piece>,
@@ -51,7 +51,7 @@ struct Piece {
     last: u64,
     /// Nothing is wanted from there on.
     end: u64,
-    /// What lies behind could not be read ahead. Whoever needs it reads it.
+    /// What lies behind could not be read ahead. It is read when it is needed.
     refused: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The `len` bytes at `offset`. Whoever reads on will want nothing behind `end`.
+    /// The `len` bytes at `offset`. Later reads will want nothing behind `end`.
     ///
     /// # Errors
     /// Those of reading; the end of the file before that.

@@ -236,7 +236,7 @@ impl BlockSource for Sequential<'_> {
     }
 }
 
-/// A table of which single blocks are read.
+/// A table in which single blocks are read.
 struct Noting<'s> {
     ahead: &'s Ahead<'s>,
     /// Where the last one ends.

@@ -2,9 +2,9 @@
 //!
 //! (A copy of the store takes them in the same way, as of its moment: `capture`.)
 //!
-//! Of each memtable those are taken that somebody may be answered with, as its covers have them: cut to
-//! where no newer one of the same memtable lies over them at the same moments. `compaction::retain` joins
-//! what belongs together, and drops what is not needed.
+//! Of each memtable, those are taken that a reader may still need, as its covers have them: cut to where no
+//! newer one of the same memtable lies over them at the same moments. `compaction::retain` joins what belongs
+//! together, and drops what is not needed.
 //!
 //! A range tombstone of a table has an end. One without is given the first key behind all that it can hide:
 //! what is flushed with it, and the tables that there are. (Memtables that are dead, and still named, may

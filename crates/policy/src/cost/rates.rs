@@ -84,8 +84,8 @@ impl Rates {
         }
     }
 
-    /// Divides them between the halves of a partition that was split, of which the left one has this share
-    /// of the bytes.
+    /// Divides them between the two parts of a partition that was split. The left one has the share `left` of the
+    /// bytes.
     pub fn split(self, left: f64) -> (Rates, Rates) {
         let part = |share: f64| Rates {
             counts: Counts {

@@ -1,7 +1,9 @@
 //! The next compaction, of the families in their turn, the first that has something to do.
 //!
-//! What is deleted or has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a full disk, then room in persistent memory (what would go by a merge need not leave), then what leaves
-//! it, then merges that pay, then what is too large and values in blob files that have much garbage, in turns, and what reads have charged last.
+//! What is deleted or has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a
+//! full disk, then room in persistent memory (what would go by a merge need not leave). After that come slices that
+//! leave persistent memory, then merges that pay, then, in turns, levels that are too large and values in blob files
+//! that have much garbage. What reads have charged comes last.
 
 use thermocline_base::{CfId, FileId};
 
@@ -37,8 +39,9 @@ pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Opt
     of_levels(levels, now_ns, memory).or_else(|| for_reads(levels))
 }
 
-/// What is too large, and what moves out of blob files, in turns where both are due: neither waits until the other has come to its
-/// end. On a full disk that which moves comes last, and only where it has room: what was deleted in part of files frees no other way.
+/// Levels that are too large, and values that move out of blob files, in turns where both are due: neither waits until
+/// the other has come to its end. On a full disk values move last, and only where they have room: nothing else frees
+/// what was deleted in a part of a file.
 fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
     if levels.garbage.is_empty() {
         return by_size(levels, now_ns, memory);
@@ -95,7 +98,7 @@ fn deleted(levels: &Levels<'_>) -> Option<Decision> {
     })
 }
 
-/// Tables of which everything has expired.
+/// Tables that have expired as a whole.
 fn expired(levels: &Levels<'_>) -> Option<Decision> {
     let mut families = levels.families.iter();
     families.find_map(|of| {
@@ -114,8 +117,8 @@ impl Levels<'_> {
     }
 }
 
-/// An internal compaction of what refers to blob files, so that what is overwritten there goes from the disk. It needs none of
-/// it. Each leaves fewer runs, so they end.
+/// An internal compaction of a slice that refers to blob files, so that values which are overwritten there go from the
+/// disk. It needs no room on the disk. Each leaves fewer runs, so they end.
 fn for_blob_room(levels: &Levels<'_>) -> Option<Decision> {
     let families = levels.families.iter().filter(|_| !levels.internal_gave_up);
     let of_family = |of: &FamilyLevels<'_>| {
@@ -213,8 +216,8 @@ fn merge(levels: &Levels<'_>, planned: &SlicePlan) -> Option<Work> {
     })
 }
 
-/// What is too large. Without cost models all of level 0 leaves persistent memory once it has its share, as in the paper's
-/// PMBlade-PM (PM-Blade §VI.B), and not only what is too much.
+/// What is too large. Without cost models all of level 0 leaves persistent memory once it has its share, and not only
+/// the excess, as in the paper's PMBlade-PM (PM-Blade §VI.B).
 fn by_size(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
     let most = match &levels.relief {
         None => Some(u64::MAX),

@@ -205,7 +205,7 @@ fn collection_and_what_is_too_large_take_turns() {
     let turns: Vec<_> = (0..4).map(|_| of(9, None, &mut memory)).collect();
     let (garbage, size) = (Some(Reason::Garbage), Some(Reason::Level0));
     assert_eq!(turns, [garbage, size, garbage, size]);
-    // Where nothing is too large nobody waits for his turn.
+    // Where nothing is too large, moves of values wait for no turn.
     let turns: Vec<_> = (0..3).map(|_| of(1, None, &mut memory)).collect();
     assert_eq!(turns, [garbage; 3]);
     // On a full disk it comes last, and where it has room.

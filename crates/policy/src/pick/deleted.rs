@@ -1,7 +1,7 @@
 //! Tables in whose range everything is deleted.
 //!
 //! # What may go
-//! A table may be left out of its level unread if nobody reads at a moment at which he would find something of it, and nothing returns
+//! A table may be left out of its level unread if no reader finds anything of it at its moment, and nothing returns
 //! that it hid. There are two kinds of ranges that say so.
 //! 1. *A range tombstone*, which stands in a layer above the table, and covers its range. It hides what lies below the table, too. So
 //!    the table may go whatever lies above and below it.
@@ -9,9 +9,9 @@
 //!    it goes only if nothing lies below it in its range: the deepest tables go first, and of level 0 a whole slice.
 //!
 //! # What must not
-//! A table that a running job has among its inputs stays: what that makes of it is looked at when it has ended. So no two jobs take the
-//! same table, and nobody reads in vain. Jobs that hold other tables of the same keys do not mind: nothing comes to where they work,
-//! and what went from there hid nothing from them that is not hidden elsewhere.
+//! A table that a running job has among its inputs stays: the job's outputs are looked at when it has ended. So no two
+//! jobs take the same table, and no job reads in vain. Jobs that hold other tables of the same keys do not mind:
+//! nothing comes to where they work. What has gone from there hid nothing from them that is not hidden elsewhere.
 
 use thermocline_base::{KeyRange, SeqNo};
 
@@ -20,16 +20,17 @@ use super::slices::{hull_of, slices};
 use super::state::{Cursor, Held, Job, PickOptions, Reason, State, Table};
 use crate::tuning::EXPIRED_TABLES_MAX;
 
-/// Keys of which everything older is deleted.
+/// A range of keys in which everything older is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deleted {
     /// The first key.
     pub start: Vec<u8>,
     /// The first key behind; `None` if there is none.
     pub end: Option<Vec<u8>>,
-    /// Of tables whose seqnos are all below, everything in the range is deleted.
+    /// In tables whose seqnos are all below this, everything in the range is deleted.
     pub older_than: SeqNo,
-    /// Who reads at this seqno or later finds nothing of those. What deletes it is durable and visible by then.
+    /// A reader at this seqno or later finds nothing of that. The tombstones, or deletes, that hide it are durable and
+    /// visible by then.
     pub unread_from: SeqNo,
 }
 
@@ -49,14 +50,15 @@ impl Deleted {
 /// Ranges that do not overlap, in key order.
 type Ranges<'a> = &'a [Deleted];
 
-/// What of a family is deleted, and who reads what was there before.
+/// What of a family is deleted, and the readers of what was there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeletedRanges<'a> {
     /// By range tombstones: ranges that do not overlap, in key order.
     pub covered: &'a [Deleted],
     /// Key by key: as those.
     pub empty: &'a [Deleted],
-    /// The moments at which somebody reads, ascending; asked for when all that deletes was visible.
+    /// The moments at which somebody reads, ascending. They were asked for when all these tombstones and deletes were
+    /// visible.
     pub moments: &'a [SeqNo],
 }
 
@@ -125,7 +127,8 @@ impl DeletedRanges<'_> {
     }
 }
 
-/// Tables of a level that go, if they are not held: in a level from 1 on such as stand beside each other, so that nothing else is held.
+/// Tables of a level that go, if they are not held. In a level from 1 on they stand beside each other, so that nothing
+/// else is held.
 fn pick_in(
     level: usize,
     state: &State<'_>,

@@ -1,13 +1,14 @@
-//! Tables of which everything has expired.
+//! Tables that have expired as a whole.
 //!
 //! # What may go
-//! A table that nobody needs may be left out of its level unread, where nothing returns that it hid:
+//! A table that nobody needs may be left out of its level unread, if nothing returns that it hid:
 //! 1. *All of it has expired*, and nobody sees any of it ([`Expired::has_all`]).
-//! 2. *Nothing lies below* in its range: no deeper level has something there, and of level 0 a whole slice goes. What lies above
-//!    is newer, and was never hidden by it. So its deletes and range tombstones have nothing left to hide either.
+//! 2. *Nothing lies below* in its range: no deeper level has something there, and of level 0 only whole slices go. What
+//!    lies above is newer, and was never hidden by the table. So the table's deletes and range tombstones have nothing
+//!    left to hide either.
 //!
-//! Where something lies below that has expired, that goes first, being deeper. Where it has not, a table stays until a compaction
-//! merges it with that.
+//! If what lies below has expired, it goes first, being deeper. If it has not, the table stays until a compaction
+//! merges the two.
 
 use super::jobs::{is_above, job};
 use super::slices::{hull_of, slices};
@@ -60,7 +61,8 @@ impl Expired {
         slices.find_map(|slice| job(state, options, (0, 0), slice, Reason::Expired))
     }
 
-    /// Bytes of the tables of which all has expired, whoever sees them, and of those of which something may have.
+    /// Bytes of the tables that have expired as a whole, even if somebody reads them; and of the tables of which a
+    /// part, or all, may have expired.
     pub fn bytes(&self, state: &State<'_>) -> (u64, u64) {
         let unseen = Expired {
             seen: None,

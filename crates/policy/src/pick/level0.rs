@@ -1,33 +1,37 @@
-//! Level 0 slice by slice, for whoever decides about it by cost (`cost`; PM-Blade §IV.B): jobs that merge
-//! a slice inside persistent memory, and jobs that take chosen slices to the SSD.
+//! Level 0 slice by slice, for decisions by cost (`cost`; PM-Blade §IV.B): jobs that merge a slice inside persistent
+//! memory, and jobs that take chosen slices to the SSD.
 //!
-//! Jobs *within* level 0 have it for input and output. They take of a slice what lies in persistent memory and no job
-//! takes yet, if all of that is newer than what else the slice has. So of the keys of its outputs nothing else lies in
-//! level 0 but what came meanwhile, which is newer, and that, which is older. Both kinds end, too: by an *internal* one what
-//! was several runs becomes tables that do not overlap; by a *spill* what was in persistent memory becomes files.
+//! Jobs *within* level 0 have it for input and output. Of a slice they take the tables in persistent memory that no job
+//! takes yet, if all of these are newer than the rest of the slice. So, for the keys of the outputs, level 0 has
+//! nothing else but what came meanwhile, which is newer, and that rest, which is older. Both kinds end, too: an
+//! *internal* job turns several runs into tables that do not overlap; a *spill* turns tables in persistent memory into
+//! files.
 //!
 //! # Why level 0 spills
-//! A job that takes a slice to the base level writes all anew that the slice overlaps there. Where that is much more than
-//! the slice, it is cheaper to write the slice into files of level 0, and to have what the slice gathers in several
-//! rounds merged at once. Let the slice have s bytes, and overlap o; let k runs in files be merged with what
-//! they overlap. Then a byte of the slice is written `1 + o / s` times on the way to the base level, or `2 + o / (k s)`
+//! A job that takes a slice to the base level writes everything anew that the slice overlaps there. Where that is much
+//! more than the slice, it is cheaper to write the slice into files of level 0, and to merge at once what the slice
+//! gathers in several rounds. Let the slice have s bytes, and overlap o; let k runs in files be merged with what they
+//! overlap. Then a byte of the slice is written `1 + o / s` times on the way to the base level, or `2 + o / (k s)`
 //! times. The latter is less if `(k - 1) o > k s`.
 //!
 //! # What a range of a flush takes along
 //! A range of memtables takes tables along when it is written, so that a range that is not wanted in persistent
 //! memory leaves it as a whole (design §1, the law of age, and §7, "a cold range may go straight to L1").
 //!
-//! What is written comes from above level 0, so all that it is merged with has to lie above all that stays beside it.
+//! What is written comes from above level 0. So everything that it is merged with has to lie above everything that
+//! stays beside it.
 //! Two things can be done with a range:
-//! - To level 0, in files: it takes along what lies there in persistent memory, above all else. So less lies in persistent
-//!   memory, and one run in files is what several would have been: a spill ([`pick_spill`](super::pick_spill)), and a
-//!   flush, in one.
-//! - To the base level: it takes along all of level 0, and what the base level has there. That is done where
-//!   little lies below, by the reckoning by which spills do not pay, and by a part of that: flushes wait for this one.
+//! - To level 0, in files: it takes along the tables that lie there in persistent memory, above everything else. So
+//!   less lies in persistent memory, and one run in files takes the place of several: a spill
+//!   ([`pick_spill`](super::pick_spill)), and a flush, in one.
+//! - To the base level: it takes along all of level 0, and what the base level has there. That is done where little
+//!   lies below: where spills do not pay by the reckoning above, and only up to a part of that amount, since flushes
+//!   wait for this one.
 //!
 //! # Ranges that sink
-//! Where flushes are large and come seldom, each meets all of the base level anyhow (FlatLSM §4.4): to write it into level 0 first would
-//! be to write it once more. So its ranges go to the base level ([`pick_sinking`]), unless that has much more than they bring.
+//! Where flushes are large and come seldom, each meets all of the base level anyhow (FlatLSM §4.4). Writing it into
+//! level 0 first would only write it once more. So its ranges go to the base level ([`pick_sinking`]), unless that has
+//! much more than they bring.
 
 use thermocline_base::{KeyRange, SeqNo};
 
@@ -89,8 +93,8 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
     slices(tables).into_iter().filter_map(slice).collect()
 }
 
-/// Of these tables those that lie deepest over each other, and how many of them a read may have to ask. Only these tables
-/// count: two of them do not belong together because both overlap one that is not among them.
+/// The tables among these that lie deepest over each other, and how many of them a read may have to ask. Only these
+/// tables count: two of them do not belong together just because both overlap a table that is not among these.
 fn deepest(tables: &[Table<'_>], places: &[usize]) -> Option<(usize, Vec<usize>)> {
     let some: Vec<Table<'_>> = places.iter().map(|n| tables[*n]).collect();
     let apart = slices(&some).into_iter().map(|slice| {
@@ -103,9 +107,9 @@ fn deepest(tables: &[Table<'_>], places: &[usize]) -> Option<(usize, Vec<usize>)
     })
 }
 
-/// The job that merges a slice inside persistent memory: of what may lie beside each other above files the tables that
-/// lie deepest over each other, so that what is merged is not taken again. `None` if there is nothing to merge, or if
-/// not all else that the slice has is older.
+/// The job that merges a slice inside persistent memory. Its tables there may form several groups that lie beside each
+/// other, above the same files. The job takes the group whose tables lie deepest over each other, so what is merged is
+/// not taken again. `None` if there is nothing to merge, or if not everything else in the slice is older.
 ///
 /// ```
 /// use thermocline_base::{FileId, SeqNo};
@@ -156,9 +160,9 @@ pub fn pick_slices(
     jobs::sinks(state, options, wanted, &cursors.of(0))
 }
 
-/// The job that takes what slices of level 0 have in persistent memory into files of level 0: of the slices that are
-/// `wanted` the first one behind where the last job ended, and those beside it. `None` if there is none where that is
-/// right, or, unless it `must` be, if to take it to the base level costs less (see the module's text).
+/// The job that takes what slices of level 0 have in persistent memory into files of level 0: the first of the `wanted`
+/// slices behind where the last job ended, and those beside it. `None` if there is no slice for which that is right.
+/// Also `None`, unless it `must` be, if taking them to the base level costs less (see the module's text).
 pub fn pick_spill(
     state: &State<'_>,
     options: &PickOptions,
@@ -205,9 +209,10 @@ pub struct Along {
     pub holds: Held,
 }
 
-/// What a `range`, of which `bytes` lie in memtables that are newer than all tables, takes along out of persistent
-/// memory. `None` if there is nothing of it, or if running jobs are in the way; or unless it `must` be, where level 0 has
-/// as many runs in files there as it may have.
+/// What a `range` of a flush takes along out of persistent memory. `bytes` of it lie in memtables that are newer than
+/// all tables. It goes to the base level if little lies there, the job is not too large and no running job is in the
+/// way; else it goes into files of level 0. `None` if level 0 then has nothing in persistent memory to take along, or
+/// running jobs are in the way; or, unless it `must` be, where level 0 has as many runs in files there as it may have.
 ///
 /// ```
 /// use thermocline_base::{FileId, SeqNo};
@@ -282,8 +287,8 @@ pub enum Sinking {
     Costs,
 }
 
-/// What a range of a flush takes along to the base level: all that level 0 and the base level have of its keys. About `bytes`
-/// of `range` lie in memtables, which are newer than all tables; the disk has `room` for so many.
+/// What a range of a flush takes along to the base level: everything that level 0 and the base level have of its keys.
+/// About `bytes` of `range` lie in memtables, which are newer than all tables; the disk has `room` for so many.
 ///
 /// ```
 /// use thermocline_base::{FileId, KeyRange, SeqNo};
@@ -342,8 +347,8 @@ pub fn pick_sinking(
     }
 }
 
-/// Of these places in level 0 those in persistent memory that no running job takes, and that are newer than all
-/// others of these.
+/// The places among these in level 0 whose tables lie in persistent memory, are taken by no running job, and are newer
+/// than all others of these.
 fn on_top(state: &State<'_>, places: &[usize]) -> Vec<usize> {
     let tables = state.level(0);
     let free = |n: &&usize| tables[**n].in_pm && !state.is_held(0, &tables[**n]);
@@ -380,7 +385,7 @@ fn to_files(state: &State<'_>, range: &KeyRange<&[u8]>, inputs: Vec<usize>) -> O
     )
 }
 
-/// If nothing of these is in a job.
+/// `None` if a running job has one of these.
 fn to_base(
     state: &State<'_>,
     range: &KeyRange<&[u8]>,

@@ -209,7 +209,7 @@ pub fn level0_cuts(state: &State<'_>, options: &PickOptions) -> Vec<Vec<u8>> {
     between.collect()
 }
 
-/// Where a run of level 0 may end its tables among keys of which level 0 has nothing.
+/// Where a run of level 0 may end its tables, within stretches of keys that level 0 does not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gaps {
     /// Ends of the gaps between slices: a table that reaches over one joins a slice with what it has not.

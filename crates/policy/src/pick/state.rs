@@ -53,7 +53,8 @@ pub struct PickOptions {
     pub job_bytes_max: u64,
     /// Bytes of grandparents that a trivially moved table may overlap.
     pub grandparent_bytes_max: u64,
-    /// Whether the family has a compaction filter: who wants a range compacted wants each table of it written anew.
+    /// Whether the family has a compaction filter: a range that is compacted by hand then has each of its tables
+    /// written anew.
     pub is_filtered: bool,
     /// What of the family has expired, if it has a TTL and something has.
     pub expired: Option<Expired>,
@@ -129,8 +130,9 @@ impl Held {
         !apart && self.range.overlaps(range)
     }
 
-    /// Whether it may take a table of level 0: those are newer that have come since it was picked, and those are
-    /// older above which a job within level 0 stays.
+    /// Whether it may take a table of level 0. It takes no table whose entries are all newer than those of its inputs:
+    /// such a table has come since it was picked. A job within level 0 takes no table that is older than all its
+    /// inputs: it stays above those.
     pub fn may_take(&self, table: &Table<'_>) -> bool {
         let above = self.is_within_level0() && table.largest_seqno < *self.seqnos.start();
         self.levels.contains(&0)

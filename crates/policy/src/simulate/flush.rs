@@ -1,4 +1,4 @@
-//! A flush: its ranges, each of which stays in persistent memory or leaves it.
+//! A flush, range by range: each range stays in persistent memory or leaves it.
 
 use thermocline_base::KeyRange;
 use thermocline_base::limits::MEMTABLES_MAX;

@@ -98,11 +98,11 @@ const SEALED_MAX: u64 = MEMTABLES_MAX as u64 - DESCRIPTORS_SHORT as u64;
 /// No more tables than this stand beside each other in persistent memory: larger stores are modelled with larger tables.
 const TABLES_MAX: u64 = 128;
 
-/// Of a store whose persistent memory takes more memtables than this to fill no more are modelled: so many before it counts, and so
-/// many that count.
+/// Memtables that are modelled, at most, of a store whose persistent memory takes more to fill: so many before it
+/// counts, and so many that count.
 const MODELLED_MAX: (f64, f64) = (2304.0, 4608.0);
 
-/// What is written at once, of which the longest wait is told.
+/// Bytes of the write whose longest wait is told.
 pub const BATCH_BYTES: u64 = 16 << 10;
 
 /// A wait that is none, in nanoseconds.

@@ -101,8 +101,8 @@ fn range_weights(skew: f64) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / all).collect()
 }
 
-/// Of so many keys, of which the n-th is written n^-skew times as often as the first, the sizes of classes, and how often
-/// each is written.
+/// The sizes of classes, and how often each is written, where of `all` keys the n-th is written n^-skew times as often
+/// as the first.
 fn classes(all: f64, skew: f64) -> (Vec<f64>, Vec<f64>) {
     // The sum of n^-skew up to x, by the integral that begins half a step before.
     let sum = |x: f64| match (1.0 - skew).abs() < 1e-9 {

@@ -127,7 +127,7 @@ impl Outcome {
         self.user_bytes / self.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// The longest time for which who writes so many bytes at once was held back, in nanoseconds.
+    /// The longest time for which a write of `batch_bytes` at once was held back, in nanoseconds.
     pub fn wait_ns_max(&self, batch_bytes: u64) -> f64 {
         (self.felt_max * batch_bytes as f64).max(self.stall_ns_max)
     }

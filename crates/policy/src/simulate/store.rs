@@ -270,7 +270,7 @@ fn starts(store: &Store, limit: u64) -> Vec<usize> {
     starts
 }
 
-/// Parts of a region, of which each has sixteen zones, double up to 64 MiB; zones have a mebibyte at most.
+/// The parts of a region double up to 64 MiB. Each has sixteen zones, which have a mebibyte at most.
 const PART_BYTES_MAX: u64 = 64 << 20;
 const PART_ZONES: u64 = 16;
 const ZONE_BYTES_MAX: u64 = 1 << 20;

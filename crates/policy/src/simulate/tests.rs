@@ -47,9 +47,9 @@ fn at_load(setting: &Setting, part: f64) -> Setting {
     }
 }
 
-/// Preset, data for each byte of persistent memory, skew, and reads a second; write amplification at most, and the part of
-/// persistent memory that tables take at least. Figures of the model, with no more than a fifth to spare: who makes one worse sees it
-/// here.
+/// Preset, data for each byte of persistent memory, skew, and reads a second; write amplification at most, and the part
+/// of persistent memory that tables take at least. Figures of the model, with no more than a fifth to spare: a change
+/// that makes one worse is seen here.
 type Expected = (Preset, f64, f64, f64, f64, f64);
 
 const EXPECTED: [Expected; 35] = [
@@ -243,7 +243,7 @@ fn more_persistent_memory_writes_no_more_where_a_level_between_just_pays() {
     more_memory_writes_no_more(load).unwrap();
 }
 
-/// Two stores of a preset, of which one has 256 times as much of all: what their writes cost and how long they wait.
+/// Two stores of a preset, one 256 times as large in everything: what their writes cost and how long they wait.
 fn of_any_size(preset: Preset, ratio: f64, skew: f64) {
     let forecast_of = |pm_bytes: u64, rate: Option<f64>| {
         forecast(&Demand {

@@ -136,7 +136,7 @@ pub struct Store {
     /// Whether tables have few keys beside each other, and most lie in persistent memory.
     pub narrow: bool,
     pub cursors: Cursors,
-    /// Ranges that were deleted, and who reads.
+    /// Ranges that were deleted, and the readers.
     pub deletes: Deletes,
     pub next_file: u64,
     next_seqno: u64,

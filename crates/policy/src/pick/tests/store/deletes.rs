@@ -1,4 +1,4 @@
-//! Ranges that are deleted in the model store, and those who read what was there.
+//! Ranges that are deleted in the model store, and the readers of what was there.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Deletes {
         }
     }
 
-    /// Whether a reader of now, or anybody who is registered, finds this version of a key.
+    /// Whether a reader of now, or a registered one, finds this version of a key.
     fn is_found(&self, key: &[u8], seqno: u64) -> bool {
         let deletes = |range: &&Deleted| {
             let end = range.end.as_ref();
@@ -94,7 +94,7 @@ impl Store {
         self.deletes.ranges = all;
     }
 
-    /// Somebody begins to read what there is, or all who read have ended.
+    /// A reader begins to read what there is, or all readers have ended.
     pub fn read_or_leave(&mut self, rng: &mut Rng) {
         match rng.one_in(3) {
             true => self.deletes.moments.clear(),
