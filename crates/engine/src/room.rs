@@ -179,7 +179,8 @@ impl Admission {
             self.common.world.env.clock.sleep_ms(1);
         }
         // Once for what was noted: this write may lack something else.
-        let is_there = || !is_full() && self.common.room.forget_lacking();
+        let fits = || !is_full() && !self.common.is_crowded();
+        let is_there = || fits() && self.common.room.forget_lacking();
         self.common.room.made() != made || self.common.account.charged() < charged || is_there()
     }
 
