@@ -30,6 +30,8 @@
 //! that could be flushed instead, not for each attempt on a disk that is full.
 
 pub(crate) mod news;
+#[cfg(test)]
+mod tests;
 
 use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
