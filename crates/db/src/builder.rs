@@ -9,7 +9,7 @@ use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::MergeOperator;
 use thermocline_engine::{Engine, EventListener, Runtime, Setup, World};
 
-use crate::Options;
+use crate::{Db, Options};
 
 /// How a database is to be opened. Made by [`Db::builder`](crate::Db::builder).
 ///
@@ -193,8 +193,13 @@ impl DbBuilder {
         self
     }
 
-    /// Opens the engine that the handles of the database share.
-    pub(crate) fn open_engine(self) -> Result<Engine> {
-        Engine::open_with(World::real(), &self.path, self.options, self.setup)
+    /// As [`DbBuilder::open`], with files, clock and persistent memory of the caller: for tests on simulated hardware.
+    ///
+    /// # Errors
+    /// As [`DbBuilder::open`].
+    #[doc(hidden)]
+    pub fn open_in_world(self, world: World) -> Result<Db> {
+        let engine = Engine::open_with(world, &self.path, self.options, self.setup)?;
+        Ok(Db::of(engine))
     }
 }

@@ -33,19 +33,10 @@ impl Db {
     /// database, [`crate::Error::Locked`] if it is open elsewhere, [`crate::Error::Corruption`]
     /// naming file or region and offset, [`crate::Error::Unsupported`] for a newer format.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        Db::open_in_world(World::real(), path, options)
+        Db::builder(path).options(options).open()
     }
 
-    /// As [`Db::open`], with files, clock and persistent memory of the caller: for tests on simulated hardware.
-    ///
-    /// # Errors
-    /// As [`Db::open`].
-    #[doc(hidden)]
-    pub fn open_in_world(world: World, path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        Engine::open(world, path.as_ref(), options).map(Db::of)
-    }
-
-    fn of(engine: Engine) -> Db {
+    pub(crate) fn of(engine: Engine) -> Db {
         Db {
             transactions: Transactions::new(engine.clone()),
             engine,
@@ -407,7 +398,7 @@ impl DbBuilder {
     /// # Errors
     /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for the database's index.
     pub fn open(self) -> Result<Db> {
-        self.open_engine().map(Db::of)
+        self.open_in_world(World::real())
     }
 }
 

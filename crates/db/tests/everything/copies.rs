@@ -35,7 +35,7 @@ impl History {
                     after.map().remove(key);
                 } else {
                     table.put(key, &value).unwrap();
-                    after.map().insert(key.clone(), value);
+                    after.write(key.clone(), value, false);
                 }
             }
             table.finish().unwrap();
@@ -53,6 +53,7 @@ impl History {
     /// A family's table, brought into a store of its own.
     pub fn export(&mut self) {
         let (i, family) = self.family();
+        self.see_what_has_gone();
         let content = self.now[i].1.clone();
         let name = self.name("exported");
         let path = self.machine.path(&name);
@@ -95,6 +96,7 @@ impl History {
         }
         let options = self.copied_with();
         let db = self.machine.open(&name, &options).unwrap();
+        self.see_what_has_gone();
         same(&db, &self.now, &mut self.rng);
         db.put("the copy's", "own").unwrap();
         db.close().unwrap();
@@ -110,7 +112,12 @@ impl History {
     }
 
     /// A second store takes over what was written since the last time, or begins anew.
+    ///
+    /// No change says that something has expired: of a store where that happens, none follows.
     pub fn follow(&mut self) {
+        if self.ttl > 0 {
+            return self.copy();
+        }
         let Some((name, options, since)) = self.follower.take() else {
             return self.begin_following();
         };

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use thermocline::limits::KEY_LEN_MAX;
 use thermocline::merge::{Append, MergeOperator};
-use thermocline::{CfOptions, ColumnFamily, Db, Durability, ErrorKind, Options, Result};
+use thermocline::{CfOptions, ColumnFamily, Db, DbBuilder, Durability, ErrorKind, Options, Result};
 use thermocline_testkit::Rng;
 
+use crate::aging::{self, AGING};
 use crate::draw;
 use crate::machine::{Crash, Machine};
 use crate::reading::{Content, Going, Held, Then, head};
@@ -51,6 +53,12 @@ pub struct History {
     names: usize,
     /// Whether families have a merge operator, one that appends, and some of their writes are operands.
     merges: bool,
+    /// For how many seconds what is in the family [`AGING`] lives; 0 if for ever.
+    pub ttl: u64,
+    /// What the calendar of the machine says, in seconds, if it is a simulated one.
+    pub calendar: u64,
+    /// How much of that family was seen to have gone.
+    pub gone: usize,
     /// Whether some of these may have come before a family was dropped.
     reads_dropped: bool,
     /// Whether writes may be refused for want of room on the disk.
@@ -90,13 +98,20 @@ impl History {
             follower: None,
             names: 0,
             merges: seed & 2 == 0,
+            ttl: aging::ttl(seed),
+            calendar: aging::BEGIN,
+            gone: 0,
             reads_dropped: false,
             is_full: false,
             told: Vec::new(),
         };
+        history.machine.set_calendar(aging::BEGIN);
         history.open();
         let own = history.own_options();
         history.db().column_family("default", own).unwrap();
+        if history.ttl > 0 {
+            history.make_one(AGING);
+        }
         history
     }
 
@@ -110,8 +125,17 @@ impl History {
 
     pub fn open(&mut self) {
         self.tell(format!("open {:?}", self.options));
-        let db = self.machine.open(STORE, &self.options);
-        self.db = Some(db.unwrap());
+        self.db = Some(self.opened());
+    }
+
+    fn opened(&mut self) -> Db {
+        let ttl = Duration::from_secs(self.ttl);
+        let with_ttl = |db: DbBuilder| match ttl {
+            Duration::ZERO => db,
+            _ => db.ttl(AGING, ttl),
+        };
+        let db = self.machine.open_with(STORE, &self.options, with_ttl);
+        db.unwrap()
     }
 
     pub fn tell(&mut self, what: impl Into<String>) {
@@ -205,7 +229,7 @@ impl History {
         }
     }
 
-    fn readers_go(&mut self) {
+    pub fn readers_go(&mut self) {
         self.cursors.clear();
         self.scans.clear();
         self.thens.clear();
@@ -238,6 +262,7 @@ impl History {
             191 => self.forget_one(),
             192 => self.end(),
             193..195 => self.fill_disk(),
+            195..200 if self.ttl > 0 => self.grow_old(),
             _ => self.put(),
         }
     }
@@ -387,7 +412,7 @@ impl History {
         self.sync();
     }
 
-    fn sync(&mut self) {
+    pub fn sync(&mut self) {
         let done = self.db().sync();
         if self.fits(done) {
             self.settled();
@@ -395,6 +420,7 @@ impl History {
     }
 
     fn get(&mut self) {
+        self.see_what_has_gone();
         for _ in 0..8 {
             let ((i, family), key) = (self.family(), self.key());
             let got = family.get(&key).unwrap();
@@ -412,6 +438,7 @@ impl History {
     }
 
     fn begin_scan(&mut self) {
+        self.see_what_has_gone();
         let (i, family) = self.family();
         let range = self.range(i);
         let scan = family.range(range.clone());
@@ -437,6 +464,7 @@ impl History {
     }
 
     fn begin_cursor(&mut self) {
+        self.see_what_has_gone();
         let (i, family) = self.family();
         self.cursors.push(Held {
             cursor: family.cursor().unwrap(),
@@ -461,9 +489,12 @@ impl History {
 
     fn make_family(&mut self) {
         let name = *self.rng.pick(NAMES);
-        if self.now.iter().any(|(there, _)| there == name) {
-            return;
+        if !self.now.iter().any(|(there, _)| there == name) {
+            self.make_one(name);
         }
+    }
+
+    fn make_one(&mut self, name: &str) {
         let reverse = self.rng.one_in(2);
         self.tell(format!("make {name}, reverse {reverse}"));
         let options = self.own_options().reverse(reverse);
@@ -473,6 +504,7 @@ impl History {
         }
         let content = Content {
             reverse,
+            ages: self.ages_of(name),
             ..Content::default()
         };
         self.now.push((name.into(), content));
@@ -497,6 +529,7 @@ impl History {
     }
 
     fn take_snapshot(&mut self) {
+        self.see_what_has_gone();
         let now = self.db().snapshot();
         let each = |(name, content): &(String, Content)| {
             let family = self.db().find_column_family(name).expect("it was made");
@@ -687,7 +720,7 @@ impl History {
         self.kept.clear();
         self.db = None;
         self.machine = machine;
-        self.db = Some(self.machine.open(STORE, &self.options).unwrap());
+        self.db = Some(self.opened());
         self.find();
         self.db.take().expect("it is open").close().unwrap();
     }
@@ -705,11 +738,11 @@ impl History {
         let moments: Vec<State> = moments.collect();
         let at = |moment: &State| -> State {
             let each = |(name, now): &(String, Content)| {
-                let then = moment
-                    .iter()
-                    .find(|(n, c)| n == name && c.reverse == now.reverse);
+                let is_it = |(n, c): &&(String, Content)| n == name && c.reverse == now.reverse;
+                let then = moment.iter().find(is_it);
                 let none = Content {
                     reverse: now.reverse,
+                    ages: self.ages_of(name),
                     ..Content::default()
                 };
                 (
@@ -742,6 +775,7 @@ impl History {
 
     /// Everything that is there is what must be.
     pub fn compare(&mut self) {
+        self.see_what_has_gone();
         let db = self.db.take().expect("it is open");
         same(&db, &self.now, &mut self.rng);
         self.db = Some(db);
@@ -785,7 +819,8 @@ fn differences<'a>(found: &'a Found, state: &'a State) -> impl Iterator<Item = S
             let [is, must] = [found, expected]
                 .map(|value| value.map_or_else(|| "absent".into(), |value| head(value)));
             let line = || format!("{name}: {} is {is}, must be {must}", head(key));
-            (found != expected).then(line)
+            let found = found.map(Vec::as_slice);
+            (!aging::may_be(content, key, found)).then(line)
         });
         blob.into_iter().chain(keys)
     })

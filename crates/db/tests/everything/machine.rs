@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
-use thermocline::{Db, Options, Result};
+use thermocline::{Db, DbBuilder, Options, Result};
 use thermocline_base::Steps;
 use thermocline_engine::World;
+use thermocline_env::Clock;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
+use thermocline_env::simulated::SimClock;
 use thermocline_pm::SimPm;
 use thermocline_testkit::Rng;
 
@@ -26,6 +29,7 @@ pub enum Machine {
         fs: SimFs,
         regions: BTreeMap<String, SimPm>,
         env: Env,
+        clock: Arc<SimClock>,
     },
 }
 
@@ -51,10 +55,19 @@ impl Machine {
         if seed.is_multiple_of(3) {
             fs.limit_descriptors(DESCRIPTORS);
         }
+        let (env, clock) = simulated(&fs, seed);
         Machine::Simulated {
-            env: Env::simulated(fs.clone(), seed),
+            env,
+            clock,
             regions: BTreeMap::new(),
             fs,
+        }
+    }
+
+    /// Sets the calendar. Only a simulated machine's can be.
+    pub fn set_calendar(&self, seconds: u64) {
+        if let Machine::Simulated { clock, .. } = self {
+            clock.set_unix_s(seconds);
         }
     }
 
@@ -95,9 +108,20 @@ impl Machine {
     }
 
     pub fn open(&mut self, name: &str, options: &Options) -> Result<Db> {
-        let (path, env) = (self.path(name), self.env());
+        self.open_with(name, options, |db| db)
+    }
+
+    /// As [`Machine::open`], with what `more` adds.
+    pub fn open_with(
+        &mut self,
+        name: &str,
+        options: &Options,
+        more: impl FnOnce(DbBuilder) -> DbBuilder,
+    ) -> Result<Db> {
+        let env = self.env();
+        let db = more(Db::builder(self.path(name)).options(options.clone()));
         let Machine::Simulated { fs, regions, .. } = self else {
-            return Db::open(path, options.clone());
+            return db.open();
         };
         let region = regions.entry(name.into());
         let region = region.or_insert_with(|| SimPm::new(SIM_PM_BYTES, fs.steps().clone()));
@@ -107,7 +131,7 @@ impl Machine {
             shadow: None,
             background: false,
         };
-        Db::open_in_world(world, path, options.clone())
+        db.open_in_world(world)
     }
 
     pub fn verify(&self, name: &str, options: &Options) -> Vec<String> {
@@ -133,9 +157,13 @@ impl Machine {
 
     /// The machine afterwards; only a simulated one can crash.
     pub fn crashed(&self, how: Crash, rng: &mut Rng) -> Machine {
-        let Machine::Simulated { fs, regions, .. } = self else {
+        let Machine::Simulated {
+            fs, regions, clock, ..
+        } = self
+        else {
             panic!("a real machine does not crash here");
         };
+        let calendar = clock.unix_s();
         let (steps, seed) = (Steps::new(), rng.next_u64());
         let fs = match how {
             Crash::Kill => fs.image_killed(steps.clone()),
@@ -154,10 +182,23 @@ impl Machine {
             (name.clone(), pm)
         };
         let regions = regions.iter().map(region).collect();
+        let (env, clock) = simulated(&fs, seed);
+        clock.set_unix_s(calendar);
         Machine::Simulated {
-            env: Env::simulated(fs.clone(), seed),
+            env,
+            clock,
             regions,
             fs,
         }
     }
+}
+
+/// An [`Env::simulated`] whose clock can be set.
+fn simulated(fs: &SimFs, seed: u64) -> (Env, Arc<SimClock>) {
+    let clock = Arc::new(SimClock::new());
+    let env = Env {
+        clock: clock.clone(),
+        ..Env::simulated(fs.clone(), seed)
+    };
+    (env, clock)
 }

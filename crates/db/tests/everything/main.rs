@@ -20,6 +20,7 @@
     reason = "the test measures how long it has run, and removes folders"
 )]
 
+mod aging;
 mod copies;
 mod draw;
 mod history;
@@ -44,7 +45,8 @@ const AT_ONCE: usize = 2;
 /// As many fresh histories are explored: two processors take about a minute for them.
 const FRESH: u64 = 48;
 
-fn run(seed: u64) {
+/// How much was seen to have expired.
+fn run(seed: u64) -> usize {
     let _replay = Replay::new("-p thermocline --test everything", seed);
     let mut history = History::new(seed);
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -61,11 +63,26 @@ fn run(seed: u64) {
         }
         resume_unwind(panic);
     }
+    history.gone
 }
 
 #[test]
 fn any_history_is_as_the_model_says() {
-    seeds(0..explored(1, 12)).into_iter().for_each(run);
+    for seed in seeds(0..explored(1, 12)) {
+        run(seed);
+    }
+}
+
+/// Those in which what one of the families has expires, with and without operands.
+#[test]
+fn what_expires_goes_and_nothing_else_does() {
+    if std::env::var_os("THERMOCLINE_SEED").is_none() {
+        // With operands and without.
+        let seeds = (0..explored(1, 4)).flat_map(|nth| [5 + 8 * nth, 19 + 32 * nth]);
+        let gone: Vec<usize> = seeds.map(run).collect();
+        println!("seen to have gone, in bytes and entries: {gone:?}");
+        assert!(gone.iter().sum::<usize>() > 0);
+    }
 }
 
 /// Fresh ones: a number of them where all is explored, or for as many seconds as somebody asks for.
@@ -129,6 +146,8 @@ fn histories_that_found_something_find_it_no_more() {
         .into_iter()
         .enumerate()
         .filter(|(nth, _)| is_tried(*nth, 2))
-        .for_each(|(_, seed)| run(seed));
+        .for_each(|(_, seed)| {
+            run(seed);
+        });
     }
 }

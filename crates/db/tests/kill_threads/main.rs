@@ -77,7 +77,8 @@ impl Where {
             shadow: (self == Where::Shadow).then_some(shadow),
             ..World::real()
         };
-        Db::open_in_world(world, dir, options).unwrap()
+        let db = Db::builder(dir).options(options);
+        db.open_in_world(world).unwrap()
     }
 
     /// A folder for stores like that; `None` if the machine has no place for them.

@@ -17,6 +17,31 @@ pub struct Content {
     /// Whether keys descend.
     pub reverse: bool,
     pub metadata: Option<Arc<[u8]>>,
+    pub ages: Ages,
+}
+
+/// How old the parts of each value are, in a family with a TTL.
+#[derive(Debug, Clone, Default)]
+pub struct Ages {
+    /// What time it is, and how long entries live. No family without a TTL has a time.
+    pub time: u64,
+    pub ttl: u64,
+    /// For each key that has a value: when the parts that were appended to each other were written, and their lengths.
+    pub parts: Arc<BTreeMap<Vec<u8>, Vec<(u64, usize)>>>,
+}
+
+impl Ages {
+    fn wrote(&mut self, key: &[u8], len: usize, anew: bool) {
+        if self.ttl == 0 {
+            return;
+        }
+        let parts = Arc::make_mut(&mut self.parts);
+        let parts = parts.entry(key.to_vec()).or_default();
+        if anew {
+            parts.clear();
+        }
+        parts.push((self.time, len));
+    }
 }
 
 impl Content {
@@ -32,6 +57,8 @@ impl Content {
 
     /// Sets the value of a key, or appends to it.
     pub fn write(&mut self, key: Vec<u8>, value: Vec<u8>, merges: bool) {
+        let anew = !merges || !self.map.contains_key(&key);
+        self.ages.wrote(&key, value.len(), anew);
         match merges {
             true => self.merge(&key, &value),
             false => drop(self.map().insert(key, value)),

@@ -53,7 +53,8 @@ impl Machine {
         };
         options.pm_region.part_bytes_first = 256 << 10;
         options.memtable.bytes_max = 64 << 10;
-        Db::open_in_world(world, "/db", options).unwrap()
+        let db = Db::builder("/db").options(options);
+        db.open_in_world(world).unwrap()
     }
 
     fn crashed(&self, rng: &mut Rng) -> Machine {
