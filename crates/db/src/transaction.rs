@@ -252,7 +252,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] as [`Db::merge`](crate::Db::merge), or if the
-    /// operator cannot merge the operand into what the transaction wrote before.
+    /// operator cannot merge the operand into what the transaction wrote before. The operands that it merges into one
+    /// key come to one of at most [`MERGE_OPERAND_LEN_MAX`](crate::limits::MERGE_OPERAND_LEN_MAX) bytes.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.inner
             .merge(Family::DEFAULT, key.as_ref(), operand.as_ref())

@@ -304,7 +304,8 @@ impl<S: Store> Transaction<S> {
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`Error::InvalidArgument`] if the family has no merge operator, or that does not take the
-    /// operand, or cannot merge it into what the transaction wrote before.
+    /// operand, or cannot merge it into what the transaction wrote before, or what its operands of the key come to is
+    /// longer than an operand may be.
     pub fn merge(&mut self, family: Family, key: &[u8], operand: &[u8]) -> Result<()> {
         self.ready()?;
         check_key(key)?;

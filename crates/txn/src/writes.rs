@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use thermocline_base::merge::MergeOperator;
+use thermocline_base::shown::shown;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits, merge};
 
 use crate::by_hash::ByHash;
@@ -62,6 +63,19 @@ pub(crate) enum Own<'a> {
     Operand(&'a [u8]),
     /// What the operand makes of nothing.
     Alone(&'a [u8]),
+}
+
+/// Operands that were folded are one operand to all who get them: tables and change feeds have no longer ones.
+fn check_folded(key: &[u8], len: usize) -> Result<()> {
+    let most = limits::MERGE_OPERAND_LEN_MAX;
+    if len <= most {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(format!(
+        "the operands that a transaction merges into key '{}' come to at most {most} bytes; with this one they would have {len}: \
+         commit before it, or read the key for update and put the merged value",
+        shown(key)
+    )))
 }
 
 /// A point in a transaction to which its writes can be taken back.
@@ -292,7 +306,11 @@ impl Writes {
         Ok(match before.map(|before| (before.kind, before.value)) {
             None => Write::Operand(operand.into()),
             Some((Kind::Put, value)) => Write::Value(Some(one(Some(value))?)),
-            Some((Kind::Merge, before)) => Write::Operand(one(Some(before))?),
+            Some((Kind::Merge, before)) => {
+                let folded = one(Some(before))?;
+                check_folded(key.key, folded.len())?;
+                Write::Operand(folded)
+            }
             Some(_) => Write::Value(Some(one(None)?)),
         })
     }

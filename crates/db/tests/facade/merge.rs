@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use thermocline::limits::MERGE_OPERAND_LEN_MAX;
 use thermocline::merge::{Append, Counter, MergeOperator};
 use thermocline::{
     CfOptions, ColumnFamily, Db, Durability, ErrorKind, Isolation, Options, TxnOptions,
@@ -15,6 +16,14 @@ fn small() -> Options {
     };
     options.memtable.bytes_max = 256 << 10;
     options
+}
+
+/// That it is a wrong argument, and says so with these words.
+fn says(error: thermocline::Error, what: &[&str]) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+    what.iter()
+        .for_each(|what| assert!(text.contains(what), "{text}"));
 }
 
 fn counters(db: &Db) -> ColumnFamily {
@@ -122,12 +131,6 @@ fn a_family_without_an_operator_refuses_and_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let db = Db::open(&path, small()).unwrap();
-    let says = |error: thermocline::Error, what: &[&str]| {
-        let text = error.to_string();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
-        what.iter()
-            .for_each(|what| assert!(text.contains(what), "{text}"));
-    };
     says(
         db.merge("k", "1").unwrap_err(),
         &["'default'", "CfOptions::merge_operator"],
@@ -300,6 +303,43 @@ fn transactions_see_their_own_operands_and_conflict_as_with_a_put() {
 }
 
 /// A list that grows past what a table holds itself, on a long value, and one operand after the other.
+/// What a transaction folds is one operand, which tables and change feeds must be able to have.
+#[test]
+fn operands_of_a_transaction_come_to_no_more_than_an_operand_may_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let append = Append::new("");
+    let piece = vec![b'p'; MERGE_OPERAND_LEN_MAX / 2];
+    let db = Db::open(&path, small()).unwrap();
+    let lists = db
+        .column_family("lists", CfOptions::default().merge_operator(append.name()))
+        .unwrap();
+    for prepared in [false, true] {
+        let mut txn = db.transaction(TxnOptions::pessimistic()).unwrap();
+        txn.merge_cf(&lists, "long", &piece).unwrap();
+        txn.merge_cf(&lists, "long", &piece).unwrap();
+        let error = txn.merge_cf(&lists, "long", "q").unwrap_err();
+        says(error, &["'long'", "65536", "65537", "commit before it"]);
+        // Nothing has changed. Into a value of its own it merges what it likes.
+        txn.put_cf(&lists, "own", &piece).unwrap();
+        for _ in 0..4 {
+            txn.merge_cf(&lists, "own", &piece).unwrap();
+        }
+        match prepared {
+            true => txn.prepare("long").unwrap().commit().unwrap(),
+            false => txn.commit().unwrap(),
+        }
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = Db::open(&path, small()).unwrap();
+    let lists = db.find_column_family("lists").unwrap();
+    lists.compact::<&str>(..).unwrap();
+    let len = |key: &str| lists.get(key).unwrap().map(|value| value.len());
+    assert_eq!(len("long"), Some(4 * piece.len()));
+    assert_eq!(len("own"), Some(5 * piece.len()));
+}
+
 #[test]
 fn long_values_are_merged_wherever_they_lie() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
+use thermocline::merge::{Append, MergeOperator};
 use thermocline::{
     CfOptions, ColumnFamily, ErrorKind, Isolation, Savepoint, Transaction, TxnOptions, Value,
 };
@@ -101,6 +102,7 @@ impl Model {
         let names = ["first", "second"];
         let families = (0..FAMILIES).map(|family| {
             let options = CfOptions::default().reverse(family == 1);
+            let options = options.merge_operator(Append::new("").name());
             store.column_family(names[family], options).unwrap()
         });
         Model {
@@ -120,7 +122,7 @@ impl Model {
         let mut ends = [key(&mut self.rng), key(&mut self.rng)];
         ends.sort();
         let [low, high] = ends;
-        let whole = self.rng.one_in(4);
+        let whole = self.rng.one_in(12);
         let (start, end) = match whole {
             true => (Vec::new(), None),
             false => (low.clone(), Some(high.clone())),
@@ -180,7 +182,15 @@ impl Model {
         let family = self.rng.below(FAMILIES);
         let name = key(&mut self.rng);
         let cf = &self.families[family];
-        let span = match self.rng.below(4) {
+        let span = match self.rng.below(16) {
+            2..6 => {
+                let operand = self.rng.next_u64().to_be_bytes();
+                cf.merge(&name, operand).unwrap();
+                let value = self.now[family].entry(name.clone()).or_default();
+                value.extend(operand);
+                self.changes.push((family, Span::key(&name)));
+                return;
+            }
             0 => {
                 let (bounds, span) = self.range(family);
                 self.families[family].delete_range(bounds).unwrap();
@@ -227,7 +237,7 @@ impl Model {
         let name = key(&mut self.rng);
         let cf = self.families[family].clone();
         let span = Span::key(&name);
-        match self.rng.below(20) {
+        match self.rng.below(24) {
             0..2 if !open.serializable => self.read_several(open),
             0..4 => match self.read(open, &cf, &name) {
                 Ok(found) => {
@@ -239,7 +249,19 @@ impl Model {
                 }
                 Err(error) => self.refused(open, family, &span, &error),
             },
-            4..6 => match open.txn.get_for_update_cf(&cf, &name) {
+            20..22 => {
+                let operand = self.rng.next_u64().to_be_bytes();
+                match open.txn.merge_cf(&cf, &name, operand) {
+                    Ok(()) => {
+                        let mut value = open.visible(family).remove(&name).unwrap_or_default();
+                        value.extend(operand);
+                        open.depends(family, &span);
+                        open.own[family].insert(name, value);
+                    }
+                    Err(error) => self.refused(open, family, &span, &error),
+                }
+            }
+            4..7 => match self.read_to_rely_on(open, &cf, &name) {
                 Ok(found) => {
                     let expected = open.visible(family).remove(&name);
                     assert_eq!(found.as_deref(), expected.as_deref());
@@ -247,7 +269,7 @@ impl Model {
                 }
                 Err(error) => self.refused(open, family, &span, &error),
             },
-            6..10 => {
+            7..10 => {
                 let value = self.rng.next_u64().to_be_bytes();
                 match open.txn.put_cf(&cf, &name, value) {
                     Ok(()) => {
@@ -305,6 +327,19 @@ impl Model {
         match self.rng.one_in(2) {
             true => open.txn.get_cf(cf, name),
             false => Ok(open.txn.multi_get_cf([(cf, name)])?.pop().flatten()),
+        }
+    }
+
+    /// Reads a key that is not to be changed before the transaction ends.
+    fn read_to_rely_on(
+        &mut self,
+        open: &mut Open,
+        cf: &ColumnFamily,
+        name: &[u8],
+    ) -> thermocline::Result<Option<Value>> {
+        match self.rng.one_in(3) {
+            true => open.txn.get_for_share_cf(cf, name),
+            false => open.txn.get_for_update_cf(cf, name),
         }
     }
 
@@ -422,7 +457,7 @@ impl Model {
 #[test]
 fn transactions_see_and_do_what_maps_say() {
     let (mut committed, mut refused) = (0, 0);
-    let most = thermocline_testkit::explore::explored(16, 400);
+    let most = thermocline_testkit::explore::explored(100, 1000);
     for seed in seeds(0..most) {
         let _replay = Replay::new("-p thermocline --test transactions model", seed);
         let mut model = Model::new(seed);
