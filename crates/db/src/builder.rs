@@ -103,7 +103,8 @@ impl DbBuilder {
 
     /// The compaction filter of the column family `family`, which may be made later. The filter belongs to this
     /// opening and is not kept with the database: an opening without it filters nothing. [`CompactionFilter`] says
-    /// what holds for filters, and [`Metrics::compaction`](crate::Metrics::compaction) what they have done.
+    /// what holds for filters, and [`Metrics::compaction`](crate::Metrics::compaction) what they have done. A family with
+    /// one cannot be a table of [`records`](crate::records).
     ///
     /// ```
     /// use thermocline::filter::{CompactionFilter, Entry, Verdict};
@@ -166,7 +167,7 @@ impl DbBuilder {
     /// database. An entry far older than the shortest TTL is also late by up to 6 percent of its age.
     /// [`Db::compact`](crate::Db::compact) removes all that is known to have expired. Time is the machine's calendar.
     /// If that is set ahead, earlier writes count as older by as much. If it is set back, writes expire later until
-    /// the calendar is where it was.
+    /// the calendar is where it was. A family with a TTL cannot be a table of [`records`](crate::records).
     ///
     /// Opening fails with [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the TTL is 0 or longer than
     /// 100 years. A part of a second counts as a whole one.

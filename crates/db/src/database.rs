@@ -409,10 +409,12 @@ impl thermocline_records::Store for Db {
     type Writer = Transaction;
 
     fn find_family(&self, name: &str) -> Result<Option<ColumnFamily>> {
+        self.keeps_entries(name)?;
         self.find_column_family(name).map(ascending).transpose()
     }
 
     fn make_family(&self, name: &str) -> Result<ColumnFamily> {
+        self.keeps_entries(name)?;
         ascending(self.column_family(name, CfOptions::default())?)
     }
 
@@ -432,6 +434,19 @@ impl thermocline_records::Store for Db {
 
     fn commit(txn: Transaction) -> Result<()> {
         txn.commit()
+    }
+}
+
+impl Db {
+    /// A table loses its schema, and indexes their rows, where single entries go by themselves.
+    fn keeps_entries(&self, family: &str) -> Result<()> {
+        match self.engine.loses_entries(family) {
+            false => Ok(()),
+            true => Err(Error::InvalidArgument(format!(
+                "column family '{family}' was given a TTL or a compaction filter, and a table cannot lose single entries; open the \
+                 database without it, or give the table another name"
+            ))),
+        }
     }
 }
 

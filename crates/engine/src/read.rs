@@ -149,6 +149,12 @@ impl Engine {
         self.inner.common.families.options_of(family)
     }
 
+    /// Whether this opening has a TTL or a compaction filter for the family of this name, which may be made later.
+    pub fn loses_entries(&self, family: &str) -> bool {
+        let common = &self.inner.common;
+        common.expiry.ttl(family).is_some() || common.families.is_filtered(family)
+    }
+
     /// The merge operator of a family. A writer asks it whether it takes an operand
     /// ([`check_operand`](thermocline_base::merge::check_operand)).
     ///

@@ -1,7 +1,10 @@
 //! What tables do, step by step, and wrong use.
 
+use std::time::Duration;
+
+use thermocline::filter::{CompactionFilter, Entry, Verdict};
 use thermocline::records::{Decimal, Field, Row, Schema, Table, Type, fields};
-use thermocline::{CfOptions, Db, Error, ErrorKind, Result, TxnOptions};
+use thermocline::{CfOptions, Db, DbBuilder, Error, ErrorKind, Result, TxnOptions};
 
 use super::{begin, check, home, open, options, parts};
 
@@ -337,6 +340,62 @@ fn a_schema_that_makes_no_sense_is_refused() {
     );
     refused(Table::drop_index(&*db, "none", "i"), invalid, &["'none'"]);
     refused(Table::drop_index(&*db, "other", "i"), invalid, &["'other'"]);
+}
+
+/// Single entries of a table must not go by themselves: with its schema the table would be lost.
+#[test]
+fn no_table_is_where_entries_expire_or_are_filtered() {
+    #[derive(Debug)]
+    struct KeepsAll;
+
+    impl CompactionFilter for KeepsAll {
+        fn name(&self) -> &str {
+            "keeps.all"
+        }
+
+        fn filter(&self, _: &Entry<'_>) -> std::result::Result<Verdict, String> {
+            Ok(Verdict::Keep)
+        }
+    }
+
+    let home = home();
+    let path = home.path().join("db");
+    let invalid = ErrorKind::InvalidArgument;
+    let builders: [fn(DbBuilder) -> DbBuilder; 2] = [
+        |db| db.ttl("parts", Duration::from_secs(1)),
+        |db| db.compaction_filter("parts", KeepsAll),
+    ];
+    for builder in builders {
+        let db = builder(Db::builder(&path).options(options()));
+        let db = db.open().unwrap();
+        let words = ["'parts'", "TTL", "filter", "without it"];
+        refused(Table::open(&db, parts()), invalid, &words);
+        assert!(db.find_column_family("parts").is_none());
+        let other = Schema {
+            name: "other".into(),
+            ..parts()
+        };
+        Table::open(&db, other).unwrap();
+        db.close().unwrap();
+    }
+    // A table that is there is refused, too, and takes no harm.
+    let db = Db::open(&path, options()).unwrap();
+    let table = Table::open(&db, parts()).unwrap();
+    let mut txn = begin(&db);
+    table.insert(&mut txn, &fields![1, "bolt", 7, 100]).unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    for builder in builders {
+        let db = builder(Db::builder(&path).options(options()));
+        let db = db.open().unwrap();
+        refused(Table::open(&db, parts()), invalid, &["'parts'"]);
+        let dropped = Table::drop_index(&db, "parts", "by_name");
+        refused(dropped, invalid, &["'parts'"]);
+        db.close().unwrap();
+    }
+    let db = Db::open(&path, options()).unwrap();
+    let table = Table::open(&db, parts()).unwrap();
+    assert_eq!(all(table.range(&db.snapshot(), ..).unwrap()).len(), 1);
 }
 
 #[test]

@@ -226,6 +226,11 @@ impl Families {
             .flatten()
     }
 
+    /// Whether the family of this name has a compaction filter, or will have when it is made.
+    pub fn is_filtered(&self, name: &str) -> bool {
+        self.given.filters.contains_key(name)
+    }
+
     /// The compaction filter of a family, if it has one.
     pub fn filter(&self, cf: CfId) -> Option<Arc<dyn CompactionFilter>> {
         let filters = &self.given.filters;
