@@ -96,10 +96,10 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// Adds a key, if it is not there.
-    pub fn add(&mut self, key: &OneKey<'_>) {
+    /// Adds a key; false if it is there.
+    pub fn add(&mut self, key: &OneKey<'_>) -> bool {
         if self.has(key) {
-            return;
+            return false;
         }
         if self.keys.is_empty() {
             self.keys.reserve(FIRST_ENTRIES);
@@ -112,6 +112,7 @@ impl Touched {
         if let Some(ordered) = self.ordered.get_mut() {
             ordered.entry(key.cf).or_default().insert(key.key.into());
         }
+        true
     }
 
     /// Whether the key is there.

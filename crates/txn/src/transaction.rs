@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ops::Bound;
 
 use thermocline_base::batch::{check_key, check_value};
-use thermocline_base::{Error, Result, merge};
+use thermocline_base::{BatchEntry, Error, Result, merge};
 use thermocline_engine::{Family, Footprint};
 
 use crate::footprint::{OneKey, Span};
@@ -145,7 +145,8 @@ impl<S: Store> Transaction<S> {
         if self.held().borrow().covers(&start, Some(&end)) {
             return Ok(());
         }
-        self.take_memory(LOCK_BYTES + (start.len() + end.len()) as u64)?;
+        let cost = LOCK_BYTES + (start.len() + end.len()) as u64;
+        self.take_memory(cost)?;
         let wait_ns = self.options.lock_timeout_ns();
         let mut keys = Vec::new();
         let taken =
@@ -156,7 +157,10 @@ impl<S: Store> Transaction<S> {
             // Few, and they are locked: the limit may be passed by them.
             self.held().borrow_mut().add(self.life(), key);
         }
-        let arrival = taken.map_err(|why| self.not_locked(&why))?;
+        let arrival = taken.map_err(|why| {
+            self.held().borrow_mut().spare += cost;
+            self.not_locked(&why)
+        })?;
         self.held()
             .borrow_mut()
             .add_range(self.life(), arrival, (start, end));
@@ -328,9 +332,13 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key.key)?;
         self.before_write(key)?;
-        let bytes = key.key.len() + write.len();
-        self.take_memory(WRITE_BYTES + bytes as u64)?;
-        self.reading.lists_mut().writes.set(key, write)
+        let bytes = WRITE_BYTES + (key.key.len() + write.len()) as u64;
+        self.take_memory(bytes)?;
+        let written = self.reading.lists_mut().writes.set(key, write);
+        if written.is_err() {
+            self.held().borrow_mut().spare += bytes;
+        }
+        written
     }
 
     /// Deletes the keys from `start` up to, and not with, `end`, or all from `start` on. One that locks locks each key
@@ -395,12 +403,14 @@ impl<S: Store> Transaction<S> {
             self.reading.fix();
             return Ok(false);
         }
+        if self.locks() {
+            self.lock_range(span)?;
+            self.settle_moment(span)?;
+        }
         self.take_memory(2 * (TOUCHED_BYTES + span.bytes() as u64))?;
         if !self.locks() {
             return Ok(true);
         }
-        self.lock_range(span)?;
-        self.settle_moment(span)?;
         // What an iterator has given is of this moment.
         self.reading.fix();
         self.reading
@@ -431,8 +441,17 @@ impl<S: Store> Transaction<S> {
         } = self.reading.lists_mut();
         let touched = touched.get_mut();
         // It has locked them, and may have been told that they had not changed.
-        let undone = |key: &OneKey<'_>| touched.add(key);
-        writes.rollback_to(id, savepoint, undone)
+        let mut freed = 0;
+        let undone = |write: &BatchEntry<'_>| {
+            let key = OneKey::new(write.cf, write.key);
+            freed += WRITE_BYTES + (write.key.len() + write.value.len()) as u64;
+            if touched.add(&key) {
+                freed -= TOUCHED_BYTES + write.key.len() as u64;
+            }
+        };
+        freed += writes.rollback_to(id, savepoint, undone)?;
+        self.held().borrow_mut().spare += freed;
+        Ok(())
     }
 
     /// Whether it has written nothing.

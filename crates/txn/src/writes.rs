@@ -24,7 +24,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 
 use crate::by_hash::ByHash;
 use crate::footprint::{OneKey, Span};
-use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, WRITE_BYTES};
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
@@ -356,13 +356,14 @@ impl Writes {
         Savepoint { txn, number }
     }
 
-    /// Takes back all writes since a savepoint, which stays. Calls `undone` with each key of them.
+    /// Takes back all writes since a savepoint, which stays. Calls `undone` with each of them. Returns what the ranges
+    /// among them took that were deleted, as bytes of memory.
     pub fn rollback_to(
         &mut self,
         txn: u64,
         savepoint: Savepoint,
-        mut undone: impl FnMut(&OneKey<'_>),
-    ) -> Result<()> {
+        mut undone: impl FnMut(&BatchEntry<'_>),
+    ) -> Result<u64> {
         let at = self
             .savepoints
             .iter()
@@ -376,17 +377,21 @@ impl Writes {
         };
         let (_, point) = self.savepoints[at];
         self.savepoints.truncate(at + 1);
+        let mut taken = 0;
         while self.point() != point {
             let last_range = self.ranges.len() > point.ranges;
             let last_range = self
                 .ranges
                 .pop_if(|r| last_range && r.after == self.log.len());
             match last_range {
-                Some(range) => self.show_again(&range),
+                Some(range) => {
+                    taken += WRITE_BYTES + range.span.bytes() as u64;
+                    self.show_again(&range);
+                }
                 None => self.undo_write(&mut undone),
             }
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// A range that was deleted last is not any more.
@@ -399,12 +404,11 @@ impl Writes {
     }
 
     /// Takes the last write back, which counts: all that was made later is taken back.
-    fn undo_write(&mut self, undone: &mut impl FnMut(&OneKey<'_>)) {
+    fn undo_write(&mut self, undone: &mut impl FnMut(&BatchEntry<'_>)) {
         let Some(last) = self.log.len().checked_sub(1) else {
             return;
         };
-        let write = self.log.get(last);
-        undone(&OneKey::new(write.cf, write.key));
+        undone(&self.log.get(last));
         self.set_counts(last, false);
         self.log.truncate(last);
         self.found.truncate(last);

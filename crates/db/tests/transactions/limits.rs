@@ -1,5 +1,6 @@
 //! What transactions take, and where that ends.
 
+use std::thread;
 use std::time::Duration;
 
 use thermocline::{Durability, ErrorKind, Isolation, TxnOptions};
@@ -46,6 +47,59 @@ fn a_hundred_thousand_locks_and_ten_thousand_transactions_are_counted_and_given_
         (0, 0, 0)
     );
     assert_eq!(db.iter().count(), LOCKS as usize);
+}
+
+/// Each that ends changes for whom the last one waits, and must not look through all the others for each of them.
+#[test]
+fn one_waits_for_ten_thousand_that_share_a_key() {
+    const SHARERS: usize = 10_000;
+    let db = open();
+    db.put("shared", "1").unwrap();
+    let options = TxnOptions::pessimistic().lock_timeout(Duration::from_secs(600));
+    let sharers: Vec<_> = (0..SHARERS)
+        .map(|_| {
+            let mut txn = db.transaction(options).unwrap();
+            txn.get_for_share("shared").unwrap();
+            txn
+        })
+        .collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut alone = db.transaction(options).unwrap();
+            alone.put("shared", "2").unwrap();
+            alone.commit().unwrap();
+        });
+        while db.transactions().waiting == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(db.get("shared").unwrap().as_deref(), Some(&b"1"[..]));
+        sharers.into_iter().for_each(|txn| txn.rollback());
+    });
+    assert_eq!(db.get("shared").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.transactions().memory_bytes, 0);
+}
+
+/// Whoever tries again and again, and takes it back, has no more than at first.
+#[test]
+fn what_is_taken_back_or_refused_is_given_back() {
+    let db = open();
+    let mut other = db.transaction(TxnOptions::pessimistic()).unwrap();
+    other.put("m", "1").unwrap();
+    let options = TxnOptions::pessimistic().isolation(Isolation::Serializable);
+    let mut txn = db
+        .transaction(options.lock_timeout(Duration::ZERO))
+        .unwrap();
+    let savepoint = txn.savepoint();
+    let mut round = || {
+        txn.put("k", vec![0; 100_000]).unwrap();
+        txn.rollback_to(savepoint).unwrap();
+        let refused = txn.range("l".."n").next().unwrap().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+        db.transactions().memory_bytes
+    };
+    let first = (0..10).map(|_| round()).max();
+    let later = (0..1000).map(|_| round()).max();
+    assert_eq!(first, later);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::sync::{Arc, Mutex, lock};
 #[derive(Debug)]
 struct Waiting {
     wake: Arc<Wake>,
+    /// Sorted: thousands may share what one wants alone, and each that ends changes it.
     for_whom: Vec<TxnId>,
 }
 
@@ -28,7 +29,8 @@ pub(crate) struct Graph {
 
 impl Graph {
     /// `who` begins to wait. Where that closes a circle, the youngest in it is told to give up; it may be `who`.
-    pub fn wait(&self, who: TxnId, wake: &Arc<Wake>, for_whom: Vec<TxnId>) {
+    pub fn wait(&self, who: TxnId, wake: &Arc<Wake>, mut for_whom: Vec<TxnId>) {
+        for_whom.sort_unstable();
         let mut waiting = lock(&self.waiting);
         let wake = Arc::clone(wake);
         waiting.insert(who, Waiting { wake, for_whom });
@@ -36,12 +38,14 @@ impl Graph {
     }
 
     /// A waiting transaction waits for these now. If there is one more, as for [`Graph::wait`].
-    pub fn update(&self, who: TxnId, for_whom: Vec<TxnId>) {
+    pub fn update(&self, who: TxnId, mut for_whom: Vec<TxnId>) {
+        for_whom.sort_unstable();
         let mut waiting = lock(&self.waiting);
         let Some(own) = waiting.get_mut(&who) else {
             return;
         };
-        let grows = for_whom.iter().any(|one| !own.for_whom.contains(one));
+        let mut before = own.for_whom.iter();
+        let grows = !for_whom.iter().all(|one| before.any(|other| other == one));
         own.for_whom = for_whom;
         if grows {
             break_circles(&mut waiting, who);
