@@ -425,7 +425,17 @@ impl Transaction {
     /// and durable as [`TxnOptions::durability`](crate::TxnOptions::durability) says. A transaction without writes
     /// has nothing to commit, and is never refused.
     ///
-    /// The transaction has ended whatever the result is: after an error it is rolled back.
+    /// The transaction has ended whatever the result is: after an error it is rolled back. Nobody can use it any more, or
+    /// end it twice: the program would not compile.
+    ///
+    /// ```compile_fail,E0382
+    /// # fn twice(db: &thermocline::Db) -> Result<(), thermocline::Error> {
+    /// let mut txn = db.transaction(thermocline::TxnOptions::pessimistic())?;
+    /// txn.put("k", "v")?;
+    /// txn.commit()?;
+    /// txn.commit() // error[E0382]: use of moved value: `txn`
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`crate::Error::Conflict`] naming a key that must not have changed and has, or saying that the transaction has
@@ -469,6 +479,14 @@ impl Transaction {
     }
 
     /// Ends the transaction without writing anything. Dropping it does the same.
+    ///
+    /// ```compile_fail,E0382
+    /// # fn afterwards(db: &thermocline::Db) -> Result<(), thermocline::Error> {
+    /// let mut txn = db.transaction(thermocline::TxnOptions::pessimistic())?;
+    /// txn.rollback();
+    /// txn.put("k", "v") // error[E0382]: borrow of moved value: `txn`
+    /// # }
+    /// ```
     pub fn rollback(self) {
         self.inner.rollback();
     }

@@ -279,6 +279,47 @@ fn an_upgrade_passes_a_writer_that_waits_for_it_anyway() {
     assert_eq!(text(db.get("k").unwrap()).unwrap(), "writer again");
 }
 
+/// Neither readers nor writers starve: whoever comes behind one that waits waits behind it.
+#[test]
+fn nobody_passes_one_that_waits() {
+    let db = open();
+    db.put("k", "1").unwrap();
+    let hasty = patient().lock_timeout(Duration::ZERO);
+    let mut first = db.transaction(patient()).unwrap();
+    first.get_for_share("k").unwrap();
+    // Beside a reader another one reads.
+    let mut second = db.transaction(hasty).unwrap();
+    second.get_for_share("k").unwrap();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut writer = db.transaction(patient()).unwrap();
+            writer.put("k", "2").unwrap();
+            writer.commit().unwrap();
+        });
+        while db.transactions().waiting == 0 {
+            thread::yield_now();
+        }
+        // Behind a writer that waits none does, however many come.
+        for _ in 0..100 {
+            let mut late = db.transaction(hasty).unwrap();
+            let refused = late.get_for_share("k").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Busy);
+        }
+        // And one that waits sees what the writer before it wrote.
+        let reader = scope.spawn(|| {
+            let mut reader = db.transaction(patient()).unwrap();
+            text(reader.get_for_share("k").unwrap())
+        });
+        while db.transactions().waiting < 2 {
+            thread::yield_now();
+        }
+        first.rollback();
+        second.rollback();
+        writer.join().unwrap();
+        assert_eq!(reader.join().unwrap().as_deref(), Some("2"));
+    });
+}
+
 #[test]
 fn an_upgrade_goes_first_and_two_of_one_key_are_a_deadlock() {
     let db = open();

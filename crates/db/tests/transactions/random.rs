@@ -1,6 +1,7 @@
 //! Many threads run random transactions of all kinds, beside plain writers, and two oracles judge what they saw.
 //!
-//! Every key holds a list; a transaction appends elements that are used once. Serializable ones read whatever they like, by
+//! Every key holds a list; a transaction appends elements that are used once: it reads the list and puts it, or merges the
+//! element into it, which it may not even have read. Some of what it appends it takes back. Serializable ones read whatever they like, by
 //! key and by range; those under snapshot isolation read what they write, or only read: so all of them together are
 //! strictly serializable, and any circle is an anomaly. Plain writers have keys of their own, which transactions read.
 //!
@@ -18,8 +19,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use thermocline::merge::{Append, MergeOperator};
 use thermocline::{
-    ChangeOp, Db, Durability, Error, ErrorKind, Isolation, Options, Result, Transaction, TxnOptions,
+    CfOptions, ChangeOp, Db, Durability, Error, ErrorKind, Isolation, Options, Result, Transaction,
+    TxnOptions,
 };
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::history::Clock;
@@ -76,6 +79,17 @@ struct Did {
     /// Whether its reads must hold at its commit.
     serializable: bool,
     committed: bool,
+}
+
+impl Did {
+    /// It found this list, and perhaps elements of its own behind it.
+    fn found(&mut self, key: u32, mut list: Vec<u64>) {
+        if self.reads.iter().all(|(read, _)| *read != key) {
+            let own = |element: &u64| self.writes.iter().any(|(_, own)| own == element);
+            list.retain(|element| !own(element));
+            self.reads.push((key, list));
+        }
+    }
 }
 
 struct Shared {
@@ -210,15 +224,18 @@ impl Thread<'_> {
             }
             let place = u32::try_from(self.rng.below(ALL_PLACES as usize)).unwrap();
             let key = self.shared.key(place);
-            let seen = did.reads.iter().any(|(read, _)| *read == key);
             let reads = only_reads || did.serializable && self.rng.one_in(2);
             if reads && self.rng.one_in(4) {
                 self.scan(txn, did)?;
-            } else if reads && !seen {
+            } else if reads {
                 let list = txn.get(name(key))?.as_deref().map(decode);
-                did.reads.push((key, list.unwrap_or_default()));
+                did.found(key, list.unwrap_or_default());
             } else if !reads && place != PLAIN_PLACE {
-                self.append(txn, did, key)?;
+                match self.rng.below(8) {
+                    0..2 => self.append_unread(txn, did, key)?,
+                    2 => self.append_and_take_back(txn, did, key)?,
+                    _ => self.append(txn, did, key)?,
+                }
             }
         }
         Ok(())
@@ -244,12 +261,8 @@ impl Thread<'_> {
             false => { range }.try_for_each(&mut take)?,
         }
         for key in wanted {
-            // Absent ones were seen as well. Its own appends were told by the reads before them.
-            let seen = did.reads.iter().any(|(read, _)| *read == key);
-            if !seen {
-                did.reads
-                    .push((key, found.remove(&key).unwrap_or_default()));
-            }
+            // Absent ones were seen as well.
+            did.found(key, found.remove(&key).unwrap_or_default());
         }
         Ok(())
     }
@@ -260,13 +273,14 @@ impl Thread<'_> {
             false => txn.get_for_update(name(key))?,
         };
         let mut list = read.as_deref().map(decode).unwrap_or_default();
-        if !did.reads.iter().any(|(read, _)| *read == key) {
-            did.reads.push((key, list.clone()));
-        }
+        did.found(key, list.clone());
         let element = self.element();
         list.push(element);
         did.writes.push((key, element));
-        txn.put(name(key), encode(&list))?;
+        match self.rng.one_in(3) {
+            true => txn.merge(name(key), encode(&[element]))?,
+            false => txn.put(name(key), encode(&list))?,
+        }
         if self.shared.pads && self.rng.one_in(20) {
             txn.put(format!("{PAD}{}", self.index), [7; 5000])?;
         }
@@ -274,6 +288,26 @@ impl Thread<'_> {
             self.shared.next_generation(key);
         }
         Ok(())
+    }
+
+    fn append_unread(&mut self, txn: &mut Transaction, did: &mut Did, key: u32) -> Result<()> {
+        let element = self.element();
+        did.writes.push((key, element));
+        txn.merge(name(key), encode(&[element]))
+    }
+
+    /// What is taken back was never written; but what was read for it counts.
+    fn append_and_take_back(
+        &mut self,
+        txn: &mut Transaction,
+        did: &mut Did,
+        key: u32,
+    ) -> Result<()> {
+        let (savepoint, written) = (txn.savepoint(), did.writes.len());
+        let appended = self.append(txn, did, key);
+        did.writes.truncate(written);
+        appended?;
+        txn.rollback_to(savepoint)
     }
 
     /// A list that nobody else writes, written without a transaction.
@@ -324,11 +358,16 @@ impl Order {
             let mut count = 0;
             for change in group.changes() {
                 let change = change.unwrap();
-                let ChangeOp::Put { key, value } = change.op else {
-                    panic!("nothing is deleted");
+                let (key, list, merged) = match change.op {
+                    ChangeOp::Put { key, value } => (key, decode(&value), false),
+                    ChangeOp::Merge { key, operand } => (key, decode(&operand), true),
+                    other => panic!("nothing is deleted: {other:?}"),
                 };
-                let (key, list) = (number(key), decode(&value));
-                let before = order.keys.entry(key).or_default();
+                let before = order.keys.entry(number(key)).or_default();
+                let list = match before.last() {
+                    Some((_, known)) if merged => [&known[..], &list[..]].concat(),
+                    _ => list,
+                };
                 let known = before.last().map_or(0, |(_, list)| list.len());
                 for &element in &list[known..] {
                     order.elements.insert(element, group.first());
@@ -400,8 +439,11 @@ fn round(seed: u64) -> (u64, u64) {
     if pads {
         options.memtable.item_bytes_max = 4 << 10;
     }
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    let lists = CfOptions::default().merge_operator(Append::new("").name());
+    db.column_family("default", lists).unwrap();
     let shared = Shared {
-        db: Db::open(home.path().join("db"), options).unwrap(),
+        db,
         generations: (0..ALL_PLACES).map(|_| AtomicU32::new(0)).collect(),
         clock: Clock::default(),
         refused: AtomicU64::new(0),
