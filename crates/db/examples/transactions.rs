@@ -70,6 +70,7 @@ fn main() -> Result<()> {
         }
     }
     beside_batches(&db, count)?;
+    in_two_halves(&db, count)?;
     let begun = Instant::now();
     let each = count / 3;
     std::thread::scope(|scope| {
@@ -140,6 +141,36 @@ fn beside_batches(db: &Db, count: u64) -> Result<()> {
         println!(
             "{puts:2} puts, durable: a batch {:.0} ns; pessimistic {pessimistic:.2} of that, optimistic {optimistic:.2}",
             median(plain_ns)
+        );
+    }
+    Ok(())
+}
+
+/// Durable transactions of so many puts that are prepared and then committed, and such that just commit, in turn.
+fn in_two_halves(db: &Db, count: u64) -> Result<()> {
+    const ROUNDS: u64 = 5;
+    for puts in [1, 16, 1000] {
+        let each = (count / puts / ROUNDS / 2).max(1);
+        let mut times: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+        for round in 0..ROUNDS {
+            for (kind, times) in (0..).zip(&mut times) {
+                let begun = Instant::now();
+                for n in 0..each {
+                    let first = ((round * 2 + kind) * each + n) * puts;
+                    let mut txn = db.transaction(TxnOptions::pessimistic())?;
+                    (first..first + puts).try_for_each(|n| txn.put(key(n), [7; 100]))?;
+                    match kind {
+                        0 => txn.commit()?,
+                        _ => txn.prepare("in two halves")?.commit()?,
+                    }
+                }
+                times.push(begun.elapsed().as_secs_f64() * 1e9 / each as f64);
+            }
+        }
+        let [at_once, prepared] = times.map(median);
+        println!(
+            "{puts:4} puts, durable: committed at once {at_once:.0} ns, prepared and committed {:.2} times that",
+            prepared / at_once
         );
     }
     Ok(())

@@ -38,7 +38,7 @@ use crate::staged::Staged;
 use std::sync::Arc;
 
 /// The share of DRAM that blocks may take, and the one of open tables.
-const CACHE_SHARE: u64 = 4;
+const CACHE_SHARE: u64 = 2;
 const OPEN_SHARE: u64 = 8;
 
 /// The cache of a runtime, once there is one.

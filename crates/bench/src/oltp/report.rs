@@ -188,7 +188,7 @@ impl OltpReport {
         row("in each second", seconds.join(" "));
         let hits = &self.hits;
         row(
-            "found in",
+            "point reads found in",
             format!(
                 "memtables {}, global index {}, PM tables {}, block cache {}, SSD {}",
                 grouped(hits.memtable),
