@@ -17,7 +17,7 @@ option_group! {
         readahead: Count = 64, 1 => 4096;
         /// Most bytes of DRAM that blocks of tables are kept in, of all stores in a runtime: the first one
         /// that opens a table decides. It grows as blocks come, and makes room for indexes. 0 derives it
-        /// from `dram`: a quarter.
+        /// from `dram`: half of it.
         cache_bytes: Bytes = 0, 0 => 1 << 46;
         /// Most tables that stay open, and most blob files. Each takes a file descriptor and, for its index and filter, some
         /// DRAM, of which tables take an eighth at most.
