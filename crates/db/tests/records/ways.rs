@@ -541,7 +541,7 @@ fn columns_and_indexes_are_added_and_indexes_dropped() {
     refused(
         old.get(&db.snapshot(), &fields![7]),
         ErrorKind::Corruption,
-        &["'parts'", "(7)", "5"],
+        &["'parts'", "(7)", "5", "open it again"],
     );
     let now = db.snapshot();
     let reds = wide

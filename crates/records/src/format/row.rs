@@ -80,7 +80,10 @@ pub(crate) fn decode(
     if count > columns.len() {
         return Err(Flaw::new(
             1,
-            format!("at most {} columns, which are known here", columns.len()),
+            format!(
+                "at most {} columns (if the table has got more since this handle was made: open it again)",
+                columns.len()
+            ),
             count,
         ));
     }
