@@ -255,8 +255,8 @@ impl Transaction {
     /// operator cannot merge the operand into what the transaction wrote before. The operands that it merges into one
     /// key come to one of at most [`MERGE_OPERAND_LEN_MAX`](crate::limits::MERGE_OPERAND_LEN_MAX) bytes.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.inner
-            .merge(Family::DEFAULT, key.as_ref(), operand.as_ref())
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.inner.merge(Family::DEFAULT, key, operand)
     }
 
     /// As [`Transaction::merge`], in `cf`.
@@ -425,16 +425,10 @@ impl Transaction {
     /// and durable as [`TxnOptions::durability`](crate::TxnOptions::durability) says. A transaction without writes
     /// has nothing to commit, and is never refused.
     ///
-    /// The transaction has ended whatever the result is: after an error it is rolled back. Nobody can use it any more, or
-    /// end it twice: the program would not compile.
+    /// It has ended whatever the result is: after an error it is rolled back. What uses it afterwards does not compile.
     ///
     /// ```compile_fail,E0382
-    /// # fn twice(db: &thermocline::Db) -> Result<(), thermocline::Error> {
-    /// let mut txn = db.transaction(thermocline::TxnOptions::pessimistic())?;
-    /// txn.put("k", "v")?;
-    /// txn.commit()?;
-    /// txn.commit() // error[E0382]: use of moved value: `txn`
-    /// # }
+    /// fn twice(txn: thermocline::Transaction) { drop(txn.commit()); drop(txn.commit()); }
     /// ```
     ///
     /// # Errors
@@ -479,14 +473,6 @@ impl Transaction {
     }
 
     /// Ends the transaction without writing anything. Dropping it does the same.
-    ///
-    /// ```compile_fail,E0382
-    /// # fn afterwards(db: &thermocline::Db) -> Result<(), thermocline::Error> {
-    /// let mut txn = db.transaction(thermocline::TxnOptions::pessimistic())?;
-    /// txn.rollback();
-    /// txn.put("k", "v") // error[E0382]: borrow of moved value: `txn`
-    /// # }
-    /// ```
     pub fn rollback(self) {
         self.inner.rollback();
     }

@@ -26,9 +26,12 @@ pub struct Ages {
     /// What time it is, and how long entries live. No family without a TTL has a time.
     pub time: u64,
     pub ttl: u64,
-    /// For each key that has a value: when the parts that were appended to each other were written, and their lengths.
-    pub parts: Arc<BTreeMap<Vec<u8>, Vec<(u64, usize)>>>,
+    /// Of each key that has a value.
+    pub parts: Arc<BTreeMap<Vec<u8>, Parts>>,
 }
+
+/// When the parts of a value that were appended to each other were written, and their lengths.
+pub type Parts = Vec<(u64, usize)>;
 
 impl Ages {
     fn wrote(&mut self, key: &[u8], len: usize, anew: bool) {

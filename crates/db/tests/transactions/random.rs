@@ -360,7 +360,7 @@ impl Order {
                 let change = change.unwrap();
                 let (key, list, merged) = match change.op {
                     ChangeOp::Put { key, value } => (key, decode(&value), false),
-                    ChangeOp::Merge { key, operand } => (key, decode(&operand), true),
+                    ChangeOp::Merge { key, operand } => (key, decode(operand), true),
                     other => panic!("nothing is deleted: {other:?}"),
                 };
                 let before = order.keys.entry(number(key)).or_default();
