@@ -9,7 +9,7 @@ use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::MergeOperator;
 use thermocline_engine::{Engine, EventListener, Runtime, Setup, World};
 
-use crate::{Db, Options};
+use crate::Options;
 
 /// How a database is to be opened. Made by [`Db::builder`](crate::Db::builder).
 ///
@@ -194,13 +194,8 @@ impl DbBuilder {
         self
     }
 
-    /// As [`DbBuilder::open`], with files, clock and persistent memory of the caller: for tests on simulated hardware.
-    ///
-    /// # Errors
-    /// As [`DbBuilder::open`].
-    #[doc(hidden)]
-    pub fn open_in_world(self, world: World) -> Result<Db> {
-        let engine = Engine::open_with(world, &self.path, self.options, self.setup)?;
-        Ok(Db::of(engine))
+    /// Opens the engine that the handles of the database share.
+    pub(crate) fn open_engine(self, world: World) -> Result<Engine> {
+        Engine::open_with(world, &self.path, self.options, self.setup)
     }
 }

@@ -36,7 +36,7 @@ impl Db {
         Db::builder(path).options(options).open()
     }
 
-    pub(crate) fn of(engine: Engine) -> Db {
+    fn of(engine: Engine) -> Db {
         Db {
             transactions: Transactions::new(engine.clone()),
             engine,
@@ -399,6 +399,15 @@ impl DbBuilder {
     /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for the database's index.
     pub fn open(self) -> Result<Db> {
         self.open_in_world(World::real())
+    }
+
+    /// As [`DbBuilder::open`], with files, clock and persistent memory of the caller: for tests on simulated hardware.
+    ///
+    /// # Errors
+    /// As [`DbBuilder::open`].
+    #[doc(hidden)]
+    pub fn open_in_world(self, world: World) -> Result<Db> {
+        self.open_engine(world).map(Db::of)
     }
 }
 
