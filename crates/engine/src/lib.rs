@@ -201,7 +201,7 @@ pub use map::{FamilyMap, TableState};
 pub use partitions::{PartitionSize, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan, TtlPlan};
 pub use prepared::claims::{Claims, RangeClaim};
-pub use prepared::{PreparedState, Resolution};
+pub use prepared::{CLAIMED_KEYS_TOLD, ClaimedKey, PreparedState, Resolution};
 pub use report::{
     BlobState, CacheState, CompactionUse, CostUse, DeliveryUse, DramUse, EngineMetrics, FeedUse,
     FilterUse, HitCounts, LevelUse, LogUse, MemtableState, PartitionUse, PmTier, ReaderKind,

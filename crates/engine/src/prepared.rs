@@ -78,10 +78,27 @@ pub struct PreparedState {
     pub changes: u64,
     /// How many keys and ranges nobody else may change meanwhile.
     pub claims: u64,
+    /// Some of the keys: those first in order, at most [`CLAIMED_KEYS_TOLD`].
+    pub keys: Vec<ClaimedKey>,
     /// What it takes at rest, in bytes.
     pub bytes: u64,
     /// How long it has been prepared, or how long the database has been open since, if that is less.
     pub held_for: Duration,
+}
+
+/// So many keys of a prepared transaction are told.
+pub const CLAIMED_KEYS_TOLD: usize = 8;
+
+/// A key that nobody else may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClaimedKey {
+    /// Its column family.
+    pub family: String,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Whether the transaction writes it, and does not only rely on it.
+    pub written: bool,
 }
 
 /// What becomes of a prepared transaction.
@@ -308,11 +325,18 @@ impl Preparer {
         let now_ns = common.now_ns();
         let state = |entry: Arc<Entry>| {
             let families = entry.claims.families().into_iter();
+            let keys = entry.claims.keys().take(CLAIMED_KEYS_TOLD);
+            let keys = keys.map(|(cf, key, written)| ClaimedKey {
+                family: common.families.told_name(cf),
+                key: key.to_vec(),
+                written,
+            });
             PreparedState {
                 name: entry.name.to_vec(),
                 families: families.map(|cf| common.families.told_name(cf)).collect(),
                 changes: entry.changes,
                 claims: entry.claims.len() as u64,
+                keys: keys.collect(),
                 bytes: entry.bytes,
                 held_for: Duration::from_nanos(now_ns.saturating_sub(entry.since_ns)),
             }

@@ -1,8 +1,8 @@
 //! `prepared`: transactions between the two halves of their commit.
 
 use serde_json::{Map, Value, json};
-use thermocline::PreparedState;
 use thermocline::size::format_size;
+use thermocline::{ClaimedKey, PreparedState};
 
 use crate::args::PreparedArgs;
 use crate::commands::point::done;
@@ -62,6 +62,21 @@ pub(super) fn line(one: &PreparedState, as_hex: bool) -> String {
     line
 }
 
+/// The keys that it keeps others from, as a line.
+pub(super) fn keys_line(one: &PreparedState) -> String {
+    let mut line = String::from("nobody else changes ");
+    for (n, key) in one.keys.iter().enumerate() {
+        line.push_str(if n > 0 { ", " } else { "" });
+        escape(&key.key, &mut line);
+        line.push_str(" in ");
+        escape(key.family.as_bytes(), &mut line);
+    }
+    if one.claims > one.keys.len() as u64 {
+        line.push_str(", and more");
+    }
+    line
+}
+
 /// One transaction as JSON.
 pub(super) fn as_json(one: &PreparedState, as_hex: bool) -> Value {
     let mut object = Map::new();
@@ -70,5 +85,13 @@ pub(super) fn as_json(one: &PreparedState, as_hex: bool) -> Value {
     object.insert("claims".into(), one.claims.into());
     object.insert("bytes".into(), one.bytes.into());
     object.insert("families".into(), one.families.clone().into());
+    let key = |key: &ClaimedKey| {
+        let mut object = Map::new();
+        object.insert("family".into(), key.family.clone().into());
+        insert(&mut object, "key", &key.key, as_hex);
+        object.insert("written".into(), key.written.into());
+        Value::Object(object)
+    };
+    object.insert("keys".into(), one.keys.iter().map(key).collect());
     Value::Object(object)
 }

@@ -9,7 +9,7 @@ use thermocline::{Db, MemtableMetrics, Metrics};
 use thermocline_bench::grouped;
 
 use crate::args::StatArgs;
-use crate::commands::prepared::{as_json, line};
+use crate::commands::prepared::{as_json, keys_line, line};
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
@@ -45,6 +45,9 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
         output.line("Prepared transactions (end them with `prepared`)")?;
         for one in &prepared {
             output.line(&format!("  {}", line(one, false)))?;
+            if !one.keys.is_empty() {
+                output.line(&format!("    {}", keys_line(one)))?;
+            }
         }
     }
     output.line("")?;

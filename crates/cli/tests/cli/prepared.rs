@@ -29,13 +29,17 @@ fn prepared_transactions_are_listed_committed_and_rolled_back() {
         "{}",
         list.err
     );
+    let key = |family: &str, key: &str| json!({"family": family, "key": key, "written": true});
+    let keys = [key("default", "one"), key("log", "one"), key("log", "one!")];
     let one = json!({"name": "one", "changes": 3, "claims": 3, "bytes": 83,
-                     "families": ["default", "log"]});
+                     "families": ["default", "log"], "keys": keys});
     let stat = store.run(&["stat", "DB", "--json"]).json();
     assert_eq!(stat["prepared"][0], one);
     let stat = store.run(&["stat", "DB"]).out;
     assert!(stat.contains("Prepared transactions"), "{stat}");
     assert!(stat.contains("  one\t3 changes"), "{stat}");
+    let keys = "    nobody else changes one in default, one in log, one! in log\n";
+    assert!(stat.contains(keys), "{stat}");
     let refused = store.run(&["put", "DB", "one", "w"]);
     assert_eq!(refused.code, 1);
     assert!(refused.is_one_sentence_naming("'one'"), "{}", refused.err);
