@@ -166,8 +166,9 @@ impl Db {
     /// Removes all keys of the partition that begins with `start` from the default column family, durably and at once, as
     /// [`Db::delete_range`] does. Where keys are divided by prefix, `start` is the prefix; where by size or at given keys, it is the
     /// partition's first key. Tables that have nothing but keys of the partition go with it unread: their room is back as soon
-    /// as no snapshot, cursor or iterator sees them. The partition itself stays, without keys; where keys are divided by size it
-    /// is joined with its neighbours.
+    /// as no snapshot, cursor or iterator sees them. The partition itself stays, without keys. Where keys
+    /// are divided by size, partitions are split and joined all the time, an empty one with its neighbours first: a partition that
+    /// was looked up a moment ago may have other keys by now. Call [`Db::delete_range`] there, which names both ends.
     ///
     /// ```
     /// use thermocline::{Db, Options};

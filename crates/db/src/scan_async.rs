@@ -18,7 +18,7 @@ use thermocline_engine::{Elsewhere, PendingRead};
 
 use crate::{Result, Scan, Value};
 
-/// Bytes of keys and values of the first batch: a short scan takes no more.
+/// Bytes of entries of the first batch: a short scan takes no more.
 const BATCH_BYTES_FIRST: usize = 8 << 10;
 
 /// And of the largest. Each has twice as many as the one before.
@@ -191,7 +191,7 @@ fn collect(mut scan: Box<Scan>, bytes: usize, from_back: bool) -> Batch {
             };
         };
         if let Ok((key, value)) = &entry {
-            collected += key.len() + value.len();
+            collected += size_of::<Entry>() + key.len() + value.len();
         }
         entries.push(entry);
     }

@@ -168,15 +168,23 @@ impl Begun {
             |memtable| memtable.get_latest(cf, key, visible, verify),
             || SeqNo(visible.load(Ordering::SeqCst)),
         )?;
-        let place = || Place {
+        let place = |moment| Place {
             store: inner.clone(),
-            moment: None,
+            moment,
             pins: pins.clone(),
             cf,
         };
         Ok(match asked {
             Ok(value) => Begun::Answer(value),
-            Err(rest) => Begun::Waits(place(), rest),
+            Err(rest) => {
+                // Operands are looked for once more when they are folded: no later than now, and though the store be closed.
+                let may_fold = match rest {
+                    Rest::Operands(..) => true,
+                    Rest::Tables(..) => inner.common.families.operator(cf).is_some(),
+                    Rest::Long(..) => false,
+                };
+                Begun::Waits(place(may_fold.then(|| Moment::now(inner))), rest)
+            }
         })
     }
 
@@ -407,13 +415,14 @@ pub(crate) fn values_async(
         let mut values = begun.values;
         for (at, place, rest) in begun.waiting {
             let key = keys[at].1.clone();
-            values[at] = Ok(match rest {
-                Rest::Tables(..) => {
-                    let answer = answers.next().unwrap_or(Ok(None))?;
-                    place.finish_below(answer, key).await?
-                }
-                rest => Begun::Waits(place, rest).finish(key).await?,
-            });
+            // The error of the first key is told, whichever key meets one first.
+            values[at] = match rest {
+                Rest::Tables(..) => match answers.next().unwrap_or(Ok(None)) {
+                    Ok(answer) => place.finish_below(answer, key).await,
+                    Err(error) => Err(error),
+                },
+                rest => Begun::Waits(place, rest).finish(key).await,
+            };
         }
         values.into_iter().collect()
     })

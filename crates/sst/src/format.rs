@@ -138,7 +138,7 @@ pub(crate) const INDEX_BINARY: u8 = 1;
 /// The kind of index that computes where a key lies; its root is all of it.
 pub(crate) const INDEX_LEARNED: u8 = 2;
 
-/// Longest payload of a learned index. What is decoded of it takes up to 20 times as much memory.
+/// Longest payload of a learned index. What is decoded of it takes up to 20 times as much memory, and 32 MiB for keys.
 pub(crate) const LEARNED_LEN_MAX: usize = 1 << 20;
 
 /// The kind of filter that is a binary fuse filter with 8-bit fingerprints.

@@ -321,6 +321,78 @@ fn futures_answer_as_gets_did_when_they_began() {
     assert!(waited > 1000, "{waited} reads had to wait");
 }
 
+/// Operands are looked for once more when they are folded: that is no later than the call, and though the store be closed.
+#[test]
+fn a_future_folds_what_there_was_when_it_began() {
+    for (flushes, closes) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut rng = Rng::new(1);
+        let fs = SimFs::new(Steps::new());
+        let mut store = Store::new(&fs, &options(&mut rng), 1);
+        let lists = store.families[1];
+        store.write(|batch| batch.merge(lists, b"k", b"a").unwrap());
+        store.write(|batch| batch.merge(lists, b"k", b"b").unwrap());
+        if flushes {
+            store.engine().flush().unwrap();
+        }
+        let mut read = store.engine().value_async(lists, b"k");
+        store.write(|batch| batch.put(lists, b"k", b"later").unwrap());
+        if closes {
+            store.engine.take().unwrap().close().unwrap();
+        }
+        let found = loop {
+            match ask(&mut read) {
+                Poll::Ready(found) => break found,
+                Poll::Pending => assert!(store.step(&mut rng), "nobody is woken"),
+            }
+        };
+        let found = found.unwrap().map(Value::into_vec);
+        assert_eq!(found.as_deref(), Some(&b"a,b"[..]), "{flushes} {closes}");
+    }
+}
+
+/// Of several keys the first one's error is told, wherever the others meet theirs.
+#[test]
+fn of_several_keys_the_first_ones_error_is_told() {
+    let fs = SimFs::new(Steps::new());
+    let mut rng = Rng::new(2);
+    let mut options = options(&mut rng);
+    options.level0.shape = Some(Shape::Immutables);
+    options.read.cache_bytes = 1;
+    let store = Store::new(&fs, &options, 2);
+    let cf = CfId(0);
+    for n in 0..KEYS {
+        store.write(|batch| batch.put(cf, &key(n), &[b'v'; 100]).unwrap());
+    }
+    store.engine().flush().unwrap();
+    assert!(store.engine().value(cf, &key(1)).unwrap().is_some());
+    let names = fs.list(Path::new("/db")).unwrap().into_iter();
+    for name in names.filter(|name| name.ends_with(".sst")) {
+        let path = Path::new("/db").join(name);
+        let file = fs.open(&path, OpenMode::ReadWrite).unwrap();
+        file.write_at(&[0xff; 64], 100).unwrap();
+    }
+    // That of a dropped family is known at once, before any table was read.
+    let gone = store.engine().family("gone", &CfOptions::default());
+    let gone = gone.unwrap().id;
+    store.engine().drop_family("gone").unwrap();
+    let snapshot = store.engine().snapshot();
+    for keys in [
+        [(gone, b"k".to_vec()), (cf, key(0))],
+        [(cf, key(0)), (gone, b"k".to_vec())],
+    ] {
+        let named: Vec<_> = keys.iter().map(|(cf, key)| (*cf, &**key)).collect();
+        let right = snapshot.values(&named).into_iter().find_map(Result::err);
+        let mut read = snapshot.values_async(keys.to_vec());
+        let found = loop {
+            match ask(&mut read) {
+                Poll::Ready(found) => break found,
+                Poll::Pending => assert!(store.step(&mut rng), "nobody is woken"),
+            }
+        };
+        assert_eq!(found.unwrap_err().to_string(), right.unwrap().to_string());
+    }
+}
+
 #[test]
 fn damage_is_the_error_of_its_keys_in_every_way_of_reading() {
     for seed in seeds(0..20) {

@@ -17,7 +17,7 @@ use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfId, CfOptions, ErrorKind, Result, Steps, WriteBatch};
 use thermocline_engine::{
-    Cursor, Durability, Engine, Family, KeyBounds, ReaderKind, Snapshot, Value, World,
+    Cursor, Durability, Engine, Family, KeyBounds, ReaderKind, Snapshot, Value, Watch, World,
 };
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SimClock;
@@ -150,9 +150,11 @@ enum Held {
     Reverse(Cursor, usize),
     /// Not yet anywhere.
     Unmoved(Cursor),
+    /// What a transaction has that is never ended.
+    Watch(Watch),
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 impl Held {
     fn new(engine: &Engine, family: Family, kind: usize) -> Held {
@@ -167,6 +169,7 @@ impl Held {
                 Held::Reverse(cursor, 100)
             }
             3 => Held::Unmoved(cursor()),
+            4 => Held::Watch(engine.watch().unwrap()),
             _ => Held::Unmoved(engine.snapshot().cursor(family).unwrap()),
         }
     }
@@ -179,19 +182,22 @@ impl Held {
         Held::Cursor(cursor, 100)
     }
 
+    fn check_at(at: &Snapshot, family: Family, model: &Model) {
+        for n in 0..600 {
+            let found = at.get(family.id, &old_key(n), <[u8]>::to_vec).unwrap();
+            assert!(found.as_ref() == model.get(&old_key(n)), "key {n}");
+        }
+        assert_eq!(at.get(family.id, b"new 0", |_| ()).unwrap(), None);
+        let metadata = at.metadata(family.id, <[u8]>::to_vec).unwrap();
+        assert_eq!(metadata.as_deref(), Some(&b"then"[..]));
+        Held::Unmoved(at.cursor(family).unwrap()).check(family, model);
+    }
+
     fn check(self, family: Family, model: &Model) {
         let all: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         match self {
-            Held::Snapshot(at) => {
-                for n in 0..600 {
-                    let found = at.get(family.id, &old_key(n), <[u8]>::to_vec).unwrap();
-                    assert!(found.as_ref() == model.get(&old_key(n)), "key {n}");
-                }
-                assert_eq!(at.get(family.id, b"new 0", |_| ()).unwrap(), None);
-                let metadata = at.metadata(family.id, <[u8]>::to_vec).unwrap();
-                assert_eq!(metadata.as_deref(), Some(&b"then"[..]));
-                Held::Unmoved(at.cursor(family).unwrap()).check(family, model);
-            }
+            Held::Snapshot(at) => Held::check_at(&at, family, model),
+            Held::Watch(watch) => Held::check_at(watch.snapshot(), family, model),
             Held::Cursor(mut cursor, passed) => {
                 assert_eq!(cursor.key(), &all[passed - 1].0[..], "it stays where it is");
                 for (key, value) in &all[passed..] {

@@ -42,6 +42,7 @@
 //! at the first multiple of 4096 behind the block before; else it begins where that one ends, and the first
 //! one at 0.
 
+use thermocline_base::limits::KEY_LEN_MAX;
 use thermocline_base::numbers::len_of;
 use thermocline_base::varint::{put_varint, varint};
 
@@ -109,6 +110,10 @@ pub(super) fn encode(parts: &Parts) -> Vec<u8> {
     out
 }
 
+/// Bytes that the lowest keys of all groups may take: what an index takes in memory is bounded, whoever wrote it. The writer
+/// reads what it has written, and takes an index of the other kind for what is refused here.
+const LOWS_BYTES_MAX: usize = 32 << 20;
+
 /// Reads the parts, of a table whose data blocks end at `data_end`: each can be, and their numbers agree.
 pub(super) fn decode(bytes: &[u8], data_end: u64) -> Result<Parts, Unreadable> {
     let mut reader = Reader {
@@ -128,9 +133,15 @@ pub(super) fn decode(bytes: &[u8], data_end: u64) -> Result<Parts, Unreadable> {
     let top = reader.top()?;
     let (mut groups, mut models) = (Vec::new(), Vec::new());
     let (mut first, mut low, mut at) = (0, Vec::new(), 0);
+    let mut lows = 0;
     for _ in 0..reader.number("number of groups")? {
         let group = reader.group(first, &mut low, &mut models, &mut at)?;
         first = group.end();
+        // Few bytes stand for a long key that is nearly the one before.
+        lows += group.low.len();
+        if lows > LOWS_BYTES_MAX {
+            return Err(reader.wrong("lowest keys of all groups", LOWS_BYTES_MAX, lows));
+        }
         groups.push(group);
     }
     if first != blocks {
@@ -271,6 +282,9 @@ impl<'a> Reader<'a> {
         }
         low.truncate(shared);
         low.extend_from_slice(rest);
+        if low.len() > KEY_LEN_MAX {
+            return Err(self.wrong(what, KEY_LEN_MAX, low.len()));
+        }
         Ok(())
     }
 

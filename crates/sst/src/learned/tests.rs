@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use thermocline_base::SeqNo;
+use thermocline_base::varint::put_varint;
 use thermocline_testkit::Rng;
 
 use super::*;
+use crate::format::INDEX_LEARNED;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
 
@@ -343,6 +345,44 @@ fn keys_that_are_too_much_work_are_given_up() {
         .map(|n| [vec![b'k'; 60_000], vec![n]].concat())
         .collect();
     assert!(blocks(&keys, 1, &mut Rng::new(12)).built().is_none());
+}
+
+/// Few bytes claim many long keys, each nearly the one before: they are refused before they are made.
+#[test]
+fn lowest_keys_are_bounded_alone_and_together() {
+    let payload = |len: usize| {
+        let groups: u32 = 40_000;
+        let mut out = vec![INDEX_LEARNED, 0, 0, 0];
+        put_varint(&mut out, groups.into());
+        out.extend([0; 32]);
+        // One piece of all groups, with an even line.
+        out.push(0);
+        out.push(1);
+        put_varint(&mut out, groups.into());
+        out.extend([0, 0, 0]);
+        put_varint(&mut out, groups.into());
+        for group in 0..groups {
+            let (shared, rest) = match group {
+                0 => (0, 0),
+                1 => (0, len),
+                _ => (len + group as usize - 2, 1),
+            };
+            out.push(1);
+            put_varint(&mut out, shared as u64);
+            put_varint(&mut out, rest as u64);
+            out.extend(std::iter::repeat_n(b'k', rest));
+            // Without a prefix, positions and models.
+            out.extend([0, 0, 0]);
+        }
+        out
+    };
+    let refused = |len| format!("{:?}", decode(&payload(len), 1 << 30).unwrap_err());
+    let [alone, together] = [refused(70_000), refused(10_000)];
+    assert!(
+        alone.contains("lowest key of a group") && alone.contains("65535"),
+        "{alone}"
+    );
+    assert!(together.contains("lowest keys of all groups"), "{together}");
 }
 
 #[test]
