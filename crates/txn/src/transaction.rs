@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ops::Bound;
 
 use thermocline_base::batch::{check_key, check_value};
-use thermocline_base::{BatchEntry, Error, Result, merge};
+use thermocline_base::{Error, Result, merge};
 use thermocline_engine::{Family, Footprint};
 
 use crate::footprint::{OneKey, Span};
@@ -24,7 +24,7 @@ use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
-use crate::writes::{Savepoint, Write};
+use crate::writes::{Savepoint, Undone, Write};
 
 /// A transaction. Dropped, it is rolled back.
 #[derive(Debug)]
@@ -361,13 +361,18 @@ impl<S: Store> Transaction<S> {
             self.settle_moment(&span)?;
             self.lock_all(family, &span)?;
         }
-        self.take_memory(TOUCHED_BYTES + WRITE_BYTES + 2 * span.bytes() as u64)?;
+        let bytes = WRITE_BYTES + span.bytes() as u64;
+        self.take_memory(TOUCHED_BYTES + span.bytes() as u64 + bytes)?;
         self.reading
             .lists()
             .touched
             .borrow_mut()
             .add_span(span.clone());
-        self.reading.lists_mut().writes.delete_range(span)
+        let written = self.reading.lists_mut().writes.delete_range(span);
+        if written.is_err() {
+            self.held().borrow_mut().spare += bytes;
+        }
+        written
     }
 
     /// Locks each key of a range that nobody else changes.
@@ -442,14 +447,16 @@ impl<S: Store> Transaction<S> {
         let touched = touched.get_mut();
         // It has locked them, and may have been told that they had not changed.
         let mut freed = 0;
-        let undone = |write: &BatchEntry<'_>| {
-            let key = OneKey::new(write.cf, write.key);
-            freed += WRITE_BYTES + (write.key.len() + write.value.len()) as u64;
-            if touched.add(&key) {
-                freed -= TOUCHED_BYTES + write.key.len() as u64;
+        let undone = |undone: Undone<'_>| match undone {
+            Undone::Range(span) => freed += WRITE_BYTES + span.bytes() as u64,
+            Undone::Write(write) => {
+                freed += WRITE_BYTES + (write.key.len() + write.value.len()) as u64;
+                if touched.add(&OneKey::new(write.cf, write.key)) {
+                    freed -= TOUCHED_BYTES + write.key.len() as u64;
+                }
             }
         };
-        freed += writes.rollback_to(id, savepoint, undone)?;
+        writes.rollback_to(id, savepoint, undone)?;
         self.held().borrow_mut().spare += freed;
         Ok(())
     }

@@ -24,7 +24,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 
 use crate::by_hash::ByHash;
 use crate::footprint::{OneKey, Span};
-use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, WRITE_BYTES};
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
@@ -84,6 +84,14 @@ fn check_folded(key: &[u8], len: usize) -> Result<()> {
 pub struct Savepoint {
     txn: u64,
     number: u64,
+}
+
+/// What was taken back.
+#[derive(Debug)]
+pub(crate) enum Undone<'a> {
+    Write(&'a BatchEntry<'a>),
+    /// That a range was deleted.
+    Range(&'a Span),
 }
 
 /// How much of the writes there was.
@@ -356,14 +364,13 @@ impl Writes {
         Savepoint { txn, number }
     }
 
-    /// Takes back all writes since a savepoint, which stays. Calls `undone` with each of them. Returns what the ranges
-    /// among them took that were deleted, as bytes of memory.
+    /// Takes back all writes since a savepoint, which stays. Calls `undone` with each of them.
     pub fn rollback_to(
         &mut self,
         txn: u64,
         savepoint: Savepoint,
-        mut undone: impl FnMut(&BatchEntry<'_>),
-    ) -> Result<u64> {
+        mut undone: impl FnMut(Undone<'_>),
+    ) -> Result<()> {
         let at = self
             .savepoints
             .iter()
@@ -377,7 +384,6 @@ impl Writes {
         };
         let (_, point) = self.savepoints[at];
         self.savepoints.truncate(at + 1);
-        let mut taken = 0;
         while self.point() != point {
             let last_range = self.ranges.len() > point.ranges;
             let last_range = self
@@ -385,13 +391,13 @@ impl Writes {
                 .pop_if(|r| last_range && r.after == self.log.len());
             match last_range {
                 Some(range) => {
-                    taken += WRITE_BYTES + range.span.bytes() as u64;
+                    undone(Undone::Range(&range.span));
                     self.show_again(&range);
                 }
                 None => self.undo_write(&mut undone),
             }
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// A range that was deleted last is not any more.
@@ -404,11 +410,11 @@ impl Writes {
     }
 
     /// Takes the last write back, which counts: all that was made later is taken back.
-    fn undo_write(&mut self, undone: &mut impl FnMut(&BatchEntry<'_>)) {
+    fn undo_write(&mut self, undone: &mut impl FnMut(Undone<'_>)) {
         let Some(last) = self.log.len().checked_sub(1) else {
             return;
         };
-        undone(&self.log.get(last));
+        undone(Undone::Write(&self.log.get(last)));
         self.set_counts(last, false);
         self.log.truncate(last);
         self.found.truncate(last);

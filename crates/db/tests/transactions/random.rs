@@ -230,7 +230,7 @@ impl Thread<'_> {
             } else if reads {
                 let list = txn.get(name(key))?.as_deref().map(decode);
                 did.found(key, list.unwrap_or_default());
-            } else if !reads && place != PLAIN_PLACE {
+            } else if place != PLAIN_PLACE {
                 match self.rng.below(8) {
                     0..2 => self.append_unread(txn, did, key)?,
                     2 => self.append_and_take_back(txn, did, key)?,
