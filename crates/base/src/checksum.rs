@@ -49,6 +49,41 @@ pub fn hash64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
+/// XXH3-64 of bytes that come piece by piece. Its values are fixed by its specification.
+///
+/// ```
+/// use thermocline_base::checksum::{Hasher64, hash64_seeded};
+/// let mut hasher = Hasher64::new();
+/// hasher.add(b"1234");
+/// hasher.add(b"56789");
+/// assert_eq!(hasher.value(), hash64_seeded(b"123456789", 0));
+/// ```
+#[derive(Clone, Default)]
+pub struct Hasher64(xxhash_rust::xxh3::Xxh3);
+
+impl std::fmt::Debug for Hasher64 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hasher64({:#018x})", self.value())
+    }
+}
+
+impl Hasher64 {
+    /// Of no bytes yet.
+    pub fn new() -> Hasher64 {
+        Hasher64::default()
+    }
+
+    /// Takes in the next bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all so far.
+    pub fn value(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
 /// A 64-bit hash of `bytes` under `seed`: XXH3-64, whose values are fixed by its specification. Goldens pin the
 /// values that are stored (the keys of filters, seeds of checksums).
 pub fn hash64_seeded(bytes: &[u8], seed: u64) -> u64 {

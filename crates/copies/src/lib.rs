@@ -36,6 +36,7 @@ mod export;
 mod feed;
 mod ingest;
 mod store;
+mod sum;
 
 pub use backup::{BackupInfo, Backups};
 pub use checkpoint::checkpoint;

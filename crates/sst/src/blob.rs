@@ -19,6 +19,6 @@ mod writer;
 pub use format::{BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, RECORD_HEADER_LEN};
 pub(crate) use format::{RECORD_ALIGN, encode_header};
 pub use reader::{
-    BlobEntry, BlobFile, BlobRecords, read_blob, read_blob_of, sum_record_headers, verify_blobs,
+    BlobEntry, BlobFile, BlobRecords, hash_record_headers, read_blob, read_blob_of, verify_blobs,
 };
 pub use writer::{BlobMeta, BlobWriter};

@@ -81,6 +81,7 @@
 //!  0x07 Creation    1 why, 1 compression, 4 block size, 2 restart interval
 //!  0x08 Index       1: 2 learned, 3 binary since a learned one did not fit; left out of a table that
 //!                   was to have a binary one
+//!  0x09 Blocks      4 CRC32C of the CRC32Cs of all other blocks, in their order; last; not in older tables
 //! ```
 //!
 //! The *table seed* is `id_low ^ rotl32(id_high) ^ file id × 0x9fb21c651e98df25` of the database id's

@@ -141,7 +141,7 @@ mod writer;
 
 pub use blob::{
     BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, BlobEntry, BlobFile, BlobMeta, BlobRecords, BlobWriter,
-    RECORD_HEADER_LEN, read_blob, read_blob_of, sum_record_headers, verify_blobs,
+    RECORD_HEADER_LEN, hash_record_headers, read_blob, read_blob_of, verify_blobs,
 };
 pub use block::Block;
 pub use cache::source::CachedSource;

@@ -17,9 +17,16 @@ const ZEROS_ONE_IN: u64 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
     zeros: u64,
+    /// Of the checksums of all blocks so far, in their order.
+    crc: u32,
 }
 
 impl Placement {
+    /// The checksum of the checksums of all blocks that were written.
+    pub fn crc(&self) -> u32 {
+        self.crc
+    }
+
     /// Writes a block and says where.
     pub fn write(
         &mut self,
@@ -34,6 +41,7 @@ impl Placement {
         out.pad(padding)?;
         let offset = out.len();
         sealing.finish(seed, offset);
+        self.crc = sealing.sum(self.crc);
         out.append(&sealing.bytes)?;
         Ok(BlockHandle {
             offset,

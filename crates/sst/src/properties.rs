@@ -112,6 +112,9 @@ pub struct Properties {
     pub restart_interval: u16,
     /// Which index it has.
     pub index: IndexUse,
+    /// The checksum of the checksums of all other blocks, in their order: so tables that differ in any entry differ here.
+    /// `None` of a table that was written before there was this.
+    pub blocks_crc: Option<u32>,
 }
 
 impl Properties {
@@ -138,6 +141,7 @@ impl Properties {
             block_bytes: 0,
             restart_interval: 0,
             index: IndexUse::Binary,
+            blocks_crc: None,
         }
     }
 

@@ -1,19 +1,22 @@
 //! Checking a table as a whole: every byte, and every rule that readers rely on.
 //!
 //! It takes one data block and one index block of memory beside what opening the table takes, whatever
-//! its size and whatever is wrong with it, and reads no byte twice: data blocks must ascend in the file,
-//! and one that does not is a fault and is not read.
+//! its size and whatever is wrong with it, and reads no block twice (checksums of blocks are): data blocks must ascend in
+//! the file, and one that does not is a fault and is not read.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
 
+use thermocline_base::checksum::crc32c;
 use thermocline_base::{BlobRef, CfId, Error, Kind, Result, SeqNo};
 use thermocline_env::File;
 
 use crate::block::Block;
 use crate::block::cursor::BlockCursor;
-use crate::format::PAGE_BYTES;
 use crate::format::coding::damaged;
+use crate::format::footer::Footer;
+use crate::format::trailer::TRAILER_CRC_LEN;
+use crate::format::{FOOTER_LEN, PAGE_BYTES};
 use crate::handle::BlockHandle;
 use crate::identity::Identity;
 use crate::key::{InternalKey, KeyRef};
@@ -77,6 +80,7 @@ pub fn verify_table_with(
                 last_user_key: None,
                 leaves: Vec::new().into_iter(),
                 end: 0,
+                blocks_crc: 0,
                 counted: Counted::of(&table),
                 blobs,
             };
@@ -86,6 +90,7 @@ pub fn verify_table_with(
             }
             check.behind_data();
             check.counts();
+            check.blocks_crc();
         }
         Err(e) => verified.note(e),
     }
@@ -150,6 +155,8 @@ struct Check<'a> {
     leaves: IntoIter<BlockHandle>,
     /// Where the blocks so far end in the file.
     end: u64,
+    /// The checksum of their checksums.
+    blocks_crc: u32,
     counted: Counted,
     blobs: CheckBlob<'a>,
 }
@@ -327,7 +334,52 @@ impl Check<'_> {
             }
             _ => self.fault(last, "blocks that lie side by side"),
         }
+        if end > begin && self.table.properties.blocks_crc.is_some() {
+            let added = self.add_crc(end);
+            self.noted(added);
+        }
         true
+    }
+
+    /// Takes in the checksum of the block that ends there.
+    fn add_crc(&mut self, end: u64) -> Result<()> {
+        let mut crc = [0; TRAILER_CRC_LEN];
+        let at = end.saturating_sub(crc.len() as u64);
+        self.source.0.read_exact_at(&mut crc, at)?;
+        self.blocks_crc = crc32c(self.blocks_crc, &crc);
+        Ok(())
+    }
+
+    /// With the blocks from the filter on: whether the properties have the checksum of all.
+    fn blocks_crc(&mut self) {
+        let claimed = self.table.properties.blocks_crc;
+        if claimed.is_none() || !self.verified.faults.is_empty() {
+            return;
+        }
+        let rest = self.rest();
+        let Some([filter, tombstones, index, own]) = self.noted(rest) else {
+            return;
+        };
+        for block in [filter, tombstones, index].into_iter().flatten() {
+            let added = self.add_crc(block.end());
+            self.noted(added);
+        }
+        if claimed != Some(self.blocks_crc) {
+            let at = own.map_or(self.table.data_end, |own| own.offset);
+            self.fault(at, "the checksum of all blocks in the properties");
+        }
+    }
+
+    /// The blocks that the footer names.
+    fn rest(&self) -> Result<[Option<BlockHandle>; 4]> {
+        let mut footer = [0; FOOTER_LEN];
+        let at = self.table.bytes - FOOTER_LEN as u64;
+        self.source.0.read_exact_at(&mut footer, at)?;
+        let identity = &self.table.properties.identity;
+        let footer = Footer::decode(&footer, identity, self.table.bytes);
+        Ok(footer
+            .map_err(|e| e.into_error(self.table.name(), at))?
+            .blocks())
     }
 
     fn counts(&mut self) {

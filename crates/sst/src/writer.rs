@@ -1,5 +1,6 @@
 //! Writing a table.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -212,8 +213,9 @@ impl TableWriter {
         }
         if bytes.len() > limits::VALUE_INLINE_MAX {
             let (max, len) = (limits::VALUE_INLINE_MAX, bytes.len());
+            let key = shown(key.user_key);
             return refused(format!(
-                "a value in a table has at most {max} bytes, not {len}"
+                "a value in a table has at most {max} bytes, and that of {key} has {len}"
             ));
         }
         self.check_order(&self.last, key)?;
@@ -393,9 +395,11 @@ impl TableWriter {
         })?;
         properties.index = used;
         let data_end = out.len();
+        let blocks_crc = Cell::new(placement.crc());
         let mut put = |kind, payload: &[u8], compressor: &mut Compressor| {
             let mut sealing = Sealing::new(kind, payload, compressor);
             sealing.finish(seed, out.len());
+            blocks_crc.set(sealing.sum(blocks_crc.get()));
             out.append(&sealing.bytes)?;
             Ok::<u32, Error>(len32(sealing.bytes.len()))
         };
@@ -408,6 +412,7 @@ impl TableWriter {
             payload => put(BlockKind::RangeTombstones, payload, &mut compressor)?,
         };
         let index_len = put(BlockKind::Index, &root, &mut compressor)?;
+        properties.blocks_crc = Some(blocks_crc.get());
         let payload = format::encode(&properties);
         let properties_len = put(BlockKind::Properties, &payload, &mut compressor)?;
         let bytes = out.len() + crate::format::FOOTER_LEN as u64;

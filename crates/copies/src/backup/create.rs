@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{FileId, Result};
+use thermocline_base::{ErrorKind, FileId, Result};
 use thermocline_env::{OpenMode, Storage};
-use thermocline_sst::{Identity, sum_record_headers, verify_blobs, verify_table};
+use thermocline_sst::{Identity, hash_record_headers, open_table, verify_blobs, verify_table};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
 use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
-use super::{BackupInfo, Backups, NOTE_NAME, check_sum, crc_from};
+use super::{BackupInfo, Backups, NOTE_NAME, check_sum};
 use crate::copy::note::{Note, end, remove_all};
 use crate::copy::{copy_file, sites, write_state};
 use crate::store::{Captured, Store};
+use crate::sum::{Sum, sum_from};
 
 /// The files that are there already, by the properties that identify them.
-type Known = BTreeMap<(FileId, FileKind, [u8; 16], u64, u32), Stored>;
+type Known = BTreeMap<(FileId, FileKind, [u8; 16], u64, u64), Stored>;
 
 impl Backups {
     /// Backs up everything that is visible in `store` now, and makes it durable there, too. Only tables that no
@@ -102,6 +103,7 @@ impl Backups {
         note: &Note,
     ) -> Result<(Vec<Stored>, u64)> {
         let known = lists.iter().flat_map(|listed| &listed.files);
+        let known = known.filter(|stored| matches!(stored.sum, Sum::Hash(_)));
         let known: Known = known.map(|stored| (key_of(stored), *stored)).collect();
         let origins = state.origins().expect("a copy has an id");
         let storage = &*store.env().storage;
@@ -115,8 +117,11 @@ impl Backups {
             let own = Some(db_id) == state.db_id();
             let folder = if own { &self.dir } else { store.dir() };
             let looked = look(storage, &folder.join(&name), file, kind, db_id)?;
+            let source = folder.join(&name);
             match known.get(&key_of(&looked)) {
-                Some(stored) if self.has(stored)? => files.push(*stored),
+                Some(stored) if self.has(stored)? && is_same(storage, &source, stored)? => {
+                    files.push(*stored);
+                }
                 _ => {
                     new.push((files.len(), name, own));
                     files.push(looked);
@@ -129,12 +134,14 @@ impl Backups {
         for (at, name, own) in new {
             let stored = &mut files[at];
             let temporary = self.dir.join(&name);
-            stored.crc = if own {
-                crc_from(storage, &temporary, 0)?
+            stored.sum = if own {
+                sum_from(storage, &temporary, 0)?.hash()
             } else {
                 let source = store.dir().join(&name);
                 check_source(storage, &source, stored)?;
-                copy_file(storage, &source, &temporary, || store.check_open())?.crc
+                copy_file(storage, &source, &temporary, || store.check_open())?
+                    .sums
+                    .hash()
             };
             self.settle(stored, &temporary, lists)?;
             new_bytes += stored.bytes;
@@ -151,7 +158,7 @@ impl Backups {
             return self.storage().rename(temporary, &path);
         }
         let len = self.storage().open(&path, OpenMode::Read)?.len()?;
-        check_sum(stored, &path, len, crc_from(self.storage(), &path, 0)?)?;
+        check_sum(stored, &path, len, &sum_from(self.storage(), &path, 0)?)?;
         self.storage().remove(temporary)
     }
 
@@ -171,22 +178,46 @@ impl Backups {
         named
     }
 
-    /// Whether a file that a list names is there, with its length.
+    /// Whether a file that a list names is there, with its length, and of a table with the end that it had. One that is
+    /// not is copied again.
     fn has(&self, stored: &Stored) -> Result<bool> {
         let path = self.dir.join(stored.name());
         if !self.storage().exists(&path)? {
             return Ok(false);
         }
         let len = self.storage().open(&path, OpenMode::Read)?.len()?;
-        Ok(len == stored.bytes)
+        let is_table = stored.kind == FileKind::Table;
+        Ok(len == stored.bytes && (!is_table || end_of(self.storage(), &path, len)? == stored.end))
     }
 }
 
-fn key_of(stored: &Stored) -> (FileId, FileKind, [u8; 16], u64, u32) {
+/// The hash of the end of a table of `bytes` bytes.
+fn end_of(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<u64> {
+    let sums = sum_from(storage, path, bytes.saturating_sub(TAIL_BYTES))?;
+    Ok(sums.hash64())
+}
+
+/// Whether a file of the store whose [`key_of`] is that of `stored` has the same bytes. A table whose end does not tell all
+/// of it, as an older version wrote it, is read for that.
+fn is_same(storage: &dyn Storage, path: &Path, stored: &Stored) -> Result<bool> {
+    if stored.kind == FileKind::Blob {
+        return Ok(true);
+    }
+    let file = storage.open(path, OpenMode::Read)?;
+    match open_table(&*file, Identity::new(stored.db_id, stored.file)) {
+        Ok(table) if table.properties().blocks_crc.is_some() => Ok(true),
+        Ok(_) => Ok(sum_from(storage, path, 0)?.like(stored.sum) == stored.sum),
+        // Whoever copies it will say what is wrong with it.
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn key_of(stored: &Stored) -> (FileId, FileKind, [u8; 16], u64, u64) {
     let Stored {
         file, kind, db_id, ..
     } = *stored;
-    (file, kind, db_id, stored.bytes, stored.tail_crc)
+    (file, kind, db_id, stored.bytes, stored.end)
 }
 
 /// The description of a file, without reading all of it.
@@ -205,10 +236,10 @@ fn look(
         kind,
         db_id,
         bytes,
-        crc: 0,
-        tail_crc: match kind {
-            FileKind::Table => crc_from(storage, path, bytes.saturating_sub(TAIL_BYTES))?,
-            FileKind::Blob => sum_record_headers(&*opened, identity, bytes)?,
+        sum: Sum::Hash(0),
+        end: match kind {
+            FileKind::Table => end_of(storage, path, bytes)?,
+            FileKind::Blob => hash_record_headers(&*opened, identity, bytes)?,
         },
     })
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  offset size
 //!       0    8  magic "THCLBKUP"
-//!       8    4  format version, 1
+//!       8    4  format version, 2
 //!      12    4  CRC32C of all other bytes
 //!      16    8  number of the backup, the one in the name
 //!      24   16  id of the database that was backed up
@@ -14,9 +14,9 @@
 //!                  16  id of the database that wrote it
 //!                   8  its number there
 //!                   8  its bytes
-//!                   4  CRC32C of all of them
-//!                   4  of a table: CRC32C of its last 64 KiB, or of all of it if it is shorter; of a blob
-//!                      file: CRC32C of the headers of its records, one behind the other
+//!                   8  XXH3-64 of all of them; in version 1: 4 CRC32C of them, 4 of no use any more (`sum`)
+//!                   8  of a table: XXH3-64 of its last 64 KiB, or of all of it if it is shorter; of a blob
+//!                      file: XXH3-64 of the headers of its records, one behind the other; not in version 1
 //!                   1  kind: 1 table, 2 blob file
 //!                   7  reserved, 0
 //!               the state, as edits up to the end; each:
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! A file of a backup lies beside the lists, byte for byte as in the database, under the name
-//! `dddddddddddddddddddddddddddddddd-nnnnnn-cccccccc.sst` (or `.blob`): 32 hexadecimal digits of the
-//! database that wrote it, its number, and the CRC32C of its bytes.
+//! `dddddddddddddddddddddddddddddddd-nnnnnn-hhhhhhhhhhhhhhhh.sst` (or `.blob`): 32 hexadecimal digits of the
+//! database that wrote it, its number, and the hash of its bytes; `-cccccccc.sst`, with the CRC32C, if a list of version 1 has it.
 
 use std::path::Path;
 
@@ -36,12 +36,13 @@ use thermocline_env::File;
 use thermocline_version::format::{PAYLOAD_LEN_MAX, Unreadable, decode_edit, encode_edit};
 use thermocline_version::{FileKind, State};
 
+use crate::sum::Sum;
+
 const MAGIC: &[u8; 8] = b"THCLBKUP";
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 const CRC_AT: usize = 12;
 const LEN_AT: usize = 48;
 const HEADER_LEN: usize = 64;
-const FILE_LEN: usize = 48;
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
@@ -57,27 +58,29 @@ pub(crate) struct Stored {
     /// The database that wrote it.
     pub db_id: [u8; 16],
     pub bytes: u64,
-    pub crc: u32,
-    pub tail_crc: u32,
+    /// Of all its bytes.
+    pub sum: Sum,
+    /// What tells it from other files without reading all of it; 0 in a list of version 1.
+    pub end: u64,
 }
 
 impl Stored {
     /// The file's name in the folder of backups.
     pub fn name(&self) -> String {
         let id = u128::from_be_bytes(self.db_id);
-        let (file, crc) = (self.file.0, self.crc);
+        let (file, sum) = (self.file.0, self.sum);
         let kind = match self.kind {
             FileKind::Table => "sst",
             FileKind::Blob => "blob",
         };
-        format!("{id:032x}-{file:06}-{crc:08x}.{kind}")
+        format!("{id:032x}-{file:06}-{sum}.{kind}")
     }
 
-    /// The checksum in the name of a file.
-    pub fn crc_in(name: &str) -> Option<u32> {
+    /// What the name of a file says of its bytes.
+    pub fn sum_in(name: &str) -> Option<Sum> {
         let (stem, _) = name.split_once('.')?;
-        let (_, crc) = stem.rsplit_once('-')?;
-        u32::from_str_radix(crc, 16).ok()
+        let (_, sum) = stem.rsplit_once('-')?;
+        Sum::parse(sum)
     }
 
     /// Whether a name in the folder of backups can be that of a file.
@@ -88,7 +91,9 @@ impl Stored {
             return false;
         };
         match stem.split('-').collect::<Vec<_>>()[..] {
-            [id, file, crc] => hex(id, 32) && file.parse::<u64>().is_ok() && hex(crc, 8),
+            [id, file, sum] => {
+                hex(id, 32) && file.parse::<u64>().is_ok() && Sum::parse(sum).is_some()
+            }
             _ => false,
         }
     }
@@ -134,8 +139,11 @@ impl Listed {
             bytes.extend_from_slice(&file.db_id);
             bytes.extend_from_slice(&file.file.0.to_le_bytes());
             bytes.extend_from_slice(&file.bytes.to_le_bytes());
-            bytes.extend_from_slice(&file.crc.to_le_bytes());
-            bytes.extend_from_slice(&file.tail_crc.to_le_bytes());
+            let Sum::Hash(hash) = file.sum else {
+                unreachable!("what only a list of version 1 has is copied anew");
+            };
+            bytes.extend_from_slice(&hash.to_le_bytes());
+            bytes.extend_from_slice(&file.end.to_le_bytes());
             bytes.push(match file.kind {
                 FileKind::Table => 1,
                 FileKind::Blob => 2,
@@ -201,15 +209,16 @@ impl Listed {
         fields.at = LEN_AT;
         let noted = fields.u64()?;
         // Checked before the file is summed: a newer version may have the checksum in another place.
-        let known = version != FORMAT_VERSION || noted == len;
+        let is_known = (1..=FORMAT_VERSION).contains(&version);
+        let known = !is_known || noted == len;
         fields.must(known, "length of a backup", LEN_AT, noted)?;
         let sound = crc == fields.crc()?;
         let got = format!("{crc:#010x}");
         fields.must(sound, "checksum of a backup", CRC_AT, got)?;
-        if version != FORMAT_VERSION {
+        if !is_known {
             let path = path.display();
             return Err(Error::Unsupported(format!(
-                "{path} has format version {version}; this program reads version {FORMAT_VERSION}"
+                "{path} has format version {version}; this program reads up to version {FORMAT_VERSION}"
             )));
         }
         fields.at = CRC_AT + 4;
@@ -222,7 +231,7 @@ impl Listed {
         let mut files = Vec::new();
         // The vector grows as it reads: a wrong count allocates nothing.
         for _ in 0..count {
-            files.push(fields.file()?);
+            files.push(fields.file(version)?);
         }
         let state = fields.state()?;
         let at = HEADER_LEN;
@@ -319,26 +328,31 @@ impl Fields<'_> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn file(&mut self) -> Result<Stored> {
-        let at = self.at;
+    fn file(&mut self, version: u32) -> Result<Stored> {
         let db_id = self.array()?;
         let file = FileId(self.u64()?);
         let bytes = self.u64()?;
-        let (crc, tail_crc) = (self.u32()?, self.u32()?);
+        let (sum, end) = match version {
+            1 => {
+                let crc = self.u32()?;
+                self.u32()?;
+                (Sum::Crc(crc), 0)
+            }
+            _ => (Sum::Hash(self.u64()?), self.u64()?),
+        };
+        let at = self.at;
         let [kind, reserved @ ..]: [u8; 8] = self.array()?;
         self.must(
             reserved == [0; 7],
             "reserved bytes",
-            at + 41,
+            at + 1,
             "others than 0",
         )?;
         let kind = match kind {
             1 => FileKind::Table,
             2 => FileKind::Blob,
             other => {
-                return Err(self
-                    .must(false, "kind of a file", at + 40, other)
-                    .unwrap_err());
+                return Err(self.must(false, "kind of a file", at, other).unwrap_err());
             }
         };
         Ok(Stored {
@@ -346,8 +360,8 @@ impl Fields<'_> {
             kind,
             db_id,
             bytes,
-            crc,
-            tail_crc,
+            sum,
+            end,
         })
     }
 
@@ -382,8 +396,6 @@ impl Fields<'_> {
         Ok(state)
     }
 }
-
-const _: () = assert!(FILE_LEN == 16 + 8 + 8 + 4 + 4 + 8);
 
 #[cfg(test)]
 mod tests;

@@ -7,11 +7,13 @@
 //!
 //! # Which files are there already
 //! Database and number of its writer identify a file. But a database whose folder was copied by other means goes on
-//! with the same id. So a file of the store counts as one that some list has only if its length and the checksum of
-//! its last 64 KiB agree, too. There lie a table's footer and properties and, in all but huge tables, its filter,
-//! which no two different tables share. For a blob file it is the checksum of the headers of its records, which have
-//! those of its keys and values. That costs one read for a table or a long value, not all of it. New files are
-//! verified wholly before they are copied; their bytes are summed meanwhile.
+//! with the same id. So a file of the store counts as one that some list has only if its length and the hash of
+//! its last 64 KiB agree, too. There lie a table's footer and properties, which have the checksum of the checksums of all its
+//! blocks. (A table of a version that did not write that is read as a whole, and counts only if the hash of all of it is that of the
+//! list.) For a blob file it is the hash of the headers of its records, which have the checksums of its keys and values. Files that
+//! lists of version 1 name are not shared: what these lists have of a file does not tell it from another ([`crate::sum`]). That costs a few reads for a table, and one for a long value, not all of it. New files are
+//! verified wholly before they are copied; their bytes are summed meanwhile. A listed file whose length is wrong, or a table whose end is,
+//! is copied again in its place.
 //!
 //! # Steps of a backup, under the folder's lock
 //! | step | durable after it |
@@ -25,11 +27,12 @@
 //!
 //! A crash before the list has its name leaves files that no list names. They go when the next backup is made or
 //! deleted, if they can be proven to be ours. A file under a temporary name is ours only if the note names it. A file
-//! under a name of its own is ours only if the name has the checksum of its bytes; and it goes only if every list can
+//! under a name of its own is ours only if the name has the hash of its bytes; and it goes only if every list can
 //! be read, since a damaged list may name it. A file with any other name is a stranger's: then the folder is no
 //! folder of backups, and is left as it is.
 //!
-//! A *deletion* removes the list, durably, then the files that no other list names. A *restoration* makes a copy
+//! A *deletion* removes the list, durably, then the files that no other list names: those that the deleted one named
+//! whatever became of their bytes, since the list says that they are ours. A *restoration* makes a copy
 //! (`copy::Target`) of the listed files, each summed while it is copied, as a database with a new id. So the same
 //! backup restored twice gives two databases, and neither takes the other's files for its own.
 
@@ -40,7 +43,6 @@ mod restore;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use thermocline_base::checksum::crc32c;
 use thermocline_base::report::Report;
 use thermocline_base::{Error, Result};
 use thermocline_env::{Env, LockGuard, OpenMode, Storage};
@@ -48,13 +50,11 @@ use thermocline_version::LOCK_NAME;
 
 use crate::copy::note::{Found as Note, end, remove_all};
 use crate::copy::sites;
+use crate::sum::{Summing, sum_from};
 use format::{Listed, Stored, list_id, list_name};
 
 /// Exists while a backup is being made, and names its temporary files.
 const NOTE_NAME: &str = "BACKING-UP";
-
-/// Bytes that are read at once.
-const PIECE_BYTES: u64 = 1 << 20;
 
 /// A backup, as `list` describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,10 +124,22 @@ impl Backups {
         self.must_exist()?;
         let _lock = self.lock()?;
         self.must_have(id)?;
+        // A list that cannot be read proves nothing.
+        let own = self.read(id).map_or(Vec::new(), |listed| listed.files);
         let list = self.dir.join(list_name(id));
         self.storage().remove(&list)?;
         self.storage().sync_dir(&self.dir, sites::COPY_WITHDRAWN)?;
-        self.sweep().map(drop)
+        let found = self.found()?;
+        let others = found.lists.len();
+        let left = self.sweep_found(found)?;
+        if left.len() == others {
+            let named = left.iter().flat_map(|listed| &listed.files);
+            let named: BTreeSet<String> = named.map(Stored::name).collect();
+            let damaged = own.iter().map(Stored::name);
+            let damaged: BTreeSet<String> = damaged.filter(|name| !named.contains(name)).collect();
+            remove_all(self.storage(), &self.dir, &damaged)?;
+        }
+        Ok(())
     }
 
     /// Reads everything, and reports every list and file that is not as it was written.
@@ -160,7 +172,7 @@ impl Backups {
         let path = self.dir.join(file.name());
         check_there(self.storage(), file, &path)?;
         let len = self.storage().open(&path, OpenMode::Read)?.len()?;
-        check_sum(file, &path, len, crc_from(self.storage(), &path, 0)?)
+        check_sum(file, &path, len, &sum_from(self.storage(), &path, 0)?)
     }
 
     fn must_exist(&self) -> Result<()> {
@@ -256,7 +268,10 @@ impl Backups {
             let named: BTreeSet<String> = named.map(Stored::name).collect();
             for name in found.files.iter().filter(|name| !named.contains(*name)) {
                 let path = self.dir.join(name);
-                if Stored::crc_in(name) == Some(crc_from(self.storage(), &path, 0)?) {
+                let Some(sum) = Stored::sum_in(name) else {
+                    continue;
+                };
+                if sum_from(self.storage(), &path, 0)?.like(sum) == sum {
                     self.storage().remove(&path)?;
                 }
             }
@@ -278,21 +293,6 @@ struct Found {
     stranger: Option<String>,
 }
 
-/// The CRC32C of a file's bytes from `at` on.
-fn crc_from(storage: &dyn Storage, path: &Path, mut at: u64) -> Result<u32> {
-    let file = storage.open(path, OpenMode::Read)?;
-    let len = file.len()?;
-    let mut crc = 0;
-    let mut piece = Vec::new();
-    while at < len {
-        piece.resize(usize::try_from((len - at).min(PIECE_BYTES)).unwrap_or(0), 0);
-        file.read_exact_at(&mut piece, at)?;
-        crc = crc32c(crc, &piece);
-        at += piece.len() as u64;
-    }
-    Ok(crc)
-}
-
 fn check_there(storage: &dyn Storage, file: &Stored, path: &Path) -> Result<()> {
     if storage.exists(path)? {
         return Ok(());
@@ -309,14 +309,14 @@ fn check_there(storage: &dyn Storage, file: &Stored, path: &Path) -> Result<()> 
 }
 
 /// Checks that a file at `path`, of this length and checksum, is the one that was backed up.
-fn check_sum(file: &Stored, path: &Path, bytes: u64, crc: u32) -> Result<()> {
+fn check_sum(file: &Stored, path: &Path, bytes: u64, sums: &Summing) -> Result<()> {
     let place = path.display().to_string();
     if bytes != file.bytes {
         let what = "length of a file of a backup";
         return Err(Error::corruption(what, place, 0, file.bytes, bytes));
     }
-    if crc != file.crc {
-        let [expected, got] = [file.crc, crc].map(|crc| format!("{crc:#010x}"));
+    let (expected, got) = (file.sum, sums.like(file.sum));
+    if got != expected {
         let what = "checksum of a file of a backup";
         return Err(Error::corruption(what, place, 0, expected, got));
     }

@@ -50,7 +50,7 @@ impl Backups {
             let name = file_name(file.file, file.kind).to_string();
             let to = target.dir().join(name);
             let copied = copy_file(self.storage(), &from, &to, || Ok(()))?;
-            check_sum(file, &from, copied.bytes, copied.crc)?;
+            check_sum(file, &from, copied.bytes, &copied.sums)?;
         }
         let of = &listed.state;
         let (db_id, region_id) = draw_ids(of, &*self.env.random)?;

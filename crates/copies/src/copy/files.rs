@@ -3,22 +3,21 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use thermocline_base::checksum::crc32c;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_env::{OpenMode, Storage};
 
 use super::sites;
+use crate::sum::Summing;
 
 /// Bytes that are read and written at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The result of copying a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Copied {
     pub bytes: u64,
-    /// The CRC32C of all its bytes.
-    pub crc: u32,
+    pub sums: Summing,
 }
 
 /// Copies a file to a free name. Its bytes are durable on return, its name is not. `go_on` is called before each
@@ -33,14 +32,17 @@ pub(crate) fn copy_file(
     let target = storage.open(to, OpenMode::CreateNew)?;
     let len = source.len()?;
     let mut piece = vec![0; PIECE_BYTES];
-    let mut copied = Copied { bytes: 0, crc: 0 };
+    let mut copied = Copied {
+        bytes: 0,
+        sums: Summing::new(),
+    };
     while copied.bytes < len {
         go_on()?;
         let left = usize::try_from(len - copied.bytes).unwrap_or(usize::MAX);
         let piece = &mut piece[..left.min(PIECE_BYTES)];
         source.read_exact_at(piece, copied.bytes)?;
         target.write_at(piece, copied.bytes)?;
-        copied.crc = crc32c(copied.crc, piece);
+        copied.sums.add(piece);
         copied.bytes += piece.len() as u64;
     }
     if !active(Bug::CopyForgetsSync) {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, ErrorKind};
-use thermocline_engine::Backups;
+use thermocline_engine::{Backups, Engine};
 use thermocline_env::{Env, OpenMode, Storage};
 use thermocline_testkit::{Replay, Rng, seeds};
 
-use crate::machine::{Place, disk, dump, path, put, write_some};
+use crate::machine::{ALL, Place, disk, dump, path, put, write_some};
 
 pub fn backups(storage: &Arc<dyn Storage>, dir: &str) -> Backups {
     let env = Env {
@@ -266,6 +267,88 @@ fn a_damaged_list_can_be_deleted_and_keeps_files_until_then() {
         (report.faults.len(), report.records),
         (0, files(&disk, "/b").len() as u64)
     );
+}
+
+/// A damaged file goes with the last list that names it, and stands in no later backup's way; while it is named, a new
+/// backup has it whole again if its end is damaged, or its length.
+#[test]
+fn a_damaged_file_goes_or_is_mended() {
+    let disk = disk();
+    let engine = Place::new(&disk, "/db").open();
+    (0..50).for_each(|i| put(&engine, CfId::DEFAULT, &[i], &[i; 100]));
+    let all = backups(&disk, "/b");
+    all.create(&engine).unwrap();
+    let names = files(&disk, "/b");
+    let file = disk
+        .open(&path("/b").join(&names[0]), OpenMode::ReadWrite)
+        .unwrap();
+    file.write_at(b"?", 10).unwrap();
+    assert_eq!(all.verify().unwrap().faults.len(), 1);
+    drop(file);
+    all.delete(1).unwrap();
+    assert_eq!(files(&disk, "/b"), [""; 0]);
+    all.create(&engine).unwrap();
+    assert_eq!(files(&disk, "/b"), names);
+    let file = disk
+        .open(&path("/b").join(&names[0]), OpenMode::ReadWrite)
+        .unwrap();
+    let len = file.len().unwrap();
+    file.write_at(b"?", len - 100).unwrap();
+    drop(file);
+    all.create(&engine).unwrap();
+    assert_eq!(all.verify().unwrap().faults, []);
+    let file = disk
+        .open(&path("/b").join(&names[0]), OpenMode::ReadWrite)
+        .unwrap();
+    file.set_len(len - 1).unwrap();
+    drop(file);
+    all.create(&engine).unwrap();
+    assert_eq!(all.verify().unwrap().faults, []);
+}
+
+/// A folder that was copied by other means goes on with the same id and the same numbers of files: its tables are others
+/// all the same, though only a few values far from their ends differ.
+#[test]
+fn tables_that_differ_in_a_few_values_are_two() {
+    let disk = disk();
+    let mut options = Options::preset(Preset::Leveled);
+    options.set("compaction.compression_last", "none").unwrap();
+    let key = |i: u32| format!("{i:05}").into_bytes();
+    let compact = |engine: &Engine| engine.compact(CfId::DEFAULT, ALL).unwrap();
+    let first = Place::new(&disk, "/db");
+    let engine = first.try_open(&options).unwrap();
+    (0..3000).for_each(|i| put(&engine, CfId::DEFAULT, &key(i), &[7; 100]));
+    compact(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    let second = Place::new(&disk, "/db2");
+    disk.create_dir_all(&second.dir).unwrap();
+    for name in disk.list(&first.dir).unwrap() {
+        let from = disk.open(&first.dir.join(&name), OpenMode::Read).unwrap();
+        let mut bytes = vec![0; usize::try_from(from.len().unwrap()).unwrap()];
+        from.read_exact_at(&mut bytes, 0).unwrap();
+        let to = disk.open(&second.dir.join(&name), OpenMode::CreateNew);
+        to.unwrap().write_at(&bytes, 0).unwrap();
+    }
+    let all = backups(&disk, "/b");
+    for (place, value) in [(&first, b"AAAA"), (&second, b"BBBB")] {
+        let engine = place.try_open(&options).unwrap();
+        put(&engine, CfId::DEFAULT, &key(3), value);
+        // In a blob file, which differs in nothing else either.
+        put(&engine, CfId::DEFAULT, &key(4), &value.repeat(400_000));
+        compact(&engine);
+        all.create(&engine).unwrap();
+    }
+    for (id, expected) in (1..).zip([b"AAAA", b"BBBB"]) {
+        let restored = Place::new(&disk, &format!("/r{id}"));
+        all.restore(Some(id), &restored.dir).unwrap();
+        let engine = restored.try_open(&options).unwrap();
+        for (n, times) in [(3, 1), (4, 400_000)] {
+            let is_own = |value: &[u8]| value == expected.repeat(times);
+            let found = engine.get(CfId::DEFAULT, &key(n), is_own);
+            assert_eq!(found.unwrap(), Some(true), "{id}");
+        }
+    }
 }
 
 /// A table of the store that is damaged is not backed up.

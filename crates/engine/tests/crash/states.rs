@@ -485,7 +485,7 @@ pub fn is_sampled(step: u64, seed: u64, one_in: u64) -> bool {
 /// One point in how many is crashed at, where a whole exploration has one in `whole`: one in more of them in a plain
 /// run, and in fewer in a long one.
 fn one_in(whole: u64) -> u64 {
-    times().map_or(3 * whole, |times| (whole / times).max(1))
+    times().map_or(4 * whole, |times| (whole / times).max(1))
 }
 
 /// How many states there must be, where a whole exploration must have `whole`.
@@ -495,7 +495,7 @@ fn bar(whole: u64) -> u64 {
 
 /// Of so many states those of a plain run.
 fn part_of(whole: u64) -> u64 {
-    whole * 3 / 10
+    whole * 26 / 100
 }
 
 /// Prints past the harness, which swallows what passing tests print, and fails on a violation.

@@ -36,6 +36,7 @@ fn identity() -> Identity {
 fn samples() -> Vec<Vec<u8>> {
     let goldens = [
         include_str!("../../../sst/tests/golden/table-v1.txt"),
+        include_str!("../../../sst/tests/golden/table-v1-summed.txt"),
         include_str!("../../../sst/tests/golden/table-v1-two-levels.txt"),
         include_str!("../../../sst/tests/golden/table-v1-shared-keys.txt"),
         include_str!("../../../sst/tests/golden/table-v1-lz4.txt"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thermocline_base::checksum::crc32c;
+use thermocline_base::checksum::Hasher64;
 use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, Result, limits};
@@ -310,24 +310,24 @@ impl Iterator for BlobRecords<'_> {
     }
 }
 
-/// The CRC32C of the headers of all records, one behind the other, of the blob file in `file`, which should be
+/// The XXH3-64 of the headers of all records, one behind the other, of the blob file in `file`, which should be
 /// `identity` and have `bytes` bytes: they have the checksums of keys and values, so no other such file
-/// has the same. Values are not read.
+/// has the same. (A CRC would be: each header ends with its own.) Values are not read.
 ///
 /// # Errors
 /// As [`BlobFile::open`]; [`Error::Corruption`] of a header.
-pub fn sum_record_headers(file: &dyn File, identity: Identity, bytes: u64) -> Result<u32> {
+pub fn hash_record_headers(file: &dyn File, identity: Identity, bytes: u64) -> Result<u64> {
     let opened = BlobFile::open(file, identity)?;
-    let (mut crc, mut at) = (0, BLOB_HEADER_LEN as u64);
+    let (mut hash, mut at) = (Hasher64::new(), BLOB_HEADER_LEN as u64);
     while at < bytes {
         let mut header = [0; RECORD_HEADER_LEN];
         file.read_exact_at(&mut header, at)?;
-        crc = crc32c(crc, &header);
+        hash.add(&header);
         let decoded = RecordHeader::decode(&header, identity.blob_seed(), at);
         let decoded = decoded.map_err(|e| e.into_error(&opened.name, at))?;
         at += decoded.len();
     }
-    Ok(crc)
+    Ok(hash.value())
 }
 
 /// Reads the whole blob file in `file`, which should be `identity` and have `bytes` bytes, and checks

@@ -18,6 +18,7 @@ mod tag {
     pub const BLOB: u8 = 0x86;
     pub const CREATION: u8 = 0x07;
     pub const INDEX: u8 = 0x08;
+    pub const BLOCKS_CRC: u8 = 0x09;
 }
 
 /// Of a tag: a reader that does not know it must stop.
@@ -73,6 +74,10 @@ pub(crate) fn encode(p: &Properties) -> Vec<u8> {
     if p.index != IndexUse::Binary {
         put(&mut out, tag::INDEX, &[&[p.index as u8]]);
     }
+    // Last, so that it lies near the end of the file however long the rest is.
+    if let Some(crc) = p.blocks_crc {
+        put(&mut out, tag::BLOCKS_CRC, &[&crc.to_le_bytes()]);
+    }
     out
 }
 
@@ -111,6 +116,7 @@ pub(crate) fn decode(bytes: &[u8], identity: &Identity) -> Result<Properties, Un
                 let newer = || Unreadable::Newer(format!("the table has index kind {index}"));
                 p.index = IndexUse::from_u8(index).ok_or_else(newer)?;
             }
+            tag::BLOCKS_CRC => p.blocks_crc = Some(body.u32()?),
             newer if newer & CRITICAL != 0 => {
                 return Err(Unreadable::Newer(format!(
                     "the table has a property of kind {newer:#04x}, which a newer version wrote"
@@ -228,6 +234,7 @@ mod tests {
         p.cover(KeyRef::new(b"a", SeqNo(9)), KeyRef::new(b"z", SeqNo::MAX));
         p.codec = Codec::Lz4;
         p.creation = Creation::Ingest;
+        p.blocks_crc = Some(0x0102_0304);
         p
     }
 
@@ -258,10 +265,11 @@ mod tests {
         }
         // Only what comes last may be missing, and then it is as by default.
         let bytes = encode(&sample());
-        let creation = bytes.len() - 13;
+        let crc = bytes.len() - 9;
+        let creation = crc - 13;
         for len in 0..bytes.len() {
             let cut = decode(&bytes[..len], &sample().identity);
-            assert_eq!(cut.is_ok(), len == creation, "{len}");
+            assert_eq!(cut.is_ok(), len == creation || len == crc, "{len}");
         }
     }
 

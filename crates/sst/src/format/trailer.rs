@@ -11,6 +11,9 @@ use super::{DATA_LEN_MAX, INDEX_LEN_MAX, PROPERTIES_LEN_MAX, TOMBSTONES_LEN_MAX,
 use crate::compress::{self, Compressor};
 use crate::handle::BlockKind;
 
+/// Bytes of the checksum, with which a trailer ends.
+pub(crate) const TRAILER_CRC_LEN: usize = 4;
+
 /// Where the checksum of what lies at `offset` of a file starts from.
 pub(crate) fn crc_start(seed: u64, offset: u64) -> u32 {
     if planted::active(Bug::ChecksumIgnoresPlace) {
@@ -40,15 +43,21 @@ impl Sealing {
         let (mut bytes, tag) = compressor.compress(payload);
         bytes.extend_from_slice(&[tag, kind as u8, 0, 0]);
         bytes.extend_from_slice(&len32(payload.len()).to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&[0; TRAILER_CRC_LEN]);
         Sealing { bytes }
     }
 
     /// Fills in the checksum.
     pub fn finish(&mut self, seed: u64, offset: u64) {
-        let crc_at = self.bytes.len() - 4;
+        let crc_at = self.bytes.len() - TRAILER_CRC_LEN;
         let crc = crc32c(crc_start(seed, offset), &self.bytes[..crc_at]);
         self.bytes[crc_at..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// The checksum of the checksums of several finished blocks, of which this is the next.
+    pub fn sum(&self, sum: u32) -> u32 {
+        let crc_at = self.bytes.len() - TRAILER_CRC_LEN;
+        crc32c(sum, &self.bytes[crc_at..])
     }
 }
 

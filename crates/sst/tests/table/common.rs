@@ -331,6 +331,24 @@ pub fn reseal_footer(bytes: &mut [u8]) {
     bytes[at + 64..at + 68].copy_from_slice(&crc.to_le_bytes());
 }
 
+/// Table 7, whose properties are not compressed, as it was written before the last of them was: the checksum of all blocks.
+pub fn without_sum(bytes: &[u8]) -> Vec<u8> {
+    let (at, len) = meta_blocks(bytes)[3];
+    let end = at + len - 12;
+    let sum = end - 9;
+    assert_eq!(bytes[sum..sum + 5], [9, 4, 0, 0, 0]);
+    let mut older = [&bytes[..sum], &bytes[end..]].concat();
+    let payload = u32::try_from(sum - at).unwrap();
+    older[sum + 4..sum + 8].copy_from_slice(&payload.to_le_bytes());
+    reseal(&mut older, 7, at, len - 9);
+    let footer = older.len() - 80;
+    let file_len = older.len() as u64;
+    older[footer + 24..footer + 32].copy_from_slice(&file_len.to_le_bytes());
+    older[footer + 52..footer + 56].copy_from_slice(&(payload + 12).to_le_bytes());
+    reseal_footer(&mut older);
+    older
+}
+
 pub fn u32_at(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize
 }

@@ -274,12 +274,33 @@ fn what_a_newer_version_wrote_is_unsupported() {
 fn a_property_that_a_newer_version_added_is_passed_over() {
     let (contents, bytes) = sample(3, WriteOptions::default());
     let properties = meta_blocks(&bytes)[3];
-    // The last property, Creation, is the only one that a reader may pass over.
-    let tag_at = properties.1 - 12 - 13;
+    // Of the properties that a reader may pass over; behind it stands the sum of all blocks.
+    let tag_at = properties.1 - 12 - 9 - 13;
     assert_eq!(bytes[properties.0 + tag_at], 0x07);
     let fs = fresh();
     fs.install(&path(7), &with_byte(&bytes, 3, tag_at, 0x33));
     assert_same(&read_all(&fs, 7).unwrap(), &contents, "passed over");
+}
+
+/// A block in another's place, whose own checksum is right there: what all blocks together were says that it is another.
+#[test]
+fn a_check_finds_a_block_that_is_another_tables() {
+    let (_, bytes) = sample(3, WriteOptions::default());
+    let (at, len) = data_blocks(&bytes)[1];
+    let value = (at..at + len - 12).rfind(|n| bytes[*n].is_ascii_lowercase());
+    let mut other = bytes.clone();
+    other[value.unwrap()] ^= 1;
+    reseal(&mut other, 7, at, len);
+    let fs = fresh();
+    let faults = |bytes: &[u8]| {
+        fs.install(&path(7), bytes);
+        let file = fs.open(&path(7), OpenMode::Read).unwrap();
+        verify_table(&file, identity(7)).faults
+    };
+    assert!(faults(&bytes).is_empty() && faults(&without_sum(&other)).is_empty());
+    let found = faults(&other);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].to_string().contains("checksum of all blocks"));
 }
 
 #[test]

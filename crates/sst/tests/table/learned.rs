@@ -337,7 +337,8 @@ fn a_check_finds_an_index_that_leads_elsewhere() {
     contents
         .write(&fs, 7, options(128, IndexKind::Learned))
         .unwrap();
-    let bytes = fs.contents(&path(7)).unwrap();
+    // With the sum of all blocks each would be found.
+    let bytes = without_sum(&fs.contents(&path(7)).unwrap());
     let (at, len) = meta_blocks(&bytes)[2];
     let (mut refused, mut found, mut sound) = (0, 0, 0);
     for bit in 8 * (at + 4)..8 * (at + len - 12) {
@@ -408,7 +409,8 @@ fn a_table_with_a_learned_index_is_the_golden() {
     let meta = golden_contents().write(&fs, 7, options).unwrap();
     assert_eq!(meta.properties.index, IndexUse::Learned);
     let bytes = fs.contents(&path(7)).unwrap();
-    golden::check("table with a learned index", GOLDEN, &drawn(&bytes));
+    let older = without_sum(&bytes);
+    golden::check("table with a learned index", GOLDEN, &drawn(&older));
     fs.install(&path(7), &golden::bytes(GOLDEN));
     assert_same(&read_all(&fs, 7).unwrap(), &golden_contents(), "golden");
 }

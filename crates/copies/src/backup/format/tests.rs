@@ -1,4 +1,4 @@
-use thermocline_testkit::golden::{annotate, check};
+use thermocline_testkit::golden::{annotate, bytes, check};
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use super::*;
@@ -33,8 +33,8 @@ fn listed() -> Listed {
             kind: FileKind::Blob,
             db_id: [3; 16],
             bytes: 5,
-            crc: 0x0102_0304,
-            tail_crc: 0x0506_0708,
+            sum: Sum::Hash(0x0102_0304_0506_0708),
+            end: 0x090a_0b0c_0d0e_0f10,
         }],
         state,
     }
@@ -44,7 +44,7 @@ fn path() -> &'static Path {
     Path::new("/b/BACKUP-000004")
 }
 
-/// The bytes of format version 1, which are never to change.
+/// The bytes of format version 2, which are never to change.
 #[test]
 fn golden_of_a_list() {
     let bytes = listed().encode();
@@ -62,21 +62,21 @@ fn golden_of_a_list() {
         (16, "written by database"),
         (8, "number there"),
         (8, "bytes"),
-        (4, "CRC32C"),
-        (4, "CRC32C of the tail"),
+        (8, "hash"),
+        (8, "hash of the end"),
         (1, "kind: blob file"),
         (7, "reserved"),
     ];
-    let left = bytes.len() - 64 - 48 - 4;
+    let left = bytes.len() - 64 - 56 - 4;
     let edit = [(4, "length of the edit"), (left, "edit")];
     let fields = [&header[..], &file, &edit].concat();
     let text = annotate(&bytes, &fields);
-    check("backup-v1", include_str!("backup-v1.txt"), &text);
+    check("backup-v2", include_str!("backup-v2.txt"), &text);
     assert_eq!(Listed::decode(&bytes, 4, path()).unwrap(), listed());
     let name = listed().files[0].name();
     assert_eq!(
         name,
-        "03030303030303030303030303030303-000007-01020304.blob"
+        "03030303030303030303030303030303-000007-0102030405060708.blob"
     );
     assert!(Stored::is_name(&name) && !Stored::is_name("000007.blob"));
     assert_eq!(
@@ -84,6 +84,29 @@ fn golden_of_a_list() {
         ("BACKUP-000004", Some(4))
     );
     assert_eq!(list_id("BACKUP-4"), None);
+}
+
+/// A list of version 1, as its golden has it, is read as it always was.
+#[test]
+fn lists_of_version_1_are_read() {
+    let bytes = bytes(include_str!("backup-v1.txt"));
+    let read = Listed::decode(&bytes, 4, path()).unwrap();
+    let expected = Listed {
+        files: vec![Stored {
+            sum: Sum::Crc(0x0102_0304),
+            end: 0,
+            ..listed().files[0]
+        }],
+        ..listed()
+    };
+    assert_eq!(read, expected);
+    let name = read.files[0].name();
+    assert_eq!(
+        name,
+        "03030303030303030303030303030303-000007-01020304.blob"
+    );
+    assert!(Stored::is_name(&name));
+    assert_eq!(Stored::sum_in(&name), Some(Sum::Crc(0x0102_0304)));
 }
 
 #[test]
