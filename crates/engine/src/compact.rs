@@ -15,6 +15,7 @@
 //! | what do splits and merges of partitions hold meanwhile? | [`beside`] |
 //! | which tables do reads want compacted? | `observe::charged` |
 //! | how fast may all that be? | [`pace`] |
+//! | what becomes of a job that failed? | [`failures`] |
 //! | what was done? | [`usage`] |
 //!
 //! Which tables a job takes is decided by `policy::pick`, which has the argument for levels and
@@ -53,6 +54,7 @@ mod counted;
 mod deleted;
 mod due;
 mod ends;
+pub(crate) mod failures;
 mod filters;
 pub(crate) mod internal;
 pub(crate) mod job;

@@ -40,6 +40,7 @@ impl Client for Inner {
             Task::Sync => self.write_back(),
             Task::Expire => self.look_at_expired(),
             Task::Explore => self.explore(),
+            Task::Retry => self.common.want_compaction(),
         }
         self.common.compact_for_deletes();
         // When idle, too: a reader may have gone.
@@ -69,8 +70,13 @@ impl Client for Inner {
                 }
                 merged
             }
-            // One that failed is tried again after the next flush.
-            Job::Compact => self.common.flushes() && self.compactor.compact_once().unwrap_or(false),
+            Job::Compact => {
+                let ran = self.common.flushes().then(|| self.compactor.compact_once());
+                if let Some(pause) = self.retries_after(ran.as_ref()) {
+                    self.common.background.request_after(Task::Retry, pause);
+                }
+                ran.is_some_and(|ran| ran.unwrap_or(false))
+            }
         }
     }
 
@@ -84,6 +90,13 @@ impl Client for Inner {
 }
 
 impl Inner {
+    /// After how long a compaction is tried again that has failed, if it has.
+    fn retries_after(&self, ran: Option<&Result<bool>>) -> Option<Duration> {
+        ran?.as_ref().err()?;
+        self.common.check_writable().ok()?;
+        self.common.compactions.failures.again()
+    }
+
     /// A write was granted. `due` if something is to be done ahead of need.
     #[inline]
     pub fn look_after_write(&self, due: bool) {

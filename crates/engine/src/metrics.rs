@@ -267,7 +267,10 @@ impl Reporter {
     pub fn compaction_use(&self) -> CompactionUse {
         let compactions = &self.common.compactions;
         let behind = compactions.behind();
+        let (failed, last_failure) = compactions.failures.told();
         CompactionUse {
+            failed,
+            last_failure,
             costs: compactions.costs.usage(),
             filters: compactions.filter_use(),
             running: compactions.running(),

@@ -22,7 +22,7 @@ use crate::prepared::Prepared;
 use crate::range::RangeBuf;
 #[cfg(target_os = "linux")]
 use crate::ring::{READS_MAX, Ring, RingRead};
-use crate::under_way::UnderWay;
+use crate::under_way::{Counted, UnderWay};
 
 /// Rings at most, in use or idle.
 #[cfg(target_os = "linux")]
@@ -112,6 +112,22 @@ impl BatchReader {
             None => self.alone(read),
         })
         .collect()
+    }
+
+    /// Says that its caller reads alone, past this, for as long as it keeps what this returns.
+    ///
+    /// ```
+    /// use thermocline_exec::{BatchReader, BufPool, UnderWay};
+    /// let reads = UnderWay::default();
+    /// let reader = BatchReader::counted(BufPool::new(0), reads.clone());
+    /// let alone = reader.one_under_way();
+    /// assert_eq!(reads.now(), 1);
+    /// drop(alone);
+    /// assert_eq!(reads.now(), 0);
+    /// ```
+    #[must_use]
+    pub fn one_under_way(&self) -> Counted<'_> {
+        self.reads.add(1)
     }
 
     fn prepare(&self, read: &BatchRead<'_>) -> Result<Prepared> {

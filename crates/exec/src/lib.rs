@@ -68,5 +68,5 @@ pub use job_io::{Behind, Coming, JobIo, JobIoUse, PIECES_MAX, Turn, Written};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
 pub use storage::DirectStorage;
-pub use under_way::UnderWay;
+pub use under_way::{Counted, UnderWay};
 pub use weave::{Coroutine, rest, weave};

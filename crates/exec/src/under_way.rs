@@ -12,7 +12,8 @@ pub struct UnderWay(
 );
 
 /// So many are under way for as long as this is held.
-pub(crate) struct Counted<'a> {
+#[derive(Debug)]
+pub struct Counted<'a> {
     count: &'a UnderWay,
     n: usize,
 }

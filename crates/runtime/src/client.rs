@@ -13,6 +13,8 @@ pub enum Task {
     Expire,
     /// Keys were deleted, which may lie beside each other.
     Explore,
+    /// A job has failed, and it is time to try again.
+    Retry,
 }
 
 /// Long work of a store.

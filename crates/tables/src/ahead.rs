@@ -139,6 +139,7 @@ impl TableBlocks {
         }
         let len = usize::try_from(handle.len).expect("addresses have 32 bits or more");
         let mut stored = vec![0; len];
+        let _under_way = self.files.reader().one_under_way();
         file.read_exact_at(&mut stored, handle.offset)?;
         Ok(stored)
     }

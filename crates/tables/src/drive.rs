@@ -54,7 +54,7 @@ impl Search<'_> {
                 Next::Found(answer) => return Ok(answer),
                 Next::Block(handle) => {
                     let at = self.at();
-                    let (block, read) = at.source.fetch(&at.table, handle)?;
+                    let (block, read) = fetch(&self.tables().files, at, handle)?;
                     self.block(block, read)?
                 }
                 other => {
@@ -168,6 +168,16 @@ pub(crate) fn read_block(files: &TableFiles, at: &Arc<OpenTable>, handle: BlockH
     let path = at.file.path().to_path_buf();
     let fetch = move || Ok(at.source.fetch(&at.table, handle)?.0);
     Fetching::Alone(reader.run(fetch), path)
+}
+
+/// A block, and whether this thread has read it: then it counted as a read of a client while it was under way.
+pub(crate) fn fetch(
+    files: &TableFiles,
+    at: &OpenTable,
+    handle: BlockHandle,
+) -> Result<(Arc<Block>, bool)> {
+    let begins = || files.reader().one_under_way();
+    at.source.fetch_while(&at.table, handle, begins)
 }
 
 /// A block, from its bytes as they were read. It is kept in the cache.

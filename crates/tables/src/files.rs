@@ -313,7 +313,10 @@ impl TableFiles {
         if let Some(value) = self.cache().find_value((cf, key), blob) {
             return Ok((value, false));
         }
-        let value = self.read_blob_past_cache(cf, key, blob)?;
+        let value = {
+            let _under_way = self.reader.one_under_way();
+            self.read_blob_past_cache(cf, key, blob)?
+        };
         self.cache().keep_value((cf, key), blob, &value);
         Ok((value, true))
     }

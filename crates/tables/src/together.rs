@@ -14,7 +14,7 @@ use thermocline_base::{BlobRef, FileId, Result};
 use thermocline_exec::BatchRead;
 use thermocline_sst::{Block, BlockHandle};
 
-use crate::drive::{Fetched, decoded, read_block};
+use crate::drive::{Fetched, decoded, fetch, read_block};
 use crate::open::OpenTable;
 use crate::search::{Answer, Next, Search};
 
@@ -259,7 +259,7 @@ fn read_at_once(some: &mut [One<'_>], blocks: Vec<Shared>) {
             Some(block) => share(some, shared, &block),
             None => {
                 for &n in &shared.by {
-                    let fetched = shared.at.source.fetch(&shared.at.table, shared.handle);
+                    let fetched = fetch(&tables.files, &shared.at, shared.handle);
                     some[n].supply(fetched.map(|(block, _)| Fetched::Block(block)));
                 }
             }

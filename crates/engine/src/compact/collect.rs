@@ -29,8 +29,8 @@
 //! moved is there twice for that long.
 //!
 //! # Where it comes to nothing
-//! A job that fails is tried again, but where a value is corrupt: its tables are passed over until they are written anew for another
-//! reason, or the store is opened again, and with them the files to which they refer ([`Compactions::collection_ended`](super::state::Compactions::collection_ended)). Garbage that nothing can be done about
+//! A job that fails is tried again, but where a value is corrupt, or the job fails a second time though there is room: its tables are
+//! passed over until they are written anew for another reason, or the store is opened again, and with them the files to which they refer ([`Compactions::collection_ended`](super::state::Compactions::collection_ended)). Garbage that nothing can be done about
 //! holds no writer back: what is passed over, what would be collected if there were room, and all while the last job has failed.
 
 use thermocline_base::FileId;

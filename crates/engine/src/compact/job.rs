@@ -4,7 +4,7 @@ mod divided;
 pub(crate) mod picked;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{FileId, Result, SeqNo};
+use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::{Apart, FileSink, PmSink, TableSink};
@@ -19,6 +19,7 @@ use super::deleted::pass_over;
 use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up};
 use super::shape::Levels;
+use super::told::{Begun, Installed};
 use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
@@ -115,11 +116,12 @@ impl Compactor {
         let mut outputs = Outputs::default();
         let meter = self.common.meter();
         let installed = match begun.moved {
-            true => self.install(&job, &outputs),
+            true => self.install(&job, &outputs).map(Installed::of),
             false => self.merge_and_install(&job, &meter, &mut outputs, guarded),
         };
         self.making.release(&outputs);
-        let done = installed.map(|installed| did(&job, &outputs, installed));
+        let left = installed.as_ref().ok().and_then(|what| what.why_not());
+        let done = installed.map(|what| did(&job, &outputs, what == Installed::Done));
         if matches!(done, Ok(Some(_))) {
             self.learn_costs(&job, &outputs, begun.at);
             self.common.compactions.usage.add_reason(begun.reason);
@@ -151,7 +153,9 @@ impl Compactor {
             // Others were told to wait for this one. Not after another failure, as in `compact_once`.
             self.common.want_compaction();
         }
-        let finished = begun.finished(&done, (&outputs, &meter), self.common.now_ns());
+        let (told, now) = ((&done, left), self.common.now_ns());
+        let finished = begun.finished(told, (&outputs, &meter), now);
+        self.note_failure(&begun, done.as_ref().err().filter(|_| !gave_up));
         let usage = &self.common.compactions.usage;
         match &done {
             Ok(did) if begun.internal => usage.add_internal(did.unwrap_or_default()),
@@ -160,6 +164,17 @@ impl Compactor {
         }
         self.common.events.emit(finished);
         self.go_on_after(done.map(drop), gave_up)
+    }
+
+    /// A job has failed, or it has not.
+    fn note_failure(&self, begun: &Begun, error: Option<&Error>) {
+        let failures = &self.common.compactions.failures;
+        match error {
+            // It is left alone.
+            Some(error) if begun.internal && gives_up(error) => {}
+            Some(error) => failures.failed(begun, error),
+            None => failures.succeeded(begun.from),
+        }
     }
 
     /// What waited for a job has its turn, or is forgotten if that failed.
@@ -200,18 +215,17 @@ impl Compactor {
         }
     }
 
-    /// Writes the outputs and installs them, with what the family's filter says of them if it may be; returns whether the inputs
-    /// were still there.
+    /// Writes the outputs and installs them, with what the family's filter says of them if it may be.
     fn merge_and_install(
         &self,
         job: &Job,
         meter: &Arc<Meter>,
         outputs: &mut Outputs,
         guarded: bool,
-    ) -> Result<bool> {
+    ) -> Result<Installed> {
         if job.picked.reason == Reason::Deleted {
             *outputs = Outputs::passed_over(job.inputs.iter().map(|(_, table)| &**table));
-            return self.install(job, outputs);
+            return self.install(job, outputs).map(Installed::of);
         }
         if job.picked.is_drop() {
             *outputs = Outputs::expired(job.inputs.iter().map(|(_, table)| &**table));
@@ -237,7 +251,7 @@ impl Compactor {
             }
             if let Some(installed) = merged.and_then(|()| self.install_filtered(job, outputs))? {
                 filters.succeeded(job.cf, &outputs.filtered);
-                return Ok(installed);
+                return Ok(Installed::of(installed));
             }
             filters.failed(job.cf, true);
             // What was written goes, and nothing was named.
@@ -247,7 +261,7 @@ impl Compactor {
             self.sweeper.release_pm_tables();
         }
         self.merge(job, (meter, &mut *outputs), guarded, None)?;
-        self.install(job, outputs)
+        self.install(job, outputs).map(Installed::of)
     }
 
     /// The last seqno of what has expired, if a job's inputs may have something of it that nobody sees.
@@ -259,15 +273,15 @@ impl Compactor {
         (has_some && !is_seen).then_some(expired)
     }
 
-    /// Takes tables away of which everything has expired, if nobody reads them; returns whether it has.
-    fn drop_expired(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
+    /// Takes tables away of which everything has expired, if nobody reads them.
+    fn drop_expired(&self, job: &Job, outputs: &Outputs) -> Result<Installed> {
         let filters = &self.common.compactions.filters;
         let installed = self.install_filtered(job, outputs)?;
         match installed {
             Some(_) => filters.succeeded(job.cf, &outputs.filtered),
             None => filters.is_read(job.cf, self.common.now_ns()),
         }
-        Ok(installed == Some(true))
+        Ok(installed.map_or(Installed::Read, Installed::of))
     }
 
     /// As [`Compactor::install`]; `None` if somebody reads what was filtered, and nothing was installed (`filters`).

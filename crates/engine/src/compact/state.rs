@@ -14,6 +14,7 @@ use thermocline_version::{TableRef, Version};
 use super::costs::known::Costs;
 use super::counted::{self, referred};
 use super::deleted::DeletedRanges;
+use super::failures::Failures;
 use super::filters::Filters;
 use super::internal::known::Internal;
 use super::pace::Pace;
@@ -49,6 +50,7 @@ pub(crate) struct Compactions {
     pub(super) by_hand: AtomicU64,
     /// The last job failed. Relaxed: it guards nothing.
     pub(super) failed: AtomicBool,
+    pub failures: Failures,
 }
 
 /// The jobs that run, and where the next ones begin.
@@ -77,6 +79,8 @@ pub(crate) struct Running {
 struct Collecting {
     /// Tables whose values cannot move.
     passed_over: BTreeSet<FileId>,
+    /// Tables with which a job has failed once, and not for lack of room.
+    failed_once: BTreeSet<FileId>,
     /// The last job has failed.
     failed: bool,
     /// There is nothing to do about what is due.
@@ -110,6 +114,19 @@ impl Default for Behind {
             garbage_limits: Limits::NONE,
             blob_files: Arc::default(),
         }
+    }
+}
+
+impl Collecting {
+    /// Forgets tables that are not there any more.
+    fn forget_gone(&mut self, version: &Version) {
+        if self.passed_over.is_empty() && self.failed_once.is_empty() {
+            return;
+        }
+        let tables = version.families().flat_map(|cf| version.tables_of(cf));
+        let there: BTreeSet<FileId> = tables.map(|(_, table)| table.file).collect();
+        self.passed_over.retain(|file| there.contains(file));
+        self.failed_once.retain(|file| there.contains(file));
     }
 }
 
@@ -152,7 +169,17 @@ impl Compactions {
             // It is not the tables' fault.
             Some(Error::Closed | Error::Poisoned(_)) => {}
             Some(Error::Corruption { .. }) => collecting.passed_over.extend(tables),
-            Some(_) => collecting.failed = true,
+            Some(error) => {
+                collecting.failed = true;
+                if !error.is_no_room() {
+                    // A place of a disk that cannot be read now may be read later. If not, it must not keep all others waiting.
+                    for table in tables {
+                        if !collecting.failed_once.insert(table) {
+                            collecting.passed_over.insert(table);
+                        }
+                    }
+                }
+            }
         }
     }
 
@@ -230,6 +257,7 @@ impl Compactions {
             filters: Filters::default(),
             deleted: DeletedRanges::default(),
             failed: AtomicBool::new(false),
+            failures: Failures::default(),
         };
         compactions.note(version);
         compactions
@@ -254,6 +282,7 @@ impl Compactions {
             ..Behind::default()
         };
         let most = self.garbage_percent_max;
+        lock(&self.collecting).forget_gone(version);
         let mut files = self.collectable(version);
         if !files.is_empty() {
             behind.seems_due = is_due(&files, most);

@@ -3,6 +3,7 @@
 
 mod collect;
 mod deleted;
+mod failures;
 mod faults;
 mod filters;
 mod index;

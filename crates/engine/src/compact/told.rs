@@ -27,6 +27,36 @@ pub(super) struct Begun {
     pub at: u64,
 }
 
+/// What has become of a job's outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Installed {
+    /// They stand in the place of its inputs.
+    Done,
+    /// Its inputs were not there any more.
+    Gone,
+    /// Somebody reads what would go.
+    Read,
+}
+
+impl Installed {
+    /// Whether the inputs were still there.
+    pub fn of(there: bool) -> Installed {
+        match there {
+            true => Installed::Done,
+            false => Installed::Gone,
+        }
+    }
+
+    /// Why they were thrown away; `None` if they were not.
+    pub fn why_not(self) -> Option<&'static str> {
+        match self {
+            Installed::Done => None,
+            Installed::Gone => Some("its inputs have gone"),
+            Installed::Read => Some("somebody reads what has expired; it goes later"),
+        }
+    }
+}
+
 impl Begun {
     pub fn event(&self) -> Event {
         Event::CompactionBegun {
@@ -40,14 +70,13 @@ impl Begun {
         }
     }
 
-    /// It has come to this by `now`; no inputs were left if it was not installed.
+    /// It has come to this by `now`; `left` says why it was not installed, if nothing failed.
     pub fn finished(
         &self,
-        done: &Result<Option<LevelUse>>,
+        (done, left): (&Result<Option<LevelUse>>, Option<&'static str>),
         (outputs, meter): (&Outputs, &Meter),
         now: u64,
     ) -> Event {
-        let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
         let did = done.as_ref().ok().copied().flatten().unwrap_or_default();
         Event::CompactionFinished {
             id: self.id,
@@ -66,7 +95,11 @@ impl Begun {
                 Ok(_) => outputs.stages,
                 Err(_) => meter.stages(),
             },
-            error: done.as_ref().err().map(ToString::to_string).or(gone),
+            error: done
+                .as_ref()
+                .err()
+                .map(ToString::to_string)
+                .or_else(|| left.map(str::to_string)),
         }
     }
 }

@@ -39,7 +39,12 @@ impl FlushWriter {
         match self.write_at_once(taken, group, along, outputs) {
             Ok(()) => return Ok(()),
             Err(error @ (Error::Closed | Error::Busy(_))) => return Err(error),
-            Err(error) => self.common.check_writable().map_err(|_| error)?,
+            Err(error) => {
+                if self.common.check_writable().is_err() {
+                    return Err(error);
+                }
+                self.common.compactions.failures.sink_failed(&error);
+            }
         }
         // What was written is gone, and nothing was named.
         self.making.release(outputs);

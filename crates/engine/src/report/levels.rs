@@ -70,6 +70,10 @@ pub struct CompactionUse {
     pub levels: Vec<LevelUse>,
     /// Compactions that were installed, by reason; flushes are not among them.
     pub reasons: Vec<(Reason, u64)>,
+    /// Those that have failed, other than for lack of room.
+    pub failed: u64,
+    /// The last of them and its error, until a compaction from that level succeeds. Meanwhile it is tried again from time to time.
+    pub last_failure: Option<String>,
     /// Merges of level 0 inside persistent memory: of their `bytes_in` as many were read, and nothing moved.
     pub internal: LevelUse,
     /// Those that have given up, for lack of room.

@@ -24,8 +24,23 @@ impl CachedSource {
     /// # Errors
     /// Those of reading, and of [`Table::decode`].
     pub fn fetch(&self, table: &Table, handle: BlockHandle) -> Result<(Arc<Block>, bool)> {
-        self.of
-            .find_or_read(table, handle, || self.file.block(table, handle))
+        self.fetch_while(table, handle, || ())
+    }
+
+    /// The same; what `begins` gives is kept while the file is read, if it is.
+    ///
+    /// # Errors
+    /// As [`CachedSource::fetch`].
+    pub fn fetch_while<G>(
+        &self,
+        table: &Table,
+        handle: BlockHandle,
+        begins: impl FnOnce() -> G,
+    ) -> Result<(Arc<Block>, bool)> {
+        self.of.find_or_read(table, handle, || {
+            let _kept = begins();
+            self.file.block(table, handle)
+        })
     }
 
     /// The store's way to the cache.

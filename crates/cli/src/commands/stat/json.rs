@@ -217,6 +217,8 @@ fn compaction_as_json(c: &CompactionUse) -> Value {
     json!({
         "levels": levels.collect::<Vec<Value>>(),
         "reasons": reasons.collect::<serde_json::Map<String, Value>>(),
+        "failed": c.failed,
+        "last_failure": c.last_failure,
         "running": c.running,
         "level0_runs": c.level0_runs,
         "pending_bytes": c.pending_bytes,

@@ -214,6 +214,9 @@ fn jobs(m: &Metrics) -> Vec<Row> {
             ),
         ));
     }
+    if let Some(failure) = &m.compaction.last_failure {
+        rows.push(("compaction failed", failure.clone()));
+    }
     rows.extend(internal_rows(&m.compaction));
     let p = &m.partitions;
     if p.splits + p.merged + p.prefixes > 0 {
