@@ -113,6 +113,10 @@ fn check_region(
     let account = Account::new(Budget::new(u64::MAX), u64::MAX);
     let opened = open_space(world, dir, options, state, &account)?;
     let (space, zones, loaded) = (opened.space, opened.zones, opened.loaded.as_ref());
+    // An open passes over these, as long as the other copy serves.
+    for fault in space.rotten_copies()? {
+        report.note(fault)?;
+    }
     // As an open does, which refuses this.
     if let Err(error) = recover::check_witness(&space, state) {
         report.note(error)?;

@@ -54,7 +54,8 @@ pub(crate) const PART_HEADER_SPAN: u64 = 256;
 /// Bytes that a zone header takes, both copies.
 pub const ZONE_HEADER_BYTES: u64 = 128;
 
-const COPY_BYTES: usize = 64;
+/// Bytes of a copy of a superblock or header.
+pub(crate) const COPY_BYTES: usize = 64;
 const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"THRMCLN\x01");
 const PART_MAGIC: u32 = u32::from_le_bytes(*b"PART");
 const ZONE_MAGIC: u32 = u32::from_le_bytes(*b"ZONE");

@@ -62,8 +62,15 @@
 //!    header's persist had succeeded.
 //! 3. The headers of zones that hold what recovery keeps: [`Space::repersist`]. Those of others were durable when
 //!    the manifest named what lies in them.
+//!
+//! # Rot
+//! Superblock and part headers lie twice, and one sound copy serves. No crash leaves one copy unsound (`doubled` has the
+//! argument), so one that is has rotted: a check names it ([`Space::rotten_copies`]), and an open that may write writes it
+//! again from the other one.
 #![deny(unsafe_code)]
 
+#[expect(unsafe_code, reason = "stores rotten copies again")]
+mod doubled;
 mod format;
 #[expect(unsafe_code, reason = "stores headers and the part word")]
 mod part;
@@ -81,11 +88,11 @@ pub use pool::ObjectPool;
 pub use space::{Lacks, Reserve, Space, SpaceSpec, SpaceUse, Witness};
 
 thermocline_base::sites! {
-    /// The superblock and the empty pools are durable.
+    /// The superblock and the empty pools are durable. Also of a copy of the superblock that had rotted.
     SITE_FORMAT = "halloc: region formatted";
     /// The meta zone that an open found is durable, whatever the process before has seen fail.
     SITE_META_KEPT = "halloc: meta zone kept";
-    /// The header of a new part is durable.
+    /// The header of a new part is durable. Also of a copy of any part's header that had rotted.
     SITE_PART = "halloc: part header durable";
     /// The part word counts a new part.
     SITE_PARTS_WORD = "halloc: part counted";

@@ -16,6 +16,7 @@ use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_pm::{PmOff, Region};
 
+use crate::doubled;
 use crate::format::{
     self, DESCRIPTOR_POOL, META_BYTES_MIN, PartHeader, RegionId, SUPERBLOCK_COPIES, SuperblockCopy,
     narrow, region_seed,
@@ -199,7 +200,7 @@ impl Space {
     }
 
     /// Opens a region. `live` says which owners exist; the zones of all others are free. Returns the
-    /// live zones, by owner and ordinal.
+    /// live zones, by owner and ordinal. Unless the region is read-only, mends copies that have rotted.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the region belongs to another database, is damaged or cut short.
@@ -256,6 +257,7 @@ impl Space {
             ));
         }
         let descriptors = ObjectPool::open(&region, seed, descriptor_pool())?;
+        doubled::mend(&region, seed, &parts)?;
         let state = Mutex::new(State { parts, generation });
         let space = Space {
             region,
@@ -269,6 +271,18 @@ impl Space {
             growing: Mutex::new(()),
         };
         Ok((space, zones))
+    }
+
+    /// The faults that a check has to tell of: copies that have rotted of what lies in the region twice, which are the
+    /// superblock and the headers of its parts. Of a region that a manifest names, so that its formatting has ended.
+    /// Writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if neither copy of something is sound any more, or a page cannot be read.
+    pub fn rotten_copies(&self) -> Result<Vec<Error>> {
+        let state = lock(&self.state);
+        let rotten = doubled::rotten(&self.region, self.seed, &state.parts)?;
+        Ok(rotten.iter().map(|copy| copy.fault(&self.region)).collect())
     }
 
     /// From now on the region grows to at most `pm` bytes. What it has beyond that it keeps.

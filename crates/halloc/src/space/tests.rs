@@ -13,6 +13,8 @@ use thermocline_pm::{Emulation, Place, RegionSpec, SimPm};
 use super::*;
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader};
 
+mod copies;
+
 const ID: RegionId = [7; 16];
 const PM: u64 = 1 << 20;
 const SPEC: SpaceSpec = SpaceSpec {
