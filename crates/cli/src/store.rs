@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use thermocline::{CfOptions, ColumnFamily, Db, Options};
+use thermocline::{CfOptions, ColumnFamily, Db, Error, ErrorKind, Options, limits};
 
 use crate::args::StoreArgs;
 use crate::fail::{Failure, Outcome};
@@ -25,8 +25,24 @@ pub(crate) enum Access {
 impl StoreArgs {
     /// What the database at `path` was last opened with, changed by what was typed, for a command in which nothing expires.
     pub fn options(&self, path: &Path, access: Access) -> Outcome<Options> {
+        self.refuse_ttl()?;
+        self.typed_options(path, access)
+    }
+
+    /// As [`StoreArgs::options`], for the command that tells what is damaged: if nobody can tell what the database was
+    /// opened with, only what was typed counts.
+    pub fn options_to_verify(&self, path: &Path) -> Outcome<Options> {
+        self.refuse_ttl()?;
+        let stored = match Db::stored_options(path) {
+            Err(error) if error.kind() == ErrorKind::Corruption => None,
+            stored => stored?,
+        };
+        self.changed(stored.unwrap_or_default(), Access::Read)
+    }
+
+    fn refuse_ttl(&self) -> Outcome {
         match self.ttl.first() {
-            None => self.typed_options(path, access),
+            None => Ok(()),
             Some((family, _)) => Err(Failure::Usage(format!(
                 "in this command nothing expires; leave out --ttl {family}=…"
             ))),
@@ -34,7 +50,11 @@ impl StoreArgs {
     }
 
     fn typed_options(&self, path: &Path, access: Access) -> Outcome<Options> {
-        let mut options = Db::stored_options(path)?.unwrap_or_default();
+        self.changed(Db::stored_options(path)?.unwrap_or_default(), access)
+    }
+
+    /// Options with what was typed.
+    fn changed(&self, mut options: Options, access: Access) -> Outcome<Options> {
         if let Some(preset) = &self.preset {
             options.set("preset", preset).map_err(Failure::usage)?;
         }
@@ -86,6 +106,32 @@ pub(crate) fn family(
             db.column_families().join(", ")
         ))
     })
+}
+
+/// Refuses a key that is too long, in the library's words: before a database is made for it.
+pub(crate) fn check_key(key: &[u8]) -> Outcome {
+    let (most, len) = (limits::KEY_LEN_MAX, key.len());
+    match len > most {
+        true => Err(invalid(format!(
+            "a key has at most {most} bytes; this one has {len}"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a name that no family can have, in the library's words: before a database is made for it.
+pub(crate) fn check_name(name: &str) -> Outcome {
+    let (most, len) = (limits::CF_NAME_LEN_MAX, name.len());
+    match (1..=most).contains(&len) {
+        true => Ok(()),
+        false => Err(invalid(format!(
+            "the name of a column family has 1 to {most} bytes; this one has {len}"
+        ))),
+    }
+}
+
+fn invalid(what: String) -> Failure {
+    Failure::from(Error::InvalidArgument(what))
 }
 
 /// Refuses bounds of which the second one comes before the first one in the family's order.

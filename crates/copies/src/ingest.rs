@@ -87,11 +87,12 @@ impl Source {
 /// table with merges or separated values; those of [`Store::install`]: then nothing was ingested.
 pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Result<Ingested> {
     store.check_accepts(cf)?;
-    let sources = check_sources(store, cf, tables)?;
+    let storage = &*store.env().storage;
+    let sources = check_sources(storage, tables, || store.check_accepts(cf))?;
     let (mut entries, mut ranges) = (0, 0);
     let installed = store.install(cf, &mut |seqno, new| {
         let mut copy = Copy {
-            storage: &*store.env().storage,
+            storage,
             seqno,
             new,
             seen: 0,
@@ -112,17 +113,25 @@ pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Re
     })
 }
 
-/// Step 1. Gives the tables that have entries, in the order of keys.
-fn check_sources<S: Store, P: AsRef<Path>>(
-    store: &S,
-    cf: CfId,
+/// Whether tables could be ingested as far as that can be told without a store: reads all of them.
+///
+/// # Errors
+/// Those of [`ingest`] that tables are the reason of.
+pub fn check_tables<P: AsRef<Path>>(storage: &dyn Storage, tables: &[P]) -> Result<()> {
+    check_sources(storage, tables, || Ok(())).map(drop)
+}
+
+/// Step 1. Gives the tables that have entries, in the order of keys. `go_on` is called before each of them.
+fn check_sources<P: AsRef<Path>>(
+    storage: &dyn Storage,
     tables: &[P],
+    go_on: impl Fn() -> Result<()>,
 ) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in tables {
-        store.check_accepts(cf)?;
+        go_on()?;
         let path = path.as_ref().to_path_buf();
-        let file = store.env().storage.open(&path, OpenMode::ReadInput)?;
+        let file = storage.open(&path, OpenMode::ReadInput)?;
         let identity = identity_of(&*file)?;
         let table = open_table(&*file, identity)?;
         check_kinds(&path, table.properties())?;

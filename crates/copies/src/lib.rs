@@ -47,5 +47,5 @@ pub use feed::{
     Chains, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FamilyNames, LongValues, Marks,
     oldest_position,
 };
-pub use ingest::{Ingested, ingest};
+pub use ingest::{Ingested, check_tables, ingest};
 pub use store::{Captured, Entries, Installed, NewTables, Store};

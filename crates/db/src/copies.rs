@@ -67,6 +67,14 @@ impl Db {
         self.engine.ingest(Family::DEFAULT.id, tables)
     }
 
+    /// Checks tables as [`Db::ingest`] would, without a database: reads all of them.
+    ///
+    /// # Errors
+    /// Those of [`Db::ingest`] that tables are the reason of: one that is damaged, or is none, or two that overlap.
+    pub fn check_tables<P: AsRef<Path>>(tables: &[P]) -> Result<()> {
+        thermocline_engine::check_tables(&*World::real().env.storage, tables)
+    }
+
     /// Writes the entries of the default column family into one table, for [`Db::ingest`].
     ///
     /// # Errors

@@ -386,7 +386,8 @@ impl Db {
     /// The options that the database in `path` was last opened with; `None` if there is no database.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] of the manifest; those of the file system.
+    /// [`crate::Error::Corruption`] of the manifest; [`crate::Error::Locked`] if it cannot be read while another process changes it; those
+    /// of the file system.
     pub fn stored_options(path: impl AsRef<Path>) -> Result<Option<Options>> {
         Engine::stored_options(&World::real(), path.as_ref())
     }

@@ -3,6 +3,9 @@
 //! `cargo run --release -p thermocline-engine --example deletes -- space [MIB] [DIR]`: how long until the disk has its room back after a
 //! range tombstone over half of the keys, by itself and by a compaction.
 //!
+//! `… --example deletes -- sparse [MIB] [DIR]`: the same where keys are deleted one by one, all but every hundredth, and what a scan of ten keys
+//! takes before, then, and when the store has come to rest.
+//!
 //! `… --example deletes -- scans [KEYS] [DIR]`: how long a scan of ten keys takes before and after the keys in front of them
 //! were deleted, by one range tombstone and one by one, with keys and deletes in memtables, in tables of persistent memory, and
 //! on the disk; and how many deleted keys it stepped over.
@@ -136,6 +139,49 @@ fn space(home: &Home, mib: u64) -> Result<()> {
     engine.close()
 }
 
+fn sparse(home: &Home, mib: u64) -> Result<()> {
+    let keys = mib << 10;
+    let engine = home.open(256 << 20)?;
+    write(&engine, (0..keys).map(|n| n * 7919 % keys), Some(1024))?;
+    engine.drain()?;
+    let tell = |when: &str| -> Result<()> {
+        let (ssd, pm) = table_bytes(&engine);
+        println!(
+            "{when}: {} MiB on the disk, {} MiB in persistent memory; a scan of ten keys: {}",
+            ssd >> 20,
+            pm >> 20,
+            told(&scans(&engine, 51)?)
+        );
+        Ok(())
+    };
+    tell("before")?;
+    let written = engine.metrics().ssd.tables_written;
+    let deleted = (0..keys).map(|n| n * 7919 % keys).filter(|n| n % 100 != 0);
+    write(&engine, deleted, None)?;
+    tell("deleted")?;
+    let begun = now_ns();
+    engine.flush()?;
+    tell("flushed")?;
+    let mut last = table_bytes(&engine);
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        let now = table_bytes(&engine);
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    let seconds = (now_ns() - begun) as f64 / 1e9 - 3.0;
+    tell(&format!("{seconds:.1} s later, at rest"))?;
+    let now = engine.metrics();
+    println!(
+        "{} MiB of tables were written; jobs: {:?}",
+        (now.ssd.tables_written - written) >> 20,
+        now.compaction.reasons
+    );
+    engine.close()
+}
+
 /// Microseconds that scans of ten keys from the first one took, one after the other, and what they stepped over.
 fn scans(engine: &Engine, count: usize) -> Result<Vec<(f64, u64)>> {
     let family = engine.find_family("default").expect("every store has it");
@@ -243,6 +289,7 @@ fn main() -> Result<()> {
     };
     match &*what {
         "space" => space(&home(), size.unwrap_or(1024)),
+        "sparse" => sparse(&home(), size.unwrap_or(1024)),
         "scans" => {
             let keys = size.unwrap_or(1_000_000);
             for by_range in [true, false] {
@@ -255,7 +302,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         _ => {
-            eprintln!("say `space` or `scans`");
+            eprintln!("say `space`, `sparse` or `scans`");
             std::process::exit(2);
         }
     }

@@ -217,7 +217,7 @@ pub use thermocline_commit::recent::{Changed, Footprint, key_hash};
 pub use thermocline_commit::{Callback, Durability, WriteOptions};
 pub use thermocline_copies::{
     BackupInfo, Backups, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, Exported,
-    IngestWriter, Ingested,
+    IngestWriter, Ingested, check_tables,
 };
 pub use thermocline_memtable::Direction;
 pub use thermocline_observe::cause::StallCause;

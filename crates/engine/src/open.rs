@@ -10,7 +10,7 @@ use std::path::Path;
 
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
-use thermocline_base::{Result, SeqNo};
+use thermocline_base::{ErrorKind, Result, SeqNo};
 use thermocline_env::LockGuard;
 use thermocline_env::frugal::Frugal;
 use thermocline_runtime::Runtime;
@@ -75,13 +75,23 @@ impl Engine {
     /// folder or is not there any more.
     ///
     /// # Errors
-    /// Corruption of the manifest; those of the file system.
+    /// Corruption of the manifest; [`thermocline_base::Error::Locked`] if somebody who has the store open for writing
+    /// exchanges it meanwhile; those of the file system.
     pub fn stored_options(world: &World, dir: &Path) -> Result<Option<Options>> {
         let storage = &world.env.storage;
         if !storage.is_dir(dir)? || !Manifest::exists(&**storage, dir)? {
             return Ok(None);
         }
-        let (_, state) = Manifest::open(storage.clone(), dir, true)?;
+        let read = || Manifest::open(storage.clone(), dir, true);
+        let (_, state) = match read() {
+            // It is damaged only if it is so while nobody writes to it. Whoever opens the store next takes a lock
+            // of its own.
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                let _lock = storage.lock_shared(&dir.join(LOCK_NAME))?;
+                read()?
+            }
+            found => found?,
+        };
         let mut options = Options::default();
         for (name, value) in state.options() {
             // An option that this version no longer has is no reason not to open.

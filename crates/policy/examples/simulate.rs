@@ -80,7 +80,8 @@ fn ask(tables: u32, times: u32) {
         bytes: 64 << 20,
         smallest_seqno: SeqNo(*n),
         largest_seqno: SeqNo(*n),
-        has_tombstones: false,
+        entries: 1,
+        deletes: 0,
         in_pm: false,
     });
     let levels = [Vec::new(), Vec::new(), last.collect()];

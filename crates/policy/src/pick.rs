@@ -46,6 +46,7 @@ mod level0;
 mod score;
 mod slices;
 mod state;
+mod tombstones;
 
 pub use deleted::{Deleted, DeletedRanges};
 pub use garbage::pick_garbage;
@@ -57,6 +58,7 @@ pub use level0::{
 pub use score::{Gaps, Scores, base_and_above, level0_cuts, level0_gaps, pending_bytes};
 pub use slices::{depth, runs};
 pub use state::{Cursors, Expired, Held, Job, PickOptions, Reason, State, Table};
+pub use tombstones::pick_tombstones;
 
 #[cfg(test)]
 mod tests;

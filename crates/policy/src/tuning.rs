@@ -351,8 +351,7 @@ pub const DISK_HARD_PERCENT: u64 = 99;
 /// The longest delay, in nanoseconds for each byte: 1 MB/s. *Chosen*.
 pub const DELAY_NS_PER_BYTE_MAX: f64 = 1000.0;
 
-/// Delay grows with this power of the way from soft to hard limit. *Chosen* (commit d676a91): steep where debt is dangerous, and flat where it is only
-/// large.
+/// Delay grows with this power of the way from soft to hard limit. *Chosen* (commit d676a91): steep only where debt is dangerous.
 pub const DELAY_POWER: i32 = 3;
 
 /// Nanoseconds: less is owed on, since sleeps are not shorter. *Chosen*.
@@ -462,8 +461,10 @@ pub const MOVED_BYTES_MAX: u64 = 32 << 20;
 /// take about as many as all garbage that is allowed has parts, where what is alive is three times as much.
 pub const COLLECTIONS_BY_HAND: u64 = 4 * MOVED_PARTS;
 
-/// Expired tables that one job takes. *Derived*: an edit that removes so many with the longest keys has 17 MB, a quarter of what an edit may
-/// have.
+/// Deletes are brought to what lies below if there is one for at most so many entries there. *Chosen*: decision 162.
+pub const DELETES_ONE_IN: u64 = 2;
+
+/// Expired tables that one job takes. *Derived*: the edit that removes them has 17 MB with the longest keys, a quarter of what it may have.
 pub const EXPIRED_TABLES_MAX: usize = 256;
 
 /// Time after which expired tables are looked at again that somebody read when they were to go, in nanoseconds. *Chosen*: a second, so that
@@ -495,6 +496,5 @@ pub const EXPLORE_AFTER_NS: u64 = 10_000_000;
 /// Deleted keys that a worker steps over before it gives way to other tasks. *Chosen*: some milliseconds.
 pub const EXPLORE_STEPS: u64 = 8192;
 
-/// Steps that each delete pays for. *Derived*: a gap that is noted beside a write in flight is a candidate, and stepped through twice; and
-/// probes have two sides.
+/// Steps that each delete pays for. *Derived*: a gap noted beside a write in flight is stepped through twice; and probes have two sides.
 pub const EXPLORE_STEPS_A_DELETE: u64 = 4;

@@ -16,7 +16,7 @@ Examples:
 
 Each line is a transaction between the two halves of its commit: its name, changes, keys and ranges that
 nobody else may change meanwhile, bytes, column families. Whether it is to be committed only whoever
-prepared it knows.")]
+prepared it knows. If one of several names is not there, none is ended.")]
 pub(crate) struct PreparedArgs {
     /// The database's folder
     pub db: PathBuf,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{BackupInfo, Backups};
+use thermocline::{BackupInfo, Backups, ErrorKind};
 
 use crate::args::{BackupsArgs, DbDirArgs, RestoreArgs};
 use crate::fail::{Failure, Outcome};
@@ -46,9 +46,7 @@ pub(crate) fn backups(args: &BackupsArgs, output: &mut Output) -> Outcome {
     if args.verify {
         return verify(args, &all, output);
     }
-    for id in &args.delete {
-        all.delete(*id)?;
-    }
+    delete(args, &all)?;
     let list = all.list()?;
     if output.json {
         let described: Vec<Value> = list.iter().map(described).collect();
@@ -65,6 +63,54 @@ pub(crate) fn backups(args: &BackupsArgs, output: &mut Output) -> Outcome {
         ))?;
     }
     Ok(())
+}
+
+/// Deletes backups; none of them, if one is not there.
+fn delete(args: &BackupsArgs, all: &Backups) -> Outcome {
+    check_there(args, all)?;
+    let mut deleted: Vec<String> = Vec::new();
+    for id in &args.delete {
+        all.delete(*id).map_err(|error| match deleted.is_empty() {
+            true => Failure::from(error),
+            false => {
+                let deleted = deleted.join(", ");
+                Failure::Failed(format!("{error}; deleted before that: {deleted}"))
+            }
+        })?;
+        deleted.push(id.to_string());
+    }
+    Ok(())
+}
+
+/// Whether all that are to be deleted are there, and named once. Of one alone whoever deletes it finds out.
+fn check_there(args: &BackupsArgs, all: &Backups) -> Outcome {
+    let ids = &args.delete;
+    if ids.len() < 2 {
+        return Ok(());
+    }
+    for (n, id) in ids.iter().enumerate() {
+        if ids[..n].contains(id) {
+            let text = format!("--delete {id} is there twice; leave one out");
+            return Err(Failure::Usage(text));
+        }
+    }
+    let there: Vec<u64> = match all.list() {
+        // What is damaged can be deleted, and the list does not tell then what is there.
+        Err(error) if error.kind() == ErrorKind::Corruption => return Ok(()),
+        list => list?.iter().map(|info| info.id).collect(),
+    };
+    let Some(id) = ids.iter().find(|id| !there.contains(id)) else {
+        return Ok(());
+    };
+    let dir = args.dir.display();
+    let there: Vec<String> = there.iter().map(ToString::to_string).collect();
+    let has = match there.is_empty() {
+        true => "none".to_string(),
+        false => there.join(", "),
+    };
+    Err(Failure::Failed(format!(
+        "there is no backup {id} in {dir}; it has {has}; nothing was deleted"
+    )))
 }
 
 fn verify(args: &BackupsArgs, all: &Backups, output: &mut Output) -> Outcome {

@@ -7,7 +7,7 @@ use crate::args::{CreateFamilyArgs, DbArgs, FamilyArgs};
 use crate::commands::point::done;
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
-use crate::store::{Access, family};
+use crate::store::{Access, check_name, family};
 use crate::text::{count, escape, insert};
 
 /// Lists the column families.
@@ -54,6 +54,8 @@ pub(crate) fn create(args: &CreateFamilyArgs, output: &mut Output) -> Outcome {
     if args.reverse {
         options = options.reverse(true);
     }
+    // Before a database is made.
+    check_name(&args.name)?;
     let db = args.store.open(&args.db, Access::Create)?;
     db.column_family(&args.name, options)?;
     db.close()?;

@@ -14,7 +14,7 @@ use crate::commands::rows::{BadRow, Row, Rows};
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{Access, family};
+use crate::store::{Access, check_name, family};
 use crate::text::count;
 use crate::{files, interrupt};
 
@@ -39,6 +39,14 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
         read: read.clone(),
     };
     let mut rows = Rows::new(counted, &name, format, &args.key)?;
+    args.cf.as_deref().map_or(Ok(()), check_name)?;
+    // If it ends with its first row, no database is made.
+    let first = rows.next_row()?.map(|row| row.and_then(checked));
+    if let Some(Err(bad)) = &first
+        && (bad.takes_all || !args.skip_bad)
+    {
+        return Err(ended_at(bad, &name, 0));
+    }
     let db = args.store.open(&args.db, Access::Create)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Create)?;
     interrupt::catch();
@@ -53,7 +61,7 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
         skipped: 0,
         skip_bad: args.skip_bad,
     };
-    let outcome = loader.run(&mut rows, || {
+    let outcome = loader.run(first, &mut rows, || {
         progress.set("loading", read.load(Ordering::Relaxed));
     });
     drop(progress);
@@ -105,8 +113,14 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn run<R: Read>(&mut self, rows: &mut Rows<R>, mut tick: impl FnMut()) -> Outcome {
-        while let Some(row) = rows.next_row()? {
+    fn run<R: Read>(
+        &mut self,
+        first: Option<Result<Row, BadRow>>,
+        rows: &mut Rows<R>,
+        mut tick: impl FnMut(),
+    ) -> Outcome {
+        let mut next = first;
+        while let Some(row) = next {
             match row.and_then(checked) {
                 Ok(row) => self.add(row)?,
                 Err(bad) if self.skip_bad && !bad.takes_all => self.skip(&bad),
@@ -123,6 +137,7 @@ impl Loader<'_> {
                     )));
                 }
             }
+            next = rows.next_row()?;
         }
         self.commit()
     }
@@ -165,18 +180,22 @@ impl Loader<'_> {
 
     fn end_at(&mut self, bad: &BadRow) -> Outcome {
         self.commit()?;
-        let remedy = match bad.takes_all {
-            true => "mend the line",
-            false => "mend the line, or add --skip-bad",
-        };
-        Err(Failure::Failed(format!(
-            "{} line {}: {}; {} before it loaded, nothing after it; {remedy}",
-            self.name,
-            bad.line,
-            bad.what,
-            count(self.loaded, "row")
-        )))
+        Err(ended_at(bad, self.name, self.loaded))
     }
+}
+
+/// What ends a load: a row, before which so many were loaded.
+fn ended_at(bad: &BadRow, name: &str, loaded: u64) -> Failure {
+    let remedy = match bad.takes_all {
+        true => "mend the line",
+        false => "mend the line, or add --skip-bad",
+    };
+    Failure::Failed(format!(
+        "{name} line {}: {}; {} before it loaded, nothing after it; {remedy}",
+        bad.line,
+        bad.what,
+        count(loaded, "row")
+    ))
 }
 
 /// A row within the limits of the store.

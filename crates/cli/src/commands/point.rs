@@ -11,12 +11,15 @@ use crate::args::{KeyArgs, PrefixArgs, PutArgs, RangeArgs};
 use crate::fail::{Failure, Outcome};
 use crate::files;
 use crate::output::Output;
-use crate::store::{Access, check_order, family};
+use crate::store::{Access, check_key, check_name, check_order, family};
 use crate::text::{bytes_of, hex, insert};
 
 /// Sets a key to a value.
 pub(crate) fn put(args: &PutArgs, output: &mut Output) -> Outcome {
     let key = bytes_of(&args.key, args.hex)?;
+    // Before a database is made.
+    check_key(&key)?;
+    args.cf.as_deref().map_or(Ok(()), check_name)?;
     let value = match (&args.file, &args.value) {
         (Some(path), _) => contents(path)?,
         (None, Some(value)) => bytes_of(value, args.hex)?,

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use thermocline::size::format_size;
-use thermocline::{ClaimedKey, PreparedState};
+use thermocline::{ClaimedKey, Db, PreparedState};
 
 use crate::args::PreparedArgs;
 use crate::commands::point::done;
-use crate::fail::Outcome;
+use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::store::Access;
 use crate::text::{bytes_of, count, escape, hex, insert};
@@ -20,15 +20,58 @@ pub(crate) fn prepared(args: &PreparedArgs, output: &mut Output) -> Outcome {
         all.iter().map(|name| bytes_of(name, args.hex)).collect()
     };
     let (commit, rollback) = (names(&args.commit)?, names(&args.rollback)?);
-    let db = args.store.open(&args.db, Access::Write)?;
-    for name in commit {
-        db.commit_prepared(name)?;
+    let all: Vec<&[u8]> = commit.iter().chain(&rollback).map(Vec::as_slice).collect();
+    for (n, name) in all.iter().enumerate() {
+        if all[..n].contains(name) {
+            let name = shown(name, args.hex);
+            let text = format!("'{name}' is there twice; a transaction is ended once");
+            return Err(Failure::Usage(text));
+        }
     }
-    for name in rollback {
-        db.roll_back_prepared(name)?;
+    let db = args.store.open(&args.db, Access::Write)?;
+    check_there(args, &db, &all)?;
+    let mut ended: Vec<String> = Vec::new();
+    for (n, name) in all.iter().enumerate() {
+        let resolved = match n < commit.len() {
+            true => db.commit_prepared(name),
+            false => db.roll_back_prepared(name),
+        };
+        resolved.map_err(|error| match ended.is_empty() {
+            true => Failure::from(error),
+            false => {
+                let ended = ended.join(", ");
+                Failure::Failed(format!("{error}; ended before that: {ended}"))
+            }
+        })?;
+        ended.push(shown(name, args.hex));
     }
     db.close()?;
     done(output)
+}
+
+/// Refuses names of which one is that of no prepared transaction, before any is ended.
+fn check_there(args: &PreparedArgs, db: &Db, names: &[&[u8]]) -> Outcome {
+    let there = db.prepared()?;
+    let unknown = |name: &&&[u8]| there.iter().all(|one| one.name[..] != ***name);
+    match names.iter().find(unknown) {
+        None => Ok(()),
+        Some(name) => Err(Failure::Failed(format!(
+            "there is no prepared transaction '{}' in {}: it was never prepared, or was committed or rolled back before; \
+             nothing was ended",
+            shown(name, args.hex),
+            args.db.display()
+        ))),
+    }
+}
+
+/// A name as it is typed.
+fn shown(name: &[u8], as_hex: bool) -> String {
+    let mut text = String::new();
+    match as_hex {
+        true => text.push_str(&hex(name)),
+        false => escape(name, &mut text),
+    }
+    text
 }
 
 fn list(args: &PreparedArgs, output: &mut Output) -> Outcome {
@@ -47,11 +90,7 @@ fn list(args: &PreparedArgs, output: &mut Output) -> Outcome {
 
 /// One transaction as a line.
 pub(super) fn line(one: &PreparedState, as_hex: bool) -> String {
-    let mut line = String::new();
-    match as_hex {
-        true => line.push_str(&hex(&one.name)),
-        false => escape(&one.name, &mut line),
-    }
+    let mut line = shown(&one.name, as_hex);
     let (changes, claims) = (count(one.changes, "change"), count(one.claims, "claim"));
     let bytes = format_size(one.bytes);
     line.push_str(&format!("\t{changes}\t{claims}\t{bytes}\t"));

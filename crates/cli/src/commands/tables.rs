@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use serde_json::json;
+use thermocline::Db;
 use thermocline::size::format_size;
 
 use crate::args::{ExportArgs, IngestArgs};
@@ -23,6 +24,9 @@ pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
         Some(name) if name != DEFAULT_FAMILY => Access::Write,
         _ => Access::Create,
     };
+    if access == Access::Create && Db::stored_options(&args.db)?.is_none() {
+        Db::check_tables(&args.table)?;
+    }
     let db = args.store.open(&args.db, access)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
     let done = family.ingest(&args.table)?;

@@ -7,12 +7,11 @@ use thermocline::size::format_size;
 use crate::args::DbArgs;
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
-use crate::store::Access;
 use crate::text::count;
 
 /// Checks a database and lists every fault.
 pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
-    let options = args.store.options(&args.db, Access::Read)?;
+    let options = args.store.options_to_verify(&args.db)?;
     let report = Db::verify(&args.db, options)?;
     if output.json {
         let faults: Vec<_> = report

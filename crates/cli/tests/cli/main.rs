@@ -2,6 +2,7 @@
 
 mod commands;
 mod copies;
+mod damaged;
 mod load;
 mod oltp;
 mod plan;
@@ -9,3 +10,4 @@ mod prepared;
 mod suite;
 mod support;
 mod tour;
+mod untouched;

@@ -89,7 +89,7 @@ impl Picker {
             version,
             options: options.collect(),
             cursors: cursors.map(|at| at.cloned().unwrap_or_default()).collect(),
-            moments: match deleted.iter().all(is_none) {
+            moments: match deleted.iter().all(is_none) && !version.has_deletes() {
                 true => Vec::new(),
                 false => self.moments_of_readers(),
             },

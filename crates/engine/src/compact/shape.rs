@@ -61,7 +61,8 @@ impl<'v> Levels<'v> {
             bytes: table.bytes,
             smallest_seqno: table.smallest_seqno,
             largest_seqno: table.largest_seqno,
-            has_tombstones: table.deletes > 0,
+            entries: table.entries,
+            deletes: table.deletes,
             in_pm: version.pm_table(table.file).is_some(),
         };
         let tables = refs.iter().map(|level| level.iter().map(table).collect());

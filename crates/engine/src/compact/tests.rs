@@ -12,6 +12,7 @@ mod outputs;
 mod parts;
 mod ranges;
 mod reads;
+mod tombstones;
 mod ttl;
 
 use std::path::Path;

@@ -170,6 +170,7 @@ impl Recovered {
             append_if_room(manifest, &edit)?;
         }
         if let Some(wal) = self.wal.as_ref().filter(|_| durable) {
+            wal.let_go();
             wal.sweep(manifest.state())?;
         }
         for edit in partitions::missing(manifest.state(), options)? {

@@ -1,7 +1,7 @@
 //! The logs of a store.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
@@ -42,6 +42,8 @@ pub(crate) struct Wal {
     pub(super) reserved: AtomicU64,
     /// Files of logs that nobody needs any more.
     pub(super) spares: Mutex<Vec<PathBuf>>,
+    /// Logs of which there are copies where new ones are made. They stay until the manifest says durably where that is.
+    copied: Mutex<Vec<PathBuf>>,
     /// Keep others from the logs until the store is closed.
     pub(super) claims: Mutex<Option<Claims>>,
     /// Says whose the logs are, where they lie outside of the database's folder. Written to under
@@ -64,6 +66,7 @@ impl Wal {
             granted: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             spares: Mutex::default(),
+            copied: Mutex::default(),
             claims: Mutex::new(Some(claims)),
             noted: Mutex::new(None),
         }
@@ -79,8 +82,9 @@ impl Wal {
         Ok(())
     }
 
-    /// The manifest has learned of a chain.
+    /// The manifest has learned of a chain, and before that of all that was held back.
     pub fn know(&self, chain: u64, nonce: u64) -> Result<()> {
+        self.let_go();
         let mut noted = lock(&self.noted);
         noted
             .as_mut()
@@ -229,7 +233,11 @@ impl Wal {
                 continue;
             }
             drop(spares);
-            if let Ok(Some(path)) = self.dirs.find(&*self.storage, &self.db_id, chain) {
+            let path = match there {
+                true => Ok(Some(newest)),
+                false => self.dirs.find(&*self.storage, &self.db_id, chain),
+            };
+            if let Ok(Some(path)) = path {
                 let _ = self.storage.remove(&path);
             }
         }
@@ -259,42 +267,63 @@ impl Wal {
         Ok(())
     }
 
-    /// Brings logs that lie elsewhere to where new ones are made: the manifest is about to forget where
-    /// they are. A copy gets its name when it is durable, and the log goes when that name is. So as long as the log
-    /// is there, a copy that an earlier open has made may have a name that goes with the power, though its
-    /// folder can be synced again: it is made anew. Nothing is ever appended to the log of a chain that an
-    /// open finds, so both have the same frames.
+    /// Copies logs that lie elsewhere to where new ones are made: the manifest is about to forget where they are
+    /// (`place`, Moving). A copy gets its name when it is durable, and the log goes ([`Wal::let_go`]) when that
+    /// name is, and the manifest remembers the folder. So as long as the log is there, a copy that an earlier open has
+    /// made may have a name that goes with the power, though its folder can be synced again: it is made anew.
+    /// Nothing is ever appended to the log of a chain that an open finds, so both have the same frames.
     pub fn gather(&self, state: &State) -> Result<()> {
         let (storage, dir) = (&*self.storage, self.dirs.newest());
-        let mut copied = Vec::new();
-        for (_, chain) in state.chains() {
-            let own = dir.path(&self.db_id, chain.id);
-            let Some(found) = self.dirs.find_older(storage, &self.db_id, chain.id)? else {
-                continue;
-            };
-            // By another path it is the same log: there is nothing to bring, and it must not go.
-            if let Some(folder) = found.parent()
-                && storage.is_same(folder, &dir.dir)?
-            {
-                continue;
+        let mut others = Vec::new();
+        for other in self.dirs.others() {
+            // By another path it is the same folder: there is nothing to bring, and no log must go.
+            if storage.is_dir(&other.dir)? && !storage.is_same(&other.dir, &dir.dir)? {
+                others.push(other);
             }
-            let copy = own.with_extension("log-copy");
-            if storage.exists(&copy)? {
-                storage.remove(&copy)?;
-            }
-            let mut reader = LogReader::open(storage, &found)?;
-            let mut log = LogWriter::create(storage, &copy, *reader.id(), &self.bytes)?;
-            while let Some(frame) = reader.next_frame()? {
-                log.append(frame.payload)?;
-            }
-            log.sync()?;
-            storage.rename(&copy, &own)?;
-            copied.push(found);
         }
-        if !copied.is_empty() {
+        let (mut copied, mut is_any_new) = (Vec::new(), false);
+        for (_, chain) in state.chains() {
+            let found = self.dirs.find(storage, &self.db_id, chain.id)?;
+            for other in &others {
+                let path = other.path(&self.db_id, chain.id);
+                if found.as_ref() == Some(&path) {
+                    self.bring(&path, &dir.path(&self.db_id, chain.id))?;
+                    is_any_new = true;
+                }
+                if storage.exists(&path)? {
+                    copied.push(path);
+                }
+            }
+        }
+        if is_any_new {
             storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
         }
-        copied.iter().try_for_each(|found| storage.remove(found))
+        *lock(&self.copied) = copied;
+        Ok(())
+    }
+
+    /// Copies a log to the place `own`.
+    fn bring(&self, found: &Path, own: &Path) -> Result<()> {
+        let storage = &*self.storage;
+        let copy = own.with_extension("log-copy");
+        if storage.exists(&copy)? {
+            storage.remove(&copy)?;
+        }
+        let mut reader = LogReader::open(storage, found)?;
+        let mut log = LogWriter::create(storage, &copy, *reader.id(), &self.bytes)?;
+        while let Some(frame) = reader.next_frame()? {
+            log.append(frame.payload)?;
+        }
+        log.sync()?;
+        storage.rename(&copy, own)
+    }
+
+    /// Removes the logs that were copied: the manifest says durably where the copies are. What cannot be removed takes
+    /// room, and nobody reads it.
+    pub fn let_go(&self) {
+        for path in std::mem::take(&mut *lock(&self.copied)) {
+            let _ = self.storage.remove(&path);
+        }
     }
 
     /// Where new logs are made.

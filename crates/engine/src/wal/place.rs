@@ -1,4 +1,26 @@
 //! Where logs lie, and what they are called.
+//!
+//! # Moving
+//! `wal_path` names another folder, NEW, than the manifest remembers, OLD (the database's own, if it remembers none). An open
+//! for writing then
+//! 1. copies the logs of all chains that the manifest names to NEW, durably, names included (`Wal::gather`);
+//! 2. makes the manifest remember NEW, by the edit that seals (recovery, 4);
+//! 3. removes what was copied, once that edit is durable (`Wal::let_go`): a disk that is full may hold it back, up to the next
+//!    chain that is named.
+//!
+//! So *where the manifest says* is, at each instant, the log of each chain that it names, whether or not an open is told of
+//! another folder. A log is therefore looked for there first, then in the database's own folder, and last where it is to go.
+//!
+//! A crash before 2 is durable leaves OLD whole and copies in NEW. Whoever opens with NEW again begins anew: it loads from
+//! OLD, and copies over the copies. Whoever opens without it goes on in OLD and does not know of NEW. Then logs may get stale
+//! there: copies, which have all frames of their chains, as nothing is appended to the log of a chain that an open finds;
+//! and the log, without frames, of the chain that was about to be named, whose id another chain got since, with another
+//! nonce. That one must not be taken for the log of its name, and is not, as NEW is looked into last. Should NEW be given
+//! again, what is named is copied over them, and the rest is swept.
+//!
+//! A crash between 2 and 3 leaves NEW whole and copies in OLD. In the database's own folder the next open for writing removes
+//! them. Elsewhere they take room until that folder is given again: nobody reads them before, and then they count for
+//! nothing, for the same reason.
 
 use std::path::{Path, PathBuf};
 
@@ -53,9 +75,14 @@ impl LogDir {
     }
 }
 
-/// The folders in which logs may lie, each once. New ones are made in the first.
+/// The folders in which logs may lie, each once.
 #[derive(Debug, Clone)]
-pub(crate) struct LogDirs(Vec<LogDir>);
+pub(crate) struct LogDirs {
+    /// New ones are made in the first.
+    all: Vec<LogDir>,
+    /// Whether the manifest remembers another one than the first.
+    moves: bool,
+}
 
 impl LogDirs {
     /// Those of the database in `dir`.
@@ -71,46 +98,53 @@ impl LogDirs {
         let remembered = state.options().iter().find(|(name, _)| name == "wal_path");
         let remembered = remembered.map(|(_, path)| elsewhere(Path::new(path)));
         let given = options.wal_path.as_deref().map(elsewhere);
+        let moves = given != remembered;
         // What is given comes first; else what is remembered, by whoever settled the options.
         let mut all: Vec<LogDir> = given.into_iter().chain([own]).collect();
         all.extend(remembered.filter(|dir| !all.contains(dir)));
-        LogDirs(all)
+        LogDirs { all, moves }
     }
 
     /// Where new logs are made.
     pub fn newest(&self) -> &LogDir {
-        &self.0[0]
+        &self.all[0]
+    }
+
+    /// Where none are made.
+    pub fn others(&self) -> &[LogDir] {
+        &self.all[1..]
     }
 
     /// Those outside of the database's folder.
     pub fn elsewhere(&self) -> impl Iterator<Item = &LogDir> {
-        self.0.iter().filter(|dir| !dir.own)
+        self.all.iter().filter(|dir| !dir.own)
     }
 
-    /// Where the log of a chain lies, if it is there.
+    /// Where the log of a chain lies, if it is there: what the manifest remembers comes first.
     pub fn find(
         &self,
         storage: &dyn Storage,
         db_id: &[u8; 16],
         chain: u64,
     ) -> Result<Option<PathBuf>> {
-        find_in(&self.0, storage, db_id, chain)
-    }
-
-    /// As [`LogDirs::find`], but not where new ones are made.
-    pub fn find_older(
-        &self,
-        storage: &dyn Storage,
-        db_id: &[u8; 16],
-        chain: u64,
-    ) -> Result<Option<PathBuf>> {
-        find_in(&self.0[1..], storage, db_id, chain)
+        let (newest, others) = self.all.split_at(1);
+        let order: Vec<&LogDir> = match self.moves {
+            true => others.iter().rev().chain(newest).collect(),
+            false => self.all.iter().collect(),
+        };
+        for dir in order {
+            let path = dir.path(db_id, chain);
+            if storage.exists(&path)? {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
     }
 
     /// The logs of the database, with their chains.
     pub fn list(&self, storage: &dyn Storage, db_id: &[u8; 16]) -> Result<Vec<(u64, PathBuf)>> {
         let mut all = Vec::new();
-        for dir in &self.0 {
+        for dir in &self.all {
             if !storage.is_dir(&dir.dir)? {
                 continue;
             }
@@ -123,7 +157,7 @@ impl LogDirs {
 
     /// The error for a log that is missing.
     pub fn missing(&self, db_id: &[u8; 16], chain: u64) -> Error {
-        let places = self.0.iter().map(|dir| dir.path(db_id, chain));
+        let places = self.all.iter().map(|dir| dir.path(db_id, chain));
         let places: Vec<String> = places.map(|path| path.display().to_string()).collect();
         Error::corruption(
             "a log that the manifest names is missing (if it lies elsewhere, give its folder as wal_path)",
@@ -133,19 +167,4 @@ impl LogDirs {
             "no such file",
         )
     }
-}
-
-fn find_in(
-    dirs: &[LogDir],
-    storage: &dyn Storage,
-    db_id: &[u8; 16],
-    chain: u64,
-) -> Result<Option<PathBuf>> {
-    for dir in dirs {
-        let path = dir.path(db_id, chain);
-        if storage.exists(&path)? {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
 }

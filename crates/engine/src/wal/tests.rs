@@ -16,6 +16,7 @@ use crate::{Backups, Durability, Engine, IngestWriter, Runtime, RuntimeOptions, 
 mod copied;
 mod full;
 mod ingest;
+mod moved;
 
 const DB: &str = "/db";
 

@@ -34,7 +34,8 @@ fn tables(keys: &[[[u8; 1]; 2]]) -> Vec<Table<'_>> {
             bytes: ZONE,
             smallest_seqno: SeqNo(n),
             largest_seqno: SeqNo(n),
-            has_tombstones: false,
+            entries: 1,
+            deletes: 0,
             in_pm: true,
         })
         .collect()

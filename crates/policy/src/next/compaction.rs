@@ -3,7 +3,7 @@
 //! What is deleted or has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a
 //! full disk, then room in persistent memory (what would go by a merge need not leave). After that come slices that
 //! leave persistent memory, then merges that pay, then, in turns, levels that are too large and values in blob files
-//! that have much garbage. What reads have charged comes last.
+//! that have much garbage. Tables with many deletes follow, and what reads have charged comes last.
 
 use thermocline_base::{CfId, FileId};
 
@@ -12,6 +12,7 @@ use crate::level0::{self, Level0Plan, SlicePlan};
 use crate::memory::Memory;
 use crate::pick::{
     Job, Scores, level0_slices, pick, pick_garbage, pick_internal, pick_read, pick_room,
+    pick_tombstones,
 };
 use crate::situation::{Charged, FamilyLevels, Levels, Relief};
 use crate::work::{Because, Decision, Work};
@@ -36,7 +37,18 @@ pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Opt
             return made;
         }
     }
-    of_levels(levels, now_ns, memory).or_else(|| for_reads(levels))
+    of_levels(levels, now_ns, memory)
+        .or_else(|| many_deletes(levels))
+        .or_else(|| for_reads(levels))
+}
+
+/// Tables with many deletes. On a full disk room is made otherwise.
+fn many_deletes(levels: &Levels<'_>) -> Option<Decision> {
+    let mut families = levels.families.iter().filter(|_| !levels.is_disk_full);
+    families.find_map(|of| {
+        let job = pick_tombstones(&of.state, &of.options, of.deleted.moments)?;
+        Some(compact(of, job, 0.0))
+    })
 }
 
 /// Levels that are too large, and values that move out of blob files, in turns where both are due: neither waits until

@@ -77,7 +77,8 @@ fn table(n: u64, bytes: u64) -> Table<'static> {
         bytes,
         smallest_seqno: SeqNo(n),
         largest_seqno: SeqNo(n),
-        has_tombstones: bytes == 0,
+        entries: 1,
+        deletes: u64::from(bytes == 0),
         in_pm: false,
     }
 }

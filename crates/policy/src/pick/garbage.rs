@@ -55,7 +55,8 @@ mod tests {
             bytes: 1 << 20,
             smallest_seqno: SeqNo(file * 10),
             largest_seqno: SeqNo(file * 10 + 9),
-            has_tombstones: false,
+            entries: 1,
+            deletes: 0,
             in_pm: false,
         }
     }

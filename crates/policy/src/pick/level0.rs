@@ -121,7 +121,8 @@ fn deepest(tables: &[Table<'_>], places: &[usize]) -> Option<(usize, Vec<usize>)
 ///     bytes: 1 << 20,
 ///     smallest_seqno: SeqNo(file),
 ///     largest_seqno: SeqNo(file),
-///     has_tombstones: false,
+///     entries: 1,
+///     deletes: 0,
 ///     in_pm: true,
 /// };
 /// let levels = [vec![table(3, b"a", b"f"), table(2, b"m", b"z"), table(1, b"b", b"c")]];
@@ -224,7 +225,8 @@ pub struct Along {
 ///     bytes,
 ///     smallest_seqno: SeqNo(file),
 ///     largest_seqno: SeqNo(file),
-///     has_tombstones: false,
+///     entries: 1,
+///     deletes: 0,
 ///     in_pm: file > 2,
 /// };
 /// let level0 = vec![table(4, b"a", b"f", 10), table(3, b"m", b"z", 10), table(2, b"b", b"c", 10)];
@@ -299,7 +301,8 @@ pub enum Sinking {
 ///     bytes: 100,
 ///     smallest_seqno: SeqNo(file),
 ///     largest_seqno: SeqNo(file),
-///     has_tombstones: false,
+///     entries: 1,
+///     deletes: 0,
 ///     in_pm: false,
 /// };
 /// let below: Vec<Table> = vec![table(1, b"a", b"g"), table(2, b"h", b"p"), table(3, b"q", b"z")];

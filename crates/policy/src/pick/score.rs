@@ -172,7 +172,8 @@ pub fn pending_bytes(state: &State<'_>, options: &PickOptions) -> u64 {
 ///     bytes: 1 << 20,
 ///     smallest_seqno: SeqNo(1),
 ///     largest_seqno: SeqNo(1),
-///     has_tombstones: false,
+///     entries: 1,
+///     deletes: 0,
 ///     in_pm: false,
 /// };
 /// let options = PickOptions { last_level: 1, ..PickOptions::default() };
@@ -232,7 +233,8 @@ pub struct Gaps {
 ///     bytes: 1 << 20,
 ///     smallest_seqno: SeqNo(1),
 ///     largest_seqno: SeqNo(1),
-///     has_tombstones: false,
+///     entries: 1,
+///     deletes: 0,
 ///     in_pm: false,
 /// };
 /// let options = PickOptions { last_level: 1, ..PickOptions::default() };

@@ -71,7 +71,8 @@ pub(super) fn depths(tables: &[Table<'_>], slice: &[usize]) -> (usize, usize) {
 ///     bytes: 1,
 ///     smallest_seqno: SeqNo(file),
 ///     largest_seqno: SeqNo(file),
-///     has_tombstones: false,
+///     entries: 1,
+///     deletes: 0,
 ///     in_pm: false,
 /// };
 /// let (a, z, b) = (table(3, b"a", b"f"), table(2, b"g", b"z"), table(1, b"b", b"c"));

@@ -21,10 +21,19 @@ pub struct Table<'a> {
     pub smallest_seqno: SeqNo,
     /// No entry is newer.
     pub largest_seqno: SeqNo,
-    /// Whether it has deletes or range tombstones.
-    pub has_tombstones: bool,
+    /// Its entries, range tombstones among them; of a part of a table about so many.
+    pub entries: u64,
+    /// Of those, deletes and range tombstones; 0 only if there are none.
+    pub deletes: u64,
     /// Whether it lies in persistent memory. Only tables of level 0 do.
     pub in_pm: bool,
+}
+
+impl Table<'_> {
+    /// Whether it has deletes or range tombstones.
+    pub fn has_tombstones(&self) -> bool {
+        self.deletes > 0
+    }
 }
 
 /// How levels are shaped and jobs are limited.
@@ -272,11 +281,13 @@ pub enum Reason {
     Garbage,
     /// All that the tables have has expired: they go unread.
     Expired,
+    /// The tables have many deletes, beside what lies below.
+    Tombstones,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 11] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
@@ -287,6 +298,7 @@ impl Reason {
         Reason::Deleted,
         Reason::Garbage,
         Reason::Expired,
+        Reason::Tombstones,
     ];
 
     /// Its name, as `explain` spells it.
@@ -302,6 +314,7 @@ impl Reason {
             Reason::Deleted => "deleted",
             Reason::Garbage => "garbage",
             Reason::Expired => "expired",
+            Reason::Tombstones => "tombstones",
         }
     }
 }

@@ -55,7 +55,7 @@ fn settle(store: &mut Store, options: &PickOptions, side: usize, rng: &mut Rng) 
 
 /// A job of level 0 of any kind, or the one that is due.
 fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
-    let kind = rng.below(5);
+    let kind = rng.below(6);
     let wanted = rng.below(3);
     store.with_state(|state| match kind {
         0 => {
@@ -72,6 +72,7 @@ fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
             let deleted = store.deletes.ranges().pick(state, options);
             deleted.or_else(|| options.expired?.pick(state, options))
         }
+        3 => pick_tombstones(state, options, &[]),
         _ => pick(state, options, &store.cursors),
     })
 }
@@ -318,7 +319,8 @@ fn runs_are_as_long_as_they_can_be() {
                 bytes: 1,
                 smallest_seqno: SeqNo(1),
                 largest_seqno: SeqNo(1),
-                has_tombstones: false,
+                entries: 1,
+                deletes: 0,
                 in_pm: false,
             }
         };
@@ -348,7 +350,8 @@ fn level(tables: &[(&'static [u8], &'static [u8], u64)]) -> Vec<Table<'static>> 
         bytes,
         smallest_seqno: SeqNo(1),
         largest_seqno: SeqNo(1),
-        has_tombstones: false,
+        entries: 1,
+        deletes: 0,
         in_pm: false,
     };
     tables.iter().map(table).collect()

@@ -72,7 +72,8 @@ impl Table {
             bytes: whole(bytes).max(1),
             smallest_seqno: SeqNo(self.oldest),
             largest_seqno: SeqNo(self.newest),
-            has_tombstones: false,
+            entries: 1,
+            deletes: 0,
             in_pm: self.in_pm,
         }
     }

@@ -288,6 +288,12 @@ impl Version {
         })
     }
 
+    /// Whether some table has deletes or range tombstones.
+    pub fn has_deletes(&self) -> bool {
+        let levels = self.families().flat_map(|cf| self.levels_of(cf));
+        levels.into_iter().any(|(_, tables)| tables.deletes() > 0)
+    }
+
     fn levels_of(&self, cf: CfId) -> impl DoubleEndedIterator<Item = (Level, &Arc<LevelTables>)> {
         let family = self.family(cf).into_iter();
         family.flat_map(|family| family.levels())

@@ -66,7 +66,8 @@ impl OwnedTable {
             bytes: self.entries.len() as u64 * ENTRY_BYTES,
             smallest_seqno,
             largest_seqno,
-            has_tombstones: self.has_tombstones,
+            entries: self.entries.len() as u64 + u64::from(self.end.is_some()),
+            deletes: u64::from(self.has_tombstones) * (1 + self.entries.len() as u64 / 2),
             in_pm: self.in_pm,
         }
     }
@@ -282,7 +283,7 @@ impl Store {
                 .map(OwnedTable::meta)
                 .filter(|t| t.range.overlaps(&table.range));
             let heavy = below.map(|t| t.bytes).sum::<u64>() > options.grandparent_bytes_max;
-            let drops = table.has_tombstones && job.to == options.last_level;
+            let drops = table.has_tombstones() && job.to == options.last_level;
             assert!(
                 !job.trivial || !heavy && !drops && !table.in_pm && overlapped.is_empty(),
                 "{job:?}"

@@ -1,0 +1,61 @@
+//! A damaged manifest: what `verify` reports, and that whoever writes to a database beside is not taken for damage.
+
+use serde_json::json;
+
+use crate::support::{Store, names};
+
+/// A database whose `CURRENT`, or whose manifest, is damaged.
+fn damaged() -> [(Store, String); 2] {
+    let made = || {
+        let store = Store::new();
+        assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+        store
+    };
+    let (current, manifest) = (made(), made());
+    current.write("db/CURRENT", "neither a name nor a checksum\n");
+    let files = names(&manifest.path());
+    let name = files.iter().find(|name| name.starts_with("MANIFEST"));
+    let name = name.unwrap().clone();
+    manifest.write(&format!("db/{name}"), [0xff_u8; 4096]);
+    [(current, "CURRENT".into()), (manifest, name)]
+}
+
+#[test]
+fn verify_reports_a_manifest_that_is_damaged() {
+    for (store, file) in damaged() {
+        let json = store.run(&["verify", "DB", "--json"]);
+        assert_eq!(json.code, 1, "{file}: {}", json.err);
+        let report = json.json();
+        assert_eq!(report["sound"], json!(false), "{file}: {report}");
+        let place = report["faults"][0]["place"].as_str().unwrap();
+        assert!(place.contains(&file), "{file}: {report}");
+        let text = store.run(&["verify", "DB", "--pm", "64MiB"]);
+        assert_eq!(text.code, 1, "{file}: {}", text.err);
+        assert!(text.out.contains(&file), "{file}: {}", text.out);
+        assert!(text.is_one_sentence_naming("1 fault"), "{}", text.err);
+        // Whoever reads it is told of the damage, as before.
+        let stat = store.run(&["stat", "DB"]);
+        assert_eq!(stat.code, 1, "{file}");
+        assert!(stat.is_one_sentence_naming("corruption"), "{}", stat.err);
+    }
+}
+
+/// What is exchanged beside may look damaged for a moment.
+#[test]
+fn what_is_exchanged_beside_is_locked_and_not_damaged() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    let held = thermocline::Db::open(store.path(), store.options()).unwrap();
+    store.write("db/CURRENT", "half of it");
+    for command in [
+        &["stat", "DB"][..],
+        &["put", "DB", "k", "w"],
+        &["verify", "DB", "--json"],
+    ] {
+        let run = store.run(command);
+        assert_eq!((run.code, run.out.as_str()), (1, ""), "{command:?}");
+        let process = format!("process {}", std::process::id());
+        assert!(run.err.contains(&process), "{command:?}: {}", run.err);
+    }
+    drop(held);
+}

@@ -1,0 +1,130 @@
+//! Commands that are refused: what they name stays as it was, and where nothing was, nothing is made.
+
+use thermocline::{Db, TxnOptions};
+
+use crate::support::{Store, names};
+
+/// Runs a command that fails with this code and sentence, and makes nothing in the folder.
+fn is_refused(store: &Store, command: &[&str], code: i32, says: &str) {
+    let before = store.names();
+    let run = store.run(command);
+    assert_eq!((run.code, run.out.as_str()), (code, ""), "{}", run.err);
+    assert!(run.is_one_sentence_naming(says), "{says}: {}", run.err);
+    assert_eq!(store.names(), before, "{says}");
+}
+
+#[test]
+fn tables_that_cannot_be_ingested_make_no_database() {
+    let store = Store::new();
+    for key in ["a", "b"] {
+        assert_eq!(store.run(&["put", "DB", key, "the value"]).code, 0);
+    }
+    for file in ["all.sst", "again.sst", "damaged.sst"] {
+        assert_eq!(store.run(&["export", "DB", file]).code, 0);
+    }
+    // Its footer, which comes last, is whole.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test damages a file on purpose"
+    )]
+    let mut bytes = std::fs::read(store.path().with_file_name("damaged.sst")).unwrap();
+    bytes[2] ^= 1;
+    store.write("damaged.sst", bytes);
+    store.write("text.sst", "not a table, ".repeat(20));
+    store.write("short.sst", "no");
+    for (tables, says) in [
+        (&["text.sst"][..], "text.sst"),
+        (&["short.sst"][..], "short.sst"),
+        (&["damaged.sst"][..], "damaged.sst"),
+        (&["all.sst", "again.sst"][..], "overlap"),
+        (&["all.sst", "none.sst"][..], "none.sst"),
+    ] {
+        is_refused(&store, &[&["ingest", "new"], tables].concat(), 1, says);
+    }
+    let run = store.run(&["ingest", "new", "all.sst"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let run = store.run(&["scan", "new"]);
+    assert_eq!(run.out, "a\tthe value\nb\tthe value\n");
+}
+
+#[test]
+fn what_is_too_long_makes_no_database() {
+    let store = Store::new();
+    let (key, name) = ("x".repeat(65_536), "n".repeat(256));
+    let says = "a key has at most 65535 bytes; this one has 65536";
+    is_refused(&store, &["put", "new", &key, "v"], 1, says);
+    is_refused(&store, &["put", "new", &key, "v", "--cf", "f"], 1, says);
+    let says = "the name of a column family has 1 to 255 bytes; this one has 256";
+    is_refused(&store, &["put", "new", "k", "v", "--cf", &name], 1, says);
+    is_refused(&store, &["create-family", "new", &name], 1, says);
+    store.write("rows.csv", format!("id,v\n{key},1\n2,2\n"));
+    let load = ["load", "new", "rows.csv", "--key", "id"];
+    is_refused(&store, &load, 1, "0 rows before it loaded");
+    let elsewhere = [&load[..], &["--cf", &name]].concat();
+    is_refused(&store, &elsewhere, 1, says);
+    let all = store.run(&[&load[..], &["--skip-bad"]].concat());
+    assert_eq!(all.code, 0, "{}", all.err);
+    assert_eq!(store.run(&["scan", "new", "--keys-only"]).out, "2\n");
+}
+
+#[test]
+fn one_backup_that_is_not_there_keeps_all_from_being_deleted() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    for _ in 0..3 {
+        assert_eq!(store.run(&["backup", "DB", "backups"]).code, 0);
+    }
+    let folder = store.path().with_file_name("backups");
+    let before = names(&folder);
+    for (ids, code, says) in [
+        (["1", "9"], 1, "no backup 9 in backups; it has 1, 2, 3"),
+        (["9", "1"], 1, "no backup 9"),
+        (["1", "1"], 2, "twice"),
+    ] {
+        let [one, other] = ids;
+        let delete = ["backups", "backups", "--delete", one, "--delete", other];
+        is_refused(&store, &delete, code, says);
+        assert_eq!(names(&folder), before, "{ids:?}");
+    }
+    let delete = ["backups", "backups", "--delete", "1", "--delete", "3"];
+    let left = store.run(&delete);
+    assert_eq!(
+        (left.code, left.out.lines().count()),
+        (0, 1),
+        "{}",
+        left.err
+    );
+}
+
+#[test]
+fn one_transaction_that_is_not_prepared_keeps_all_from_being_ended() {
+    let store = Store::new();
+    let db = Db::open(store.path(), store.options()).unwrap();
+    for name in ["a", "b"] {
+        let mut txn = db.transaction(TxnOptions::pessimistic()).unwrap();
+        txn.put(name, "v").unwrap();
+        drop(txn.prepare(name).unwrap());
+    }
+    db.close().unwrap();
+    let before = store.run(&["prepared", "DB"]).out;
+    assert_eq!(before.lines().count(), 2);
+    for (ends, code, says) in [
+        (["--commit", "a", "--commit", "zz"], 1, "transaction 'zz'"),
+        (["--commit", "a", "--rollback", "zz"], 1, "transaction 'zz'"),
+        (["--commit", "a", "--rollback", "a"], 2, "twice"),
+        (["--rollback", "b", "--rollback", "b"], 2, "twice"),
+    ] {
+        is_refused(
+            &store,
+            &[&["prepared", "DB"][..], &ends[..]].concat(),
+            code,
+            says,
+        );
+        assert_eq!(store.run(&["prepared", "DB"]).out, before, "{ends:?}");
+    }
+    let both = ["prepared", "DB", "--commit", "a", "--rollback", "b"];
+    let run = store.run(&both);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert_eq!(store.run(&["prepared", "DB"]).out, "");
+    assert_eq!(store.run(&["scan", "DB"]).out, "a\tv\n");
+}

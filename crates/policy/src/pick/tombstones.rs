@@ -1,0 +1,153 @@
+//! Tables in which much is deleted.
+//!
+//! # Why
+//! A delete is small, so that it makes no level too large, and what it hides keeps its room and is stepped over by scans until the two meet.
+//! Where deletes lie beside each other and have whole tables, those go unread ([`super::DeletedRanges`]). Where something lives among
+//! them, only a merge tells.
+//!
+//! # When
+//! A job writes anew what it meets below. If there are at least one delete to [`DELETES_ONE_IN`] entries there, each of them costs the writing of
+//! so many entries at most; and what is hidden, and not merged, is less than one part in so many. Counts are those of whole tables, so
+//! it is not known whether a delete hides something below. If it does not, it is gone all the same.
+//!
+//! # What must not
+//! A delete that somebody could still tell from what it hides would stay, and so would that: a table waits until nobody reads at a moment
+//! before its newest entry.
+//!
+//! # Why it ends
+//! Each job moves data down. What lies above nothing is left alone: it hides nothing, and goes when its table is merged the next time.
+
+use thermocline_base::{KeyRange, SeqNo};
+
+use super::jobs::{job, widened};
+use super::score::Scores;
+use super::slices::{hull_of, overlapped, slices};
+use super::state::{Job, PickOptions, Reason, State, Table};
+use crate::tuning::DELETES_ONE_IN;
+
+/// The next job that brings deletes to what they hide, because there are so many of them; `None` if there are few, or running jobs take
+/// the tables. `moments` are those at which somebody reads, ascending.
+///
+/// # Panics
+/// If a level is deeper than the last one.
+pub fn pick_tombstones(state: &State<'_>, options: &PickOptions, moments: &[SeqNo]) -> Option<Job> {
+    let goes = |table: &Table<'_>| {
+        let is_read = moments.first().is_some_and(|at| *at < table.largest_seqno);
+        table.has_tombstones() && !is_read
+    };
+    if !state.levels.iter().flatten().any(goes) {
+        return None;
+    }
+    let level0 = state.level(0);
+    let of_level0 = |slice: Vec<usize>| {
+        let going = slice.iter().map(|n| &level0[*n]).filter(|t| goes(t));
+        let deletes = going.map(|table| table.deletes).sum();
+        pays(deletes, || {
+            below(state, options, 0, &hull_of(level0, &slice)?)
+        })
+        .then_some(())?;
+        let to = Scores::new(state, options).base_level();
+        job(state, options, (0, to), slice, Reason::Tombstones)
+    };
+    let of_level = |level: usize| {
+        let tables = state.level(level).iter().enumerate();
+        tables
+            .filter(|(_, table)| goes(table))
+            .find_map(|(n, table)| {
+                let below = || below(state, options, level, &table.range);
+                pays(table.deletes, below).then_some(())?;
+                let to = (level, level + 1);
+                let job = job(state, options, to, vec![n], Reason::Tombstones)?;
+                Some(widened(state, options, job))
+            })
+    };
+    let mut slices = slices(level0).into_iter();
+    slices
+        .find_map(of_level0)
+        .or_else(|| (1..options.last_level).find_map(of_level))
+}
+
+/// Whether so many deletes are worth a merge with so many entries; not where there are none.
+fn pays(deletes: u64, below: impl FnOnce() -> Option<u64>) -> bool {
+    deletes > 0 && below().is_some_and(|n| n > 0 && deletes.saturating_mul(DELETES_ONE_IN) >= n)
+}
+
+/// The entries of all tables of deeper levels that overlap `range`.
+fn below(
+    state: &State<'_>,
+    options: &PickOptions,
+    level: usize,
+    range: &KeyRange<&[u8]>,
+) -> Option<u64> {
+    let deeper = (level + 1..=options.last_level).map(|deeper| state.level(deeper));
+    let entries = deeper.map(|tables| {
+        let met = &tables[overlapped(tables, range)];
+        met.iter().map(|table| table.entries).sum::<u64>()
+    });
+    Some(entries.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::FileId;
+
+    use super::*;
+
+    fn table(file: u64, (entries, deletes): (u64, u64), in_pm: bool) -> Table<'static> {
+        Table {
+            file: FileId(file),
+            range: KeyRange::inclusive(b"a", b"m"),
+            bytes: entries * 100,
+            smallest_seqno: SeqNo(file * 10),
+            largest_seqno: SeqNo(file * 10 + 9),
+            entries,
+            deletes,
+            in_pm,
+        }
+    }
+
+    fn picked(levels: &[Vec<Table<'_>>], moments: &[SeqNo]) -> Option<(usize, usize)> {
+        let options = PickOptions {
+            last_level: levels.len() - 1,
+            ..PickOptions::default()
+        };
+        let state = State {
+            levels,
+            running: &[],
+        };
+        let job = pick_tombstones(&state, &options, moments)?;
+        assert_eq!(job.reason, Reason::Tombstones);
+        Some((job.from, job.to))
+    }
+
+    #[test]
+    fn many_deletes_go_to_what_they_hide_and_few_stay() {
+        for in_pm in [false, true] {
+            let store = |deletes| {
+                vec![
+                    vec![table(3, (100, deletes), in_pm)],
+                    vec![],
+                    vec![table(1, (180, 0), false)],
+                ]
+            };
+            assert_eq!(picked(&store(90), &[]), Some((0, 2)));
+            assert_eq!(picked(&store(89), &[]), None);
+            // Somebody reads what they hide; or not any more.
+            assert_eq!(picked(&store(90), &[SeqNo(38), SeqNo(100)]), None);
+            assert_eq!(picked(&store(90), &[SeqNo(39)]), Some((0, 2)));
+        }
+        // One level at a time, beside all that lies below.
+        let deep = |last: u64| {
+            vec![
+                vec![],
+                vec![table(3, (60, 60), false)],
+                vec![table(2, (20, 0), false)],
+                vec![table(1, (last, 0), false)],
+            ]
+        };
+        assert_eq!(picked(&deep(100), &[]), Some((1, 2)));
+        assert_eq!(picked(&deep(101), &[]), None);
+        // Nothing lies below.
+        assert_eq!(picked(&[vec![table(3, (9, 9), true)], vec![]], &[]), None);
+    }
+}
