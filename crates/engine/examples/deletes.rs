@@ -6,6 +6,8 @@
 //! `… --example deletes -- sparse [MIB] [DIR]`: the same where keys are deleted one by one, all but every hundredth, and what a scan of ten keys
 //! takes before, then, and when the store has come to rest.
 //!
+//! `… --example deletes -- churn [MIB] [DIR]`: what is written to the disk, and how fast, where keys are put and deleted at random, each as often.
+//!
 //! `… --example deletes -- scans [KEYS] [DIR]`: how long a scan of ten keys takes before and after the keys in front of them
 //! were deleted, by one range tombstone and one by one, with keys and deletes in memtables, in tables of persistent memory, and
 //! on the disk; and how many deleted keys it stepped over.
@@ -182,6 +184,34 @@ fn sparse(home: &Home, mib: u64) -> Result<()> {
     engine.close()
 }
 
+fn churn(home: &Home, mib: u64) -> Result<()> {
+    let keys = usize::try_from(mib << 10).expect("fits memory");
+    let engine = home.open(128 << 20)?;
+    write(&engine, 0..mib << 10, Some(1024))?;
+    engine.drain()?;
+    let (written, begun) = (engine.metrics().ssd.tables_written, now_ns());
+    let mut rng = Rng::new(11);
+    for _ in 0..2 * keys / 256 {
+        let drawn = [(); 128].map(|()| rng.below(keys) as u64);
+        write(&engine, drawn.into_iter(), Some(1024))?;
+        let drawn = [(); 128].map(|()| rng.below(keys) as u64);
+        write(&engine, drawn.into_iter(), None)?;
+    }
+    let took = (now_ns() - begun) as f64 / 1e9;
+    engine.drain()?;
+    let drained = (now_ns() - begun) as f64 / 1e9;
+    let now = engine.metrics();
+    println!(
+        "{} puts and as many deletes in {took:.1} s, {drained:.1} s with what was left to do; {:.2} bytes were written to tables for each \
+         that was put; {} MiB are there; jobs: {:?}",
+        keys,
+        (now.ssd.tables_written - written) as f64 / (keys * 1040) as f64,
+        table_bytes(&engine).0 >> 20,
+        now.compaction.reasons
+    );
+    engine.close()
+}
+
 /// Microseconds that scans of ten keys from the first one took, one after the other, and what they stepped over.
 fn scans(engine: &Engine, count: usize) -> Result<Vec<(f64, u64)>> {
     let family = engine.find_family("default").expect("every store has it");
@@ -290,6 +320,7 @@ fn main() -> Result<()> {
     match &*what {
         "space" => space(&home(), size.unwrap_or(1024)),
         "sparse" => sparse(&home(), size.unwrap_or(1024)),
+        "churn" => churn(&home(), size.unwrap_or(1024)),
         "scans" => {
             let keys = size.unwrap_or(1_000_000);
             for by_range in [true, false] {
@@ -302,7 +333,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         _ => {
-            eprintln!("say `space`, `sparse` or `scans`");
+            eprintln!("say `space`, `sparse`, `churn` or `scans`");
             std::process::exit(2);
         }
     }

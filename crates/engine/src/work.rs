@@ -107,9 +107,10 @@ impl Engine {
     /// [`Engine::flush`] and [`Engine::compact_once`].
     pub fn compact(&self, cf: CfId, range: KeyBounds<'_>) -> Result<()> {
         self.inner.common.check_family(cf)?;
+        let by = self.inner.common.compactions.begin_by_hand();
         self.flush()?;
         let _settled = self.inner.common.background.settled_after();
-        self.inner.compactor.compact_range(cf, range)
+        self.inner.compactor.compact_range(cf, range, by)
     }
 
     /// Merges what lies of a family in persistent memory, inside persistent memory, until no read has to ask more than

@@ -107,6 +107,7 @@ fn ask(tables: u32, times: u32) {
         is_past_share: false,
         relief: None,
         is_disk_full: false,
+        is_by_hand: false,
         internal_gave_up: false,
         refused: &[],
         charged: Charged::None,

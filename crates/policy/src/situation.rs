@@ -148,6 +148,8 @@ pub struct Levels<'a> {
     pub relief: Option<Relief>,
     /// Whether the disk is full.
     pub is_disk_full: bool,
+    /// Whether somebody is having a range compacted, which frees what its deletes hide.
+    pub is_by_hand: bool,
     /// Whether a merge inside level 0 has given up in this version.
     pub internal_gave_up: bool,
     /// Slices, by family and place, for whose merge persistent memory has no room.

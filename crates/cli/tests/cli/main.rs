@@ -1,5 +1,6 @@
 //! The built program from outside: every command on right and wrong input.
 
+mod at_work;
 mod commands;
 mod copies;
 mod damaged;
@@ -9,5 +10,4 @@ mod plan;
 mod prepared;
 mod suite;
 mod support;
-mod tour;
 mod untouched;

@@ -117,16 +117,11 @@ impl Backups {
             let own = Some(db_id) == state.db_id();
             let folder = if own { &self.dir } else { store.dir() };
             let looked = look(storage, &folder.join(&name), file, kind, db_id)?;
-            let source = folder.join(&name);
-            match known.get(&key_of(&looked)) {
-                Some(stored) if self.has(stored)? && is_same(storage, &source, stored)? => {
-                    files.push(*stored);
-                }
-                _ => {
-                    new.push((files.len(), name, own));
-                    files.push(looked);
-                }
+            let there = self.find(&known, &looked, (storage, &folder.join(&name)))?;
+            if there.is_none() {
+                new.push((files.len(), name, own));
             }
+            files.push(there.unwrap_or(looked));
         }
         let copied = new.iter().filter(|(_, _, own)| !own);
         note.record(copied.map(|(_, name, _)| name.clone()))?;
@@ -147,6 +142,20 @@ impl Backups {
             new_bytes += stored.bytes;
         }
         Ok((files, new_bytes))
+    }
+
+    /// The file here that has the bytes of the one at `source`, if there is one.
+    fn find(
+        &self,
+        known: &Known,
+        looked: &Stored,
+        (storage, source): (&dyn Storage, &Path),
+    ) -> Result<Option<Stored>> {
+        let Some(stored) = known.get(&key_of(looked)) else {
+            return Ok(None);
+        };
+        let is_there = self.has(stored)? && is_same(storage, source, stored)?;
+        Ok(is_there.then_some(*stored))
     }
 
     /// Gives a file its own name. A file of that name that no list names stays if it has the content that the name

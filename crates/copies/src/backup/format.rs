@@ -210,8 +210,12 @@ impl Listed {
         let noted = fields.u64()?;
         // Checked before the file is summed: a newer version may have the checksum in another place.
         let is_known = (1..=FORMAT_VERSION).contains(&version);
-        let known = !is_known || noted == len;
-        fields.must(known, "length of a backup", LEN_AT, noted)?;
+        fields.must(
+            !is_known || noted == len,
+            "length of a backup",
+            LEN_AT,
+            noted,
+        )?;
         let sound = crc == fields.crc()?;
         let got = format!("{crc:#010x}");
         fields.must(sound, "checksum of a backup", CRC_AT, got)?;
@@ -227,12 +231,7 @@ impl Listed {
         let db_id = fields.array()?;
         let seqno = SeqNo(fields.u64()?);
         fields.at = LEN_AT + 8;
-        let count = fields.u64()?;
-        let mut files = Vec::new();
-        // The vector grows as it reads: a wrong count allocates nothing.
-        for _ in 0..count {
-            files.push(fields.file(version)?);
-        }
+        let files = fields.files(version)?;
         let state = fields.state()?;
         let at = HEADER_LEN;
         let origins = state.origins();
@@ -326,6 +325,16 @@ impl Fields<'_> {
 
     fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    fn files(&mut self, version: u32) -> Result<Vec<Stored>> {
+        let count = self.u64()?;
+        let mut files = Vec::new();
+        // The vector grows as it reads: a wrong count allocates nothing.
+        for _ in 0..count {
+            files.push(self.file(version)?);
+        }
+        Ok(files)
     }
 
     fn file(&mut self, version: u32) -> Result<Stored> {

@@ -119,6 +119,7 @@ impl Picker {
             is_past_share: first.is_some_and(|first| shape.is_past_share(&first.levels)),
             relief: known.room,
             is_disk_full: self.pressure.is_disk_full(),
+            is_by_hand: self.common.compactions.is_compacting_by_hand(),
             internal_gave_up: self.gave_up_in(known.version),
             refused: &[],
             charged: Charged::Unknown,

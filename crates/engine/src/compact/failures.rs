@@ -10,7 +10,6 @@ use std::time::Duration;
 use thermocline_base::{Error, ErrorKind};
 use thermocline_policy::relief::Pause;
 
-use super::told::Begun;
 use crate::sync::{Mutex, lock};
 
 /// The failures of a store's jobs.
@@ -27,16 +26,17 @@ struct Failed {
 }
 
 impl Failures {
-    /// A job has failed, and not because the store is closed or full.
-    pub(super) fn failed(&self, begun: &Begun, error: &Error) {
+    /// A job from this level has ended, and failed with this error if there is one, of which `told` says what it was.
+    pub(super) fn note(&self, from: usize, error: Option<&Error>, told: impl FnOnce() -> String) {
+        let Some(error) = error else {
+            return self.succeeded(from);
+        };
         if matches!(error, Error::Closed | Error::Poisoned(_)) || error.is_no_room() {
             return;
         }
         let mut failed = lock(&self.0);
         failed.count += 1;
-        let (reason, from, to) = (begun.reason.name(), begun.from, begun.to);
-        let told = format!("from level {from} to {to} ({reason}): {error}");
-        failed.last = Some((from, told));
+        failed.last = Some((from, format!("{}: {error}", told())));
     }
 
     /// A flush has failed to write into the base level, and goes to level 0 as if it had not tried. That is usual for lack of room or
@@ -51,7 +51,7 @@ impl Failures {
     }
 
     /// A job from this level has succeeded.
-    pub(super) fn succeeded(&self, from: usize) {
+    fn succeeded(&self, from: usize) {
         let mut failed = lock(&self.0);
         if failed
             .last

@@ -4,7 +4,7 @@ mod divided;
 pub(crate) mod picked;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::{Apart, FileSink, PmSink, TableSink};
@@ -19,7 +19,7 @@ use super::deleted::pass_over;
 use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up};
 use super::shape::Levels;
-use super::told::{Begun, Installed};
+use super::told::Installed;
 use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
@@ -126,7 +126,8 @@ impl Compactor {
             self.learn_costs(&job, &outputs, begun.at);
             self.common.compactions.usage.add_reason(begun.reason);
         }
-        if begun.internal && done.as_ref().is_err_and(gives_up) {
+        let left_alone = begun.internal && done.as_ref().is_err_and(gives_up);
+        if left_alone {
             self.picker.internal_gave_up();
         }
         if begun.reason == Reason::Garbage {
@@ -153,9 +154,11 @@ impl Compactor {
             // Others were told to wait for this one. Not after another failure, as in `compact_once`.
             self.common.want_compaction();
         }
-        let (told, now) = ((&done, left), self.common.now_ns());
-        let finished = begun.finished(told, (&outputs, &meter), now);
-        self.note_failure(&begun, done.as_ref().err().filter(|_| !gave_up));
+        let finished = begun.finished((&done, left), (&outputs, &meter), self.common.now_ns());
+        if !gave_up && !left_alone {
+            let failures = &self.common.compactions.failures;
+            failures.note(begun.from, done.as_ref().err(), || begun.told());
+        }
         let usage = &self.common.compactions.usage;
         match &done {
             Ok(did) if begun.internal => usage.add_internal(did.unwrap_or_default()),
@@ -164,17 +167,6 @@ impl Compactor {
         }
         self.common.events.emit(finished);
         self.go_on_after(done.map(drop), gave_up)
-    }
-
-    /// A job has failed, or it has not.
-    fn note_failure(&self, begun: &Begun, error: Option<&Error>) {
-        let failures = &self.common.compactions.failures;
-        match error {
-            // It is left alone.
-            Some(error) if begun.internal && gives_up(error) => {}
-            Some(error) => failures.failed(begun, error),
-            None => failures.succeeded(begun.from),
-        }
     }
 
     /// What waited for a job has its turn, or is forgotten if that failed.

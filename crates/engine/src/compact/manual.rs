@@ -36,14 +36,8 @@ fn keys_of((from, to): KeyBounds<'_>) -> KeyRange<Vec<u8>> {
 
 /// A caller is compacting a range. Meanwhile flushes write nothing into the base level: such tables would count among
 /// those to be compacted, and beside writers the call would never end.
-struct ByHand<'c>(&'c Compactions);
-
-impl<'c> ByHand<'c> {
-    fn new(compactions: &'c Compactions) -> ByHand<'c> {
-        compactions.by_hand.fetch_add(1, Ordering::Relaxed);
-        ByHand(compactions)
-    }
-}
+/// Nor does a job begin because of many deletes: it would leave values where they are that the caller wants moved.
+pub(crate) struct ByHand<'c>(&'c Compactions);
 
 impl Drop for ByHand<'_> {
     fn drop(&mut self) {
@@ -52,6 +46,12 @@ impl Drop for ByHand<'_> {
 }
 
 impl Compactions {
+    /// A caller begins to compact a range, before the flush that comes first.
+    pub fn begin_by_hand(&self) -> ByHand<'_> {
+        self.by_hand.fetch_add(1, Ordering::Relaxed);
+        ByHand(self)
+    }
+
     /// Whether a caller is compacting a range.
     pub fn is_compacting_by_hand(&self) -> bool {
         self.by_hand.load(Ordering::Relaxed) > 0
@@ -60,15 +60,15 @@ impl Compactions {
 
 impl Compactor {
     /// As [`Engine::compact`](crate::Engine::compact), of what lies in tables.
-    pub fn compact_range(&self, cf: CfId, range: KeyBounds<'_>) -> Result<()> {
+    pub fn compact_range(&self, cf: CfId, range: KeyBounds<'_>, by: ByHand<'_>) -> Result<()> {
         let range = keys_of(range);
         if range.is_empty() {
             return Ok(());
         }
-        let _by_hand = ByHand::new(&self.common.compactions);
         let compacted = self
             .compact_jobs(cf, &range.borrowed())
             .and_then(|()| self.collect_due());
+        drop(by);
         // What became due meanwhile met the jobs of this one, and was put off.
         self.common.want_compaction();
         compacted?;

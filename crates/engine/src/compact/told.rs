@@ -70,6 +70,12 @@ impl Begun {
         }
     }
 
+    /// What it was, in a few words.
+    pub fn told(&self) -> String {
+        let Begun { from, to, .. } = self;
+        format!("from level {from} to {to} ({})", self.reason.name())
+    }
+
     /// It has come to this by `now`; `left` says why it was not installed, if nothing failed.
     pub fn finished(
         &self,

@@ -42,11 +42,12 @@ pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Opt
         .or_else(|| for_reads(levels))
 }
 
-/// Tables with many deletes. On a full disk room is made otherwise.
+/// Tables with many deletes. On a full disk room is made otherwise, and a compaction by hand takes values along that lie apart.
 fn many_deletes(levels: &Levels<'_>) -> Option<Decision> {
-    let mut families = levels.families.iter().filter(|_| !levels.is_disk_full);
+    let waits = levels.is_disk_full || levels.is_by_hand;
+    let mut families = levels.families.iter().filter(|_| !waits);
     families.find_map(|of| {
-        let job = pick_tombstones(&of.state, &of.options, of.deleted.moments)?;
+        let job = pick_tombstones(of.deleted.moments, &of.state, &of.options)?;
         Some(compact(of, job, 0.0))
     })
 }

@@ -113,6 +113,7 @@ fn with_runs<T>(
         is_past_share: false,
         relief,
         is_disk_full: relief.is_some(),
+        is_by_hand: false,
         internal_gave_up: false,
         refused: &[],
         charged,

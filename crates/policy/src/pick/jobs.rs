@@ -117,7 +117,7 @@ fn is_trivial(
         });
     let by_hand = reason == Reason::Manual;
     let drops = (to == options.last_level || by_hand)
-        && inputs.iter().any(|n| upper[*n].has_tombstones())
+        && inputs.iter().any(|n| upper[*n].deletes > 0)
         || by_hand && inputs.iter().any(|n| is_filtered(options, &upper[*n]));
     let light = |n: &usize| is_light(state, options, to, &upper[*n].range);
     apart && !drops && inputs.iter().all(|n| !upper[*n].in_pm) && inputs.iter().all(light)
@@ -371,7 +371,7 @@ fn rewrite(
         // A table may reach out of the range and have something below it there; that is another
         // range's matter.
         let below = overlapped(state.level(level + 1), &tables[n].range);
-        let gains = tables[n].has_tombstones() || is_filtered(options, &tables[n]);
+        let gains = tables[n].deletes > 0 || is_filtered(options, &tables[n]);
         if gains && tables[n].file < before && below.is_empty() {
             is_left = true;
             if let Some(job) = job(state, options, (level, level), vec![n], Reason::Manual) {
@@ -417,7 +417,7 @@ pub fn pick_room(
     let level0 = state.level(0);
     let fits = |job: &Job| job.trivial || job.bytes <= bytes_max;
     let slices = slices(level0).into_iter();
-    let mut slices = slices.filter(|slice| slice.iter().any(|n| level0[*n].has_tombstones()));
+    let mut slices = slices.filter(|slice| slice.iter().any(|n| level0[*n].deletes > 0));
     let of_level0 = slices.find_map(|slice| {
         let job = job(state, options, (0, base), slice, reason);
         job.filter(fits)
@@ -438,7 +438,7 @@ pub fn pick_room(
             };
             let to = if sinks { level + 1 } else { level };
             let job = || job(state, options, (level, to), vec![n], reason).filter(fits);
-            (table.has_tombstones() && due).then(job).flatten()
+            (table.deletes > 0 && due).then(job).flatten()
         })
     };
     of_level0
@@ -466,7 +466,7 @@ pub fn pick_read(
     let read = state.level(level)[table];
     let to = match level {
         0 => Scores::new(state, options).base_level(),
-        _ if read.has_tombstones() && !is_above(state, options, level, &read.range) => level,
+        _ if read.deletes > 0 && !is_above(state, options, level, &read.range) => level,
         _ if level == options.last_level => return None,
         _ => level + 1,
     };

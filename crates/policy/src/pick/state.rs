@@ -29,13 +29,6 @@ pub struct Table<'a> {
     pub in_pm: bool,
 }
 
-impl Table<'_> {
-    /// Whether it has deletes or range tombstones.
-    pub fn has_tombstones(&self) -> bool {
-        self.deletes > 0
-    }
-}
-
 /// How levels are shaped and jobs are limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PickOptions {

@@ -72,7 +72,7 @@ fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
             let deleted = store.deletes.ranges().pick(state, options);
             deleted.or_else(|| options.expired?.pick(state, options))
         }
-        3 => pick_tombstones(state, options, &[]),
+        3 => pick_tombstones(&[], state, options),
         _ => pick(state, options, &store.cursors),
     })
 }

@@ -30,10 +30,10 @@ use crate::tuning::DELETES_ONE_IN;
 ///
 /// # Panics
 /// If a level is deeper than the last one.
-pub fn pick_tombstones(state: &State<'_>, options: &PickOptions, moments: &[SeqNo]) -> Option<Job> {
+pub fn pick_tombstones(moments: &[SeqNo], state: &State<'_>, options: &PickOptions) -> Option<Job> {
     let goes = |table: &Table<'_>| {
         let is_read = moments.first().is_some_and(|at| *at < table.largest_seqno);
-        table.has_tombstones() && !is_read
+        table.deletes > 0 && !is_read
     };
     if !state.levels.iter().flatten().any(goes) {
         return None;
@@ -43,7 +43,7 @@ pub fn pick_tombstones(state: &State<'_>, options: &PickOptions, moments: &[SeqN
         let going = slice.iter().map(|n| &level0[*n]).filter(|t| goes(t));
         let deletes = going.map(|table| table.deletes).sum();
         pays(deletes, || {
-            below(state, options, 0, &hull_of(level0, &slice)?)
+            below((0, &hull_of(level0, &slice)?), state, options)
         })
         .then_some(())?;
         let to = Scores::new(state, options).base_level();
@@ -54,7 +54,7 @@ pub fn pick_tombstones(state: &State<'_>, options: &PickOptions, moments: &[SeqN
         tables
             .filter(|(_, table)| goes(table))
             .find_map(|(n, table)| {
-                let below = || below(state, options, level, &table.range);
+                let below = || below((level, &table.range), state, options);
                 pays(table.deletes, below).then_some(())?;
                 let to = (level, level + 1);
                 let job = job(state, options, to, vec![n], Reason::Tombstones)?;
@@ -74,10 +74,9 @@ fn pays(deletes: u64, below: impl FnOnce() -> Option<u64>) -> bool {
 
 /// The entries of all tables of deeper levels that overlap `range`.
 fn below(
+    (level, range): (usize, &KeyRange<&[u8]>),
     state: &State<'_>,
     options: &PickOptions,
-    level: usize,
-    range: &KeyRange<&[u8]>,
 ) -> Option<u64> {
     let deeper = (level + 1..=options.last_level).map(|deeper| state.level(deeper));
     let entries = deeper.map(|tables| {
@@ -115,7 +114,7 @@ mod tests {
             levels,
             running: &[],
         };
-        let job = pick_tombstones(&state, &options, moments)?;
+        let job = pick_tombstones(moments, &state, &options)?;
         assert_eq!(job.reason, Reason::Tombstones);
         Some((job.from, job.to))
     }

@@ -175,6 +175,7 @@ impl Store {
                     is_past_share: past && !pm_files.is_empty(),
                     relief: None,
                     is_disk_full: false,
+                    is_by_hand: false,
                     internal_gave_up: false,
                     refused: &refused,
                     charged: Charged::None,

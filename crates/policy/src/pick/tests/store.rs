@@ -283,7 +283,7 @@ impl Store {
                 .map(OwnedTable::meta)
                 .filter(|t| t.range.overlaps(&table.range));
             let heavy = below.map(|t| t.bytes).sum::<u64>() > options.grandparent_bytes_max;
-            let drops = table.has_tombstones() && job.to == options.last_level;
+            let drops = table.deletes > 0 && job.to == options.last_level;
             assert!(
                 !job.trivial || !heavy && !drops && !table.in_pm && overlapped.is_empty(),
                 "{job:?}"
