@@ -93,9 +93,16 @@ impl BatchReader {
 
     /// One that never asks for several at once.
     pub fn one_by_one(pool: BufPool) -> BatchReader {
-        let reader = BatchReader::new(pool);
-        reader.refused.store(true, Ordering::Relaxed);
-        reader
+        BatchReader::new(pool).without_rings()
+    }
+
+    /// One that never asks for several at once, with the same buffers, whose reads count among the same.
+    #[must_use]
+    pub fn without_rings(&self) -> BatchReader {
+        BatchReader {
+            refused: AtomicBool::new(true),
+            ..BatchReader::counted(self.pool.clone(), self.reads.clone())
+        }
     }
 
     /// Makes all reads. The answers have their order.

@@ -26,6 +26,7 @@ use crate::part::{
 };
 use crate::pool::{ObjectPool, PoolPlace};
 use crate::{SITE_FORMAT, SITE_META_KEPT};
+use growth::Growing;
 
 const DESCRIPTOR_OBJECTS: u32 = MEMTABLES_MAX;
 const DESCRIPTOR_OBJECT_BYTES: u64 = 192;
@@ -80,7 +81,7 @@ pub struct Space {
     highest_owner: u64,
     state: Mutex<State>,
     /// Held while the region grows, which takes long; never together with `state` by its waiters.
-    growing: Mutex<()>,
+    growing: Mutex<Growing>,
 }
 
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl Space {
             descriptors,
             highest_owner: 0,
             state: Mutex::new(state),
-            growing: Mutex::new(()),
+            growing: Mutex::default(),
         })
     }
 
@@ -268,7 +269,7 @@ impl Space {
             descriptors,
             highest_owner: highest_owner.get(),
             state,
-            growing: Mutex::new(()),
+            growing: Mutex::default(),
         };
         Ok((space, zones))
     }

@@ -216,7 +216,7 @@ impl Region {
             return;
         }
         if let Some(map) = &self.inner.map
-            && off.0 + len <= self.len()
+            && off.0.checked_add(len).is_some_and(|end| end <= self.len())
         {
             map.populate(index(off.0), index(len), write);
         }
@@ -250,7 +250,8 @@ impl Region {
     /// # Errors
     /// As [`Region::bytes`]; also if `off` is not a multiple of 8.
     pub fn load_u64(&self, off: PmOff) -> Result<u64> {
-        if !off.0.is_multiple_of(8) || off.0 + 8 > self.len() {
+        let end = off.0.checked_add(8);
+        if !off.0.is_multiple_of(8) || end.is_none_or(|end| end > self.len()) {
             return Err(self.out_of_bounds(off, 8));
         }
         if let Backend::Sim(sim) = &self.inner.backend {
@@ -439,12 +440,18 @@ impl Region {
     /// Syncs, unless a sync has failed since the region was opened: what that one covered is on the device
     /// only if it is stored again, which is what the next open does. So none succeeds any more until then.
     fn unless_failed(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
-        if let Some(cause) = self.inner.sync_failed.get() {
-            return Err(Error::Poisoned(format!("an earlier sync failed: {cause}")));
-        }
+        self.check_synced()?;
         sync().inspect_err(|error| {
             let _ = self.inner.sync_failed.set(error.to_string());
         })
+    }
+
+    /// Refuses what follows a sync that failed.
+    fn check_synced(&self) -> Result<()> {
+        match self.inner.sync_failed.get() {
+            Some(cause) => Err(Error::Poisoned(format!("an earlier sync failed: {cause}"))),
+            None => Ok(()),
+        }
     }
 
     fn check_writable(&self, off: PmOff, len: u64) {

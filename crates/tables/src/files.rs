@@ -221,7 +221,10 @@ impl TableFiles {
             ahead_bytes: options.read.ahead_bytes,
             habit: Habit::default(),
             value_habit: Habit::default(),
-            reader: lent.reader.clone(),
+            reader: match options.read.async_io {
+                AsyncIo::Threads => Arc::new(lent.reader.without_rings()),
+                _ => lent.reader.clone(),
+            },
             async_reader: lent.async_reader.clone(),
             async_io: options.read.async_io,
             staged: Staged::new(

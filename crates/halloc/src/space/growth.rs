@@ -21,6 +21,31 @@ pub struct Lacks {
     pub pages: bool,
 }
 
+/// Of growing and giving back.
+#[derive(Debug, Default)]
+pub(super) struct Growing {
+    /// A part header or the part word could not be persisted. Nobody knows then how many parts the durable word counts, so
+    /// nothing behind the parts that are known may change any more.
+    failed: bool,
+}
+
+impl Growing {
+    /// Refuses what follows a failure.
+    fn check(&self) -> Result<()> {
+        match self.failed {
+            true => Err(Error::Poisoned(
+                "how many parts the region has could not be written".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn note(&mut self, written: Result<()>) -> Result<()> {
+        self.failed |= written.is_err();
+        written
+    }
+}
+
 impl Space {
     /// The error for `bytes` more that do not fit.
     #[cold]
@@ -139,7 +164,8 @@ impl Space {
     /// # Errors
     /// [`Error::OutOfSpace`] if the device is full; a failed persist.
     pub fn grow(&self, seen: u64) -> Result<bool> {
-        let _growing = lock(&self.growing);
+        let mut growing = lock(&self.growing);
+        growing.check()?;
         if self.region_bytes() != seen {
             return Ok(true);
         }
@@ -148,8 +174,8 @@ impl Space {
         let keep = self.device[1].load(Ordering::Relaxed);
         let end = header.offset + header.bytes;
         self.region.grow_keeping(header.offset, end, keep)?;
-        write_part_header(&self.region, self.seed, &header)?;
-        write_parts_word(&self.region, self.seed, header.index + 1)?;
+        growing.note(write_part_header(&self.region, self.seed, &header))?;
+        growing.note(write_parts_word(&self.region, self.seed, header.index + 1))?;
         lock(&self.state).parts.push(Part::new(header));
         Ok(true)
     }
@@ -164,7 +190,8 @@ impl Space {
     /// # Errors
     /// A failed persist. That the file cannot be cut is none: then it stays as long as it is.
     pub fn give_back(&self) -> Result<u64> {
-        let _growing = lock(&self.growing);
+        let mut growing = lock(&self.growing);
+        growing.check()?;
         if !self.region.can_shrink() {
             return Ok(0);
         }
@@ -184,7 +211,7 @@ impl Space {
         if end == before {
             return Ok(0);
         }
-        write_parts_word(&self.region, self.seed, narrow(parts)?)?;
+        growing.note(write_parts_word(&self.region, self.seed, narrow(parts)?))?;
         // What is left of it is in nobody's way, and is overwritten if the region grows again.
         // SAFETY: its zones are free, so nobody holds bytes of them, and no longer found.
         let _ = unsafe { self.region.shrink(end) };

@@ -212,6 +212,8 @@ impl Region {
             from < to && to <= inner.capacity,
             "growth is checked against pm by the caller"
         );
+        // What is durable is unknown then, and what would be overwritten with zeros may count as part of the region.
+        self.check_synced()?;
         match (&inner.backend, &inner.file, &inner.map) {
             (Backend::Sim(sim), ..) => self.grow_sim(sim, from, to, keep),
             (Backend::Volatile(charged), _, Some(map)) => self.grow_dram(charged, map, from, to),
@@ -367,7 +369,8 @@ impl Region {
         let written = file.len()?;
         file.allocate(from, to - from + keep)?;
         if keep > 0 {
-            file.set_len(to)?;
+            // What is mapped stays, should more be mapped than is in use.
+            file.set_len(to.max(self.len()))?;
         }
         // The file system hands out zeros. But on devices unwritten extents would turn every first
         // sync into a metadata write.

@@ -112,6 +112,42 @@ fn the_budget_is_kept_whatever_is_read() {
     }
 }
 
+/// What is read often stays while ten times as much as the cache holds is read once, as by a scan; and goes where that is read often,
+/// too. A cache that lets the oldest go would have none of it left in either case.
+#[test]
+fn what_is_read_once_pushes_nothing_out_that_is_read_often() {
+    /// About as many keys as a block has.
+    const STEP: usize = 18;
+    let missed_after = |times: usize| {
+        let disk = fresh();
+        let cache = BlockCache::new(200_000);
+        let store = cache.store();
+        let often = Reader::new(&store, write(&disk, 1, 1), 1);
+        let read_often = || {
+            let before = cache.usage().misses;
+            (0..KEYS / 4)
+                .step_by(STEP)
+                .for_each(|n| assert_eq!(often.byte(n).unwrap(), 1));
+            cache.usage().misses - before
+        };
+        let blocks = read_often();
+        for _ in 0..3 {
+            assert_eq!(read_often(), 0, "they fit");
+        }
+        for file in 2..8 {
+            let scanned = Reader::new(&store, write(&disk, file, 2), file);
+            for n in (0..KEYS).step_by(STEP) {
+                (0..times).for_each(|_| assert_eq!(scanned.byte(n).unwrap(), 2));
+            }
+        }
+        (read_often(), blocks)
+    };
+    let (missed, blocks) = missed_after(1);
+    assert!(missed * 10 <= blocks, "{missed} of {blocks}");
+    let (missed, blocks) = missed_after(8);
+    assert!(missed * 2 > blocks, "{missed} of {blocks}");
+}
+
 /// Keys of a table with many small index blocks.
 const MORE: u64 = 5 * KEYS;
 

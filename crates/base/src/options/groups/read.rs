@@ -26,7 +26,7 @@ option_group! {
         /// reads at first depends on how far cursors went lately. 0 switches reading ahead off.
         ahead_bytes: Bytes = 256 << 10, 0 => 256 << 10;
         /// How asynchronous reads, and those that jobs make ahead of their need, reach the device: `interrupt`, `sqpoll` and `iopoll` are ways of io_uring, `threads`
-        /// waits in a thread for each read. What the system refuses falls back to the next simpler way; the metrics
+        /// waits in a thread for each read, and has a cursor or a `multi_get` make several reads one after the other. What the system refuses falls back to the next simpler way; the metrics
         /// name the one in use. Of all stores in a runtime the first one that reads so decides, of each kind.
         async_io: AsyncIo = AsyncIo::Interrupt;
     }

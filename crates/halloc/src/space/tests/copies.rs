@@ -188,3 +188,38 @@ fn what_formatting_has_left_undone_an_open_ends() {
     });
     assert!(opened > undone && undone > 0, "{undone} of {opened}");
 }
+
+/// A part header or a part word that could not be persisted may be durable all the same: what it counts must stay, whoever grows next.
+#[test]
+fn nothing_grows_over_parts_whose_count_could_not_be_written() {
+    let opens = |sim: &SimPm, told: &str, change: &dyn Fn()| {
+        let found = images(sim, change);
+        let states = each_state(&found, |point, sim| {
+            drop(open(&sim, &[1]).unwrap_or_else(|e| panic!("{told}, {point:?}: {e}")));
+        });
+        assert!(states > 0, "{told}");
+    };
+    // The growth itself, both copies of the header, both of the word.
+    for sync in 0..5 {
+        let sim = SimPm::new(PM, Steps::new());
+        let space = create(&sim);
+        opens(&sim, &format!("growing, sync {sync}"), &|| {
+            let seen = space.region_bytes();
+            sim.fail_sync_once_in(sync, 5);
+            assert!(space.grow(seen).is_err());
+            assert!(space.grow(seen).is_err());
+        });
+    }
+    for sync in 0..2 {
+        let sim = SimPm::new(PM, Steps::new());
+        let space = create(&sim);
+        for _ in 0..2 {
+            assert!(space.grow(space.region_bytes()).unwrap());
+        }
+        opens(&sim, &format!("giving back, sync {sync}"), &|| {
+            sim.fail_sync_once_in(sync, 5);
+            assert!(space.give_back().is_err());
+            assert!(space.grow(space.region_bytes()).is_err());
+        });
+    }
+}
