@@ -70,6 +70,8 @@ struct Inner {
     syncing: Mutex<()>,
     /// Why a sync failed, since the region was opened. Set under `syncing`.
     sync_failed: OnceLock<String>,
+    /// No other region of the process has it, before or after: an address may come again.
+    number: u64,
 }
 
 // SAFETY: `base` points into `map` (or the simulator's buffer), both owned by `Inner` and never
@@ -104,7 +106,7 @@ const PREFETCH_MAX: usize = 4096;
 
 thread_local! {
     /// Ranges flushed by this thread and not yet fenced, for `msync`: (region, offset, length).
-    static UNSYNCED: RefCell<Vec<(usize, u64, u64)>> = const { RefCell::new(Vec::new()) };
+    static UNSYNCED: RefCell<Vec<(u64, u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl std::fmt::Debug for Region {
@@ -349,8 +351,7 @@ impl Region {
                 unsafe { cpu::flush(self.inner.base.add(index(off.0)), index(len)) };
             }
             Backend::Msync => {
-                let id = Arc::as_ptr(&self.inner) as usize;
-                UNSYNCED.with_borrow_mut(|ranges| ranges.push((id, off.0, len)));
+                UNSYNCED.with_borrow_mut(|all| all.push((self.inner.number, off.0, len)));
             }
             Backend::Sim(sim) => sim.flush(off.0, len),
             Backend::Shadow(shadow) => shadow.flush(off.0, len),
@@ -400,7 +401,7 @@ impl Region {
     }
 
     fn sync_flushed(&self) -> Result<()> {
-        let id = Arc::as_ptr(&self.inner) as usize;
+        let id = self.inner.number;
         let mut ranges: Vec<(u64, u64)> = UNSYNCED.with_borrow_mut(|all| {
             let mine = all
                 .iter()

@@ -186,6 +186,8 @@ impl Region {
                 map: parts.map,
                 syncing: Mutex::default(),
                 sync_failed: OnceLock::new(),
+                // Relaxed: only distinct numbers are asked for.
+                number: REGIONS.fetch_add(1, Ordering::Relaxed),
             }),
         }
     }
@@ -404,6 +406,9 @@ impl Region {
         })
     }
 }
+
+/// Regions that the process has had.
+static REGIONS: AtomicU64 = AtomicU64::new(0);
 
 /// What a region is made of.
 struct Parts {
