@@ -180,7 +180,7 @@ impl ChangeFeed {
 
     fn give(&mut self, home: Arc<Home>, items: &[ItemRef]) -> Result<ChangeGroup> {
         let copied = items.iter().map(|item| home.copy_item(item));
-        let has_blobs = home.blobs().bytes() > 0;
+        let has_blobs = home.blobs().may_refer();
         let group = ChangeGroup::new(&*self.chains, copied.collect::<Result<_>>()?, has_blobs);
         // The home goes before anybody looks whether its memtable is read.
         drop(home);

@@ -13,8 +13,10 @@
 //! 3. *Bounded.* Rings are made as threads read at the same time, up to a bound, and kept; beyond it
 //!    reads are made one after the other. A file descriptor and a few pages each.
 
-use thermocline_base::Result;
+use std::sync::Arc;
+
 use thermocline_base::sync::{AtomicBool, Mutex, Ordering, lock};
+use thermocline_base::{AsyncIo, Result};
 use thermocline_env::File;
 
 use crate::pool::BufPool;
@@ -96,13 +98,22 @@ impl BatchReader {
         BatchReader::new(pool).without_rings()
     }
 
-    /// One that never asks for several at once, with the same buffers, whose reads count among the same.
+    /// The same; or, where threads are to read, one that never asks for several at once, with the same buffers, and whose
+    /// reads count among the same.
     #[must_use]
-    pub fn without_rings(&self) -> BatchReader {
-        BatchReader {
-            refused: AtomicBool::new(true),
-            ..BatchReader::counted(self.pool.clone(), self.reads.clone())
+    pub fn by_way_of(self: &Arc<BatchReader>, way: AsyncIo) -> Arc<BatchReader> {
+        match way {
+            AsyncIo::Threads => {
+                let (pool, reads) = (self.pool.clone(), self.reads.clone());
+                Arc::new(BatchReader::counted(pool, reads).without_rings())
+            }
+            _ => self.clone(),
         }
+    }
+
+    fn without_rings(self) -> BatchReader {
+        self.refused.store(true, Ordering::Relaxed);
+        self
     }
 
     /// Makes all reads. The answers have their order.

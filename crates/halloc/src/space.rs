@@ -1,5 +1,6 @@
 //! Zones: large pieces of the region, attached to owners and released in batches.
 
+mod growing;
 mod growth;
 mod witness;
 mod zones;
@@ -26,7 +27,7 @@ use crate::part::{
 };
 use crate::pool::{ObjectPool, PoolPlace};
 use crate::{SITE_FORMAT, SITE_META_KEPT};
-use growth::Growing;
+use growing::Growing;
 
 const DESCRIPTOR_OBJECTS: u32 = MEMTABLES_MAX;
 const DESCRIPTOR_OBJECT_BYTES: u64 = 192;

@@ -357,8 +357,8 @@ pub const DELAY_POWER: i32 = 3;
 /// Nanoseconds: less is owed on, since sleeps are not shorter. *Chosen*.
 pub const DELAY_PIECE_NS: u64 = 1_000_000;
 
-/// Nanoseconds that a write waits at a time, at most. *Chosen*.
-pub const DELAY_NS_MAX: u64 = 20_000_000;
+/// Nanoseconds that a write waits at a time, at most. *Chosen*: decision 164.
+pub const DELAY_NS_MAX: u64 = 10_000_000;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Room on the disk, and the region (`room`).

@@ -221,10 +221,7 @@ impl TableFiles {
             ahead_bytes: options.read.ahead_bytes,
             habit: Habit::default(),
             value_habit: Habit::default(),
-            reader: match options.read.async_io {
-                AsyncIo::Threads => Arc::new(lent.reader.without_rings()),
-                _ => lent.reader.clone(),
-            },
+            reader: lent.reader.by_way_of(options.read.async_io),
             async_reader: lent.async_reader.clone(),
             async_io: options.read.async_io,
             staged: Staged::new(

@@ -51,7 +51,7 @@
 //! - *Unlinking when the last version that names a file is dropped*: that is a reader's thread,
 //!   under whatever locks it holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use thermocline_base::{CfId, Error, FileId, Result};
@@ -250,10 +250,12 @@ impl VersionSet {
     /// # Errors
     /// [`Error::InvalidArgument`] naming the file.
     pub fn check(&self, edit: &VersionEdit) -> Result<()> {
-        let in_pm = |file: FileId| {
-            let named = |change: &Change| matches!(change, Change::PmTableAdded { table } if table.file == file);
-            self.current.pm_table(file).is_some() || edit.changes.iter().any(named)
-        };
+        let named = edit.changes.iter().filter_map(|change| match change {
+            Change::PmTableAdded { table } => Some(table.file),
+            _ => None,
+        });
+        let named: BTreeSet<FileId> = named.collect();
+        let in_pm = |file: FileId| self.current.pm_table(file).is_some() || named.contains(&file);
         for change in &edit.changes {
             let (file, kind) = match change {
                 Change::TableAdded { table, .. } if in_pm(table.file) => continue,

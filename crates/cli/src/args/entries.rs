@@ -133,7 +133,7 @@ Examples:
   thermocline changes orders.db
   thermocline changes orders.db --since 1042 --json
 
-Each line is a change: its sequence number, column family, kind (put, delete, delete_range, metadata), key and
+Each line is a change: its sequence number, column family, kind (put, delete, delete_range, merge, metadata), key and
 value, or where a range begins and ends. The last number, or `position` with --json, is what to ask for
 next time. Changes are there until they are flushed from persistent memory, or as long as
 --set feed.retain_bytes=SIZE says; what is gone is an error, which tells the first number that is not.")]

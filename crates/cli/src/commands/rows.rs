@@ -1,8 +1,10 @@
 //! The rows of an input file: keys and values, or what is wrong with a line.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
 
 use crate::args::Format;
 use crate::commands::line_ends::LineEnds;
@@ -231,6 +233,7 @@ impl<R: Read> Lines<R> {
         })?;
         let part = |column: &String| match object.get(column) {
             Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::Number(number)) if number.is_f64() => decimal(column, number, text),
             Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
             Some(Value::Null) | None => Err(format!("it has no '{column}'")),
             Some(_) => Err(format!("'{column}' is a list or an object, not a key")),
@@ -244,6 +247,25 @@ impl<R: Read> Lines<R> {
             key: parts.join("/").into_bytes(),
             value: text.as_bytes().to_vec(),
         })
+    }
+}
+
+/// Digits of which no two decimal numbers are the same binary one.
+const DIGITS_MAX: usize = 15;
+
+/// A number of the row `text` that is no integer of 64 bits, as a part of a key: as short as it can be. One with more digits than are told
+/// apart is refused, since another row's might become the same key.
+fn decimal(column: &str, number: &Number, text: &str) -> Result<String, String> {
+    let raw: BTreeMap<String, Box<RawValue>> =
+        serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let written = raw.get(column).map_or("", |raw| raw.get());
+    let (digits, _) = written.split_once(['e', 'E']).unwrap_or((written, ""));
+    let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
+    match digits.trim_start_matches('0').len() {
+        0..=DIGITS_MAX => Ok(number.to_string()),
+        many => Err(format!(
+            "'{column}' is a number of {many} digits, of which a key keeps {DIGITS_MAX}; write it as a text, in quotes"
+        )),
     }
 }
 
@@ -345,6 +367,27 @@ mod tests {
                 Err(5),
                 Err(6),
                 Err(7),
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_that_are_not_told_apart_are_no_keys() {
+        let text = "{\"id\":18446744073709551615}\n{\"id\":12345678901234567890123}\n\
+                    {\"id\":-0.001234567890123450}\n{\"id\":1e3}\n{\"id\":\"12345678901234567890123\"}\n\
+                    {\"id\":0.10000000000000000001}";
+        let keys = rows(text, Format::Jsonl, &["id"]).into_iter();
+        let keys: Vec<Result<String, u64>> = keys.map(|row| row.map(|row| row.1)).collect();
+        let there = |key: &str| Ok(key.to_string());
+        assert_eq!(
+            keys,
+            [
+                there("18446744073709551615"),
+                Err(2),
+                Err(3),
+                there("1000.0"),
+                there("12345678901234567890123"),
+                Err(6)
             ]
         );
     }

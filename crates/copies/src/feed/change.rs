@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use thermocline_base::sync::Arc;
-use thermocline_base::{CfId, Kind, Result};
+use thermocline_base::{CfId, Error, Kind, Result};
 use thermocline_memtable::{ItemCopy, ItemRecords, RecordRef};
 
 use super::chains::{Chains, FamilyNames, LongValues};
@@ -178,8 +178,12 @@ impl<'g> Changes<'g> {
                     None => Cow::Borrowed(value),
                     Some(blob) => {
                         let held = self.group.0.long_values.as_ref();
-                        let held = held.expect("the group holds the files of its records");
-                        Cow::Owned(held.read(cf, key, blob)?)
+                        // The group was said to have none.
+                        let missing = || {
+                            let what = "a record refers to a blob file that nobody has noted";
+                            Error::corruption(what, "a change feed", 0, "no such record", blob)
+                        };
+                        Cow::Owned(held.ok_or_else(missing)?.read(cf, key, blob)?)
                     }
                 };
                 ChangeOp::Put { key, value }

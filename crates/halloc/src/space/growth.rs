@@ -21,31 +21,6 @@ pub struct Lacks {
     pub pages: bool,
 }
 
-/// Of growing and giving back.
-#[derive(Debug, Default)]
-pub(super) struct Growing {
-    /// A part header or the part word could not be persisted. Nobody knows then how many parts the durable word counts, so
-    /// nothing behind the parts that are known may change any more.
-    failed: bool,
-}
-
-impl Growing {
-    /// Refuses what follows a failure.
-    fn check(&self) -> Result<()> {
-        match self.failed {
-            true => Err(Error::Poisoned(
-                "how many parts the region has could not be written".into(),
-            )),
-            false => Ok(()),
-        }
-    }
-
-    fn note(&mut self, written: Result<()>) -> Result<()> {
-        self.failed |= written.is_err();
-        written
-    }
-}
-
 impl Space {
     /// The error for `bytes` more that do not fit.
     #[cold]
