@@ -1,6 +1,6 @@
 //! Making a backup.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
@@ -61,7 +61,7 @@ impl Backups {
         remove_all(self.storage(), &self.dir, &note.names())?;
         end(self.storage(), &self.dir.join(NOTE_NAME))?;
         let found = self.found_beside_strangers()?;
-        self.sweep_found(found).map(drop)
+        self.sweep_found(found, &BTreeSet::new()).map(drop)
     }
 
     fn make<S: Store>(&self, store: &S, lists: &[Listed], note: &Note) -> Result<BackupInfo> {

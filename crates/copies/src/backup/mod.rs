@@ -11,7 +11,8 @@
 //! its last 64 KiB agree, too. There lie a table's footer and properties, which have the checksum of the checksums of all its
 //! blocks. (A table of a version that did not write that is read as a whole, and counts only if the hash of all of it is that of the
 //! list.) For a blob file it is the hash of the headers of its records, which have the checksums of its keys and values. Files that
-//! lists of version 1 name are not shared: what these lists have of a file does not tell it from another ([`crate::sum`]). That costs a few reads for a table, and one for a long value, not all of it. New files are
+//! lists of version 1 name are not shared: what these lists have of a file does not tell it from another ([`crate::sum`]).
+//! To look costs a few reads for a table, and one for a long value, not all of it. New files are
 //! verified wholly before they are copied; their bytes are summed meanwhile. A listed file whose length is wrong, or a table whose end is,
 //! is copied again in its place.
 //!
@@ -126,20 +127,11 @@ impl Backups {
         self.must_have(id)?;
         // A list that cannot be read proves nothing.
         let own = self.read(id).map_or(Vec::new(), |listed| listed.files);
+        let own: BTreeSet<String> = own.iter().map(Stored::name).collect();
         let list = self.dir.join(list_name(id));
         self.storage().remove(&list)?;
         self.storage().sync_dir(&self.dir, sites::COPY_WITHDRAWN)?;
-        let found = self.found()?;
-        let others = found.lists.len();
-        let left = self.sweep_found(found)?;
-        if left.len() == others {
-            let named = left.iter().flat_map(|listed| &listed.files);
-            let named: BTreeSet<String> = named.map(Stored::name).collect();
-            let damaged = own.iter().map(Stored::name);
-            let damaged: BTreeSet<String> = damaged.filter(|name| !named.contains(name)).collect();
-            remove_all(self.storage(), &self.dir, &damaged)?;
-        }
-        Ok(())
+        self.sweep_found(self.found()?, &own).map(drop)
     }
 
     /// Reads everything, and reports every list and file that is not as it was written.
@@ -254,10 +246,11 @@ impl Backups {
     /// Removes our files that no list names. Gives the lists without those that cannot be read. If there are such,
     /// only temporary files go.
     fn sweep(&self) -> Result<Vec<Listed>> {
-        self.sweep_found(self.found()?)
+        self.sweep_found(self.found()?, &BTreeSet::new())
     }
 
-    fn sweep_found(&self, found: Found) -> Result<Vec<Listed>> {
+    /// The same, of what was found; the files `own` are ours whatever their bytes are.
+    fn sweep_found(&self, found: Found, own: &BTreeSet<String>) -> Result<Vec<Listed>> {
         remove_all(self.storage(), &self.dir, &found.temporary)?;
         if found.noted {
             end(self.storage(), &self.dir.join(NOTE_NAME))?;
@@ -268,10 +261,12 @@ impl Backups {
             let named: BTreeSet<String> = named.map(Stored::name).collect();
             for name in found.files.iter().filter(|name| !named.contains(*name)) {
                 let path = self.dir.join(name);
-                let Some(sum) = Stored::sum_in(name) else {
-                    continue;
+                let is_ours = match Stored::sum_in(name) {
+                    _ if own.contains(name) => true,
+                    Some(sum) => sum_from(self.storage(), &path, 0)?.like(sum) == sum,
+                    None => false,
                 };
-                if sum_from(self.storage(), &path, 0)?.like(sum) == sum {
+                if is_ours {
                     self.storage().remove(&path)?;
                 }
             }

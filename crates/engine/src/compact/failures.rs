@@ -2,7 +2,7 @@
 //!
 //! A flush that fails is told to whoever needs the room, and a call that compacts a range gets its error. Nobody waits for the other
 //! jobs, so theirs would be heard of in an event alone, while writers are held back for what the jobs do not do. So
-//! the last failure stays in the metrics until a job from that level succeeds. What failed for a moment is tried again though nobody writes, after
+//! the last failure stays in the metrics until a job from that level succeeds, or the next flush that goes where one failed. What failed for a moment is tried again though nobody writes, after
 //! a pause that becomes twice as long each time. What failed for lack of room is `pressure::relief`'s.
 
 use std::time::Duration;
@@ -19,24 +19,33 @@ pub(crate) struct Failures(Mutex<Failed>);
 #[derive(Debug, Default)]
 struct Failed {
     count: u64,
-    /// The level that it was from, and what is told of it.
-    last: Option<(usize, String)>,
+    /// What failed, and what is told of it.
+    last: Option<(What, String)>,
     /// How long the next try waits.
     pause: Pause,
+}
+
+/// What may fail, and succeeds later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// A job from this level.
+    From(usize),
+    /// A flush into the base level.
+    Sink,
 }
 
 impl Failures {
     /// A job from this level has ended, and failed with this error if there is one, of which `told` says what it was.
     pub(super) fn note(&self, from: usize, error: Option<&Error>, told: impl FnOnce() -> String) {
         let Some(error) = error else {
-            return self.succeeded(from);
+            return self.succeeded(What::From(from));
         };
         if matches!(error, Error::Closed | Error::Poisoned(_)) || error.is_no_room() {
             return;
         }
         let mut failed = lock(&self.0);
         failed.count += 1;
-        failed.last = Some((from, format!("{}: {error}", told())));
+        failed.last = Some((What::From(from), format!("{}: {error}", told())));
     }
 
     /// A flush has failed to write into the base level, and goes to level 0 as if it had not tried. That is usual for lack of room or
@@ -47,17 +56,20 @@ impl Failures {
         }
         let mut failed = lock(&self.0);
         failed.count += 1;
-        failed.last = Some((0, format!("of a flush into the base level: {error}")));
+        failed.last = Some((
+            What::Sink,
+            format!("of a flush into the base level: {error}"),
+        ));
     }
 
-    /// A job from this level has succeeded.
-    fn succeeded(&self, from: usize) {
+    /// A flush has written into the base level.
+    pub fn sank(&self) {
+        self.succeeded(What::Sink);
+    }
+
+    fn succeeded(&self, what: What) {
         let mut failed = lock(&self.0);
-        if failed
-            .last
-            .as_ref()
-            .is_some_and(|(level, _)| *level == from)
-        {
+        if failed.last.as_ref().is_some_and(|(last, _)| *last == what) {
             failed.last = None;
             failed.pause = Pause::default();
         }
@@ -77,5 +89,30 @@ impl Failures {
         let failed = lock(&self.0);
         let last = failed.last.as_ref().map(|(_, told)| told.clone());
         (failed.count, last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_is_told_until_its_own_kind_succeeds() {
+        let failures = Failures::default();
+        let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
+        let last = || failures.told().1;
+        failures.sink_failed(&bad);
+        failures.sink_failed(&Error::OutOfSpace("no room".into()));
+        assert!(last().is_some_and(|told| told.contains("a flush into the base level")));
+        failures.note(0, None, || unreachable!("it succeeded"));
+        assert!(last().is_some());
+        failures.sank();
+        assert_eq!(last(), None);
+        failures.note(2, Some(&bad), || "a job".into());
+        failures.note(1, None, || unreachable!("it succeeded"));
+        failures.sank();
+        assert!(last().is_some_and(|told| told.starts_with("a job: ")));
+        failures.note(2, None, || unreachable!("it succeeded"));
+        assert_eq!(failures.told(), (2, None));
     }
 }

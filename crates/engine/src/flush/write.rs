@@ -37,7 +37,10 @@ impl FlushWriter {
         outputs: &mut Outputs,
     ) -> Result<()> {
         match self.write_at_once(taken, group, along, outputs) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                self.common.compactions.failures.sank();
+                return Ok(());
+            }
             Err(error @ (Error::Closed | Error::Busy(_))) => return Err(error),
             Err(error) => {
                 if self.common.check_writable().is_err() {
