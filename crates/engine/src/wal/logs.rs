@@ -321,7 +321,8 @@ impl Wal {
     /// Removes the logs that were copied: the manifest says durably where the copies are. What cannot be removed takes
     /// room, and nobody reads it.
     pub fn let_go(&self) {
-        for path in std::mem::take(&mut *lock(&self.copied)) {
+        let copied = std::mem::take(&mut *lock(&self.copied));
+        for path in copied {
             let _ = self.storage.remove(&path);
         }
     }
