@@ -20,7 +20,8 @@
 //!   keeps no other store's job from beginning for more than some pieces.
 //!
 //! Nothing that must happen waits for these threads alone: a writer that finds no room flushes by itself
-//! (`room`). So a runtime that the system gives no thread goes on, only slower.
+//! (`room`). So a runtime that the system gives no thread goes on, only slower. Each request asks for the thread again,
+//! also one for what was asked for before (`starter`).
 //!
 //! The one lock is a leaf: nothing is taken under it.
 
@@ -29,8 +30,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use thermocline_base::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
+use thermocline_env::Clock;
 
 use crate::client::{Client, Job};
+use crate::starter::Starter;
 
 /// Jobs of more urgent kinds that are begun while one that is less urgent might be (J6).
 const PASSED_OVER_MAX: usize = 4;
@@ -93,6 +96,11 @@ struct State {
 }
 
 impl State {
+    /// Whether something waits for a thread.
+    fn waits(&self) -> bool {
+        self.ready.iter().any(|ready| !ready.is_empty())
+    }
+
     /// Takes the next lane, and what to run for it, from the queues (J3, J6).
     fn take(&mut self, threads: usize) -> Option<(u64, Job)> {
         let can = |job: &Job| {
@@ -127,6 +135,7 @@ pub(crate) struct Jobs {
     work: Condvar,
     /// Who leaves waits here for his jobs.
     ended: Condvar,
+    pub starter: Starter,
     limit: usize,
 }
 
@@ -140,11 +149,12 @@ pub(super) struct JobsUse {
 
 impl Jobs {
     /// At most `limit` threads. With none jobs are run by whoever calls [`Jobs::step`], one at a time.
-    pub fn new(limit: usize) -> Arc<Jobs> {
+    pub fn new(limit: usize, clock: Arc<dyn Clock>) -> Arc<Jobs> {
         Arc::new(Jobs {
             state: Mutex::new(State::default()),
             work: Condvar::new(),
             ended: Condvar::new(),
+            starter: Starter::new("thermocline-job", clock),
             limit,
         })
     }
@@ -176,7 +186,14 @@ impl Jobs {
         let Some(own) = state.lanes.get_mut(&lane) else {
             return;
         };
-        if own.closed || std::mem::replace(&mut own.asked[kind], true) {
+        if own.closed {
+            return;
+        }
+        if std::mem::replace(&mut own.asked[kind], true) {
+            // It may wait for a thread that the system has refused.
+            if state.parked == 0 && state.waits() && self.starter.may_ask_again() {
+                self.wake(state);
+            }
             return;
         }
         if own.running[kind].len() < threads_of_store(job, self.places()) {
@@ -221,26 +238,32 @@ impl Jobs {
             self.work.notify_one();
             return;
         }
-        if state.started == self.limit || state.stopping {
+        // With others what was asked for waits for them meanwhile.
+        let rests = state.started > 0 && self.starter.rests();
+        if rests || state.started == self.limit || state.stopping {
             return;
         }
         state.started += 1;
         drop(state);
         let jobs = self.clone();
-        let started = thread::Builder::new()
-            .name("thermocline-job".into())
-            .spawn(move || jobs.work());
+        let started = self.starter.start(move || jobs.work());
         let mut state = lock(&self.state);
         match started {
             Ok(handle) => state.handles.push(handle),
-            // What was asked for waits for the others, or for the next request.
-            Err(_) => state.started -= 1,
+            // What was asked for waits for the others, or for the next request, of whatever store.
+            Err(_) => {
+                state.started -= 1;
+                self.starter.refused();
+            }
         }
     }
 
     fn work(self: Arc<Jobs>) {
         let me = thread::current().id();
-        lock(&self.state).ids.push(me);
+        let mut state = lock(&self.state);
+        state.ids.push(me);
+        self.starter.forget();
+        drop(state);
         while let Some(begun) = self.next(me) {
             self.run(begun, me);
         }
@@ -268,7 +291,7 @@ impl Jobs {
         let mut locked = lock(&self.state);
         loop {
             if let Some(begun) = locked.begin(self.places(), me) {
-                if locked.ready.iter().any(|ready| !ready.is_empty()) {
+                if locked.waits() {
                     // Others may have been asked before they had parked.
                     self.wake(locked);
                 }
@@ -308,7 +331,7 @@ impl Jobs {
             state.ready[kind].push_back(number);
         }
         // One that may not have been begun before, perhaps.
-        if state.ready.iter().any(|ready| !ready.is_empty()) {
+        if state.waits() {
             self.wake(state);
         }
     }

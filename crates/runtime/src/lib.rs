@@ -11,6 +11,7 @@
 //! - The *workers* (`workers`) are the threads that run tasks, with the strands that are ready and the
 //!   deadlines; the *couriers* are those that make calls.
 //! - A *job* (`jobs`) is the store's own work that takes long. Jobs have threads of their own.
+//! - A *starter* (`starter`) starts threads, and asks again for those that the system refuses.
 //!
 //! # User code holds up nothing but user code
 //! A call may block, for ever. So no task and no job is behind a call (R6 in `strand`): what is to be
@@ -41,6 +42,7 @@ mod calling;
 mod client;
 mod jobs;
 mod metrics;
+mod starter;
 mod strand;
 mod workers;
 
@@ -226,8 +228,8 @@ impl Runtime {
             0 => 0,
             _ => COURIERS_MAX,
         };
-        let couriers = Workers::new("thermocline-call", couriers_limit, clock);
-        let jobs = Jobs::new(options.jobs);
+        let couriers = Workers::new("thermocline-call", couriers_limit, clock.clone());
+        let jobs = Jobs::new(options.jobs, clock);
         let budget = Budget::new(options.dram);
         let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));
         let reads = UnderWay::default();

@@ -9,10 +9,11 @@
 //! - **R1** At most one thread runs jobs of a strand: the one in `running`. It is a worker or courier, or
 //!   whoever closes the store or, without couriers, ends a call of it.
 //! - **R2** A task that is requested begins after the request. Its bit in `flags` is set by the request
-//!   and cleared before the task begins. A request that finds the bit set does nothing, so what it
-//!   asks for must be seen by the task. It is if the task reads it under a lock that the requester held
-//!   when it changed it: had the task held the lock first, then clearing the bit would have happened
-//!   before the request looked. It is too if both are sequentially consistent, as the bit is.
+//!   and cleared before the task begins. A request that finds the bit set does nothing but ask for a
+//!   worker again, where there is none. So what it asks for must be seen by the task. It is if the task
+//!   reads it under a lock that the requester held when it changed it: had the task held the lock first,
+//!   then clearing the bit would have happened before the request looked. It is too if both are
+//!   sequentially consistent, as the bit is.
 //! - **R3** Every call is made, once, whatever becomes of the store.
 //! - **R4** Once [`Strand::stop`] has returned, no task runs and none will.
 //! - **R5** A strand keeps no store alive, and the threads' queues keep no store alive.
@@ -51,8 +52,9 @@ fn timed(task: Task) -> u32 {
     2 << (2 * task as u32)
 }
 
-/// In `flags`: calls wait for the end of a call of the store, for want of workers.
-const CALLS: u32 = 1 << 31;
+/// In `flags`: no worker comes. The store has none, or the system gave none; then each request asks for one again.
+/// Calls are made at the end of a call of the store.
+const ALONE: u32 = 1 << 31;
 
 /// See the module's text.
 pub(crate) struct Strand {
@@ -122,8 +124,12 @@ impl Strand {
     /// Has `task` done soon. Costs a load where that was asked for already.
     #[inline]
     pub fn request(self: &Arc<Strand>, task: Task) {
-        if self.flags.0.load(Ordering::SeqCst) & queued(task) == 0 {
+        let flags = self.flags.0.load(Ordering::SeqCst);
+        if flags & queued(task) == 0 {
             self.request_anew(task);
+        }
+        if flags & ALONE != 0 {
+            self.ask_again();
         }
     }
 
@@ -145,8 +151,12 @@ impl Strand {
     #[inline]
     pub fn request_after(self: &Arc<Strand>, task: Task, delay: Duration) {
         let pending = queued(task) | timed(task);
-        if self.flags.0.load(Ordering::SeqCst) & pending == 0 {
+        let flags = self.flags.0.load(Ordering::SeqCst);
+        if flags & pending == 0 {
             self.request_anew_after(task, delay);
+        }
+        if flags & ALONE != 0 {
+            self.ask_again();
         }
     }
 
@@ -165,6 +175,16 @@ impl Strand {
         }
     }
 
+    /// It was told that no worker comes, and something is asked for.
+    #[cold]
+    fn ask_again(&self) {
+        let comes = self.workers.as_ref().is_some_and(Workers::ask_again);
+        // Now that there is one, nobody tells it again.
+        if comes {
+            self.flags.0.fetch_and(!ALONE, Ordering::SeqCst);
+        }
+    }
+
     /// Makes `call` in the background, after all calls before it. May be asked for under any lock;
     /// after the end the call is made at once.
     pub fn run(self: &Arc<Strand>, call: Call) {
@@ -177,10 +197,13 @@ impl Strand {
         queue.calls.push_back(call);
         if queue.stage == Stage::Open {
             self.schedule(queue);
+        } else {
+            drop(queue);
         }
-        // Asked last: the attempt to start a worker may just have failed.
-        if self.workers.as_ref().is_none_or(|workers| workers.failed()) {
-            self.flags.0.fetch_or(CALLS, Ordering::SeqCst);
+        // Last: the attempt to start a courier may just have failed, now or when an earlier call asked.
+        let comes = self.workers.as_ref().is_some_and(Workers::ask_again);
+        if !comes {
+            self.flags.0.fetch_or(ALONE, Ordering::SeqCst);
         }
     }
 
@@ -188,7 +211,7 @@ impl Strand {
     /// store, when no lock is held.
     #[inline]
     pub fn settle(&self) {
-        if self.flags.0.load(Ordering::SeqCst) & CALLS != 0 {
+        if self.flags.0.load(Ordering::SeqCst) & ALONE != 0 {
             let queue = lock(&self.queue);
             if queue.running.is_none() {
                 drop(self.make_all(queue));
@@ -282,7 +305,7 @@ impl Strand {
             self.make(call);
             queue = lock(&self.queue);
         }
-        self.flags.0.fetch_and(!CALLS, Ordering::SeqCst);
+        self.flags.0.fetch_and(!ALONE, Ordering::SeqCst);
         self.set_running(&mut queue, None);
         queue
     }
@@ -356,6 +379,10 @@ impl Turns for Strand {
     fn due(self: Arc<Strand>, task: Task) {
         self.flags.0.fetch_and(!timed(task), Ordering::SeqCst);
         self.request(task);
+    }
+
+    fn alone(&self) {
+        self.flags.0.fetch_or(ALONE, Ordering::SeqCst);
     }
 }
 

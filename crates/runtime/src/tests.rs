@@ -10,6 +10,8 @@ use thermocline_env::simulated::SimClock;
 
 use super::*;
 
+mod refused;
+
 /// A client whose tasks are functions.
 struct Fake {
     perform: Box<dyn Fn(Task) + Send + Sync>,

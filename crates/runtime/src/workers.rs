@@ -9,6 +9,18 @@
 //! the end: so no store waits for more than one turn of each other store. Threads start when there is
 //! something for them to do, and end with the runtime.
 //!
+//! # Where the system gives no thread
+//! Later requests ask for it again ([`Workers::ask_again`]), and nobody is forgotten:
+//!
+//! - Who waits for a worker is in `ready` or in `timers`. The first worker takes them all, whoever asked for it.
+//! - While there is none, whoever comes anew tries to start one, or relies on an attempt that is under way. Each
+//!   attempt that fails and leaves none tells all who wait ([`Turns::alone`]), under the lock; so whoever relied on it
+//!   is told, too. Who was told asks again with each request.
+//! - Once there is a worker there always is one, until the runtime ends. So nobody is told any more once `failed` is
+//!   cleared, and who sees that after having been told has nothing to ask for.
+//! - Where some were started and one more is refused, the work waits for them. A call may hold up its courier for ever.
+//!   So each further call asks for another one again.
+//!
 //! Lock order: a strand's queue is never locked under `state`, nor `state` under a strand's queue.
 
 use std::cmp::Reverse;
@@ -23,6 +35,7 @@ use thermocline_env::Clock;
 
 use crate::calling::is_calling;
 use crate::client::Task;
+use crate::starter::Starter;
 
 /// What waits for a worker: a strand. One thing at a time is done for it.
 pub(crate) trait Turns: Send + Sync {
@@ -31,6 +44,9 @@ pub(crate) trait Turns: Send + Sync {
 
     /// The time of `task` has come.
     fn due(self: Arc<Self>, task: Task);
+
+    /// No worker comes: there is none, and the system gives none. Must take no lock.
+    fn alone(&self);
 }
 
 /// See the module's text.
@@ -38,10 +54,10 @@ pub(crate) struct Workers {
     state: Mutex<State>,
     /// Workers without work wait here.
     changed: Condvar,
-    name: &'static str,
+    pub starter: Starter,
     limit: usize,
     clock: Arc<dyn Clock>,
-    /// Whether the system gave not even one thread.
+    /// Whether the system gave not even one thread. Changed under the lock.
     failed: AtomicBool,
     panics: AtomicU64,
 }
@@ -61,6 +77,15 @@ struct State {
     ids: Vec<thread::ThreadId>,
     handles: Vec<thread::JoinHandle<()>>,
     stopping: bool,
+}
+
+impl State {
+    /// Tells all who wait for a worker that none comes.
+    fn forsake(&self) {
+        let timers = self.timers.iter().map(|timer| &timer.0.strand);
+        let all = self.ready.iter().chain(timers);
+        all.for_each(|strand| strand.alone());
+    }
 }
 
 struct Timer {
@@ -105,7 +130,7 @@ impl Workers {
         Arc::new(Workers {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
-            name,
+            starter: Starter::new(name, clock.clone()),
             limit,
             clock,
             failed: AtomicBool::new(false),
@@ -132,7 +157,8 @@ impl Workers {
         state.armed += 1;
         let key = (deadline, state.armed);
         state.timers.push(Reverse(Timer { key, strand, task }));
-        if earliest {
+        // Where there is no worker, nobody comes for the earliest either.
+        if earliest || self.failed.load(Ordering::SeqCst) {
             self.wake(state);
         }
     }
@@ -152,35 +178,56 @@ impl Workers {
             return;
         }
         let comes = state.starting > 0 && state.starting >= state.ready.len();
-        if comes || state.started == self.limit || state.stopping {
+        // With others the work waits for them meanwhile. With none there is an attempt for whatever comes anew: that
+        // is no more than once for each task of a store, since those wait from then on.
+        let rests = state.started > 0 && self.starter.rests();
+        if comes || rests || state.started == self.limit || state.stopping {
             return;
         }
         state.started += 1;
         state.starting += 1;
         drop(state);
         let workers = self.clone();
-        let started = thread::Builder::new()
-            .name(self.name.into())
-            .spawn(move || workers.work());
+        let started = self.starter.start(move || workers.work());
         let mut state = lock(&self.state);
         match started {
-            Ok(handle) => state.handles.push(handle),
+            Ok(handle) => {
+                state.handles.push(handle);
+                self.failed.store(false, Ordering::SeqCst);
+            }
             Err(_) => {
                 state.started -= 1;
                 state.starting -= 1;
-                // With others the work waits for them. With none tasks are done when they are due,
-                // and calls at the end of a call of the store.
+                self.starter.refused();
+                // With others the work waits for them. With none tasks wait for a later request, and
+                // calls are made at the end of a call of the store.
                 if state.started == 0 {
                     self.failed.store(true, Ordering::SeqCst);
+                    state.forsake();
                 }
             }
         }
+    }
+
+    /// Tries again to start a worker that the system has refused, where something waits for one, but not just after
+    /// the refusal. Returns whether there is any worker. Costs two loads where nothing was refused.
+    pub fn ask_again(self: &Arc<Workers>) -> bool {
+        if self.starter.may_ask_again() {
+            let state = lock(&self.state);
+            let waits = !state.ready.is_empty() || !state.timers.is_empty();
+            match waits && state.parked == 0 {
+                true => self.wake(state),
+                false => self.starter.forget(),
+            }
+        }
+        !self.failed.load(Ordering::SeqCst)
     }
 
     fn work(self: Arc<Workers>) {
         let mut state = lock(&self.state);
         state.ids.push(thread::current().id());
         state.starting -= 1;
+        self.starter.forget();
         while let Some(strand) = self.next(state) {
             strand.turn();
             state = lock(&self.state);
@@ -275,11 +322,6 @@ impl Workers {
     /// Whether `thread` is one of them.
     fn has(&self, thread: thread::ThreadId) -> bool {
         lock(&self.state).ids.contains(&thread)
-    }
-
-    /// Whether there is no thread, and the system gave none.
-    pub fn failed(&self) -> bool {
-        self.failed.load(Ordering::SeqCst)
     }
 
     /// A call of the user has panicked.

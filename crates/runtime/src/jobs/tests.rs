@@ -3,6 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use thermocline_base::sync::{AtomicUsize, Ordering};
+use thermocline_env::simulated::SimClock;
 
 use super::super::Task;
 use super::*;
@@ -62,6 +63,11 @@ impl Store {
     }
 }
 
+/// Jobs of at most `limit` threads, by a clock that stands still.
+fn jobs(limit: usize) -> Arc<Jobs> {
+    Jobs::new(limit, Arc::new(SimClock::new()))
+}
+
 /// Something that a thread waits for, and how to end that.
 fn door() -> (Receiver<()>, Sender<()>) {
     let (key, door) = channel();
@@ -81,7 +87,7 @@ fn a_store_has_several_compactions_at_a_time_and_no_request_is_lost() {
 
 /// Asks for many jobs, and sees to it that the last one is not forgotten.
 fn most_at_a_time(job: Job) -> usize {
-    let jobs = Jobs::new(4);
+    let jobs = jobs(4);
     let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let (asked, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let store = {
@@ -118,7 +124,7 @@ fn most_at_a_time(job: Job) -> usize {
 /// Each of the two waits for the other.
 #[test]
 fn a_compaction_begins_while_another_one_runs() {
-    let jobs = Jobs::new(3);
+    let jobs = jobs(3);
     let both = Arc::new(std::sync::Barrier::new(2));
     let (begun, all) = channel();
     let begun = Mutex::new(begun);
@@ -137,7 +143,7 @@ fn a_compaction_begins_while_another_one_runs() {
 
 #[test]
 fn stores_take_turns() {
-    let jobs = Jobs::new(1);
+    let jobs = jobs(1);
     let log: Arc<Mutex<Vec<usize>>> = Arc::default();
     let (done, all) = channel();
     let (gate, key) = door();
@@ -175,7 +181,7 @@ fn stores_take_turns() {
 
 #[test]
 fn leaving_waits_for_the_job_that_runs_and_drops_what_was_asked_for() {
-    let jobs = Jobs::new(2);
+    let jobs = jobs(2);
     let (begun, has_begun) = door();
     let begun_sender = has_begun;
     let closing = Arc::new(AtomicUsize::new(0));
@@ -215,7 +221,7 @@ fn leaving_waits_for_the_job_that_runs_and_drops_what_was_asked_for() {
 
 #[test]
 fn a_job_may_close_its_own_store_and_one_that_panics_is_told() {
-    let jobs = Jobs::new(1);
+    let jobs = jobs(1);
     let (ended, has_ended) = channel();
     let cell: Arc<Mutex<Option<Place>>> = Arc::default();
     let own = {
@@ -254,10 +260,46 @@ fn a_job_may_close_its_own_store_and_one_that_panics_is_told() {
     assert!(lock(&jobs.state).lanes.is_empty());
 }
 
+/// Where the system gives no other thread, and is not asked for one again at once.
+#[test]
+fn one_thread_runs_all_where_there_is_no_second() {
+    let jobs = jobs(2);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let refuses = move || count.fetch_add(1, Ordering::SeqCst) > 0;
+    jobs.starter.refuse_if(refuses);
+    let (begun, has_begun) = channel();
+    let (gate, key) = door();
+    let gate = Mutex::new(gate);
+    let first = Store::new(&jobs, move |_| {
+        begun.send(()).unwrap();
+        lock(&gate).recv().unwrap();
+        false
+    });
+    first.ask();
+    has_begun.recv().unwrap();
+    let (done, all) = channel();
+    let other = Store::new(&jobs, move |_| {
+        done.send(()).unwrap();
+        false
+    });
+    for _ in 0..100 {
+        other.ask();
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    key.send(()).unwrap();
+    all.recv().unwrap();
+    first.leave();
+    other.leave();
+    jobs.stop();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(jobs.usage().threads, 1);
+}
+
 /// While other jobs run on and on, of whatever kinds, a flush finds a thread (J3).
 #[test]
 fn one_thread_is_left_to_flushes() {
-    let jobs = Jobs::new(3);
+    let jobs = jobs(3);
     let open = Arc::new(AtomicUsize::new(0));
     let (began, begun) = channel();
     let (flushed, flushes) = channel();
@@ -303,7 +345,7 @@ fn one_thread_is_left_to_flushes() {
 /// one job and its beginning, at most, while that might have begun. Nobody runs them: here they begin, and end in a drawn order.
 fn most_before_begun(threads: usize, endless: &[Job], asked: Job) -> usize {
     let mut rng = thermocline_testkit::Rng::new(threads as u64);
-    let jobs = Jobs::new(threads);
+    let jobs = jobs(threads);
     // So that none is started.
     lock(&jobs.state).started = threads;
     let new = || Store::new(&jobs, |_| unreachable!("nobody runs it"));
