@@ -9,7 +9,7 @@
 //! What is in it, and what open tables take ([`super::open`]), is charged to the store's account, and
 //! so to the runtime's budget; both give way to indexes ([`Evict`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, Weak};
 
@@ -33,6 +33,7 @@ use thermocline_version::Origins;
 use super::file::TableFile;
 use super::habit::Habit;
 use super::open::{OpenTables, OpenUse};
+use super::open_blobs::{BlobFiles, OpenBlobs};
 use crate::pm::PmTables;
 use crate::staged::Staged;
 use std::sync::Arc;
@@ -85,10 +86,8 @@ pub struct TableFiles {
     blob_bytes: Arc<DeviceBytes>,
     /// Held by whoever carries a long value.
     carrying: Mutex<()>,
-    /// The blob files that were read from: their first bytes say that they are these, so that a value takes one read.
-    open_blobs: Mutex<BTreeMap<FileId, Arc<OpenBlobs>>>,
-    /// As many as that stay open.
-    open_blobs_max: usize,
+    /// The blob files that were read from.
+    open_blobs: BlobFiles,
     /// The folder of the database.
     pub dir: PathBuf,
     /// Which database wrote each.
@@ -130,15 +129,6 @@ impl Work {
     pub fn cover_bytes(&mut self, bytes: u64) {
         self.0.grow_over(bytes);
     }
-}
-
-/// A blob file that was read from.
-#[derive(Debug)]
-pub(crate) struct OpenBlobs {
-    pub opened: BlobFile,
-    pub file: Arc<TableFile>,
-    /// How long it was when it was opened. It does not change unless it is damaged: who reads a value alone asks anew.
-    pub len: u64,
 }
 
 /// A long value on its way ([`TableFiles::carry`]).
@@ -204,8 +194,7 @@ impl TableFiles {
             blob_storage,
             blob_bytes,
             carrying: Mutex::default(),
-            open_blobs: Mutex::default(),
-            open_blobs_max: index(options.read.open_tables),
+            open_blobs: BlobFiles::new(index(options.read.open_tables)),
             dir: dir.to_path_buf(),
             origins,
             account: account.clone(),
@@ -333,21 +322,14 @@ impl TableFiles {
     /// A blob file, open. Who asks keeps it until he is done, so none is opened that has gone from here
     /// ([`TableFiles::forget`]).
     pub(crate) fn open_blobs(&self, id: FileId) -> Result<Arc<OpenBlobs>> {
-        if let Some(open) = lock(&self.open_blobs).get(&id) {
-            return Ok(open.clone());
+        if let Some(open) = self.open_blobs.find(id) {
+            return Ok(open);
         }
         let file = TableFile::open_blobs(&self.blob_storage, self.blob_path(id))?;
         let now = file.now()?;
         let opened = BlobFile::open(&*now, self.identity(id))?;
         let len = now.len()?;
-        let open = Arc::new(OpenBlobs { opened, file, len });
-        let (open, _gone) = {
-            let mut all = lock(&self.open_blobs);
-            // The oldest goes, whose values are coldest, if any. It is closed without the lock.
-            let gone = (all.len() >= self.open_blobs_max).then(|| all.pop_first());
-            (all.entry(id).or_insert(open).clone(), gone)
-        };
-        Ok(open)
+        Ok(self.open_blobs.keep(id, OpenBlobs { opened, file, len }))
     }
 
     /// Takes DRAM for a long value of so many bytes, which is read whole to be written elsewhere. It is charged, as [`Work`] is,
@@ -430,13 +412,7 @@ impl TableFiles {
 
     /// These files are not there any more.
     pub fn forget(&self, files: &BTreeSet<FileId>) {
-        // They are closed without the lock: that takes long where a file goes with it.
-        let mut gone = Vec::new();
-        {
-            let mut open = lock(&self.open_blobs);
-            gone.extend(files.iter().filter_map(|file| open.remove(file)));
-        }
-        drop(gone);
+        self.open_blobs.forget(files);
         if let Some(cache) = self.cache.get().filter(|_| !files.is_empty()) {
             cache.forget_files(files);
         }

@@ -26,6 +26,7 @@ mod in_order;
 mod levels;
 mod name;
 mod open;
+mod open_blobs;
 mod opening;
 mod operand;
 mod pieces;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{BlobRef, CfId, FileId};
 use thermocline_exec::RangeBuf;
 
-use super::files::OpenBlobs;
+use super::open_blobs::OpenBlobs;
 
 /// Bytes of a blob file.
 #[derive(Debug)]

@@ -20,7 +20,8 @@ use thermocline_exec::BatchRead;
 use thermocline_sst::RECORD_HEADER_LEN;
 use thermocline_version::Level;
 
-use super::files::{OpenBlobs, TableFiles};
+use super::files::TableFiles;
+use super::open_blobs::OpenBlobs;
 use super::pieces::Piece;
 use super::window::Window;
 use std::sync::Arc;

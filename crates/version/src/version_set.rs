@@ -345,13 +345,12 @@ impl VersionSet {
         there.sort_unstable();
         for (file, kind) in self.current.files() {
             if there.binary_search(&(file, kind)).is_err() {
-                let what = "a file that it names is missing";
-                let expected = match kind {
-                    FileKind::Table => format!("table {file} ({:06}.sst)", file.0),
-                    FileKind::Blob => format!("blob file {file} ({:06}.blob)", file.0),
+                let (name, expected) = match kind {
+                    FileKind::Table => (format!("{:06}.sst", file.0), format!("table {file}")),
+                    FileKind::Blob => (format!("{:06}.blob", file.0), format!("blob file {file}")),
                 };
-                let none = "no such file";
-                return Err(Error::corruption(what, "the manifest", 0, expected, none));
+                let what = "a file that the manifest names is missing";
+                return Err(Error::corruption(what, name, 0, expected, "no such file"));
             }
         }
         let named = |file| self.current.file(file).is_some() || self.is_held(file);

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. **Both rise** from pair to pair. Whoever adds one has made sure that all it speaks of was written, and would be found after a
-//!    crash: else a seqno that is given out anew would be thought to be older than it is.
+//!    crash, or that no seqno up to it is ever given out again: else one that is given out anew would be thought to be older than it is.
 //! 2. **Dropping a pair is safe.** What it spoke of is then known by the next one, whose time is later. So whoever asks hears of a
 //!    later time, and never of an earlier one.
 //! 3. **There are at most [`PAIRS_MAX`].** Of more, that one goes without which the answer is wrong by the least part of the age: the

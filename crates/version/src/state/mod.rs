@@ -45,7 +45,8 @@ use families::Families;
 pub struct State {
     identity: Option<([u8; 16], [u8; 16])>,
     options: Vec<(String, String)>,
-    families: Families,
+    /// Shared by states as long as no family changes: there may be tens of thousands.
+    families: Arc<Families>,
     chains: Chains,
     next: NextIds,
     /// Bounds of file ids, ascending, and the database that wrote the files below each.
@@ -235,10 +236,10 @@ impl State {
     fn apply_to_families(&mut self, change: &Change) -> Result<(), Impossible> {
         match change {
             Change::ColumnFamilyCreated { id, name } => {
-                self.families.create(*id, name, &mut self.next)
+                Arc::make_mut(&mut self.families).create(*id, name, &mut self.next)
             }
             Change::ColumnFamilyDropped { id } => {
-                self.families.drop(*id)?;
+                Arc::make_mut(&mut self.families).drop(*id)?;
                 let id = CfId(*id);
                 self.forget_rates(|rate| rate.cf == id);
                 if self.version.family(id).is_some() || self.version.partitions(id).len() > 1 {
@@ -246,7 +247,9 @@ impl State {
                 }
                 Ok(())
             }
-            Change::ColumnFamilyOptions { id, options } => self.families.set_options(*id, options),
+            Change::ColumnFamilyOptions { id, options } => {
+                Arc::make_mut(&mut self.families).set_options(*id, options)
+            }
             Change::PartitionCreated {
                 cf,
                 partition,

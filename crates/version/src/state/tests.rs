@@ -227,6 +227,39 @@ fn options_are_the_familys_and_go_with_it() {
     assert_eq!(again(&state), state);
 }
 
+/// Names and options of families are the same memory before and after an edit that is of none, and an edit copies them once.
+#[test]
+fn families_are_copied_when_one_changes_and_once() {
+    let mut state = example();
+    let at = |state: &State| Arc::as_ptr(&state.families);
+    let before = state.clone();
+    for change in [
+        Change::Options(vec![("a".into(), "b".into())]),
+        Change::MemtableCreated { id: 5 },
+        chain(13, 5, 2, 0),
+        next(14, 6, 6, 3),
+        Change::FlushedUpTo { seqno: 7 },
+    ] {
+        state.apply(&change.into()).unwrap();
+        assert_eq!(at(&state), at(&before));
+    }
+    let copy = state.copied(state.version().clone(), vec![], [3; 16], [4; 16]);
+    assert_eq!(at(&copy.unwrap()), at(&before));
+    for (first, more) in [
+        (family(6, "late"), family_options(6, &[("reverse", "true")])),
+        (family_options(5, &[("a", "b")]), family(6, "late")),
+        (Change::ColumnFamilyDropped { id: 5 }, family(6, "orders")),
+    ] {
+        let mut after = state.clone();
+        after.apply_in_place(&first.into()).unwrap();
+        let copied = at(&after);
+        assert_ne!(copied, at(&state));
+        after.apply_in_place(&more.into()).unwrap();
+        assert_eq!(at(&after), copied);
+        assert_eq!(state.families, before.families);
+    }
+}
+
 #[test]
 fn the_last_jobs_are_in_a_snapshot() {
     let mut state = example();

@@ -234,8 +234,8 @@ impl World {
             found.retain(|file| file != lost);
             let error = self.set.sweep(&found).unwrap_err().to_string();
             let name = match lost.1 {
-                FileKind::Table => format!("expected table {} (", lost.0),
-                FileKind::Blob => format!("expected blob file {} (", lost.0),
+                FileKind::Table => format!("expected table {},", lost.0),
+                FileKind::Blob => format!("expected blob file {},", lost.0),
             };
             assert!(error.contains(&name), "{error}");
         }
