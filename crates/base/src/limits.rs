@@ -1,5 +1,9 @@
 //! Every limit of the public interface, one constant each. The API checks them and the documents
-//! quote them from here.
+//! quote them from here. What is typed before there is a database can be checked here, too.
+
+use crate::error::{Error, Result};
+
+pub use crate::batch::check_key;
 
 /// Longest key, in bytes. A key may be empty.
 pub const KEY_LEN_MAX: usize = 65_535;
@@ -40,3 +44,17 @@ pub const MERGE_NAME_LEN_MAX: usize = 64;
 
 /// Memtables at a time: a region has room for so many descriptors.
 pub const MEMTABLES_MAX: u32 = 64;
+
+/// Checks the name of a column family against its limit.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the limit and the length.
+pub fn check_family_name(name: &str) -> Result<()> {
+    match (1..=CF_NAME_LEN_MAX).contains(&name.len()) {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument(format!(
+            "the name of a column family has 1 to {CF_NAME_LEN_MAX} bytes; this one has {}",
+            name.len()
+        ))),
+    }
+}

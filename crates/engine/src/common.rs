@@ -416,19 +416,23 @@ impl Common {
         retain::Moments::new(moments, horizon)
     }
 
+    /// The TTL of a family in seconds, if it has one.
+    pub fn ttl(&self, cf: CfId) -> Option<u64> {
+        match self.expiry.is_any() {
+            true => self.families.by_name(cf, |name| self.expiry.ttl(name)),
+            false => None,
+        }
+    }
+
     /// Whether what a family has expires some time.
     pub fn expires(&self, cf: CfId) -> bool {
-        let ttl = |family: String| self.expiry.ttl(&family);
-        self.expiry.is_any() && self.families.name_of(cf).and_then(ttl).is_some()
+        self.ttl(cf).is_some()
     }
 
     /// The last expired seqno of a family; `None` if nothing has expired.
     pub fn expired(&self, cf: CfId) -> Option<SeqNo> {
-        if !self.expiry.is_any() {
-            return None;
-        }
-        let family = self.families.name_of(cf)?;
-        self.expiry.expired(&family, &self.catalog.write_times())
+        let ttl = self.ttl(cf)?;
+        self.expiry.expired(ttl, &self.catalog.write_times())
     }
 
     /// The same, as the job picker needs it.

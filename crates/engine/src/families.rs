@@ -77,7 +77,7 @@ impl FamilyChanges {
             reverse: options.reverse == Some(true),
         };
         let mut table = write(&self.common.families.table);
-        table.named.push((name.to_string(), family));
+        table.add(name, family);
         note_own(&mut table.own, family.id, options);
         drop(table);
         self.give_operator(family.id, operator);
@@ -148,13 +148,7 @@ impl FamilyChanges {
             return Ok(family);
         }
         self.common.check_writable()?;
-        if name.is_empty() || name.len() > limits::CF_NAME_LEN_MAX {
-            return Err(Error::InvalidArgument(format!(
-                "the name of a column family has 1 to {} bytes; this one has {}",
-                limits::CF_NAME_LEN_MAX,
-                name.len()
-            )));
-        }
+        limits::check_family_name(name)?;
         // Under the writer's lock, so that two callers do not make it twice.
         let writer = lock(&self.memtables.writer);
         // Again, since the store may have been closed meanwhile.
@@ -206,7 +200,7 @@ impl FamilyChanges {
         }
         let families = &self.common.families;
         let mut table = write(&families.table);
-        table.named.retain(|(_, family)| family.id != id);
+        table.remove(id);
         table.own.remove(&id);
         let number = families.moment() + 1;
         table.dropped.insert(id, (name.to_string(), number));

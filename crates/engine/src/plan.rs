@@ -8,7 +8,7 @@ use std::time::Duration;
 use thermocline_base::{CfId, SeqNo};
 use thermocline_policy::flush::FlushPlan;
 use thermocline_policy::level0::Level0Plan;
-use thermocline_policy::pick::{Reason, Scores, State, Table};
+use thermocline_policy::pick::{Held, PickOptions, Reason, Scores, State, Table};
 use thermocline_policy::pressure::Delay;
 use thermocline_policy::rewrite::RewritePlan;
 use thermocline_policy::work::Work;
@@ -105,6 +105,16 @@ pub struct CompactionPlan {
     pub moved: bool,
 }
 
+/// How far what level 0 has in files, or what it has in persistent memory, is on its way to being compacted.
+fn level0_score(tables: &[&Table<'_>], running: &[Held], options: &PickOptions) -> f64 {
+    let levels = [tables.iter().map(|table| **table).collect::<Vec<_>>()];
+    let alone = State {
+        levels: &levels,
+        running,
+    };
+    Scores::new(&alone, options).score(0)
+}
+
 impl Reporter {
     fn plan_of(&self, family: CfId, version: &Arc<Version>, levels: &Levels<'_>) -> FamilyPlan {
         let (running, _) = self.common.compactions.of_family(family);
@@ -128,7 +138,10 @@ impl Reporter {
                     false => scores.target(level),
                 },
                 runs_due: first.then_some(options.level0_tables),
-                score: scores.score(level),
+                score: match first {
+                    true => level0_score(&tables, &running, &options),
+                    false => scores.score(level),
+                },
             }
         };
         let in_pm = part(0, true);
@@ -138,7 +151,7 @@ impl Reporter {
             runs: depth_in_pm,
             bytes_due: Some(options.level0_pm_bytes),
             runs_due: Some(options.level0_pm_tables),
-            score: scores.score(0),
+            score: level0_score(&in_pm, &running, &options),
         };
         let decision = self.picker.next_compaction_of(version, family);
         let because = decision.because.to_string();
@@ -167,8 +180,7 @@ impl Reporter {
     }
 
     fn ttl_plan(&self, family: CfId, state: &State<'_>) -> Option<TtlPlan> {
-        let name = self.common.families.name_of(family)?;
-        let ttl = self.common.expiry.ttl(&name)?;
+        let ttl = self.common.ttl(family)?;
         let expired = self.common.expired_for(family);
         let bytes = expired.map(|expired| expired.bytes(state));
         let (expired_bytes, expiring_bytes) = bytes.unwrap_or_default();

@@ -1,11 +1,44 @@
 //! How a new incarnation begins: what is cut, what goes, and where writing starts (design §14).
+//!
+//! # The base goes with the cuts
+//! A process that was killed may have given seqnos out that are nowhere any more: of writes that were not durable. How
+//! many, only chains without a cut tell: what their zones could have held behind what was found, and where there are
+//! logs what DRAM could have held, by the options that the manifest has (rule 5). Once they are cut they look as behind
+//! a close, which leaves nothing to be lost, and the next open would begin right behind the last cut. So
+//!
+//! **an edit that cuts what a kill has left says the base of the new incarnation, too**:
+//! 1. by the new chain, which it opens; or
+//! 2. where the chain is named later, by a *write time*: the last pair of the manifest speaks of the seqno before the
+//!    base. That is true: whatever has such a seqno was written by a process that is gone. Every open begins above the
+//!    last pair ([`Start::decide`]), and that pair stays, or a larger one takes its place (`version::write_times`).
+//!
+//! The chain is named later where the disk has no room for its log, or for the edit. In the second case the edit is held
+//! back, and goes into the manifest before whatever comes next. That need not be the chain's name.
+//!
+//! | a crash comes | the next open finds | and begins |
+//! |---|---|---|
+//! | before the edit is durable | what this one has found, without cuts, and the options of before | by rule 5, as this one: nothing was granted |
+//! | after it, by 1 | cuts, and a chain that begins with the base | by rule 5, behind what that chain may have had |
+//! | after it, by 2 | cuts, and the pair | with the base: nothing was granted |
+//! | once the chain is named, behind 2 | as after 1 | as after 1 |
+//!
+//! So no open gives a seqno out that lies between a cut and the base behind it, and what a write has had there is never
+//! another one's. A follower stands at a cut or before it, or right before the base or behind that. One that stands in
+//! between has changes that were lost. This open refuses it, and so do all later ones, for their next chain begins with
+//! that base or a larger one (`copies::feed`, 6).
+//!
+//! # Rejected
+//! - *Holding the cuts back until the chain is named*: a full disk gets room by edits that drop memtables, and those
+//!   cut the chains before. The options would have to wait, too, as rule 5 asks for those of the process that was killed.
+//! - *A log without a byte*, so that the chain can be named: there may be no inode left either, or no room for the edit.
+//! - *A gap behind each close*, too: nobody would know which options, and so how much DRAM, the lost writes had.
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Result, SeqNo};
 use thermocline_halloc::{Space, Witness};
 use thermocline_memtable::{Chain, Descriptor, Segment};
-use thermocline_version::{Change, Manifest, State, VersionEdit};
+use thermocline_version::{Change, Manifest, State, VersionEdit, WriteTime};
 
 use crate::flush::newest_in_tables;
 use crate::open::spec::stored;
@@ -26,7 +59,7 @@ pub(crate) struct Start {
     pub segment: Option<Segment>,
     /// Whether the last process did not close: its chains must be cut before anything is written.
     unsealed: bool,
-    /// Whether the edit that cuts them names the new chain, too.
+    /// Whether the edit that cuts them names the new chain, too. Else it says where that begins.
     names_chain: bool,
 }
 
@@ -81,7 +114,8 @@ impl Start {
             // Rule 5, for what is in tables, too.
             let in_tables = newest_in_tables(state);
             let timed = state.write_times().last();
-            // Nothing that is younger may get a seqno of which the manifest says when it was written (`expiry`, 1).
+            // Nothing that is younger may get a seqno of which the manifest says when it was written (`expiry`, 1). An
+            // open before may have said its base by that.
             let given = in_tables.max(timed.map_or(0, |time| time.seqno.0));
             let base = found.next_base.max(found.last_seqno.max(given) + 1);
             (
@@ -111,21 +145,42 @@ impl Start {
         self.names_chain = false;
     }
 
-    /// Rule 4: one edit cuts what was found and opens what will be written, unless that has to wait.
+    /// Rule 4: one edit cuts what was found and opens what will be written, unless that has to wait: then it says the
+    /// base alone.
     ///
     /// Where the disk has no room for that edit, it goes into the manifest with the next one, and the chain's name
-    /// with it, which comes before its first grant: until then the manifest is as it was found, and nothing may
+    /// comes before its first grant: until then the manifest is as it was found, and nothing may
     /// be given back that it names. Returns whether it is durable.
     pub fn record(
         &mut self,
+        world: &World,
         manifest: &mut Manifest,
         found: &Found,
         options: &Options,
     ) -> Result<bool> {
+        let edit = self.edit(world, manifest.state(), found, options);
+        if edit.changes.is_empty() {
+            return Ok(true);
+        }
+        match manifest.append(&edit) {
+            Err(Error::OutOfSpace(_)) => {
+                self.name_later();
+                let edit = self.edit(world, manifest.state(), found, options);
+                manifest.append_or_hold(&edit)
+            }
+            appended => appended.map(|()| true),
+        }
+    }
+
+    /// What [`Start::record`] says.
+    fn edit(&self, world: &World, state: &State, found: &Found, options: &Options) -> VersionEdit {
         let mut edit = VersionEdit::new();
         if self.unsealed && !active(Bug::AcceptBeforeSeal) && !active_bug_keeps_incarnation() {
             edit.changes.extend(found.cuts(&self.dropped));
-            edit.changes.extend(self.names_chain.then(|| self.opened()));
+            edit.changes.extend(match self.names_chain {
+                true => Some(self.opened()),
+                false => self.base_alone(state, world.env.clock.unix_s()),
+            });
         }
         edit.changes.extend(
             self.dropped
@@ -133,21 +188,23 @@ impl Start {
                 .map(|&id| Change::MemtableDropped { id }),
         );
         let options = stored(options);
-        if manifest.state().options() != options {
+        if state.options() != options {
             edit.changes.push(Change::Options(options));
         }
-        if edit.changes.is_empty() {
-            return Ok(true);
-        }
-        match manifest.append(&edit) {
-            Err(Error::OutOfSpace(_)) => {
-                self.name_later();
-                edit.changes
-                    .retain(|change| !matches!(change, Change::ChainOpened { .. }));
-                manifest.append_or_hold(&edit)
-            }
-            appended => appended.map(|()| true),
-        }
+        edit
+    }
+
+    /// The base of a chain that is named later, unless the manifest has said as much before. `unix_s` is the time; where
+    /// the calendar was set back, a later one is as true.
+    fn base_alone(&self, state: &State, unix_s: u64) -> Option<Change> {
+        let before = self.chain.base - 1;
+        let last = state.write_times().last();
+        let (said, said_at) = last.map_or((0, 0), |last| (last.seqno.0, last.unix_s));
+        let time = WriteTime {
+            seqno: SeqNo(before),
+            unix_s: unix_s.max(said_at.saturating_add(1)),
+        };
+        (said < before).then(|| Change::WriteTimes([time].into()))
     }
 
     /// Memtables that were prepared and never used, and are gone.

@@ -46,9 +46,8 @@
 //! their cuts. Rule 5: what was granted and never logged lay in the region, so the base of the new
 //! incarnation exceeds all seqnos found by as many records as that could have held.
 //!
-//! A log needs room on the disk, which may be full. Then the seal cuts what was found and opens nothing, as if the
-//! store had been closed, and the new chain is named before its first grant, as behind a close (`write`). Nothing was
-//! granted meanwhile; so if that process crashes, too, the next one finds chains that are complete.
+//! A log needs room on the disk, which may be full. Then the seal cuts what was found and says where the new chain begins
+//! ([`start`](crate::start)); the chain is named before its first grant (`write`).
 //!
 //! A manifest that lost its last edit is told by a log that it should know: one with an id that was
 //! not given out yet, and with frames, for the first grant comes after the edit.

@@ -110,6 +110,7 @@ fn ask(tables: u32, times: u32) {
         is_by_hand: false,
         internal_gave_up: false,
         refused: &[],
+        failed: &[],
         charged: Charged::None,
         garbage: &[],
     };

@@ -1,5 +1,7 @@
 //! What of level 0 in persistent memory is merged next, or leaves, in which order.
 
+use std::collections::BTreeSet;
+
 use thermocline_base::{CfId, FileId};
 
 use crate::cost::{Decision, Form};
@@ -54,10 +56,10 @@ pub fn pick_cold(
     let slices = level0_slices(state);
     let own = plan.slices.iter().filter(|slice| slice.family == family);
     let leaves = own.filter(|slice| slice.free && !slice.stays);
-    let leaves: Vec<&[usize]> = leaves
+    let leaves: BTreeSet<&[usize]> = leaves
         .filter_map(|slice| Some(&slices.get(slice.place)?.tables[..]))
         .collect();
-    let wanted = |slice: &[usize]| leaves.contains(&slice);
+    let wanted = |slice: &[usize]| leaves.contains(slice);
     let spill = match plan.form {
         Form::Corrected => pick_spill(state, options, cursors, &wanted, false),
         // As in the paper.

@@ -154,6 +154,8 @@ pub struct Levels<'a> {
     pub internal_gave_up: bool,
     /// Slices, by family and place, for whose merge persistent memory has no room.
     pub refused: &'a [(CfId, usize)],
+    /// Tables with which a job has failed that would be picked again at once, ascending: no such job takes them.
+    pub failed: &'a [FileId],
     /// The table that reads have charged first.
     pub charged: Charged,
     /// What tables refer to in blob files that are collected.

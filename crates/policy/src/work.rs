@@ -139,9 +139,9 @@ pub enum Because {
     },
     /// A partition is too large.
     Large {
-        /// Its bytes.
+        /// About the bytes of the largest one. Where that cannot be split now, the one that is has fewer.
         bytes: u64,
-        /// Past which it is split.
+        /// Past which one is split.
         limit: u64,
     },
     /// Partitions have shrunk.
@@ -194,11 +194,19 @@ impl fmt::Display for Because {
             Because::Asked { asked, pays_at } => {
                 write!(f, "indexes: reads have asked {asked}, from {pays_at} on")
             }
-            Because::Large { bytes, limit } => {
-                write!(f, "split: {bytes} bytes, past {limit}")
-            }
+            Because::Large { bytes, limit } => write!(
+                f,
+                "split: the largest partition has about {bytes} bytes, more than {limit} bytes"
+            ),
             Because::Small { partitions, limit } => {
-                write!(f, "merge: {partitions} partitions are small, for {limit}")
+                let are = match partitions {
+                    1 => "partition is",
+                    _ => "partitions are",
+                };
+                write!(
+                    f,
+                    "merge: {partitions} {are} small beside the limit of {limit} bytes"
+                )
             }
             Because::Level0(because) => because.fmt(f),
             Because::BlobRoom => write!(f, "internal: the disk is full, and blob files would go"),
@@ -249,5 +257,38 @@ impl Decision {
     /// Whether something is to be done.
     pub fn is_something(&self) -> bool {
         self.work != Work::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_partitions_are_split_or_merged_for_is_said_in_bytes() {
+        let large = Because::Large {
+            bytes: 300,
+            limit: 256,
+        };
+        assert_eq!(
+            large.to_string(),
+            "split: the largest partition has about 300 bytes, more than 256 bytes"
+        );
+        for (partitions, says) in [
+            (
+                1,
+                "merge: 1 partition is small beside the limit of 256 bytes",
+            ),
+            (
+                3,
+                "merge: 3 partitions are small beside the limit of 256 bytes",
+            ),
+        ] {
+            let small = Because::Small {
+                partitions,
+                limit: 256,
+            };
+            assert_eq!(small.to_string(), says);
+        }
     }
 }

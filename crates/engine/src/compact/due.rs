@@ -2,7 +2,7 @@
 //! job enters the list before the lock is given up.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, SeqNo};
+use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_commit::readers::moments_of_merge;
 use thermocline_observe::charged;
 use thermocline_policy as policy;
@@ -34,6 +34,8 @@ struct Known<'v> {
     /// The place of that whose turn it is.
     turn: usize,
     room: Option<Relief>,
+    /// Tables with which jobs have failed, ascending.
+    failed: Vec<FileId>,
     garbage: Vec<Refers>,
 }
 
@@ -94,6 +96,7 @@ impl Picker {
                 false => self.moments_of_readers(),
             },
             deleted,
+            failed: self.common.compactions.unfit(),
             turn: families.partition_point(passed),
             garbage: collect::refers(version, &families, (&self.common, to_move)),
             families,
@@ -122,6 +125,7 @@ impl Picker {
             is_by_hand: self.common.compactions.is_compacting_by_hand(),
             internal_gave_up: self.gave_up_in(known.version),
             refused: &[],
+            failed: &known.failed,
             charged: Charged::Unknown,
             garbage: &known.garbage,
         }

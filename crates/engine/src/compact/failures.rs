@@ -5,12 +5,59 @@
 //! the last failure stays in the metrics until a job from that level succeeds, or the next flush that goes where one failed. What failed for a moment is tried again though nobody writes, after
 //! a pause that becomes twice as long each time. What failed for lack of room is `pressure::relief`'s.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use thermocline_base::{Error, ErrorKind};
+use thermocline_base::{Error, ErrorKind, FileId};
 use thermocline_policy::relief::Pause;
+use thermocline_version::Version;
 
 use crate::sync::{Mutex, lock};
+
+/// Tables that some jobs leave alone, because one has failed with them that would be picked again before all others.
+#[derive(Debug, Default)]
+pub(super) struct PassedOver {
+    tables: BTreeSet<FileId>,
+    /// Tables with which a job has failed once, and not for lack of room.
+    failed_once: BTreeSet<FileId>,
+}
+
+impl PassedOver {
+    /// Those tables.
+    pub fn tables(&self) -> &BTreeSet<FileId> {
+        &self.tables
+    }
+
+    /// A job with these tables has failed.
+    pub fn note(&mut self, tables: impl IntoIterator<Item = FileId>, error: &Error) {
+        if is_of_store(error) || error.is_no_room() {
+            return;
+        }
+        for table in tables {
+            // A place of a disk that cannot be read now may be read later. If not, it must not keep all others waiting.
+            let is_over = matches!(error, Error::Corruption { .. });
+            if is_over || !self.failed_once.insert(table) {
+                self.tables.insert(table);
+            }
+        }
+    }
+
+    /// Forgets tables that are not there any more.
+    pub fn forget_gone(&mut self, version: &Version) {
+        if self.tables.is_empty() && self.failed_once.is_empty() {
+            return;
+        }
+        let tables = version.families().flat_map(|cf| version.tables_of(cf));
+        let there: BTreeSet<FileId> = tables.map(|(_, table)| table.file).collect();
+        self.tables.retain(|file| there.contains(file));
+        self.failed_once.retain(|file| there.contains(file));
+    }
+}
+
+/// Whether the whole store has ended: nothing that a job read is at fault.
+pub(super) fn is_of_store(error: &Error) -> bool {
+    matches!(error, Error::Closed | Error::Poisoned(_))
+}
 
 /// The failures of a store's jobs.
 #[derive(Debug, Default)]
@@ -40,7 +87,7 @@ impl Failures {
         let Some(error) = error else {
             return self.succeeded(What::From(from));
         };
-        if matches!(error, Error::Closed | Error::Poisoned(_)) || error.is_no_room() {
+        if is_of_store(error) || error.is_no_room() {
             return;
         }
         let mut failed = lock(&self.0);

@@ -130,11 +130,10 @@ impl Compactor {
         if left_alone {
             self.picker.internal_gave_up();
         }
-        if begun.reason == Reason::Garbage {
-            let tables = job.inputs.iter().map(|(_, table)| table.file);
-            let failed = done.as_ref().err();
-            self.common.compactions.collection_ended(tables, failed);
-        }
+        let tables = job.inputs.iter().map(|(_, table)| table.file);
+        let failed = done.as_ref().err();
+        let compactions = &self.common.compactions;
+        compactions.job_ended(begun.reason, tables, failed);
         let takes_room = !begun.moved && !job.picked.is_drop();
         // It has a version, and with that its inputs.
         drop(job);

@@ -1,20 +1,20 @@
 //! What compactions have in common.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, FileId};
 use thermocline_env::Clock;
 use thermocline_policy::collect::{BlobFile, is_due, limits};
 use thermocline_policy::flush::Sealed;
-use thermocline_policy::pick::{Cursors, Held};
+use thermocline_policy::pick::{Cursors, Held, Reason};
 use thermocline_policy::pressure::Limits;
 use thermocline_version::{TableRef, Version};
 
 use super::costs::known::Costs;
 use super::counted::{self, referred};
 use super::deleted::DeletedRanges;
-use super::failures::Failures;
+use super::failures::{Failures, PassedOver, is_of_store};
 use super::filters::Filters;
 use super::internal::known::Internal;
 use super::pace::Pace;
@@ -40,6 +40,8 @@ pub(crate) struct Compactions {
     debt: Mutex<Behind>,
     garbage_percent_max: u64,
     collecting: Mutex<Collecting>,
+    /// What other jobs leave alone that no round leads past what failed.
+    unfit: Mutex<PassedOver>,
     pub usage: levels::Usage,
     pub(super) internal: Internal,
     pub costs: Costs,
@@ -78,9 +80,7 @@ pub(crate) struct Running {
 #[derive(Debug, Default)]
 struct Collecting {
     /// Tables whose values cannot move.
-    passed_over: BTreeSet<FileId>,
-    /// Tables with which a job has failed once, and not for lack of room.
-    failed_once: BTreeSet<FileId>,
+    passed_over: PassedOver,
     /// The last job has failed.
     failed: bool,
     /// There is nothing to do about what is due.
@@ -117,19 +117,6 @@ impl Default for Behind {
     }
 }
 
-impl Collecting {
-    /// Forgets tables that are not there any more.
-    fn forget_gone(&mut self, version: &Version) {
-        if self.passed_over.is_empty() && self.failed_once.is_empty() {
-            return;
-        }
-        let tables = version.families().flat_map(|cf| version.tables_of(cf));
-        let there: BTreeSet<FileId> = tables.map(|(_, table)| table.file).collect();
-        self.passed_over.retain(|file| there.contains(file));
-        self.failed_once.retain(|file| there.contains(file));
-    }
-}
-
 impl Compactions {
     /// Jobs that run.
     pub fn running(&self) -> u64 {
@@ -148,8 +135,30 @@ impl Compactions {
 
     /// The files of a version that tables can let go of.
     pub(super) fn collectable(&self, version: &Version) -> Vec<BlobFile> {
-        let passed_over = lock(&self.collecting).passed_over.clone();
+        let passed_over = lock(&self.collecting).passed_over.tables().clone();
         counted::collectable(version, &passed_over)
+    }
+
+    /// Tables with which jobs have failed that would be picked again at once, ascending.
+    pub(super) fn unfit(&self) -> Vec<FileId> {
+        lock(&self.unfit).tables().iter().copied().collect()
+    }
+
+    /// A job has ended, which read these tables.
+    pub(super) fn job_ended(
+        &self,
+        reason: Reason,
+        tables: impl IntoIterator<Item = FileId>,
+        failed: Option<&Error>,
+    ) {
+        match (reason, failed) {
+            (Reason::Garbage, _) => self.collection_ended(tables, failed),
+            // Others come round: the next one begins where the last one ended.
+            (Reason::Internal | Reason::Room | Reason::Tombstones, Some(error)) => {
+                lock(&self.unfit).note(tables, error);
+            }
+            _ => {}
+        }
     }
 
     /// There is nothing to do about what is due, or there is.
@@ -166,19 +175,10 @@ impl Compactions {
         let mut collecting = lock(&self.collecting);
         match failed {
             None => collecting.failed = false,
-            // It is not the tables' fault.
-            Some(Error::Closed | Error::Poisoned(_)) => {}
-            Some(Error::Corruption { .. }) => collecting.passed_over.extend(tables),
             Some(error) => {
-                collecting.failed = true;
-                if !error.is_no_room() {
-                    // A place of a disk that cannot be read now may be read later. If not, it must not keep all others waiting.
-                    for table in tables {
-                        if !collecting.failed_once.insert(table) {
-                            collecting.passed_over.insert(table);
-                        }
-                    }
-                }
+                let is_over = matches!(error, Error::Corruption { .. });
+                collecting.failed |= !is_over && !is_of_store(error);
+                collecting.passed_over.note(tables, error);
             }
         }
     }
@@ -251,6 +251,7 @@ impl Compactions {
             debt: Mutex::default(),
             garbage_percent_max: options.blob.space_percent_max,
             collecting: Mutex::default(),
+            unfit: Mutex::default(),
             usage: levels::Usage::default(),
             internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
@@ -282,7 +283,8 @@ impl Compactions {
             ..Behind::default()
         };
         let most = self.garbage_percent_max;
-        lock(&self.collecting).forget_gone(version);
+        lock(&self.collecting).passed_over.forget_gone(version);
+        lock(&self.unfit).forget_gone(version);
         let mut files = self.collectable(version);
         if !files.is_empty() {
             behind.seems_due = is_due(&files, most);

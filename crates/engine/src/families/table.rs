@@ -54,12 +54,14 @@ pub(crate) struct Given {
     pub filters: BTreeMap<String, Arc<dyn CompactionFilter>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Table {
     /// The merge operators of families that have one; of dropped ones, too, which may still be read.
     pub(super) operators: BTreeMap<CfId, Arc<dyn MergeOperator>>,
-    /// In the order in which they were made.
-    pub(super) named: Vec<(String, Family)>,
+    /// Those that there are. The order of their ids is that in which they were made.
+    named: BTreeMap<CfId, (String, Family)>,
+    /// The ids of those, by name.
+    ids: BTreeMap<String, CfId>,
     /// The options of those that are divided in their own way.
     pub(super) own: BTreeMap<CfId, CfOptions>,
     /// Those that are gone, with their name and the number of their drop, from 1.
@@ -97,31 +99,22 @@ pub(super) fn operator_named(
 impl Families {
     /// Those that the manifest names.
     pub fn of(state: &State, given: Given) -> Result<Families> {
-        let (mut own, mut operators) = (BTreeMap::new(), BTreeMap::new());
-        let family = |(id, name): (&u16, &String)| {
-            let options = CfOptions::from_stored(state.family_options(*id))?;
-            note_own(&mut own, CfId(*id), &options);
+        let mut table = Table::default();
+        for (id, name) in state.families() {
+            let id = CfId(*id);
+            let options = CfOptions::from_stored(state.family_options(id.0))?;
+            note_own(&mut table.own, id, &options);
             if let Some(operator) = options.merge_operator {
                 let operator = operator_named(operator.as_str(), name, &given.operators)?;
-                operators.insert(CfId(*id), operator);
+                table.operators.insert(id, operator);
             }
-            let family = Family {
-                id: CfId(*id),
-                reverse: options.reverse == Some(true),
-            };
-            Ok((name.clone(), family))
-        };
-        let named: Result<_> = state.families().iter().map(family).collect();
-        let named = named?;
+            let reverse = options.reverse == Some(true);
+            table.add(name, Family { id, reverse });
+        }
         Ok(Families {
-            any_operator: AtomicBool::new(!operators.is_empty()),
+            any_operator: AtomicBool::new(!table.operators.is_empty()),
             given,
-            table: RwLock::new(Table {
-                operators,
-                named,
-                own,
-                dropped: BTreeMap::new(),
-            }),
+            table: RwLock::new(table),
             drops: AtomicU64::new(0),
         })
     }
@@ -148,9 +141,14 @@ impl Families {
 
     /// The name of a family that was not dropped.
     pub fn name_of(&self, cf: CfId) -> Option<String> {
+        self.by_name(cf, |name| Some(name.to_string()))
+    }
+
+    /// What there is for a family by its name, if it was not dropped. `find` is called under the lock.
+    pub fn by_name<T>(&self, cf: CfId, find: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let table = read(&self.table);
-        let named = table.named.iter().find(|(_, family)| family.id == cf);
-        named.map(|(name, _)| name.clone())
+        let (name, _) = table.named.get(&cf)?;
+        find(name)
     }
 
     /// What a family was made with, and its merge operator.
@@ -236,7 +234,7 @@ impl Families {
         let filters = &self.given.filters;
         match filters.is_empty() {
             true => None,
-            false => filters.get(&self.name_of(cf)?).cloned(),
+            false => self.by_name(cf, |name| filters.get(name).cloned()),
         }
     }
 
@@ -266,14 +264,27 @@ impl Families {
     /// The names of all, in the order in which they were made.
     pub fn names(&self) -> Vec<String> {
         let table = read(&self.table);
-        table.named.iter().map(|(name, _)| name.clone()).collect()
+        table.named.values().map(|(name, _)| name.clone()).collect()
     }
 }
 
 impl Table {
     pub(super) fn find(&self, name: &str) -> Option<Family> {
-        let found = self.named.iter().find(|(n, _)| n == name);
-        found.map(|(_, family)| *family)
+        let (_, family) = self.named.get(self.ids.get(name)?)?;
+        Some(*family)
+    }
+
+    /// A family is there from now on; there was none of this name.
+    pub(super) fn add(&mut self, name: &str, family: Family) {
+        self.ids.insert(name.to_string(), family.id);
+        self.named.insert(family.id, (name.to_string(), family));
+    }
+
+    /// It is not there any more.
+    pub(super) fn remove(&mut self, cf: CfId) {
+        if let Some((name, _)) = self.named.remove(&cf) {
+            self.ids.remove(&name);
+        }
     }
 
     pub(super) fn check(&self, cf: CfId, moment: u64) -> Result<()> {

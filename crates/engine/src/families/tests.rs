@@ -124,6 +124,37 @@ fn who_looked_before_a_drop_goes_on_seeing() {
     says_dropped(after.cursor(two), "two");
 }
 
+/// Whatever comes and goes, ids lead to names and names to ids, and the order is that in which families were made.
+#[test]
+fn ids_and_names_lead_to_each_other() {
+    let world = world();
+    let engine = open(&world);
+    let mut there = vec![("default".to_string(), CfId::DEFAULT)];
+    for n in 0..30 {
+        // Not in the order of names.
+        let name = format!("family {}", n * 7 % 30);
+        let id = make(&engine, &name).id;
+        there.push((name, id));
+        if n % 3 == 2 {
+            let (gone, id) = there.remove(there.len() / 2);
+            engine.drop_family(&gone).unwrap();
+            assert_eq!(engine.inner.common.families.name_of(id), None);
+            assert_eq!(engine.find_family(&gone), None);
+        }
+    }
+    let check = |engine: &Engine| {
+        let (names, ids): (Vec<String>, Vec<CfId>) = there.iter().cloned().unzip();
+        assert_eq!(engine.families(), names);
+        for (name, id) in names.into_iter().zip(ids) {
+            assert_eq!(engine.find_family(&name).unwrap().id, id);
+            assert_eq!(engine.inner.common.families.name_of(id), Some(name));
+        }
+    };
+    check(&engine);
+    drop(engine);
+    check(&open(&world));
+}
+
 #[test]
 fn a_name_that_returns_is_another_family_with_nothing_in_it() {
     let world = world();

@@ -126,7 +126,7 @@ impl Recovered {
     }
 
     /// Makes durable what was found, and then seals it: one edit cuts the chains of the last incarnation and opens the
-    /// new one. Before it a crash finds what this open has found.
+    /// new one, or says where that begins (`start`). Before it a crash finds what this open has found.
     pub fn keep(&mut self, named: &mut Named) -> Result<()> {
         let Named {
             world,
@@ -152,7 +152,7 @@ impl Recovered {
                 self.start.name_later();
             }
         }
-        let durable = self.start.record(manifest, &self.found, options)?;
+        let durable = self.start.record(world, manifest, &self.found, options)?;
         if self.start.recorded() {
             self.space.set_witness(self.start.witness())?;
         }

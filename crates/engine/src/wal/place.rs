@@ -161,9 +161,9 @@ impl LogDirs {
         let places: Vec<String> = places.map(|path| path.display().to_string()).collect();
         Error::corruption(
             "a log that the manifest names is missing (if it lies elsewhere, give its folder as wal_path)",
-            "the manifest",
-            0,
             places.join(" or "),
+            0,
+            "a log",
             "no such file",
         )
     }

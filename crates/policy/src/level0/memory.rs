@@ -40,9 +40,11 @@ pub struct Memory {
 pub enum Because {
     /// An equation says that a merge pays.
     Pays(Decision),
-    /// A merge makes room, since so many of its records are updates.
+    /// A merge makes room: in level 0, or in blob files.
     Room {
-        /// Records that go.
+        /// Whether it is for blob files, to which newer runs refer much.
+        in_blobs: bool,
+        /// About so many records go.
         updates: u64,
         /// All records.
         records: u64,
@@ -75,9 +77,18 @@ impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Because::Pays(decision) => decision.fmt(f),
-            Because::Room { updates, records } => {
-                write!(f, "internal: for room, {updates} of {records} records go")
-            }
+            Because::Room {
+                in_blobs,
+                updates,
+                records,
+            } => write!(
+                f,
+                "internal: {}; about {updates} of {records} records go",
+                match in_blobs {
+                    true => "newer runs refer to much in blob files",
+                    false => "level 0 is nearly full",
+                }
+            ),
             Because::Warmth {
                 bytes,
                 keep,
@@ -108,6 +119,7 @@ impl Because {
     /// A slice is merged because level 0 will soon be full, or refers to much in blob files.
     pub fn room(slice: &SlicePlan) -> Because {
         Because::Room {
+            in_blobs: slice.holds_blobs,
             updates: slice.updates,
             records: slice.records,
         }

@@ -152,9 +152,20 @@ fn what_decides_is_said_with_its_numbers() {
         said.to_string(),
         "flush: to the SSD, 1 % are updates, 12 reads/s, 3456 writes/s"
     );
-    let said = Because::Room {
-        updates: 3,
-        records: 10,
+    let room = |in_blobs: bool| {
+        let said = Because::Room {
+            in_blobs,
+            updates: 3,
+            records: 10,
+        };
+        said.to_string()
     };
-    assert_eq!(said.to_string(), "internal: for room, 3 of 10 records go");
+    assert_eq!(
+        room(false),
+        "internal: level 0 is nearly full; about 3 of 10 records go"
+    );
+    assert_eq!(
+        room(true),
+        "internal: newer runs refer to much in blob files; about 3 of 10 records go"
+    );
 }

@@ -5,13 +5,15 @@
 //! leave persistent memory, then merges that pay, then, in turns, levels that are too large and values in blob files
 //! that have much garbage. Tables with many deletes follow, and what reads have charged comes last.
 
+use std::collections::BTreeMap;
+
 use thermocline_base::{CfId, FileId};
 
 use crate::internal::{due_by_cost, due_for_room, frees_blobs, leave_below, may_begin, pick_cold};
 use crate::level0::{self, Level0Plan, SlicePlan};
 use crate::memory::Memory;
 use crate::pick::{
-    Job, Scores, level0_slices, pick, pick_garbage, pick_internal, pick_read, pick_room,
+    Job, Scores, Slice, level0_slices, pick, pick_garbage, pick_internal, pick_read, pick_room,
     pick_tombstones,
 };
 use crate::situation::{Charged, FamilyLevels, Levels, Relief};
@@ -47,7 +49,7 @@ fn many_deletes(levels: &Levels<'_>) -> Option<Decision> {
     let waits = levels.is_disk_full || levels.is_by_hand;
     let mut families = levels.families.iter().filter(|_| !waits);
     families.find_map(|of| {
-        let job = pick_tombstones(of.deleted.moments, &of.state, &of.options)?;
+        let job = pick_tombstones(of.deleted.moments, levels.failed, &of.state, &of.options)?;
         Some(compact(of, job, 0.0))
     })
 }
@@ -120,13 +122,31 @@ fn expired(levels: &Levels<'_>) -> Option<Decision> {
     })
 }
 
-impl Levels<'_> {
-    fn family(&self, family: CfId) -> Option<&FamilyLevels<'_>> {
+impl<'a> Levels<'a> {
+    fn family(&self, family: CfId) -> Option<&'a FamilyLevels<'a>> {
         self.families.iter().find(|of| of.family == family)
     }
 
     fn is_refused(&self, family: CfId, place: usize) -> bool {
         self.refused.contains(&(family, place))
+    }
+
+    /// Whether a job has failed with a table that a merge of this slice of a family would read.
+    fn has_failed(&self, of: &FamilyLevels<'_>, slice: &Slice<'_>) -> bool {
+        let tables = of.state.level(0);
+        let mut pm = slice.pm.iter().map(|n| tables[*n].file);
+        pm.any(|file| self.failed.binary_search(&file).is_ok())
+    }
+}
+
+/// The slices of families, worked out once for a decision, and only where somebody asks.
+#[derive(Default)]
+struct Slices<'a>(BTreeMap<CfId, Vec<Slice<'a>>>);
+
+impl<'a> Slices<'a> {
+    fn of(&mut self, of: &FamilyLevels<'a>) -> &[Slice<'a>] {
+        let slices = || level0_slices(&of.state);
+        self.0.entry(of.family).or_insert_with(slices)
     }
 }
 
@@ -139,7 +159,7 @@ fn for_blob_room(levels: &Levels<'_>) -> Option<Decision> {
         let mut numbered = slices.iter().enumerate();
         numbered.find_map(|(place, slice)| {
             let frees = frees_blobs(slice, &of.state, of.contents);
-            let refused = levels.is_refused(of.family, place);
+            let refused = levels.is_refused(of.family, place) || levels.has_failed(of, slice);
             let job = (frees && !refused).then(|| pick_internal(&of.state, &of.options, slice));
             Some(Work::CompactInternal {
                 family: of.family,
@@ -165,7 +185,13 @@ fn for_room(
     let before = relief.rewrite_before;
     [within, most].into_iter().find_map(|most| {
         levels.families.iter().find_map(|of| {
-            let job = pick_room(&of.state, &of.options, before, most.unwrap_or(0))?;
+            let job = pick_room(
+                &of.state,
+                &of.options,
+                before,
+                most.unwrap_or(0),
+                levels.failed,
+            )?;
             // What only moves tables needs none.
             let fits = job.trivial || most.is_some();
             fits.then(|| compact(of, job, 0.0))
@@ -176,9 +202,10 @@ fn for_room(
 fn of_level0(levels: &Levels<'_>, plan: &Level0Plan, memory: &mut Memory) -> Option<Decision> {
     // What has found no room in this version is left alone.
     let may_merge = !levels.internal_gave_up;
+    let mut slices = Slices::default();
     let for_room = may_merge.then(|| {
         due_for_room(plan).into_iter().find_map(|of| {
-            let work = merge(levels, of)?;
+            let work = merge(levels, &mut slices, of)?;
             Some(Decision::of(
                 work,
                 Because::Level0(level0::Because::room(of)),
@@ -205,19 +232,21 @@ fn of_level0(levels: &Levels<'_>, plan: &Level0Plan, memory: &mut Memory) -> Opt
         .then(|| {
             due_by_cost(plan).into_iter().find_map(|(decision, of)| {
                 let because = Because::Level0(level0::Because::Pays(decision));
-                Some(Decision::of(merge(levels, of)?, because))
+                Some(Decision::of(merge(levels, &mut slices, of)?, because))
             })
         })
         .flatten()
 }
 
-/// The merge of a slice, if it may begin and was not refused.
-fn merge(levels: &Levels<'_>, planned: &SlicePlan) -> Option<Work> {
+/// The merge of a slice, if it may begin, was not refused and has not failed.
+fn merge<'a>(levels: &Levels<'a>, slices: &mut Slices<'a>, planned: &SlicePlan) -> Option<Work> {
     let (family, place) = (planned.family, planned.place);
+    if levels.is_refused(family, place) {
+        return None;
+    }
     let of = levels.family(family)?;
-    let slices = level0_slices(&of.state);
-    let slice = slices.get(place)?;
-    if levels.is_refused(family, place) || !may_begin(slice, &of.options) {
+    let slice = slices.of(of).get(place)?;
+    if !may_begin(slice, &of.options) || levels.has_failed(of, slice) {
         return None;
     }
     let job = pick_internal(&of.state, &of.options, slice)?;

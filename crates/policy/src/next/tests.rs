@@ -116,6 +116,7 @@ fn with_runs<T>(
         is_by_hand: false,
         internal_gave_up: false,
         refused: &[],
+        failed: &[],
         charged,
         garbage: &[],
     };

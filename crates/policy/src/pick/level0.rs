@@ -33,6 +33,8 @@
 //! level 0 first would only write it once more. So its ranges go to the base level ([`pick_sinking`]), unless that has
 //! much more than they bring.
 
+use std::collections::BTreeSet;
+
 use thermocline_base::{KeyRange, SeqNo};
 
 use super::jobs::{self, job};
@@ -179,12 +181,12 @@ pub fn pick_spill(
         ..*options
     };
     let fits = |slice: &&Slice<'_>| slice.on_top && slice.files + 1 < options.level0_tables;
-    let fit: Vec<&[usize]> = slices
+    let fit: BTreeSet<&[usize]> = slices
         .iter()
         .filter(fits)
         .map(|slice| &slice.tables[..])
         .collect();
-    let wanted = |slice: &[usize]| wanted(slice) && fit.contains(&slice);
+    let wanted = |slice: &[usize]| wanted(slice) && fit.contains(slice);
     let cursor = cursors.of(0);
     let job = jobs::of_level0(state, &limited, 0, &wanted, &cursor, Reason::Spill)?;
     let base = state.level(Scores::new(state, options).base_level());

@@ -178,6 +178,7 @@ impl Store {
                     is_by_hand: false,
                     internal_gave_up: false,
                     refused: &refused,
+                    failed: &[],
                     charged: Charged::None,
                     garbage: &[],
                 };

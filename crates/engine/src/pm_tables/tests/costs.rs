@@ -4,6 +4,7 @@
 use thermocline_base::Codec;
 use thermocline_env::Storage;
 use thermocline_env::simulated::SimClock;
+use thermocline_pm::PmOff;
 use thermocline_policy::cost::UnitCosts;
 use thermocline_policy::pick::Reason;
 
@@ -389,6 +390,48 @@ fn level_0_drains_no_more_until_it_is_full_again() {
     assert_eq!(done(&engine).costs.by_warmth, by_warmth);
 }
 
+/// A table that cannot be read keeps its own slice from being merged, and no other one; by hand it is tried again.
+#[test]
+fn what_cannot_be_merged_holds_up_nobody_else() {
+    let (machine, engine) = with(|own| {
+        own.compaction.table_bytes = 64 << 10;
+        own.level0.pm_percent = 20;
+    });
+    let other = engine.family("other", &CfOptions::default()).unwrap().id;
+    for _ in 0..4 {
+        for cf in [CfId::DEFAULT, other] {
+            for n in 0..200u16 {
+                put(&engine, cf, &n.to_be_bytes(), &[7; 300]);
+            }
+        }
+        engine.inner.memtables.seal_active().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
+    }
+    let version = version_of(&engine);
+    let tables = version.pm_tables();
+    let of_default = tables.filter(|(_, of)| of.iter().any(|(at, _)| at.cf == CfId::DEFAULT));
+    // What is overwritten goes unread.
+    let newest = of_default.map(|(table, _)| table.file).max();
+    let number = newest.unwrap();
+    let rotten = engine.inner.common.catalog.table_files.pm.get(number);
+    let part = PmPart::whole(rotten.unwrap(), CfId::DEFAULT);
+    let found = part.get(&[0, 20], SeqNo(u64::MAX - 1), true).unwrap();
+    let FoundValue::Inline(value) = found.unwrap().value else {
+        panic!("it is inline");
+    };
+    let at = PmOff(value.at().0 - 1);
+    drop((part, value));
+    machine.rot(at);
+    let error = (0..2).find_map(|_| engine.compact_once().err()).unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    settle(&engine);
+    let did = done(&engine);
+    assert_eq!((did.internal.jobs, did.failed), (1, 1), "{did:?}");
+    machine.rot(at);
+    engine.compact_level0(CfId::DEFAULT).unwrap();
+    assert_eq!(done(&engine).internal.jobs, 2);
+}
+
 /// A part of it is superseded: too little for equation 2, but enough for the sake of room.
 #[test]
 fn what_a_merge_would_give_back_does_not_leave_a_level_0_that_is_full() {
@@ -423,7 +466,10 @@ fn what_a_merge_would_give_back_does_not_leave_a_level_0_that_is_full() {
     assert_eq!(done, (1, 1, 0), "{before:?} {did:?}");
     assert_eq!(next, Reason::Internal);
     let told = did.costs.last.last().unwrap();
-    assert!(told.starts_with("internal: for room, "), "{told}");
+    assert!(
+        told.starts_with("internal: level 0 is nearly full; about "),
+        "{told}"
+    );
     let (before, next, did, files) = story(0);
     assert_eq!((did.costs.by_room, did.internal.jobs), (0, 0), "{before:?}");
     assert!(files > 0 && next != Reason::Internal, "{next:?}");
@@ -450,6 +496,9 @@ fn long_values_that_are_overwritten_there_do_not_gather() {
     // Each time that newer runs refer to so much, and not more often: every fifth flush or so.
     assert!((8..=15).contains(&did.internal.jobs), "{did:?}");
     assert_eq!(did.costs.by_room, did.internal.jobs);
+    let says = "internal: newer runs refer to much in blob files; ";
+    let mut told = did.costs.last.iter();
+    assert!(told.any(|told| told.starts_with(says)), "{did:?}");
 }
 
 /// Where the disk is full they make room, however little they are.

@@ -124,6 +124,11 @@ fn back_pressure_counts_files_and_tables_in_persistent_memory_apart() {
     assert_eq!(behind(), (1, 0));
     let family = &engine.plan().families[0];
     assert_eq!((family.levels[0].runs, family.level0_pm.runs), (1, 30));
+    // Each is as near to a compaction as it is by itself.
+    for level in [family.levels[0], family.level0_pm] {
+        let by_runs = level.runs as f64 / level.runs_due.unwrap() as f64;
+        assert_eq!(level.score, by_runs, "{level:?}");
+    }
     assert_eq!(family.next, None);
 }
 

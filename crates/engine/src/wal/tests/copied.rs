@@ -191,6 +191,23 @@ fn logs_without_an_owner_get_one() {
     is_whole(&fs, DB, 5);
 }
 
+/// The manifest is whole: the error names the log.
+#[test]
+fn a_log_that_is_missing_is_named() {
+    let fs = killed_elsewhere();
+    let mut logs = fs.list(Path::new(LOGS)).unwrap();
+    logs.retain(|name| name.ends_with(".log"));
+    for log in &logs {
+        fs.remove(&Path::new(LOGS).join(log)).unwrap();
+    }
+    let error = open_at(&fs, DB).unwrap_err().to_string();
+    let says = "at offset 0: a log that the manifest names is missing";
+    assert!(error.contains(says), "{error}");
+    assert!(error.starts_with("corruption in /"), "{error}");
+    let is_named = |log: &String| error.contains(log.as_str());
+    assert!(logs.iter().any(is_named), "{error}");
+}
+
 /// By another path it is the same folder; and a real copy of a real folder is refused.
 #[test]
 #[expect(

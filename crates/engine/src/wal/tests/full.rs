@@ -1,5 +1,7 @@
 //! A disk without a byte left, where the logs are what needs room.
 
+use std::ops::RangeInclusive;
+
 use thermocline_base::CfOptions;
 
 use super::*;
@@ -28,6 +30,40 @@ fn delete_all_that_fit(engine: &Engine) -> u64 {
         }
     }
     panic!("the disk is full");
+}
+
+/// Makes families until what the manifest has left is used up.
+fn use_up_manifest(engine: &Engine) {
+    let family = |n: u32| engine.family(&format!("family {n}"), &CfOptions::default());
+    let refused = (0..100_000).find_map(|n| family(n).err());
+    is_refused(refused.map_or(Ok(()), Err));
+}
+
+/// A store that was killed behind five durable writes, which have the seqnos up to 5, and some buffered ones, with the
+/// seqnos that those had. Its manifest may have no room left for edits.
+fn killed_with_lost(used_up: bool) -> (SimFs, RangeInclusive<u64>) {
+    let fs = SimFs::new(Steps::new());
+    let engine = open(&fs, &options()).unwrap();
+    (1..=5).for_each(|n| put(&engine, n));
+    assert_eq!(engine.metrics().visible, 5);
+    if used_up {
+        fill(&fs);
+        use_up_manifest(&engine);
+        fs.limit(u64::MAX);
+    }
+    for n in 6..=9u8 {
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, &[n], &[n; 100]).unwrap();
+        engine.write(batch.iter(), Durability::Buffered).unwrap();
+    }
+    assert_eq!(engine.metrics().visible, 9);
+    (fs.image_killed(Steps::new()), 6..=9)
+}
+
+/// Whether each follower that has one of these seqnos is told that it has more than the store.
+fn refuses_since(engine: &Engine, lost: &RangeInclusive<u64>) -> bool {
+    lost.clone()
+        .all(|seqno| engine.changes_since(seqno).is_err())
 }
 
 #[test]
@@ -74,16 +110,7 @@ fn a_store_is_closed_where_the_manifest_has_no_room() {
     let engine = open(&fs, &options()).unwrap();
     (1..=5).for_each(|n| put(&engine, n));
     fill(&fs);
-    // What the manifest has left is used up.
-    let mut made = 0;
-    let refused = loop {
-        let name = format!("family {made}");
-        match engine.family(&name, &CfOptions::default()) {
-            Ok(_) => made += 1,
-            Err(error) => break error,
-        }
-    };
-    is_refused(Err(refused));
+    use_up_manifest(&engine);
     engine.close().unwrap();
     for _ in 0..2 {
         let engine = open(&fs, &options()).unwrap();
@@ -97,4 +124,46 @@ fn a_store_is_closed_where_the_manifest_has_no_room() {
     let image = fs.image_killed(Steps::new());
     let engine = open(&image, &options()).unwrap();
     assert!((1..=6).all(|n| has(&engine, n)));
+}
+
+/// What a kill has taken is known by chains without a cut alone. An opening that cuts them, and has no room to name the
+/// next one, says where that begins.
+#[test]
+fn what_a_kill_took_has_seqnos_that_are_not_given_again_whoever_opens_without_room() {
+    for (used_up, kills) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut fs, lost) = killed_with_lost(used_up);
+        for round in 0..2 {
+            fill(&fs);
+            let engine = open(&fs, &options()).unwrap();
+            assert!((1..=9).all(|n| has(&engine, n) == (n <= 5)));
+            is_refused(delete(&engine, 1));
+            assert!(engine.changes_since(5).is_ok() && refuses_since(&engine, &lost));
+            // Room for edits, and for no log: what was held back is said before the chain has a name.
+            fs.limit(fs.used() + (3 << 10));
+            let name = format!("late {round}");
+            engine.family(&name, &CfOptions::default()).unwrap();
+            is_refused(delete(&engine, 1));
+            if kills {
+                fs = fs.image_killed(Steps::new());
+            } else {
+                engine.close().unwrap();
+            }
+        }
+        fs.limit(u64::MAX);
+        let engine = open(&fs, &options()).unwrap();
+        assert!(engine.changes_since(5).is_ok() && refuses_since(&engine, &lost));
+        put(&engine, 6);
+        let visible = engine.metrics().visible;
+        assert!(
+            visible > *lost.end(),
+            "{visible}, {used_up}, killed: {kills}"
+        );
+        // As many as were lost.
+        (7..=10).for_each(|n| put(&engine, n));
+        assert!(refuses_since(&engine, &lost));
+        let image = fs.image_killed(Steps::new());
+        let engine = open(&image, &options()).unwrap();
+        assert!((1..=10).all(|n| has(&engine, n)));
+        assert!(refuses_since(&engine, &lost));
+    }
 }
