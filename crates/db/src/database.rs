@@ -366,12 +366,14 @@ impl Db {
     ///
     /// On return every callback has been called, and every event delivered. The call waits for a callback that
     /// blocks. By then everything is durable, and another opening need not wait. Called in a callback or listener, it
-    /// waits for none.
+    /// waits for none. Whoever waits for the lock of a transaction is told [`Error::Closed`].
     ///
     /// # Errors
     /// The error of a failed persist, now or earlier. The database is closed all the same. Acknowledged writes are
     /// there when it is opened again.
     pub fn close(self) -> Result<()> {
+        // First: a callback that is waited for may itself wait for one of them.
+        self.transactions.close();
         self.engine.close()
     }
 

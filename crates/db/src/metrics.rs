@@ -43,7 +43,7 @@ pub struct Metrics {
     pub zones_free: u64,
     /// DRAM of the indexes, in bytes.
     pub dram_index_bytes: u64,
-    /// DRAM of open tables, in bytes: their filters and the tops of their indexes.
+    /// DRAM of open tables, in bytes: their filters and the tops of their indexes; and of the keys of level 0.
     pub dram_tables_bytes: u64,
     /// DRAM of blocks of tables that are cached, and of buffers, in bytes.
     pub dram_blocks_bytes: u64,

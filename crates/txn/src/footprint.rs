@@ -82,8 +82,8 @@ impl Footprint for Span {
 /// Keys of each family, in order.
 type Ordered = BTreeMap<CfId, BTreeSet<Box<[u8]>>>;
 
-/// Keys and ranges that a transaction has read or deleted so that they must not change. What it writes by key is not among
-/// them, but once the write is taken back: until then that is in its writes.
+/// Keys and ranges that a transaction has read so that they must not change. What it writes is not among them: that is in
+/// its writes, until it is taken back.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     /// Keys one behind the other, and where each lies.
@@ -96,10 +96,10 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// Adds a key; false if it is there.
-    pub fn add(&mut self, key: &OneKey<'_>) -> bool {
+    /// Adds a key, unless it is there.
+    pub fn add(&mut self, key: &OneKey<'_>) {
         if self.has(key) {
-            return false;
+            return;
         }
         if self.keys.is_empty() {
             self.keys.reserve(FIRST_ENTRIES);
@@ -112,7 +112,6 @@ impl Touched {
         if let Some(ordered) = self.ordered.get_mut() {
             ordered.entry(key.cf).or_default().insert(key.key.into());
         }
-        true
     }
 
     /// Whether the key is there.

@@ -35,7 +35,7 @@
 //! there or not; ingested tables count as a change of all keys of their family.
 //!
 //! ## Serializable
-//! The footprint has every key that was read, every range as far as an iterator went, and every key that was written.
+//! The footprint has every key that was read, every range as far as an iterator went, and all that was written.
 //! By the lemma each read at `s` would have the same result right before `c`: the keys are unchanged, and so is what
 //! lies in the ranges, keys that came in included. So the transaction may as well have happened as a whole at `c`. A
 //! plain write happens at its seqno. One that wrote nothing happened as a whole at `s`, without any question. So the
@@ -50,6 +50,11 @@
 //! between the snapshot and the place of the other, which is refused: **the first to commit wins**. What was only read
 //! may have changed: write skew is possible, and nothing else of what Adya's model forbids. `get_for_update` and
 //! `get_for_share` prevent it key by key.
+//!
+//! ## What is taken back
+//! A write that a savepoint takes back is made by nobody, so the footprint has it no longer. Nothing that was read depended
+//! on it but what the transaction read of its own. What was read of others stays in the footprint, also what was read for
+//! share of a key that it had written itself.
 //!
 //! ## Plain writes
 //! They take no lock, wait for none, and are slowed down by nothing but the note of their keys. Exactly this holds: a
@@ -83,7 +88,8 @@
 //! update), ranges shared (iterators of a serializable transaction, and `delete_range`). They are held until the commit has been
 //! acknowledged, and kept when a savepoint is rolled back to. `locks::table` says why no wake-up is lost and nobody
 //! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the
-//! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does.
+//! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does. When the store
+//! is closed, whoever waits is told ([`Transactions::close`]): who has the lock may be prepared, and stay so.
 //!
 //! A transaction that is past its `expiration` goes on as long as nobody wants what it has locked. Whoever does takes
 //! the lock, and from then on it cannot commit. Both are one atomic step (`life`): either it has begun to write, and
@@ -156,8 +162,14 @@ pub use transaction::Transaction;
 pub use transactions::Transactions;
 pub use writes::Savepoint;
 
-// Named here, not in the unit: loom's models include that by path (`tests/loom`), and what tests it on the machine's own
-// atomics cannot run there.
+// Named here, not in the units: loom's models include those by path (`tests/loom`), and what tests them on the machine's
+// own atomics cannot run there.
+#[cfg(test)]
+#[path = "locks/entry/tests.rs"]
+mod entry_tests;
 #[cfg(test)]
 #[path = "locks/graph/tests.rs"]
 mod graph_tests;
+#[cfg(test)]
+#[path = "locks/table/tests.rs"]
+mod table_tests;

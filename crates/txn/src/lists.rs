@@ -11,7 +11,7 @@ use crate::writes::Writes;
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub writes: Writes,
-    /// What must not change between its moment and its commit, beside the keys that it writes.
+    /// What must not change between its moment and its commit, beside what it writes.
     pub touched: RefCell<Touched>,
     pub held: RefCell<Held>,
 }

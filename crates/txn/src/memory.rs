@@ -12,7 +12,7 @@ pub(crate) const LOCK_BYTES: u64 = 480;
 /// hashes.
 pub(crate) const TOUCHED_BYTES: u64 = 128;
 /// What a write costs beside key and value, in the same way.
-pub(crate) const WRITE_BYTES: u64 = 160;
+const WRITE_BYTES: u64 = 160;
 /// What a transaction costs that has nothing, and what its lists take for their first entries.
 pub(crate) const TRANSACTION_BYTES: u64 = 2048;
 /// For so many entries a list takes memory at once, and for so many bytes of keys and values. A list that grows from
@@ -21,6 +21,11 @@ pub(crate) const FIRST_ENTRIES: usize = 8;
 pub(crate) const FIRST_BYTES: usize = 512;
 /// With what more it begins: a lock and a write of it.
 pub(crate) const BEGIN_BYTES: u64 = 1024;
+
+/// What a write costs that has so many bytes of keys and values.
+pub(crate) fn write_bytes(bytes: usize) -> u64 {
+    WRITE_BYTES + bytes as u64
+}
 
 /// The DRAM of all transactions of a store.
 #[derive(Debug)]

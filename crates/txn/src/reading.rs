@@ -35,12 +35,15 @@ impl Footprint for Whole<'_> {
                 self.writes.next(cf, within, true).is_some()
             }
         };
-        writes || self.touched.meets(change)
+        let mut deleted = self.writes.deleted();
+        writes || deleted.any(|span| span.meets(change)) || self.touched.meets(change)
     }
 
     fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
-        // A range that it deleted is in its footprint, too.
-        self.touched.holds_for_all(holds) && self.writes.hashes().all(holds)
+        // Hashes say nothing of a range that it deleted.
+        self.writes.deleted().next().is_none()
+            && self.touched.holds_for_all(holds)
+            && self.writes.hashes().all(holds)
     }
 }
 
@@ -130,7 +133,8 @@ impl<S: Store> Reading<S> {
         self.is_fixed.get()
     }
 
-    /// What must not change between its moment and its commit: what it has read so, and the keys that it writes.
+    /// What must not change between its moment and its commit: what it has read so, and what it writes. Not what it has taken
+    /// back: that was never written, and what was read for it is there.
     pub fn footprint(&self) -> Whole<'_> {
         Whole {
             touched: self.lists().touched.borrow(),
@@ -192,5 +196,84 @@ impl<S: Store> Reading<S> {
     /// A place among what its moment has.
     pub fn place(&self, family: Family) -> Result<<S::Moment as Moment>::Place> {
         self.moment()?.place(family)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::SeqNo;
+    use thermocline_engine::key_hash;
+
+    use super::*;
+    use crate::footprint::Span;
+    use crate::memory::write_bytes;
+    use crate::writes::Write;
+
+    const CF: CfId = CfId(3);
+
+    fn key(name: &str) -> OneKey<'_> {
+        OneKey::new(CF, name.as_bytes())
+    }
+
+    fn put(lists: &mut Lists, name: &str) {
+        let value = Write::Value(Some(name.as_bytes().into()));
+        lists.writes.set(&key(name), &value).unwrap();
+    }
+
+    fn whole(lists: &Lists) -> Whole<'_> {
+        Whole {
+            touched: lists.touched.borrow(),
+            writes: &lists.writes,
+        }
+    }
+
+    /// Whether a change of a key meets the footprint, or that of a range, if it has an end.
+    fn meets(lists: &Lists, name: &str, end: Option<&str>) -> bool {
+        whole(lists).meets(&Changed {
+            seqno: SeqNo(1),
+            cf: CF,
+            key: name.as_bytes(),
+            hash: key_hash(CF, name.as_bytes()),
+            range: end.map(|end| Some(end.as_bytes())),
+        })
+    }
+
+    #[test]
+    fn what_is_taken_back_is_in_no_footprint_and_what_was_read_is() {
+        let mut lists = Lists::default();
+        lists.touched.get_mut().add(&key("read"));
+        put(&mut lists, "kept");
+        let before = lists.writes.savepoint(1);
+        for _ in 0..2 {
+            // One is written again, and one lies in a range that is deleted.
+            for name in ["blind", "kept", "dead"] {
+                put(&mut lists, name);
+            }
+            let span = Span {
+                cf: CF,
+                start: b"d".to_vec(),
+                end: Some(b"f".to_vec()),
+            };
+            lists.writes.delete_range(span).unwrap();
+            lists.touched.get_mut().add(&key("read later"));
+            for name in ["read", "read later", "kept", "blind", "dead", "e"] {
+                assert!(meets(&lists, name, None), "{name}");
+            }
+            assert!(meets(&lists, "b", Some("c")) && meets(&lists, "ea", Some("eb")));
+            assert!(!whole(&lists).holds_for_all(&mut |_| true));
+            let freed = lists.writes.rollback_to(1, before).unwrap();
+            let taken = [10, 8, 8, 2].map(write_bytes);
+            assert_eq!(freed, taken.iter().sum::<u64>());
+            for name in ["read", "read later", "kept"] {
+                assert!(meets(&lists, name, None), "{name}");
+            }
+            for name in ["blind", "dead", "e"] {
+                assert!(!meets(&lists, name, None), "{name}");
+            }
+            assert!(!meets(&lists, "b", Some("c")) && !meets(&lists, "ea", Some("eb")));
+            assert!(meets(&lists, "k", Some("l")));
+        }
+        let known = ["read", "read later", "kept"].map(|name| key(name).hash);
+        assert!(whole(&lists).holds_for_all(&mut |hash| known.contains(&hash)));
     }
 }

@@ -83,6 +83,7 @@ pub(crate) fn refused(
              it: begin anew, and lock keys in the same order everywhere",
             named(circle)
         )),
+        Refused::Closed => Error::Closed,
         Refused::TimedOut {
             key,
             holders,

@@ -13,10 +13,9 @@ use crate::footprint::{OneKey, Span};
 use crate::held::Held;
 use crate::lane::Begun;
 use crate::life::Life;
-use crate::lists::Lists;
 use crate::locks::entry::Mode;
 use crate::locks::table::{Refused, Taken};
-use crate::memory::{LOCK_BYTES, TOUCHED_BYTES, WRITE_BYTES};
+use crate::memory::{LOCK_BYTES, TOUCHED_BYTES, write_bytes};
 use crate::options::{Isolation, Locking, TxnOptions};
 use crate::reading::{Reading, ValueOf};
 use crate::refusal::{ended, lock_key, lock_range, refused};
@@ -24,7 +23,7 @@ use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
-use crate::writes::{Savepoint, Undone, Write};
+use crate::writes::{Savepoint, Write};
 
 /// A transaction. Dropped, it is rolled back.
 #[derive(Debug)]
@@ -286,8 +285,10 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key)?;
         let key = OneKey::new(family.id, key);
-        if self.reading.writes().get(&key).is_none() {
-            self.before_shared_read(&key)?;
+        match self.reading.writes().get(&key).is_none() {
+            true => self.before_shared_read(&key)?,
+            // What is promised of it outlives its own write, which may be taken back.
+            false => self.touch(&key)?,
         }
         self.reading.look(&key)
     }
@@ -296,8 +297,8 @@ impl<S: Store> Transaction<S> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] past a limit; [`Error::Busy`] naming who holds the key, [`Error::Conflict`] if it was
-    /// changed since the snapshot; nothing has changed then. [`Error::Conflict`] if the transaction was rolled back to
-    /// break a deadlock.
+    /// changed since the snapshot, [`Error::Closed`] if the store is closed while it waits; nothing has changed then.
+    /// [`Error::Conflict`] if the transaction was rolled back to break a deadlock.
     pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<()> {
         check_value(value)?;
         let write = Write::Value(Some(value.into()));
@@ -332,7 +333,7 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key.key)?;
         self.before_write(key)?;
-        let bytes = WRITE_BYTES + (key.key.len() + write.len()) as u64;
+        let bytes = write_bytes(key.key.len() + write.len());
         self.take_memory(bytes)?;
         let written = self.reading.lists_mut().writes.set(key, write);
         if written.is_err() {
@@ -361,13 +362,8 @@ impl<S: Store> Transaction<S> {
             self.settle_moment(&span)?;
             self.lock_all(family, &span)?;
         }
-        let bytes = WRITE_BYTES + span.bytes() as u64;
-        self.take_memory(TOUCHED_BYTES + span.bytes() as u64 + bytes)?;
-        self.reading
-            .lists()
-            .touched
-            .borrow_mut()
-            .add_span(span.clone());
+        let bytes = write_bytes(span.bytes());
+        self.take_memory(bytes)?;
         let written = self.reading.lists_mut().writes.delete_range(span);
         if written.is_err() {
             self.held().borrow_mut().spare += bytes;
@@ -432,8 +428,8 @@ impl<S: Store> Transaction<S> {
         self.reading.lists_mut().writes.savepoint(id)
     }
 
-    /// Takes back all writes since a savepoint, which stays and can be rolled back to again. Locks that were taken since
-    /// are kept, and what was read since still counts: other transactions see no difference.
+    /// Takes back all writes since a savepoint, which stays and can be rolled back to again. Nobody is refused for what
+    /// was taken back. Locks that were taken since are kept, and what was read since still counts.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a savepoint of another transaction, or one made after another that was rolled back
@@ -441,22 +437,7 @@ impl<S: Store> Transaction<S> {
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.ready()?;
         let id = self.id();
-        let Lists {
-            touched, writes, ..
-        } = self.reading.lists_mut();
-        let touched = touched.get_mut();
-        // It has locked them, and may have been told that they had not changed.
-        let mut freed = 0;
-        let undone = |undone: Undone<'_>| match undone {
-            Undone::Range(span) => freed += WRITE_BYTES + span.bytes() as u64,
-            Undone::Write(write) => {
-                freed += WRITE_BYTES + (write.key.len() + write.value.len()) as u64;
-                if touched.add(&OneKey::new(write.cf, write.key)) {
-                    freed -= TOUCHED_BYTES + write.key.len() as u64;
-                }
-            }
-        };
-        writes.rollback_to(id, savepoint, undone)?;
+        let freed = self.reading.lists_mut().writes.rollback_to(id, savepoint)?;
         self.held().borrow_mut().spare += freed;
         Ok(())
     }

@@ -53,6 +53,13 @@ impl<S: Store> Transactions<S> {
         self.0.shared.resolve(name, resolution, mode)
     }
 
+    /// The store is closed, or about to be: whoever waits for a lock is told [`thermocline_base::Error::Closed`], and so is
+    /// whoever would have to wait from now on. Nobody else would wake them: who has the lock may be prepared, and is not
+    /// resolved any more.
+    pub fn close(&self) {
+        self.0.shared.locks.close();
+    }
+
     /// A transaction begins. It has no snapshot until it reads.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 
 use crate::by_hash::ByHash;
 use crate::footprint::{OneKey, Span};
-use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, write_bytes};
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
@@ -84,14 +84,6 @@ fn check_folded(key: &[u8], len: usize) -> Result<()> {
 pub struct Savepoint {
     txn: u64,
     number: u64,
-}
-
-/// What was taken back.
-#[derive(Debug)]
-pub(crate) enum Undone<'a> {
-    Write(&'a BatchEntry<'a>),
-    /// That a range was deleted.
-    Range(&'a Span),
 }
 
 /// How much of the writes there was.
@@ -204,9 +196,14 @@ impl Writes {
         self.find(key).is_some()
     }
 
+    /// The ranges that were deleted.
+    pub fn deleted(&self) -> impl Iterator<Item = &Span> {
+        self.ranges.iter().map(|range| &range.span)
+    }
+
     /// Whether a range that has the key was deleted.
     pub fn covers(&self, cf: CfId, key: &[u8]) -> bool {
-        self.ranges.iter().any(|range| range.span.has(cf, key))
+        self.deleted().any(|span| span.has(cf, key))
     }
 
     /// The first of its own writes in a range, or the last one, unless it is `ascending`.
@@ -364,13 +361,8 @@ impl Writes {
         Savepoint { txn, number }
     }
 
-    /// Takes back all writes since a savepoint, which stays. Calls `undone` with each of them.
-    pub fn rollback_to(
-        &mut self,
-        txn: u64,
-        savepoint: Savepoint,
-        mut undone: impl FnMut(Undone<'_>),
-    ) -> Result<()> {
+    /// Takes back all writes since a savepoint, which stays. Returns what they cost of DRAM.
+    pub fn rollback_to(&mut self, txn: u64, savepoint: Savepoint) -> Result<u64> {
         let at = self
             .savepoints
             .iter()
@@ -384,37 +376,37 @@ impl Writes {
         };
         let (_, point) = self.savepoints[at];
         self.savepoints.truncate(at + 1);
+        let mut freed = 0;
         while self.point() != point {
             let last_range = self.ranges.len() > point.ranges;
             let last_range = self
                 .ranges
                 .pop_if(|r| last_range && r.after == self.log.len());
-            match last_range {
-                Some(range) => {
-                    undone(Undone::Range(&range.span));
-                    self.show_again(&range);
-                }
-                None => self.undo_write(&mut undone),
-            }
+            freed += write_bytes(match last_range {
+                Some(range) => self.show_again(&range),
+                None => self.undo_write(),
+            });
         }
-        Ok(())
+        Ok(freed)
     }
 
-    /// A range that was deleted last is not any more.
-    fn show_again(&mut self, range: &Deleted) {
+    /// A range that was deleted last is not any more. Returns how many bytes it had.
+    fn show_again(&mut self, range: &Deleted) -> usize {
         self.bytes -= range.span.bytes();
         self.count -= 1;
         for &number in &range.hidden {
             self.set_counts(number, true);
         }
+        range.span.bytes()
     }
 
-    /// Takes the last write back, which counts: all that was made later is taken back.
-    fn undo_write(&mut self, undone: &mut impl FnMut(Undone<'_>)) {
+    /// Takes the last write back, which counts: all that was made later is taken back. Returns how many bytes it had.
+    fn undo_write(&mut self) -> usize {
         let Some(last) = self.log.len().checked_sub(1) else {
-            return;
+            return 0;
         };
-        undone(Undone::Write(&self.log.get(last)));
+        let write = self.log.get(last);
+        let bytes = write.key.len() + write.value.len();
         self.set_counts(last, false);
         self.log.truncate(last);
         self.found.truncate(last);
@@ -422,6 +414,7 @@ impl Writes {
         if let Some(before) = replaced {
             self.set_counts(before, true);
         }
+        bytes
     }
 
     /// All of it as one batch: the log, where all of that counts.

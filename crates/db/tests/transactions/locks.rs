@@ -131,6 +131,36 @@ fn a_deadlock_ends_with_the_youngest() {
     assert_eq!(db.transactions().locked_keys, 0);
 }
 
+/// A prepared transaction that nobody resolves keeps its locks, and who waits for one has no limit. They end with the store.
+#[test]
+fn a_close_wakes_whoever_waits_for_a_lock() {
+    let db = open();
+    let mut first = db.transaction(patient()).unwrap();
+    first.put("k", "1").unwrap();
+    let _prepared = first.prepare("first").unwrap();
+    thread::scope(|scope| {
+        for limit in [Duration::MAX, Duration::MAX, Duration::from_secs(3600)] {
+            let db = &db;
+            scope.spawn(move || {
+                let options = patient().lock_timeout(limit);
+                let mut waits = db.transaction(options).unwrap();
+                let error = waits.put("k", "2").unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Closed);
+            });
+        }
+        while db.transactions().waiting < 3 {
+            thread::yield_now();
+        }
+        db.db.clone().close().unwrap();
+    });
+    // Nobody begins to wait.
+    let mut late = db.transaction(patient()).unwrap();
+    let error = late.put("k", "3").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    let report = db.transactions();
+    assert_eq!((report.waiting, report.locked_keys), (0, 1));
+}
+
 /// Many threads lock few keys in any order, in all modes, and ranges. The test ends, and all that was committed is there.
 #[test]
 fn deadlocks_are_always_broken() {

@@ -47,10 +47,12 @@ struct Open {
     /// What must not have changed, and what need not have changed but may count.
     strict: Vec<(usize, Span)>,
     loose: Vec<(usize, Span)>,
+    /// What it has written, and not taken back: that must not have changed either.
+    written: Vec<(usize, Span)>,
     /// How many changes there had been.
     since: usize,
     serializable: bool,
-    savepoints: Vec<(Savepoint, [Map; FAMILIES], [Vec<Span>; FAMILIES])>,
+    savepoints: Vec<(Savepoint, [Map; FAMILIES], [Vec<Span>; FAMILIES], usize)>,
 }
 
 impl Open {
@@ -65,6 +67,10 @@ impl Open {
     fn depends(&mut self, family: usize, span: &Span) {
         self.strict.push((family, span.clone()));
         self.loose.push((family, span.clone()));
+    }
+
+    fn writes(&mut self, family: usize, span: &Span) {
+        self.written.push((family, span.clone()));
     }
 
     fn is_written(&self, family: usize, key: &[u8]) -> bool {
@@ -172,6 +178,7 @@ impl Model {
             hidden: Default::default(),
             strict: Vec::new(),
             loose: Vec::new(),
+            written: Vec::new(),
             since: self.changes.len(),
             serializable,
             savepoints: Vec::new(),
@@ -243,8 +250,11 @@ impl Model {
                 Ok(found) => {
                     let expected = open.visible(family).remove(&name);
                     assert_eq!(found.as_deref(), expected.as_deref());
-                    if open.serializable && !open.is_written(family, &name) {
-                        open.depends(family, &span);
+                    match open.serializable {
+                        true if !open.is_written(family, &name) => open.depends(family, &span),
+                        // What it has merged itself is merged into what there was.
+                        true => open.loose.push((family, span)),
+                        false => {}
                     }
                 }
                 Err(error) => self.refused(open, family, &span, &error),
@@ -255,7 +265,7 @@ impl Model {
                     Ok(()) => {
                         let mut value = open.visible(family).remove(&name).unwrap_or_default();
                         value.extend(operand);
-                        open.depends(family, &span);
+                        open.writes(family, &span);
                         open.own[family].insert(name, value);
                     }
                     Err(error) => self.refused(open, family, &span, &error),
@@ -273,7 +283,7 @@ impl Model {
                 let value = self.rng.next_u64().to_be_bytes();
                 match open.txn.put_cf(&cf, &name, value) {
                     Ok(()) => {
-                        open.depends(family, &span);
+                        open.writes(family, &span);
                         open.own[family].insert(name, value.to_vec());
                     }
                     Err(error) => self.refused(open, family, &span, &error),
@@ -281,7 +291,7 @@ impl Model {
             }
             10..12 => match open.txn.delete_cf(&cf, &name) {
                 Ok(()) => {
-                    open.depends(family, &span);
+                    open.writes(family, &span);
                     open.delete(family, &span);
                 }
                 Err(error) => self.refused(open, family, &span, &error),
@@ -291,7 +301,7 @@ impl Model {
                 match open.txn.delete_range_cf(&cf, bounds) {
                     Ok(()) if span.1.as_ref().is_some_and(|end| *end <= span.0) => {}
                     Ok(()) => {
-                        open.depends(family, &span);
+                        open.writes(family, &span);
                         open.delete(family, &span);
                     }
                     Err(error) => self.refused(open, family, &span, &error),
@@ -300,14 +310,16 @@ impl Model {
             13..17 => self.scan(open, family, &cf),
             17 => {
                 let savepoint = open.txn.savepoint();
-                let then = (savepoint, open.own.clone(), open.hidden.clone());
+                let (own, hidden) = (open.own.clone(), open.hidden.clone());
+                let then = (savepoint, own, hidden, open.written.len());
                 open.savepoints.push(then);
             }
             18 if !open.savepoints.is_empty() => {
                 let at = self.rng.below(open.savepoints.len());
                 open.savepoints.truncate(at + 1);
-                let (savepoint, own, hidden) = &open.savepoints[at];
+                let (savepoint, own, hidden, written) = &open.savepoints[at];
                 open.txn.rollback_to(*savepoint).unwrap();
+                open.written.truncate(*written);
                 (open.own, open.hidden) = (own.clone(), hidden.clone());
             }
             // Dropped.
@@ -416,7 +428,7 @@ impl Model {
         let at = self.rng.below(self.open.len());
         let open = self.open.swap_remove(at);
         let changed = |all: &[(usize, Span)]| {
-            let mut all = all.iter();
+            let mut all = all.iter().chain(&open.written);
             all.any(|(family, span)| self.has_changed(open.since, *family, span))
         };
         let (strict, loose) = (changed(&open.strict), changed(&open.loose));

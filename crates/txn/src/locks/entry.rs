@@ -4,11 +4,18 @@
 //! Requests are granted in the order in which they arrived, and none passes another one: a reader that comes behind a
 //! waiting writer waits, so writers do not starve, nor do readers. Only those go first for whom the others wait anyway: a
 //! holder of the shared lock that wants it exclusively, and whoever has locked a range with the key.
+//!
+//! # Thousands that wait
+//! Each request knows the next ahead that wants the lock alone ([`Request::ahead`]). That changes where one comes or goes
+//! in between, and for nobody behind the next that wants the lock alone: so a queue of writers is granted, and grows, by
+//! steps that do not depend on its length. Only the first of a queue is told when to look for one whose time is over: the
+//! others cannot be granted before it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::life::{Life, TxnId};
-use crate::locks::wake::{Verdict, Wake};
+use crate::locks::wake::Wake;
 use crate::sync::Arc;
 
 /// How a key is locked.
@@ -49,6 +56,38 @@ pub(crate) struct Request {
     /// Its place among all requests for keys and ranges.
     pub arrival: u64,
     pub wake: Arc<Wake>,
+    /// The next ahead that wants the lock alone.
+    pub ahead: Option<TxnId>,
+    /// When it was told to look again.
+    expiry: u64,
+}
+
+impl Request {
+    pub fn new(who: &Arc<Life>, mode: Mode, arrival: u64, wake: &Arc<Wake>) -> Request {
+        Request {
+            who: Arc::clone(who),
+            mode,
+            arrival,
+            wake: Arc::clone(wake),
+            ahead: None,
+            expiry: u64::MAX,
+        }
+    }
+
+    /// What `ahead` is of the one right behind it.
+    fn ahead_of_next(&self) -> Option<TxnId> {
+        match self.mode {
+            Mode::Exclusive => Some(self.who.id),
+            Mode::Shared => self.ahead,
+        }
+    }
+
+    fn look_at(&mut self, expiry: u64) {
+        if self.expiry != expiry {
+            self.expiry = expiry;
+            self.wake.set_expiry(expiry);
+        }
+    }
 }
 
 /// The lock of a key. Most have one holder and nobody who waits, and need no memory beside this.
@@ -64,6 +103,28 @@ pub(crate) struct Entry {
 struct More {
     holders: Vec<Holder>,
     queue: VecDeque<Request>,
+    /// No request of the queue has arrived later.
+    newest: u64,
+}
+
+impl More {
+    /// Has the requests from a place on know who is ahead, as far as that has changed: one came there, or has gone from
+    /// there. Returns their places.
+    fn link(&mut self, from: usize) -> Range<usize> {
+        let before = from.checked_sub(1).map(|before| &self.queue[before]);
+        let mut ahead = before.and_then(Request::ahead_of_next);
+        let mut to = from;
+        for request in self.queue.range_mut(from..) {
+            // Those behind one of whom nothing has changed know it already.
+            if to > from && request.ahead == ahead {
+                break;
+            }
+            request.ahead = ahead;
+            ahead = request.ahead_of_next();
+            to += 1;
+        }
+        from..to
+    }
 }
 
 impl Entry {
@@ -90,12 +151,25 @@ impl Entry {
         self.first().is_some()
     }
 
-    fn queue(&self) -> impl Iterator<Item = &Request> {
+    fn queue(&self) -> impl DoubleEndedIterator<Item = &Request> {
         self.more.iter().flat_map(|more| &more.queue)
     }
 
-    fn first(&self) -> Option<&Request> {
+    /// The request that is granted next.
+    pub fn first(&self) -> Option<&Request> {
         self.more.as_ref()?.queue.front()
+    }
+
+    /// The request of a transaction. Those that came last are found first.
+    pub fn request(&self, who: TxnId) -> Option<&Request> {
+        self.queue().rfind(|request| request.who.id == who)
+    }
+
+    /// Of the requests at these places who is next ahead and wants the lock alone.
+    pub fn aheads(&self, places: Range<usize>) -> impl Iterator<Item = (TxnId, Option<TxnId>)> {
+        let more = self.more.iter();
+        let requests = more.flat_map(move |more| more.queue.range(places.clone()));
+        requests.map(|request| (request.who.id, request.ahead))
     }
 
     /// How a transaction holds it.
@@ -110,12 +184,16 @@ impl Entry {
         self.holder.iter().chain(more)
     }
 
-    /// Keeps those holders and requests that are wanted.
-    fn retain(&mut self, holds: impl Fn(&Holder) -> bool, waits: impl Fn(&Request) -> bool) {
+    /// Whether one has it alone, who is the only holder then.
+    pub fn is_held_alone(&self) -> bool {
+        self.holders().next().is_some_and(Holder::is_exclusive)
+    }
+
+    /// Keeps those holders that are wanted.
+    fn retain(&mut self, holds: impl Fn(&Holder) -> bool) {
         self.holder.take_if(|holder| !holds(holder));
         if let Some(more) = &mut self.more {
             more.holders.retain(holds);
-            more.queue.retain(waits);
         }
         self.forget_more();
     }
@@ -127,25 +205,40 @@ impl Entry {
 
     /// Those holders whom a transaction must wait for.
     pub fn in_the_way(&self, who: TxnId, mode: Mode) -> impl Iterator<Item = &Holder> {
+        // Who only wants to read waits for one who has it alone, and nobody has it beside that one.
+        let most = match mode {
+            Mode::Shared => 1,
+            Mode::Exclusive => usize::MAX,
+        };
         self.holders()
+            .take(most)
             .filter(move |holder| holder.who.id != who && holder.mode.conflicts(mode))
     }
 
-    /// Whether somebody else has it alone, or wants that since before `arrival`.
-    pub fn is_wanted_alone(&self, who: TxnId, arrival: u64) -> bool {
-        let wanted = self.queue().any(|request| {
+    /// Whether somebody else has it alone, or wants that since before an arrival, which is asked for where somebody waits.
+    pub fn is_wanted_alone(&self, who: TxnId, arrival: impl FnOnce() -> u64) -> bool {
+        if self.in_the_way(who, Mode::Shared).next().is_some() {
+            return true;
+        }
+        if !self.is_waited_for() {
+            return false;
+        }
+        let arrival = arrival();
+        self.queue().any(|request| {
             request.mode == Mode::Exclusive && request.arrival < arrival && request.who.id != who
-        });
-        wanted || self.in_the_way(who, Mode::Shared).next().is_some()
+        })
     }
 
-    /// It is held from now on, or held more strongly.
+    /// It is held from now on, or held more strongly. Nobody is in the way.
     pub fn hold(&mut self, who: &Arc<Life>, mode: Mode, since_ns: u64) {
-        let more = self.more.iter_mut().flat_map(|more| &mut more.holders);
-        let mut all = self.holder.iter_mut().chain(more);
-        if let Some(own) = all.find(|holder| holder.who.id == who.id) {
-            own.mode = own.mode.max(mode);
-            return;
+        // Who wants to read has nothing of it yet, however many others have.
+        if mode == Mode::Exclusive {
+            let more = self.more.iter_mut().flat_map(|more| &mut more.holders);
+            let mut all = self.holder.iter_mut().chain(more);
+            if let Some(own) = all.find(|holder| holder.who.id == who.id) {
+                own.mode = mode;
+                return;
+            }
         }
         let holder = Holder {
             who: Arc::clone(who),
@@ -165,60 +258,89 @@ impl Entry {
             self.holder.take_if(|holder| holder.who.id == who);
             return;
         }
-        self.retain(|holder| holder.who.id != who, |_| true);
+        self.retain(|holder| holder.who.id != who);
     }
 
     /// Takes it from those whose time is over at this moment. They may not go on.
     pub fn evict(&mut self, now_ns: u64) {
-        self.retain(|holder| !holder.who.expires_by(now_ns), |_| true);
+        self.retain(|holder| !holder.who.expires_by(now_ns));
     }
 
     /// A request gets its place. A range of its own that the key is in, and its number, may bring it forward: before
-    /// writers that came behind the range, and so wait for it.
-    pub fn enqueue(&mut self, request: Request, own_range: Option<u64>) {
-        let upgrades = self.mode_of(request.who.id).is_some();
-        let first = self
-            .queue()
-            .take_while(|r| self.mode_of(r.who.id).is_some());
-        let first = first.count();
-        let at = match upgrades {
-            true => first,
-            false => {
-                let ahead = self.queue().skip(first);
-                first + ahead.take_while(|r| r.arrival < request.arrival).count()
-            }
-        };
-        let waits_for_range = |ahead: &Request| {
-            ahead.mode == Mode::Exclusive && own_range.is_some_and(|own| own < ahead.arrival)
-        };
-        let forward = self.queue().position(waits_for_range);
-        let at = forward.map_or(at, |forward| forward.min(at));
+    /// writers that came behind the range, and so wait for it. Returns the places of those behind it that have another
+    /// one ahead now.
+    pub fn enqueue(&mut self, request: Request, own_range: Option<u64>) -> Range<usize> {
+        let at = self.place_of(&request, own_range);
         let more = self.more.get_or_insert_default();
+        more.newest = more.newest.max(request.arrival);
+        if at == 0
+            && let Some(first) = more.queue.front_mut()
+        {
+            first.look_at(u64::MAX);
+        }
         more.queue.insert(at, request);
+        let linked = more.link(at);
+        at + 1..linked.end
     }
 
-    /// A request is given up.
-    pub fn withdraw(&mut self, who: TxnId) {
-        self.retain(|_| true, |request| request.who.id != who);
+    fn place_of(&self, request: &Request, own_range: Option<u64>) -> usize {
+        let (len, newest) = match &self.more {
+            Some(more) => (more.queue.len(), more.newest),
+            None => (0, 0),
+        };
+        let upgrades = self.mode_of(request.who.id).is_some();
+        // Most come last.
+        let at = if !upgrades && request.arrival > newest {
+            len
+        } else {
+            let holds = |r: &&Request| self.mode_of(r.who.id).is_some();
+            let first = self.queue().take_while(holds).count();
+            let ahead = self.queue().skip(first);
+            let earlier = ahead.take_while(|r| !upgrades && r.arrival < request.arrival);
+            first + earlier.count()
+        };
+        // Where it has no such range, nobody is asked.
+        let forward = own_range.and_then(|own| {
+            self.queue()
+                .position(|ahead| ahead.mode == Mode::Exclusive && own < ahead.arrival)
+        });
+        forward.map_or(at, |forward| forward.min(at))
+    }
+
+    /// A request is given up. Returns the places of those behind it that have another one ahead now.
+    pub fn withdraw(&mut self, who: TxnId) -> Range<usize> {
+        let Some(more) = &mut self.more else {
+            return 0..0;
+        };
+        let mut queue = more.queue.iter();
+        let Some(at) = queue.rposition(|request| request.who.id == who) else {
+            return 0..0;
+        };
+        more.queue.remove(at);
+        let linked = more.link(at);
+        self.forget_more();
+        linked
     }
 
     /// Grants what can be, from the front. Whether a range is `in_the_way` of a request is asked for those that nothing
-    /// else keeps. Calls `leaves` with each who waits no more.
+    /// else keeps. Calls `leaves` with each who waits no more. Returns the places of those that have another one ahead
+    /// now.
     pub fn grant(
         &mut self,
         now_ns: u64,
         in_the_way: impl Fn(&Request) -> bool,
         mut leaves: impl FnMut(TxnId),
-    ) {
+    ) -> Range<usize> {
+        let mut has_left = false;
         while let Some(first) = self.first() {
-            let given_up = matches!(first.wake.look(), Verdict::Victim(_));
+            let given_up = first.wake.look().gives_up();
             let held = self.in_the_way(first.who.id, first.mode).next().is_some();
             if !given_up && (held || in_the_way(first)) {
-                return;
+                break;
             }
             let queue = self.more.as_mut().map(|more| &mut more.queue);
             let Some(first) = queue.and_then(VecDeque::pop_front) else {
-                return;
+                break;
             };
             self.forget_more();
             // Before it wakes: it may wait for another lock at once.
@@ -226,29 +348,27 @@ impl Entry {
             if first.wake.grant() {
                 self.hold(&first.who, first.mode, now_ns);
             }
+            has_left = true;
+        }
+        match &mut self.more {
+            Some(more) if has_left => more.link(0),
+            _ => 0..0,
         }
     }
 
-    /// Of each request for whom it waits here: holders, and the next ahead that wants the lock alone. (For whom that one
-    /// waits, it waits, too. Who waits ahead to read waits for nobody else than they.)
-    pub fn waits(&self) -> impl Iterator<Item = (&Request, Vec<TxnId>)> {
-        let mut alone = None;
-        self.queue().map(move |request| {
-            let holders = self.in_the_way(request.who.id, request.mode);
-            let for_whom = holders.map(|holder| holder.who.id).chain(alone).collect();
-            if request.mode == Mode::Exclusive {
-                alone = Some(request.who.id);
-            }
-            (request, for_whom)
-        })
+    /// The first who waits is to look again at this time; `u64::MAX` for never.
+    pub fn look_at(&mut self, expiry: u64) {
+        let more = self.more.as_mut();
+        if let Some(first) = more.and_then(|more| more.queue.front_mut()) {
+            first.look_at(expiry);
+        }
     }
 
-    /// When the time of the first is over who has the lock, or may get it before a request of `who`.
-    pub fn first_expiry(&self, who: TxnId) -> u64 {
-        let holders = self.holders().map(|holder| &holder.who);
-        let all = holders.chain(self.queue().map(|request| &request.who));
-        let others = all.filter(|other| other.id != who);
-        let expiries = others.map(|other| other.expires_ns);
-        expiries.min().unwrap_or(u64::MAX)
+    /// When, behind now, the time of the first is over who holds the lock beside `who`. One whose time was over before, and
+    /// that still has it, ends by itself.
+    pub fn first_expiry(&self, who: TxnId, now_ns: u64) -> u64 {
+        let others = self.holders().filter(|holder| holder.who.id != who);
+        let expiries = others.map(|holder| holder.who.expires_ns);
+        expiries.filter(|at| *at > now_ns).min().unwrap_or(u64::MAX)
     }
 }

@@ -49,6 +49,12 @@ impl LockKey {
     }
 }
 
+impl std::hash::Hash for LockKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
 impl std::borrow::Borrow<[u8]> for InOrder {
     fn borrow(&self) -> &[u8] {
         self.0.bytes()

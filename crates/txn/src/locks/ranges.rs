@@ -1,26 +1,34 @@
 //! Ranges of keys that must not change: what serializable transactions have read by iterators.
 
-use crate::life::{Life, TxnId};
+use std::collections::BTreeMap;
+
+use crate::life::{Ended, Life, TxnId};
+use crate::locks::entry::Mode;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 
 /// A range that a transaction has locked, shared.
 #[derive(Debug)]
-pub(crate) struct RangeLock {
+struct RangeLock {
     who: Arc<Life>,
     start: Vec<u8>,
     end: Vec<u8>,
-    arrival: u64,
 }
 
-/// The ranges that are locked. Looked through from end to end: there is one for each iterator of a serializable
-/// transaction.
+impl RangeLock {
+    fn has(&self, key: &[u8]) -> bool {
+        *self.start <= *key && *key < *self.end
+    }
+}
+
+/// The ranges that are locked, by number. Who looks for those that have a key looks through all: there is one for each
+/// iterator of a serializable transaction. One that is unlocked is found by its number.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     /// How many there are, or are about to be. Raised before a range gets its number, and read after a request got its
     /// own, both by way of one counter (acquire and release): a request sees those that came before it. A request
     /// without a number reads it under the lock of its key's stripe, which a range takes behind.
     count: AtomicUsize,
-    all: Mutex<Vec<RangeLock>>,
+    all: Mutex<BTreeMap<u64, RangeLock>>,
 }
 
 impl Ranges {
@@ -29,64 +37,88 @@ impl Ranges {
         let mut all = lock(&self.all);
         self.count.fetch_add(1, Ordering::Relaxed);
         let arrival = arrivals.fetch_add(1, Ordering::AcqRel);
-        all.push(RangeLock {
+        let range = RangeLock {
             who: Arc::clone(who),
             start: start.to_vec(),
             end: end.to_vec(),
-            arrival,
-        });
+        };
+        all.insert(arrival, range);
         arrival
     }
 
     /// The number of the first range that `who` has locked a key with.
     pub fn first_of(&self, key: &[u8], who: TxnId) -> Option<u64> {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if self.len() == 0 {
             return None;
         }
         let all = lock(&self.all);
         let own = all
             .iter()
-            .filter(|range| range.who.id == who && *range.start <= *key && *key < *range.end);
-        own.map(|range| range.arrival).min()
+            .find(|(_, range)| range.who.id == who && range.has(key));
+        own.map(|(arrival, _)| *arrival)
     }
 
     /// A range is locked no longer.
     pub fn remove(&self, arrival: u64) {
         let mut all = lock(&self.all);
-        all.retain(|range| range.arrival != arrival);
+        all.remove(&arrival);
         self.count.store(all.len(), Ordering::Relaxed);
     }
 
-    /// Whose ranges, that came before `arrival`, keep `who` from changing a key. Those whose time is over keep nobody.
-    pub fn keepers(&self, key: &[u8], who: TxnId, arrival: u64, now_ns: u64) -> Vec<Arc<Life>> {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return Vec::new();
+    /// Those that have a key.
+    pub fn over(&self, key: &[u8]) -> Over {
+        if self.len() == 0 {
+            return Over::default();
         }
-        let mut all = lock(&self.all);
-        let keeps = |range: &RangeLock| {
-            range.who.id != who
-                && range.arrival < arrival
-                && *range.start <= *key
-                && *key < *range.end
-        };
-        all.retain(|range| !(keeps(range) && range.who.expires_by(now_ns)));
-        self.count.store(all.len(), Ordering::Relaxed);
-        let kept = all.iter().filter(|range| keeps(range));
-        kept.map(|range| Arc::clone(&range.who)).collect()
-    }
-
-    /// When the time of the first is over whose range has a key.
-    pub fn first_expiry(&self, key: &[u8], who: TxnId) -> u64 {
         let all = lock(&self.all);
-        let others = all
-            .iter()
-            .filter(|range| range.who.id != who && *range.start <= *key && *key < *range.end);
-        let expiries = others.map(|range| range.who.expires_ns);
-        expiries.min().unwrap_or(u64::MAX)
+        let over = all.iter().filter(|(_, range)| range.has(key));
+        Over(
+            over.map(|(arrival, range)| (*arrival, Arc::clone(&range.who)))
+                .collect(),
+        )
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// The ranges that have a key: their numbers, ascending, and whose they are.
+#[derive(Debug, Default)]
+pub(crate) struct Over(Vec<(u64, Arc<Life>)>);
+
+impl Over {
+    /// Whose ranges keep a request of `who`: those that came before it, if it wants the key alone. Those whose time is over
+    /// keep nobody.
+    pub fn keepers(
+        &self,
+        who: TxnId,
+        (mode, arrival): (Mode, u64),
+        now_ns: u64,
+    ) -> impl Iterator<Item = TxnId> {
+        let before = match mode {
+            Mode::Shared => 0,
+            Mode::Exclusive => self.0.partition_point(|(number, _)| *number < arrival),
+        };
+        let owners = self.0[..before].iter().map(|(_, owner)| owner);
+        let keepers = owners.filter(move |owner| owner.id != who && !owner.expires_by(now_ns));
+        keepers.map(|owner| owner.id)
+    }
+
+    /// All of them, but those whose time was over when somebody wanted a key of theirs.
+    pub fn all(&self) -> Vec<(u64, TxnId)> {
+        let all = self.0.iter();
+        let standing = all.filter(|(_, owner)| owner.check() != Err(Ended::Expired));
+        standing
+            .map(|(number, owner)| (*number, owner.id))
+            .collect()
+    }
+
+    /// When, behind now, the time of the first is over, of others than `who`.
+    pub fn first_expiry(&self, who: TxnId, now_ns: u64) -> u64 {
+        let others = self.0.iter().filter(|(_, owner)| owner.id != who);
+        let expiries = others.map(|(_, owner)| owner.expires_ns);
+        expiries.filter(|at| *at > now_ns).min().unwrap_or(u64::MAX)
     }
 }

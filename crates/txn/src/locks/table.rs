@@ -19,11 +19,16 @@
 //!    takes it and needs no number, since a holder is waited for whenever he came.
 //! 3. A verdict is given once ([`Wake`]). Who gives up, for lack of time, looks at the verdict under the stripe's
 //!    lock, under which alone requests are granted: it was granted by then, or never is.
+//! 4. The time of a holder or of a range may be over, and nobody else wakes whom that keeps. Of each key the first who
+//!    waits is told when that is, whenever it may have changed, by [`LockTable::settle`]; he settles then. Nobody
+//!    behind him could be granted before.
+//! 5. Who is to sleep is in the graph before. So [`LockTable::close`] wakes all who sleep, and nobody sleeps behind it.
 //!
 //! # Fair
 //! Requests for keys and ranges are numbered as they arrive. A range waits for requests that came before it, and those
 //! that come after it wait for the range.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use thermocline_base::Line;
@@ -31,9 +36,9 @@ use thermocline_base::size::index;
 
 use crate::life::{Life, TxnId};
 use crate::locks::entry::{Entry, Holder, Mode, Request};
-use crate::locks::graph::Graph;
+use crate::locks::graph::{Graph, InTheWay, Wait};
 use crate::locks::key::LockKey;
-use crate::locks::ranges::Ranges;
+use crate::locks::ranges::{Over, Ranges};
 use crate::locks::stripe::Stripe;
 use crate::locks::wake::{Verdict, Wake};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock};
@@ -61,6 +66,17 @@ pub(crate) enum Refused {
     },
     /// This circle of transactions waited for each other, and this one is the youngest.
     Deadlock(Vec<TxnId>),
+    /// The store is closed, and nobody waits any more.
+    Closed,
+}
+
+/// Who is in the way of those who wait for a key; nothing where nobody waits.
+fn in_the_way(entry: &Entry, over: &Over) -> Option<InTheWay> {
+    entry.is_waited_for().then(|| InTheWay {
+        holders: entry.holders().map(|holder| holder.who.id).collect(),
+        is_alone: entry.is_held_alone(),
+        ranges: over.all(),
+    })
 }
 
 /// The locks of a store.
@@ -95,57 +111,43 @@ impl LockTable {
         self.arrivals.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Whose ranges keep `who` from a key, that arrived so.
-    fn keepers(
-        &self,
-        key: &LockKey,
-        mode: Mode,
-        (who, arrival): (TxnId, u64),
-        now_ns: u64,
-    ) -> Vec<Arc<Life>> {
-        match mode {
-            Mode::Shared => Vec::new(),
-            Mode::Exclusive => self.ranges.keepers(key.bytes(), who, arrival, now_ns),
-        }
-    }
-
-    /// Whose ranges keep a request.
-    fn keepers_of(&self, key: &LockKey, request: &Request, now_ns: u64) -> Vec<Arc<Life>> {
-        let who = (request.who.id, request.arrival);
-        self.keepers(key, request.mode, who, now_ns)
-    }
-
-    /// Grants all that can be granted of a key, and tells the graph for whom the others wait.
+    /// Grants all that can be granted of a key. Tells the graph who is in the way of those who wait on, and the first of
+    /// them when the time of one of those is over.
     fn settle(&self, key: &LockKey, entry: &mut Entry, now_ns: u64) {
-        if !entry.is_waited_for() {
-            return;
+        let over = self.ranges.over(key.bytes());
+        if entry.is_waited_for() {
+            entry.evict(now_ns);
         }
-        entry.evict(now_ns);
-        let kept = |request: &Request| !self.keepers_of(key, request, now_ns).is_empty();
-        entry.grant(now_ns, kept, |who| self.graph.done(who));
-        for (request, for_whom) in entry.waits() {
-            let all = self.with_keepers(key, request, for_whom, now_ns);
-            self.graph.update(request.who.id, all);
+        let kept = |request: &Request| {
+            let wants = (request.mode, request.arrival);
+            let mut keepers = over.keepers(request.who.id, wants, now_ns);
+            keepers.next().is_some()
+        };
+        let moved = entry.grant(now_ns, kept, |who| self.graph.done(who));
+        self.graph.set(key, in_the_way(entry, &over));
+        self.tell_aheads(entry, moved);
+        if let Some(first) = entry.first() {
+            let who = first.who.id;
+            let expiry = entry.first_expiry(who, now_ns);
+            entry.look_at(expiry.min(over.first_expiry(who, now_ns)));
         }
     }
 
-    /// For whom a transaction waits that has a request for a key.
-    fn waits_for(&self, key: &LockKey, entry: &Entry, who: TxnId, now_ns: u64) -> Vec<TxnId> {
-        let own = entry.waits().find(|(request, _)| request.who.id == who);
-        let all = own.map(|(request, for_whom)| self.with_keepers(key, request, for_whom, now_ns));
-        all.unwrap_or_default()
+    /// Tells the graph of those at some places of a queue who is next ahead.
+    fn tell_aheads(&self, entry: &Entry, places: Range<usize>) {
+        if !places.is_empty() {
+            self.graph.follow(entry.aheads(places));
+        }
     }
 
-    fn with_keepers(
-        &self,
-        key: &LockKey,
-        request: &Request,
-        mut for_whom: Vec<TxnId>,
-        now_ns: u64,
-    ) -> Vec<TxnId> {
-        let keepers = self.keepers_of(key, request, now_ns);
-        for_whom.extend(keepers.iter().map(|keeper| keeper.id));
-        for_whom
+    /// For whom a transaction waits that has a request for a key, beside those who hold it.
+    fn others(&self, key: &LockKey, entry: &Entry, who: TxnId, now_ns: u64) -> Vec<TxnId> {
+        let Some(request) = entry.request(who) else {
+            return Vec::new();
+        };
+        let over = self.ranges.over(key.bytes());
+        let keepers = over.keepers(who, (request.mode, request.arrival), now_ns);
+        request.ahead.into_iter().chain(keepers).collect()
     }
 
     /// Locks a key, waiting for at most `wait_ns`. `tick_ns` is the time of the clock's last tick: since when a key that was
@@ -186,23 +188,18 @@ impl LockTable {
         let now_ns = (self.clock)();
         // Under the stripe's lock (2): a range that has looked here already came before.
         let arrival = arrival.unwrap_or_else(|| self.arrive());
-        if !entry.is_waited_for()
-            && entry.in_the_way(who.id, mode).next().is_none()
-            && self
-                .keepers(key, mode, (who.id, arrival), now_ns)
-                .is_empty()
-        {
-            entry.hold(who, mode, now_ns);
-            return Ok(taken);
+        if !entry.is_waited_for() && entry.in_the_way(who.id, mode).next().is_none() {
+            let over = self.ranges.over(key.bytes());
+            let mut keepers = over.keepers(who.id, (mode, arrival), now_ns);
+            if keepers.next().is_none() {
+                entry.hold(who, mode, now_ns);
+                return Ok(taken);
+            }
         }
         let wake: Arc<Wake> = Arc::default();
-        let request = Request {
-            who: Arc::clone(who),
-            mode,
-            arrival,
-            wake: Arc::clone(&wake),
-        };
-        entry.enqueue(request, self.ranges.first_of(key.bytes(), who.id));
+        let request = Request::new(who, mode, arrival, &wake);
+        let moved = entry.enqueue(request, self.ranges.first_of(key.bytes(), who.id));
+        self.tell_aheads(entry, moved);
         self.settle(key, entry, now_ns);
         if wake.look() == Verdict::Granted {
             return Ok(taken);
@@ -211,13 +208,16 @@ impl LockTable {
             let refused = self.withdraw(&mut stripe, who, (key, mode), now_ns);
             return Err(refused);
         }
-        let for_whom = self.waits_for(key, entry, who.id, now_ns);
-        self.graph.wait(who.id, &wake, for_whom);
-        let expiry = self.first_expiry(key, entry, who.id);
+        let wait = Wait {
+            key: key.clone(),
+            mode,
+            arrival,
+            ahead: entry.request(who.id).and_then(|own| own.ahead),
+        };
+        self.graph.wait(who.id, &wake, wait);
         drop(stripe);
         let deadline = now_ns.saturating_add(wait_ns);
-        self.wait(who, (key, mode), &wake, (deadline, expiry))
-            .map(|()| taken)
+        self.wait(who, (key, mode), &wake, deadline).map(|()| taken)
     }
 
     /// Waits for the verdict on a request.
@@ -226,12 +226,19 @@ impl LockTable {
         who: &Arc<Life>,
         (key, mode): (&LockKey, Mode),
         wake: &Wake,
-        (deadline, mut expiry): (u64, u64),
+        deadline: u64,
     ) -> Result<(), Refused> {
+        let mut expiry = u64::MAX;
         loop {
-            let verdict = wake.sleep(self.time_to_sleep(deadline, expiry));
+            let time = self.time_to_sleep(deadline.min(expiry));
+            let (verdict, told) = wake.sleep(expiry, time);
+            expiry = told;
             if verdict == Verdict::Granted {
                 return Ok(());
+            }
+            // Whatever lets it be granted settles, and that wakes it.
+            if verdict == Verdict::Waiting && (self.clock)() < deadline.min(expiry) {
+                continue;
             }
             let mut stripe = lock(self.stripe(key));
             let now_ns = (self.clock)();
@@ -239,42 +246,26 @@ impl LockTable {
                 && verdict == Verdict::Waiting
             {
                 self.settle(key, entry, now_ns);
-                expiry = self.first_expiry(key, entry, who.id);
             }
-            match wake.look() {
+            let refused = match wake.look() {
                 Verdict::Granted => return Ok(()),
-                Verdict::Waiting if now_ns < deadline => {}
-                Verdict::Waiting => {
-                    return Err(self.withdraw(&mut stripe, who, (key, mode), now_ns));
-                }
-                Verdict::Victim(circle) => {
-                    self.withdraw(&mut stripe, who, (key, mode), now_ns);
-                    return Err(Refused::Deadlock(circle));
-                }
-            }
+                Verdict::Waiting if now_ns < deadline => continue,
+                Verdict::Waiting => None,
+                Verdict::Victim(circle) => Some(Refused::Deadlock(circle)),
+                Verdict::Closed => Some(Refused::Closed),
+            };
+            let kept = self.withdraw(&mut stripe, who, (key, mode), now_ns);
+            return Err(refused.unwrap_or(kept));
         }
     }
 
-    /// For how long to sleep; `None` if neither time comes.
-    fn time_to_sleep(&self, deadline: u64, expiry: u64) -> Option<Duration> {
-        if deadline == u64::MAX && expiry == u64::MAX {
+    /// For how long to sleep until then, at most; `None` if that never comes.
+    fn time_to_sleep(&self, until: u64) -> Option<Duration> {
+        if until == u64::MAX {
             return None;
         }
-        let now_ns = (self.clock)();
-        // One whose time is over, and that still has its lock, is being written.
-        let until = if expiry > now_ns {
-            deadline.min(expiry)
-        } else {
-            deadline
-        };
-        let sleep = until.saturating_sub(now_ns).min(SLEEP_MAX_NS);
+        let sleep = until.saturating_sub((self.clock)()).min(SLEEP_MAX_NS);
         Some(Duration::from_nanos(sleep))
-    }
-
-    /// When the time of the first is over who may keep a request.
-    fn first_expiry(&self, key: &LockKey, entry: &Entry, who: TxnId) -> u64 {
-        let of_ranges = self.ranges.first_expiry(key.bytes(), who);
-        entry.first_expiry(who).min(of_ranges)
     }
 
     /// Gives a request up. Returns what kept it.
@@ -285,12 +276,14 @@ impl LockTable {
         (key, mode): (&LockKey, Mode),
         now_ns: u64,
     ) -> Refused {
-        self.graph.done(who.id);
         let (mut holders, mut others) = (Vec::new(), Vec::new());
         stripe.change(key, |entry| {
             holders.extend(entry.in_the_way(who.id, mode).cloned());
-            others = self.waits_for(key, entry, who.id, now_ns);
-            entry.withdraw(who.id);
+            others = self.others(key, entry, who.id, now_ns);
+            let moved = entry.withdraw(who.id);
+            // While it is in the graph: those behind it have waited, by way of it, for who is ahead of them now.
+            self.tell_aheads(entry, moved);
+            self.graph.done(who.id);
             self.settle(key, entry, now_ns);
         });
         Refused::TimedOut {
@@ -298,6 +291,11 @@ impl LockTable {
             holders,
             others,
         }
+    }
+
+    /// Whoever waits is refused what it waits for, and so is whoever would wait from now on.
+    pub fn close(&self) {
+        self.graph.close();
     }
 
     /// Gives the lock of a key up, if it was not taken away.
@@ -329,7 +327,7 @@ impl LockTable {
         for stripe in &self.stripes {
             let mut stripe = lock(stripe);
             let within = stripe.within((start, end));
-            let wanted_alone = within.filter(|(key, e)| e.is_wanted_alone(who.id, first(key)));
+            let wanted_alone = within.filter(|(key, e)| e.is_wanted_alone(who.id, || first(key)));
             wanted.extend(wanted_alone.map(|(key, _)| key.clone()));
         }
         for key in wanted {
@@ -382,6 +380,12 @@ impl LockTable {
     /// For whom a transaction waits.
     pub fn blockers(&self, who: TxnId) -> Vec<TxnId> {
         self.graph.blockers(who)
+    }
+
+    /// See [`Graph::steps`].
+    #[cfg(test)]
+    pub fn steps(&self) -> usize {
+        self.graph.steps()
     }
 }
 

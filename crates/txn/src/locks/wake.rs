@@ -13,12 +13,37 @@ pub(crate) enum Verdict {
     Granted,
     /// It is to be given up, to break this circle.
     Victim(Vec<TxnId>),
+    /// It is to be given up: the store is closed.
+    Closed,
+}
+
+impl Verdict {
+    /// Whether the request is to leave its queue without the lock.
+    pub fn gives_up(&self) -> bool {
+        matches!(self, Verdict::Victim(_) | Verdict::Closed)
+    }
+}
+
+/// What the one who waits was told.
+#[derive(Debug)]
+struct Told {
+    verdict: Verdict,
+    expiry: u64,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Told {
+            verdict: Verdict::Waiting,
+            expiry: u64::MAX,
+        }
+    }
 }
 
 /// Where one request waits. Its verdict is given once.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
-    verdict: Mutex<Verdict>,
+    verdict: Mutex<Told>,
     given: Condvar,
 }
 
@@ -26,10 +51,10 @@ impl Wake {
     /// Gives the verdict; `false` if there is one already.
     fn give(&self, verdict: Verdict) -> bool {
         let mut own = lock(&self.verdict);
-        if *own != Verdict::Waiting {
+        if own.verdict != Verdict::Waiting {
             return false;
         }
-        *own = verdict;
+        own.verdict = verdict;
         drop(own);
         self.given.notify_all();
         true
@@ -45,21 +70,31 @@ impl Wake {
         self.give(Verdict::Victim(circle))
     }
 
-    /// What has become of it by now.
-    pub fn look(&self) -> Verdict {
-        lock(&self.verdict).clone()
+    /// The store is closed: the request is to be given up, unless it was granted.
+    pub fn close(&self) {
+        self.give(Verdict::Closed);
     }
 
-    /// Sleeps until there is a verdict, or for `time`; wakes for no reason, too.
-    pub fn sleep(&self, time: Option<Duration>) -> Verdict {
-        let own = lock(&self.verdict);
-        if *own != Verdict::Waiting {
-            return own.clone();
+    /// When the time of somebody is over whom the request waits for; `u64::MAX` for never. Then it is to look.
+    pub fn set_expiry(&self, expiry: u64) {
+        lock(&self.verdict).expiry = expiry;
+        self.given.notify_all();
+    }
+
+    /// What has become of it by now.
+    pub fn look(&self) -> Verdict {
+        lock(&self.verdict).verdict.clone()
+    }
+
+    /// Sleeps until there is a verdict or another expiry than this, or for `time`; wakes for no reason, too. Returns both.
+    pub fn sleep(&self, expiry: u64, time: Option<Duration>) -> (Verdict, u64) {
+        let mut own = lock(&self.verdict);
+        if own.verdict == Verdict::Waiting && own.expiry == expiry {
+            own = match time {
+                Some(time) => wait_for(&self.given, own, time),
+                None => wait(&self.given, own),
+            };
         }
-        let own = match time {
-            Some(time) => wait_for(&self.given, own, time),
-            None => wait(&self.given, own),
-        };
-        own.clone()
+        (own.verdict.clone(), own.expiry)
     }
 }

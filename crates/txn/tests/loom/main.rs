@@ -5,7 +5,8 @@
 //! `crate::sync`, which is loom's here (`thermocline_testkit::loom`).
 //!
 //! No wake-up is lost: in each execution every transaction gets its lock or is told why not, and a thread that sleeps for
-//! ever ends the model as a deadlock. Two never hold what only one may: each counts who is in.
+//! ever ends the model as a deadlock. Two never hold what only one may: each counts who is in. A store that is closed wakes
+//! whoever waits.
 //!
 //! Seen to fail on: a release that does not settle; a request that is given up and does not settle; a range that is
 //! unlocked and does not settle; a verdict that wakes nobody; one who gives up without looking again; a range that looks
@@ -94,7 +95,7 @@ impl Store {
         let life = Arc::new(Life::new(id, 0, EVER));
         match self.locks.acquire(&life, &key("k"), mode, (0, wait_ns)) {
             Ok(taken) => assert_eq!(taken, Taken::Anew),
-            Err(Refused::TimedOut { .. }) => return false,
+            Err(Refused::TimedOut { .. } | Refused::Closed) => return false,
             Err(Refused::Deadlock(circle)) => panic!("{circle:?}"),
         }
         self.enter(mode);
@@ -253,6 +254,27 @@ fn a_range_and_a_writer_exclude_each_other() {
             store.check();
         });
     }
+}
+
+#[test]
+fn a_close_wakes_whoever_waits_and_keeps_others_from_waiting() {
+    all("locks, a close", 2, || {
+        let store = Store::new();
+        let life = Arc::new(Life::new(0, 0, EVER));
+        let taken = store
+            .locks
+            .acquire(&life, &key("k"), Mode::Exclusive, (0, EVER));
+        assert!(taken.is_ok());
+        let others: Vec<_> = [(1, Mode::Exclusive), (2, Mode::Shared)]
+            .into_iter()
+            .map(|(id, mode)| beside(&store, move |store| assert!(!store.run(id, mode, EVER))))
+            .collect();
+        // Both end while it still has the lock.
+        store.locks.close();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        store.locks.release(0, &key("k"));
+        store.check();
+    });
 }
 
 #[test]
