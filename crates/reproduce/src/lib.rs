@@ -19,6 +19,7 @@ mod page;
 mod pm_blade;
 mod setting;
 mod trial;
+mod trident;
 
 use thermocline_base::{Error, Result};
 
@@ -123,6 +124,32 @@ pub const EXPERIMENTS: &[Experiment] = &[
         claim: "Random writes of 80 GB take 3.8 % of RocksDB's time, with few troughs; at the 99.9th percentile a write takes \
             540 µs for 4,453 (§5.2.3, §5.3.2). Writers are held back for 8.6 % of the time (§5.3.3).",
         measure: &flat_lsm::Writing,
+    },
+    Experiment {
+        paper: "trident",
+        name: "fig-21",
+        title: "Rates of reads around a drop of partitions",
+        claim: "When partitions are dropped reads stay as fast as they were, or become faster since there is less data; where \
+            every key is marked as deleted instead, they become clearly slower (§4.5). Here that contrast need not show: range \
+            deletes and many point deletes recover by themselves (decisions 152 and 162).",
+        measure: &trident::Fluctuation,
+    },
+    Experiment {
+        paper: "trident",
+        name: "fig-22",
+        title: "Space amplification after a drop of partitions",
+        claim: "Partitions that are dropped leave no space amplification, however many they are; marks of deletes leave the more \
+            of it the more is deleted (§4.5). Here that contrast need not last: range deletes and many point deletes recover by \
+            themselves (decisions 152 and 162).",
+        measure: &trident::Space,
+    },
+    Experiment {
+        paper: "trident",
+        name: "fig-23",
+        title: "Memory by the number of partitions",
+        claim: "With more partitions memory grows to about 6 % of what there is and then no more, since it is bounded; with a column \
+            family for each of them it grows much (§4.5).",
+        measure: &trident::Memory,
     },
 ];
 

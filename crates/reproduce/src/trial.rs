@@ -1,5 +1,7 @@
 //! A store on trial: runs of `bench` on it, one after the other, or what else is done to it when it is open.
 
+use std::path::PathBuf;
+
 use thermocline::{Db, Durability, Metrics};
 use thermocline_base::Result;
 use thermocline_base::options::{Emulation, Options, Preset};
@@ -58,9 +60,9 @@ impl Trial {
         for (name, value) in system.set.iter().chain(more) {
             options.set(name, value)?;
         }
-        match system.preset {
-            Preset::Leveled => options.wal_path = scratch.logs(setting.pm_dir.as_deref())?,
-            _ => options.pm_path = scratch.region(setting.pm_dir.as_deref())?,
+        match options.in_dram() {
+            true => options.wal_path = scratch.logs(setting.pm_dir.as_deref())?,
+            false => options.pm_path = scratch.region(setting.pm_dir.as_deref())?,
         }
         Ok(Trial {
             scratch,
@@ -88,7 +90,7 @@ impl Trial {
     /// A run on what is there.
     pub fn plan(&self, setting: &Setting, workload: Workload) -> Plan {
         Plan {
-            db: Some(self.scratch.path().join("db")),
+            db: Some(self.folder()),
             use_existing: true,
             num: self.size.keys,
             value_size: self.size.value_bytes,
@@ -101,6 +103,11 @@ impl Trial {
             options: self.options.clone(),
             ..Plan::new(workload)
         }
+    }
+
+    /// Where its tables lie, and its logs, unless they lie with persistent memory.
+    pub fn folder(&self) -> PathBuf {
+        self.scratch.path().join("db")
     }
 
     /// Of its persistent memory, if it has any.
@@ -117,7 +124,7 @@ impl Trial {
             emulate: self.emulation(setting),
             ..self.options.clone()
         };
-        Db::open(self.scratch.path().join("db"), options)
+        Db::open(self.folder(), options)
     }
 
     pub fn run(&self, plan: &Plan) -> Result<Report> {
