@@ -48,7 +48,11 @@ Examples:
   thermocline load cities.db cities.csv --key country --key name
   thermocline bench fillrandom --num 1000000
 
-Exit codes: 0 success, 1 a failure you can act on, 2 wrong usage.";
+Exit codes:
+  0  success
+  1  a failure you can act on: no such key or database, damage, no room, a run whose numbers do not count
+  2  wrong usage: what was typed is wrong in itself, like an unknown option, a size out of bounds, a key
+     that is too long, or a range that ends before it begins";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -9,9 +9,9 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 /// Why a command did not succeed. Each text is one sentence for the user.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line itself is wrong: exit 2.
+    /// The command line itself is wrong, whatever there is: exit 2.
     Usage(String),
-    /// Something went wrong that the user can act on: exit 1.
+    /// Something went wrong that the user can act on, or the database refuses what is asked: exit 1.
     Failed(String),
     /// The output has said all there is to say: exit 1.
     Said,

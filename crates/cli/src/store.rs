@@ -1,12 +1,13 @@
 //! Opening stores as the command line asks for it.
 
 use std::path::Path;
+use std::time::Duration;
 
-use thermocline::{CfOptions, ColumnFamily, Db, Error, ErrorKind, Options, limits};
+use thermocline::{CfOptions, ColumnFamily, Db, ErrorKind, Options, limits};
 
 use crate::args::StoreArgs;
 use crate::fail::{Failure, Outcome};
-use crate::text::{escape, hex};
+use crate::text::{bytes_of, escape, hex};
 
 /// The family that every database has.
 pub(crate) const DEFAULT_FAMILY: &str = "default";
@@ -84,7 +85,14 @@ impl StoreArgs {
         let builder = Db::builder(path).options(self.typed_options(path, access)?);
         let ttls = self.ttl.iter();
         let builder = ttls.fold(builder, |builder, (family, ttl)| builder.ttl(family, *ttl));
-        Ok(builder.open()?)
+        // A TTL that none can be is refused before all else.
+        let longest = Duration::from_secs(limits::TTL_SECONDS_MAX);
+        let mut ttls = self.ttl.iter().map(|(_, ttl)| *ttl);
+        let fit = ttls.all(|ttl| !ttl.is_zero() && ttl <= longest);
+        builder.open().map_err(|error| match fit {
+            true => Failure::from(error),
+            false => Failure::usage(error),
+        })
     }
 }
 
@@ -108,30 +116,22 @@ pub(crate) fn family(
     })
 }
 
-/// Refuses a key that is too long, in the library's words: before a database is made for it.
-pub(crate) fn check_key(key: &[u8]) -> Outcome {
-    let (most, len) = (limits::KEY_LEN_MAX, key.len());
-    match len > most {
-        true => Err(invalid(format!(
-            "a key has at most {most} bytes; this one has {len}"
-        ))),
-        false => Ok(()),
-    }
+/// The key that an argument stands for; refused if no key is so long, before a database is made for it.
+pub(crate) fn key_of(argument: &str, is_hex: bool) -> Outcome<Vec<u8>> {
+    let key = bytes_of(argument, is_hex)?;
+    limits::check_key(&key).map_err(Failure::usage)?;
+    Ok(key)
 }
 
-/// Refuses a name that no family can have, in the library's words: before a database is made for it.
+/// The same, where there may be no argument.
+pub(crate) fn bound_of(argument: &Option<String>, is_hex: bool) -> Outcome<Option<Vec<u8>>> {
+    let key = argument.as_ref().map(|text| key_of(text, is_hex));
+    key.transpose()
+}
+
+/// Refuses a name that no family can have, before a database is made for it.
 pub(crate) fn check_name(name: &str) -> Outcome {
-    let (most, len) = (limits::CF_NAME_LEN_MAX, name.len());
-    match (1..=most).contains(&len) {
-        true => Ok(()),
-        false => Err(invalid(format!(
-            "the name of a column family has 1 to {most} bytes; this one has {len}"
-        ))),
-    }
-}
-
-fn invalid(what: String) -> Failure {
-    Failure::from(Error::InvalidArgument(what))
+    limits::check_family_name(name).map_err(Failure::usage)
 }
 
 /// Refuses bounds of which the second one comes before the first one in the family's order.

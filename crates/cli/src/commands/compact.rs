@@ -8,13 +8,12 @@ use thermocline::{ColumnFamily, Metrics, size::format_size};
 use crate::args::CompactArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
-use crate::store::{Access, check_order, family};
-use crate::text::bytes_of;
+use crate::store::{Access, bound_of, check_order, family};
 
 /// Compacts, and says what became of the space.
 pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Outcome {
-    let key = |text: &Option<String>| text.as_ref().map(|t| bytes_of(t, args.hex)).transpose();
-    let (from, to) = (key(&args.from)?, key(&args.to)?);
+    let bound = |typed| bound_of(typed, args.hex);
+    let (from, to) = (bound(&args.from)?, bound(&args.to)?);
     let db = args.store.open(&args.db, Access::Write)?;
     let everything = args.cf.is_none() && args.from.is_none() && args.to.is_none();
     let families: Vec<ColumnFamily> = match everything {

@@ -1,5 +1,6 @@
 //! `explain`: what lies in which tier, and what background work comes next, as text or as a page.
 
+mod job;
 mod page;
 mod picture;
 
@@ -11,7 +12,7 @@ use thermocline::{
 };
 use thermocline_bench::grouped;
 
-use super::level0;
+use super::{level0, memtables};
 use crate::args::ExplainArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
@@ -119,7 +120,7 @@ fn pm_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
     ];
     for memtable in m.memtables.iter().rev() {
         let (state, text) = match (memtable.retired, memtable.sealed) {
-            (true, _) => ("dead", "still read by somebody"),
+            (true, _) => ("dead", memtables::why_there(m, memtable)),
             (_, true) => ("sealed", "waits to be flushed"),
             _ => ("written", "takes the writes"),
         };
@@ -203,13 +204,8 @@ fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
             _ => format!("compaction of {name}"),
         };
         all.push(match &family.next {
-            Some(next) => format!("{what}: {}", next_text(next)),
-            None => {
-                let best = family.levels.iter().enumerate();
-                let best = best.max_by(|a, b| a.1.score.total_cmp(&b.1.score));
-                let (level, score) = best.map_or((0, 0.0), |(n, level)| (n, level.score));
-                format!("{what}: none is due; level {level} is nearest to it, with a score of {score:.2} of 1")
-            }
+            Some(next) => format!("{what}: {}", job::text(next)),
+            None => format!("{what}: none is due; {}", nearest_text(family)),
         });
     }
     if plan.families.is_empty() {
@@ -229,6 +225,21 @@ fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
         ),
     });
     all
+}
+
+/// Which level is nearest to a compaction, where none is due.
+fn nearest_text(family: &FamilyPlan) -> String {
+    let levels = family.levels.iter().enumerate();
+    let levels = levels.map(|(n, level)| (format!("level {n}"), level.score));
+    let in_pm = "level 0 in persistent memory".to_string();
+    let mut nearest = ("level 0".to_string(), 0.0);
+    for level in levels.chain([(in_pm, family.level0_pm.score)]) {
+        if level.1 > nearest.1 {
+            nearest = level;
+        }
+    }
+    let (name, score) = nearest;
+    format!("{name} is nearest to it, with a score of {score:.2} of 1")
 }
 
 fn partitions_text(p: &PartitionsPlan, family: &str) -> String {
@@ -334,29 +345,6 @@ fn rewrite_text(r: &RewritePlan) -> String {
         "the next flush: {lives} that are sealed live, and tables in persistent memory may have {} more; \
          {where_to}",
         format_size(r.room_bytes)
-    )
-}
-
-fn next_text(next: &CompactionPlan) -> String {
-    let what = match next.moved {
-        true => "moves",
-        false => "merges",
-    };
-    if next.from == next.to && next.from == 0 {
-        return format!(
-            "due ({}): {} with {} of level 0 are merged inside persistent memory",
-            next.because,
-            count(next.tables as u64, "table"),
-            format_size(next.bytes)
-        );
-    }
-    format!(
-        "due ({}): {what} {} with {} from level {} into level {}",
-        next.because,
-        count(next.tables as u64, "table"),
-        format_size(next.bytes),
-        next.from,
-        next.to
     )
 }
 

@@ -7,7 +7,7 @@ use crate::args::{CreateFamilyArgs, DbArgs, FamilyArgs};
 use crate::commands::point::done;
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
-use crate::store::{Access, check_name, family};
+use crate::store::{Access, DEFAULT_FAMILY, check_name, family};
 use crate::text::{count, escape, insert};
 
 /// Lists the column families.
@@ -54,8 +54,11 @@ pub(crate) fn create(args: &CreateFamilyArgs, output: &mut Output) -> Outcome {
     if args.reverse {
         options = options.reverse(true);
     }
-    // Before a database is made.
+    // Before a database is made: what no family can be called, and what the one can be that it comes with.
     check_name(&args.name)?;
+    if args.name == DEFAULT_FAMILY {
+        options.check_fixed(&CfOptions::default(), DEFAULT_FAMILY)?;
+    }
     let db = args.store.open(&args.db, Access::Create)?;
     db.column_family(&args.name, options)?;
     db.close()?;

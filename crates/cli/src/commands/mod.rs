@@ -12,6 +12,7 @@ mod level0;
 mod line_ends;
 mod load;
 mod measured;
+mod memtables;
 mod plan;
 mod point;
 mod prepared;

@@ -11,14 +11,13 @@ use crate::args::{KeyArgs, PrefixArgs, PutArgs, RangeArgs};
 use crate::fail::{Failure, Outcome};
 use crate::files;
 use crate::output::Output;
-use crate::store::{Access, check_key, check_name, check_order, family};
+use crate::store::{Access, check_name, check_order, family, key_of};
 use crate::text::{bytes_of, hex, insert};
 
 /// Sets a key to a value.
 pub(crate) fn put(args: &PutArgs, output: &mut Output) -> Outcome {
-    let key = bytes_of(&args.key, args.hex)?;
     // Before a database is made.
-    check_key(&key)?;
+    let key = key_of(&args.key, args.hex)?;
     args.cf.as_deref().map_or(Ok(()), check_name)?;
     let value = match (&args.file, &args.value) {
         (Some(path), _) => contents(path)?,
@@ -57,7 +56,7 @@ fn contents(path: &Path) -> Outcome<Vec<u8>> {
 
 /// Removes a key.
 pub(crate) fn delete(args: &KeyArgs, output: &mut Output) -> Outcome {
-    let key = bytes_of(&args.key, args.hex)?;
+    let key = key_of(&args.key, args.hex)?;
     let db = args.store.open(&args.db, Access::Write)?;
     family(&db, &args.db, args.cf.as_deref(), Access::Write)?.delete(key)?;
     db.close()?;
@@ -66,8 +65,8 @@ pub(crate) fn delete(args: &KeyArgs, output: &mut Output) -> Outcome {
 
 /// Removes all keys of a range.
 pub(crate) fn delete_range(args: &RangeArgs, output: &mut Output) -> Outcome {
-    let from = bytes_of(&args.from, args.hex)?;
-    let to = bytes_of(&args.to, args.hex)?;
+    let from = key_of(&args.from, args.hex)?;
+    let to = key_of(&args.to, args.hex)?;
     let db = args.store.open(&args.db, Access::Write)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
     check_order(&family, (Some(&from), Some(&to)), args.hex)?;
@@ -79,7 +78,7 @@ pub(crate) fn delete_range(args: &RangeArgs, output: &mut Output) -> Outcome {
 
 /// Removes all keys of a partition.
 pub(crate) fn drop_partition(args: &PrefixArgs, output: &mut Output) -> Outcome {
-    let start = bytes_of(&args.prefix, args.hex)?;
+    let start = key_of(&args.prefix, args.hex)?;
     let db = args.store.open(&args.db, Access::Write)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
     family.drop_partition(start).map_err(Failure::usage)?;
@@ -97,7 +96,7 @@ pub(crate) fn done(output: &mut Output) -> Outcome {
 
 /// Prints the value of a key.
 pub(crate) fn get(args: &KeyArgs, output: &mut Output) -> Outcome {
-    let key = bytes_of(&args.key, args.hex)?;
+    let key = key_of(&args.key, args.hex)?;
     let db = args.store.open(&args.db, Access::Read)?;
     let found = family(&db, &args.db, args.cf.as_deref(), Access::Read)?.get(key)?;
     match (found, output.json) {

@@ -9,8 +9,8 @@ use thermocline::Scan;
 use crate::args::ScanArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
-use crate::store::{Access, check_order, family};
-use crate::text::{bytes_of, escape, hex, insert};
+use crate::store::{Access, bound_of, check_order, family};
+use crate::text::{escape, hex, insert};
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -100,16 +100,10 @@ struct Typed {
 
 impl Typed {
     fn of(args: &ScanArgs) -> Outcome<Typed> {
-        let typed = |argument: &Option<String>| {
-            argument
-                .as_ref()
-                .map(|text| bytes_of(text, args.hex))
-                .transpose()
-        };
         Ok(Typed {
-            from: typed(&args.from)?,
-            to: typed(&args.to)?,
-            prefix: typed(&args.prefix)?,
+            from: bound_of(&args.from, args.hex)?,
+            to: bound_of(&args.to, args.hex)?,
+            prefix: bound_of(&args.prefix, args.hex)?,
         })
     }
 

@@ -10,8 +10,8 @@ use crate::args::{ExportArgs, IngestArgs};
 use crate::fail::Outcome;
 use crate::files;
 use crate::output::Output;
-use crate::store::{Access, DEFAULT_FAMILY, check_order, family};
-use crate::text::{bytes_of, count};
+use crate::store::{Access, DEFAULT_FAMILY, bound_of, check_order, family};
+use crate::text::count;
 
 /// Adds the entries of tables.
 pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
@@ -53,11 +53,8 @@ pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
 
 /// Writes entries into one table.
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Outcome {
-    let typed = |argument: &Option<String>| {
-        let bytes = argument.as_ref().map(|text| bytes_of(text, args.hex));
-        bytes.transpose()
-    };
-    let (from, to) = (typed(&args.from)?, typed(&args.to)?);
+    let bound = |typed| bound_of(typed, args.hex);
+    let (from, to) = (bound(&args.from)?, bound(&args.to)?);
     let db = args.store.open(&args.db, Access::Read)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Read)?;
     check_order(&family, (from.as_deref(), to.as_deref()), args.hex)?;

@@ -260,7 +260,7 @@ fn column_families_are_apart_and_only_writers_make_them() {
     assert_eq!(families, &json!(["default", "other"]));
     let long = "x".repeat(256);
     let run = store.run(&["put", "DB", "k", "v", "--cf", &long]);
-    assert_eq!(run.code, 1);
+    assert_eq!(run.code, 2);
     assert!(run.err.contains("255"), "{}", run.err);
 }
 
@@ -312,9 +312,14 @@ fn limits_are_named_and_nothing_is_written() {
         vec!["put", "DB", &long, "v"],
         vec!["get", "DB", &long],
         vec!["delete", "DB", &long],
+        vec!["delete-range", "DB", "a", &long],
+        vec!["drop-partition", "DB", &long],
+        vec!["scan", "DB", "--prefix", &long],
+        vec!["compact", "DB", "--from", &long],
+        vec!["export", "DB", "x.sst", "--to", &long],
     ] {
         let run = store.run(&command);
-        assert_eq!(run.code, 1);
+        assert_eq!(run.code, 2);
         assert!(
             run.err.contains("65535") && run.err.contains("65536"),
             "{}",
@@ -445,10 +450,10 @@ fn a_ttl_is_of_the_run_and_stat_tells_what_it_makes_of_a_store() {
         ("default=30", 2, "like sessions=30d"),
         (
             "default=0s",
-            1,
+            2,
             "the TTL of column family 'default' is more than 0",
         ),
-        ("default=40000d", 1, "at most 3155760000 seconds"),
+        ("default=40000d", 2, "at most 3155760000 seconds"),
     ] {
         let run = store.run(&["get", "DB", "k", "--ttl", ttl]);
         assert_eq!(run.code, code, "{}", run.err);
@@ -516,6 +521,31 @@ fn assert_adds_up(text: &str) {
         off += more;
     }
     assert!((sum - all).abs() <= off, "{sum} for {all} in\n{text}");
+}
+
+/// They are dead and nobody reads them: what holds them is said.
+#[test]
+fn memtables_that_are_kept_for_change_feeds_are_told_as_such() {
+    let store = Store::new();
+    let retains = ["--pm", "64MiB", "--set", "feed.retain_bytes=32MiB"];
+    let put = store.run(&[&["put", "DB", "k", "v"][..], &retains].concat());
+    assert_eq!(put.code, 0, "{}", put.err);
+    assert_eq!(store.run(&["compact", "DB"]).code, 0);
+    let feed = &store.run(&["stat", "DB", "--json"]).json()["feed"];
+    assert_eq!(feed["kept_memtables"], 1, "{feed}");
+    let stat = store.run(&["stat", "DB"]).out;
+    assert!(stat.contains(" of them kept for change feeds)"), "{stat}");
+    let text = store.run(&["explain", "DB"]).out;
+    assert!(text.contains("1 record; kept for change feeds\n"), "{text}");
+    assert_adds_up(&text);
+    assert_eq!(store.run(&["explain", "DB", "-o", "x.html"]).code, 0);
+    let page = store.path().with_file_name("x.html");
+    let html = std::fs::read_to_string(page).unwrap();
+    let says = "nothing in it is alive; kept for change feeds\n";
+    assert!(html.contains(says), "{html}");
+    for told in [text, html] {
+        assert!(!told.contains("still read"), "{told}");
+    }
 }
 
 #[test]
@@ -1034,6 +1064,8 @@ fn help_goes_to_standard_output_with_examples() {
         let example = format!("thermocline {command}");
         assert!(help.out.contains(&example), "{}", help.out);
     }
+    let help = store.run(&["--help"]);
+    assert!(help.out.contains("2  wrong usage"), "{}", help.out);
     let version = store.run(&["--version"]);
     assert_eq!(version.code, 0);
     assert!(version.out.starts_with("thermocline "));

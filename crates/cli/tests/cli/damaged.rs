@@ -40,6 +40,30 @@ fn verify_reports_a_manifest_that_is_damaged() {
     }
 }
 
+/// Whoever opens the database hears which file it is; the manifest is whole.
+#[test]
+fn a_table_that_is_missing_is_named() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    assert_eq!(store.run(&["compact", "DB"]).code, 0);
+    let files = names(&store.path());
+    let table = files.iter().find(|name| name.ends_with(".sst")).unwrap();
+    thermocline_bench::scratch::remove(&store.path().join(table)).unwrap();
+    for command in [
+        &["stat", "DB"][..],
+        &["get", "DB", "k"],
+        &["put", "DB", "k", "w"],
+    ] {
+        let run = store.run(command);
+        assert_eq!((run.code, run.out.as_str()), (1, ""), "{command:?}");
+        let says = format!("in {table} at offset 0: a file that the manifest names is missing");
+        assert!(run.is_one_sentence_naming(&says), "{}", run.err);
+    }
+    let report = store.run(&["verify", "DB", "--json"]).json();
+    let place = report["faults"][0]["place"].as_str().unwrap();
+    assert!(place.ends_with(table.as_str()), "{report}");
+}
+
 /// What is exchanged beside may look damaged for a moment.
 #[test]
 fn what_is_exchanged_beside_is_locked_and_not_damaged() {

@@ -87,6 +87,7 @@ fn every_preset_is_planned_at_ten_tebibytes() {
         "pm-blade",
         "flat-lsm",
         "leveled",
+        "trident",
     ] {
         let run = plan(&[
             "--data",
@@ -133,7 +134,7 @@ fn wrong_input_is_refused_with_one_sentence() {
     let good = ["--data", "1GiB", "--writes", "1MB/s"];
     for (more, says) in [
         (&["--preset", "rocks"][..], "there is no preset"),
-        (&["--preset", "trident"], "needs"),
+        (&["--preset", "d-compaction"], "needs"),
         (
             &["--preset", "flat-lsm", "--value-size", "1024"],
             "blob.value_bytes_min=0",

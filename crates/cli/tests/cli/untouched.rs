@@ -52,19 +52,31 @@ fn what_is_too_long_makes_no_database() {
     let store = Store::new();
     let (key, name) = ("x".repeat(65_536), "n".repeat(256));
     let says = "a key has at most 65535 bytes; this one has 65536";
-    is_refused(&store, &["put", "new", &key, "v"], 1, says);
-    is_refused(&store, &["put", "new", &key, "v", "--cf", "f"], 1, says);
+    is_refused(&store, &["put", "new", &key, "v"], 2, says);
+    is_refused(&store, &["put", "new", &key, "v", "--cf", "f"], 2, says);
     let says = "the name of a column family has 1 to 255 bytes; this one has 256";
-    is_refused(&store, &["put", "new", "k", "v", "--cf", &name], 1, says);
-    is_refused(&store, &["create-family", "new", &name], 1, says);
+    is_refused(&store, &["put", "new", "k", "v", "--cf", &name], 2, says);
+    is_refused(&store, &["create-family", "new", &name], 2, says);
     store.write("rows.csv", format!("id,v\n{key},1\n2,2\n"));
     let load = ["load", "new", "rows.csv", "--key", "id"];
     is_refused(&store, &load, 1, "0 rows before it loaded");
     let elsewhere = [&load[..], &["--cf", &name]].concat();
-    is_refused(&store, &elsewhere, 1, says);
+    is_refused(&store, &elsewhere, 2, says);
     let all = store.run(&[&load[..], &["--skip-bad"]].concat());
     assert_eq!(all.code, 0, "{}", all.err);
     assert_eq!(store.run(&["scan", "new", "--keys-only"]).out, "2\n");
+}
+
+/// Every database comes with it, and its keys ascend.
+#[test]
+fn the_default_family_in_another_order_makes_no_database() {
+    let store = Store::new();
+    let create = ["create-family", "new", "default", "--reverse"];
+    let says = "column family 'default' was made with reverse=false, which stays";
+    is_refused(&store, &create, 1, says);
+    let run = store.run(&create[..3]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    is_refused(&store, &create, 1, says);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use thermocline::size::format_size;
 use thermocline::{FamilyMap, Metrics, TableState};
 
 use super::picture::{Column, Drawing, Heat, Row};
+use crate::commands::memtables;
 use crate::text::{count, escape};
 
 /// Width of the keys, in units of the drawing.
@@ -113,7 +114,7 @@ impl Page<'_> {
             ("tables", "of level 0", m.pm_table_bytes),
             (
                 "dead",
-                "nothing in them is alive; they go when nobody reads them",
+                "nothing in them is alive; they go when nobody reads them, and no change feed keeps them",
                 m.pm_retired_bytes + m.pm_table_retired_bytes,
             ),
         ];
@@ -121,12 +122,12 @@ impl Page<'_> {
         let mut rows = String::new();
         for (n, memtable) in m.memtables.iter().rev().enumerate() {
             let (class, state) = match (memtable.retired, memtable.sealed) {
-                (true, _) => (
-                    "dead",
-                    "nothing in it is alive, and somebody still reads it",
-                ),
-                (_, true) => ("sealed", "sealed: waits to be flushed"),
-                _ => ("active", "takes the writes"),
+                (true, _) => {
+                    let why = memtables::why_there(m, memtable);
+                    ("dead", format!("nothing in it is alive; {why}"))
+                }
+                (_, true) => ("sealed", "sealed: waits to be flushed".to_string()),
+                _ => ("active", "takes the writes".to_string()),
             };
             let said = format!(
                 "memtable {}: {state}\n{} in {}\nindex of {} in DRAM",

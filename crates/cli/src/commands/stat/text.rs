@@ -4,6 +4,7 @@ use thermocline::size::format_size;
 use thermocline::{CompactionUse, LevelMetrics, Metrics, Plan, Result, TableIndexes, TtlPlan};
 use thermocline_bench::grouped;
 
+use crate::commands::memtables;
 use crate::text::count;
 
 /// So many readers are shown, of those that have been there longest.
@@ -86,10 +87,11 @@ fn memory(m: &Metrics) -> Vec<Row> {
         (
             "of that",
             format!(
-                "{} being written, {} waiting to be flushed, {} dead and still read{}",
+                "{} being written, {} waiting to be flushed, {} dead and not free yet{}{}",
                 format_size(m.pm_active_bytes),
                 format_size(m.pm_sealed_bytes),
                 format_size(m.pm_retired_bytes),
+                kept_for_feeds(m),
                 in_pm_tables(m)
             ),
         ),
@@ -353,6 +355,14 @@ fn on_its_disk(m: &Metrics) -> String {
     }
 }
 
+/// What of dead memtables change feeds may ask for.
+fn kept_for_feeds(m: &Metrics) -> String {
+    match memtables::kept_bytes(m) {
+        0 => String::new(),
+        bytes => format!(" ({} of them kept for change feeds)", format_size(bytes)),
+    }
+}
+
 /// The part of level 0 that lies in persistent memory.
 fn in_pm_tables(m: &Metrics) -> String {
     match m.pm_tables {
@@ -414,25 +424,65 @@ fn in_blobs(m: &Metrics) -> String {
     }
 }
 
-/// What was merged inside persistent memory, and the last decisions about that.
+/// What was merged inside persistent memory, for what, and the last decisions about that.
+///
+/// Merges are counted when they have ended, and what costs decide when it begins. So the two need not add up.
 fn internal_rows(c: &CompactionUse) -> Vec<Row> {
     let (did, costs) = (&c.internal, &c.costs);
+    let begun = costs.by_reads + costs.by_writes + costs.by_room;
     let mut rows = Vec::new();
     if did.jobs > 0 {
+        let others = match did.jobs.saturating_sub(begun) {
+            0 => String::new(),
+            others => format!(", {} or more by hand or for a full disk", grouped(others)),
+        };
         rows.push((
             "merged in level 0",
             format!(
-                "{}, {} for reads, {} for writes and {} for room; {} read, {} written, {} dropped",
+                "{}{others}; {} read, {} written, {} dropped",
                 count(did.jobs, "job"),
-                grouped(costs.by_reads),
-                grouped(costs.by_writes),
-                grouped(costs.by_room),
                 format_size(did.bytes_read),
                 format_size(did.bytes_written),
                 count(did.entries_dropped, "record")
             ),
         ));
     }
+    if begun + c.internal_given_up > 0 {
+        rows.push((
+            "merges begun",
+            format!(
+                "{} for reads, {} for writes and {} for room; {} gave up",
+                grouped(costs.by_reads),
+                grouped(costs.by_writes),
+                grouped(costs.by_room),
+                grouped(c.internal_given_up)
+            ),
+        ));
+    }
     rows.extend(costs.last.iter().map(|text| ("decided", text.clone())));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_that_ended_are_told_apart_from_those_that_costs_began() {
+        assert_eq!(internal_rows(&CompactionUse::default()), []);
+        let mut c = CompactionUse::default();
+        (c.costs.by_reads, c.costs.by_room, c.internal_given_up) = (2, 1, 1);
+        let begun = "2 for reads, 0 for writes and 1 for room; 1 gave up";
+        let begun = ("merges begun", begun.to_string());
+        assert_eq!(internal_rows(&c), std::slice::from_ref(&begun));
+        (c.internal.jobs, c.internal.bytes_read) = (2, 1 << 20);
+        let merged = |jobs: &str| {
+            let text = format!("{jobs}; 1 MiB read, 0 B written, 0 records dropped");
+            ("merged in level 0", text)
+        };
+        assert_eq!(internal_rows(&c), [merged("2 jobs"), begun.clone()]);
+        c.internal.jobs = 5;
+        let jobs = "5 jobs, 2 or more by hand or for a full disk";
+        assert_eq!(internal_rows(&c), [merged(jobs), begun]);
+    }
 }
