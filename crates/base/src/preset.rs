@@ -31,6 +31,10 @@ pub enum Preset {
     /// durable writes gather behind one sync (`commit.buckets` 1), buffered ones until there is 1 MiB
     /// of them. Tables are as in any store: filters, blocks of the same size, the same compression.
     Leveled,
+    /// TridentKV (§3): as `leveled`, with its tables. They have learned indexes (§3.2, `ssd.index`) and end where partitions
+    /// begin (§3.3, `partition.cuts`), keys of level 0 lie in DRAM (§3.3, `level0.key_index`), and reads go to the disk by
+    /// polled io_uring (§3.4, `read.async_io`). Partitions are the user's: `partition.by` says what divides keys.
+    Trident,
 }
 
 impl Preset {
@@ -46,18 +50,18 @@ impl Preset {
             "pm-blade" => return Ok(Preset::PmBlade),
             "flat-lsm" => return Ok(Preset::FlatLsm),
             "leveled" => return Ok(Preset::Leveled),
+            "trident" => return Ok(Preset::Trident),
             "d-compaction" => "delayed compaction",
-            "trident" => "the partition scheduler",
             _ => {
                 return Err(Error::InvalidArgument(format!(
-                    "there is no preset '{name}'; the presets are thermocline, global-index, pm-blade, flat-lsm \
-                     and leveled"
+                    "there is no preset '{name}'; the presets are thermocline, global-index, pm-blade, flat-lsm, \
+                     leveled and trident"
                 )));
             }
         };
         Err(Error::Unsupported(format!(
             "preset '{name}' needs {missing}, which this version does not have; the presets \
-             'thermocline', 'global-index', 'pm-blade', 'flat-lsm' and 'leveled' work"
+             'thermocline', 'global-index', 'pm-blade', 'flat-lsm', 'leveled' and 'trident' work"
         )))
     }
 
@@ -69,6 +73,7 @@ impl Preset {
             Preset::PmBlade => "pm-blade",
             Preset::FlatLsm => "flat-lsm",
             Preset::Leveled => "leveled",
+            Preset::Trident => "trident",
         }
     }
 }

@@ -51,6 +51,7 @@ impl Reporter {
 
     fn dram_use(&self) -> DramUse {
         let (account, region) = (&self.common.account, self.common.space.region());
+        let files = &self.common.catalog.table_files;
         DramUse {
             used: account.used(),
             held: account.held(),
@@ -60,7 +61,7 @@ impl Reporter {
                 RegionKind::Dram => region.len(),
                 _ => 0,
             },
-            tables: self.common.catalog.table_files.open_use().bytes(),
+            tables: files.open_use().bytes() + files.keys.bytes(),
             over: account.over(),
         }
     }

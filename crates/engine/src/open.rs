@@ -92,11 +92,7 @@ impl Engine {
             }
             found => found?,
         };
-        let mut options = Options::default();
-        for (name, value) in state.options() {
-            // An option that this version no longer has is no reason not to open.
-            let _ = options.set(name, value);
-        }
+        let mut options = spec::before(&state);
         if let Some(place) = &options.pm_path
             && (storage.exists(&dir.join(REGION_NAME))? || !storage.exists(place)?)
         {

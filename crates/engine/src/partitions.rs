@@ -163,14 +163,15 @@ impl Partitioner {
     }
 
     /// The keys, within this range, at which compactions end tables if they can: where partitions begin. Not where
-    /// those are prefixes, of which one table may have thousands.
+    /// those are prefixes, of which one table may have thousands, unless `partition.cuts` asks for it.
     pub fn starts_within(
         &self,
         version: &Version,
         cf: CfId,
         range: &KeyRange<&[u8]>,
     ) -> Vec<Vec<u8>> {
-        if cf == CfId::METADATA || self.division(cf).by == PartitionBy::Prefix {
+        let by_prefix = self.division(cf).by == PartitionBy::Prefix;
+        if cf == CfId::METADATA || by_prefix && !self.common.options.partition.cuts {
             return Vec::new();
         }
         let (from, to) = (Bound::Included(range.first), Bound::Included(range.last));

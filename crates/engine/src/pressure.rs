@@ -57,8 +57,9 @@ impl Pressure {
         };
         let was_full = self.is_disk_full();
         let of_disk = disk.map(|disk| disk.limits());
-        self.gauge
-            .set(&debt, (of_disk, behind.garbage_limits), full);
+        let pm = self.common.space.usage().limit_bytes;
+        let limits = (of_disk, behind.garbage_limits);
+        self.gauge.set(&debt, pm, limits, full);
         if let Some(disk) = disk {
             self.gauge.relief.feed(disk.beyond_reserve());
         }

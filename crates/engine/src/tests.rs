@@ -12,6 +12,7 @@ use thermocline_version::Version;
 
 use super::*;
 
+mod keys;
 mod shapes;
 mod tables;
 

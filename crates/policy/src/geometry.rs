@@ -30,6 +30,8 @@ pub struct Geometry {
     pub pm_bytes_max: Option<u64>,
     /// Whether all that is flushed is to lie there.
     pub in_pm: bool,
+    /// Whether tables in files end where partitions begin, in level 0, too, and at prefixes.
+    pub cuts: bool,
 }
 
 impl Geometry {
@@ -47,6 +49,7 @@ impl Geometry {
             memtable_bytes: options.memtable_bytes_beside(true),
             pm_bytes_max: options.level0_pm_bytes(),
             in_pm: options.level0.shape().keeps_tables_in_pm(),
+            cuts: options.partition.cuts,
         }
     }
 }
@@ -132,7 +135,7 @@ impl Geometry {
             _ if small => 0,
             // Slices that are merged, or leave, one by one, are of other sizes than what is flushed: where its tables
             // reach over their ends, all slices would become one.
-            false if self.in_pm => self.table_bytes / TABLE_MIN_PARTS_PM,
+            false if self.level0_ends_at_partitions() => self.table_bytes / TABLE_MIN_PARTS_PM,
             false => self.table_bytes / TABLE_MIN_PARTS,
             true => self.first_table_min(),
         }
@@ -143,16 +146,30 @@ impl Geometry {
         self.table_bytes / 4 * TABLE_MIN_QUARTERS
     }
 
-    /// Likewise, within a gap of level 0, or at partitions' starts below it.
+    /// Likewise, within a gap of level 0.
     pub fn table_min(&self) -> u64 {
         self.table_bytes / TABLE_MIN_PARTS
     }
 
-    /// Likewise, in level 0, where partitions begin, and tables elsewhere end from `bytes_min` on. In persistent memory tables
-    /// end there, if they are not too small then: so what is decided of a slice is decided of few partitions (PM-Blade §IV).
-    /// `None` if they do not.
+    /// Whether tables of level 0 end where partitions begin, and where slices do. In persistent memory: so what is decided of a
+    /// slice is decided of few partitions (PM-Blade §IV). In files where [`Geometry::cuts`] says so: so what a dropped
+    /// partition had lies in tables of its own (TridentKV §3.3).
+    pub fn level0_ends_at_partitions(&self) -> bool {
+        self.in_pm || self.cuts
+    }
+
+    /// Likewise, in level 0, where partitions begin, and tables elsewhere end from `bytes_min` on. `None` if they do not.
     pub fn partition_table_min(&self, bytes_min: u64) -> Option<u64> {
-        (self.in_pm && bytes_min > 0).then_some(self.table_bytes / TABLE_MIN_PARTS_PARTITION)
+        let ends = self.level0_ends_at_partitions() && bytes_min > 0;
+        ends.then_some(self.table_bytes / TABLE_MIN_PARTS_PARTITION)
+    }
+
+    /// Likewise, below level 0.
+    pub fn sinking_table_min(&self) -> u64 {
+        match self.cuts {
+            true => self.table_bytes / TABLE_MIN_PARTS_PARTITION,
+            false => self.table_min(),
+        }
     }
 
     /// Runs that a read may have to ask of level 0, for delay: in files, and what is too much in persistent memory.
@@ -174,6 +191,7 @@ mod tests {
             any::<bool>(),
             proptest::option::of(0u64..1 << 40),
             any::<bool>(),
+            any::<bool>(),
         );
         (sizes, counts, shape).prop_map(|(sizes, counts, shape)| Geometry {
             levels: counts.0,
@@ -185,6 +203,7 @@ mod tests {
             memtable_bytes: sizes.2,
             pm_bytes_max: shape.1,
             in_pm: shape.2,
+            cuts: shape.3,
         })
     }
 
@@ -203,6 +222,8 @@ mod tests {
             let min = geometry.flush_table_min(empty, false);
             prop_assert!(min <= geometry.table_bytes);
             prop_assert!(geometry.partition_table_min(min).is_none_or(|bytes| bytes <= geometry.table_bytes));
+            prop_assert!(geometry.sinking_table_min() <= geometry.table_min());
+            prop_assert!(geometry.level0_ends_at_partitions() || geometry.partition_table_min(min).is_none());
             prop_assert_eq!(geometry.flush_table_min(empty, true), 0);
         }
     }

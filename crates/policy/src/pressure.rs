@@ -21,12 +21,13 @@
 //! GB/s), has 8 MB/s half way, and 1 MB/s at the hard limit. It is steep where debt is dangerous
 //! and flat where it is only large.
 
+use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
 
 use crate::tuning::{
     DELAY_NS_MAX, DELAY_NS_PER_BYTE_MAX, DELAY_PIECE_NS, DELAY_POWER, DISK_HARD_PERCENT,
-    DISK_SOFT_PERCENT, LEVEL0_HARD, LEVEL0_SOFT, PENDING_BASES_HARD, PENDING_BASES_SOFT,
-    PENDING_HARD, PENDING_SOFT, PM_HARD_PERCENT, PM_SOFT_PERCENT,
+    DISK_SOFT_PERCENT, LEVEL0_HARD, LEVEL0_RUNS, LEVEL0_SOFT, PENDING_BASES_HARD,
+    PENDING_BASES_SOFT, PENDING_HARD, PENDING_SOFT, PM_HARD_PERCENT, PM_SOFT_PERCENT,
 };
 
 /// Why writers are held back.
@@ -114,6 +115,25 @@ impl Limits {
     }
 }
 
+/// When background work is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// Tables of level 0 that a read may have to ask, from which on they are compacted.
+    pub level0_tables: u64,
+    /// Percent of persistent memory from which on memtables are flushed.
+    pub pm_percent: u64,
+}
+
+impl Due {
+    /// As options say.
+    pub fn of(options: &Options) -> Due {
+        Due {
+            level0_tables: options.compaction.level0_tables,
+            pm_percent: options.sealed_percent(),
+        }
+    }
+}
+
 /// How debts turn into delay. See the [module](self).
 ///
 /// ```
@@ -180,6 +200,28 @@ impl Slope {
             disk: Limits::percent(disk_bytes, DISK_SOFT_PERCENT, DISK_HARD_PERCENT),
             garbage: Limits::NONE,
             delay_max: DELAY_NS_PER_BYTE_MAX,
+        }
+    }
+
+    /// The same for a store with `pm_bytes` of persistent memory whose options say when work is due: nobody is held back before
+    /// that. With the usual options that changes nothing but `pm_bytes`.
+    pub fn behind(self, pm_bytes: u64, due: &Due) -> Slope {
+        let times = |limit: u64| {
+            let times = limit.saturating_mul(due.level0_tables) / LEVEL0_RUNS as u64;
+            limit.max(times)
+        };
+        let soft = match due.pm_percent < PM_SOFT_PERCENT {
+            true => PM_SOFT_PERCENT,
+            // Flushes have half of the way to bring it down again.
+            false => due.pm_percent.midpoint(PM_HARD_PERCENT),
+        };
+        Slope {
+            pm: Limits::percent(pm_bytes, soft, PM_HARD_PERCENT),
+            level0: Limits {
+                soft: times(LEVEL0_SOFT),
+                hard: times(LEVEL0_HARD),
+            },
+            ..self
         }
     }
 

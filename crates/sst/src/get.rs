@@ -67,6 +67,16 @@ impl<'a, P: Borrow<TablePart>> Get<'a, P> {
         }
     }
 
+    /// Begins at a data block in which all versions of the key are, past filter and index
+    /// ([`crate::TableKeys`]).
+    pub fn start_in(&mut self, handle: BlockHandle) -> Step<Option<Found>> {
+        // Without a place in the index, nothing is looked for behind the block.
+        match self.part.borrow().limits().hold(self.key.user_key) {
+            true => self.ask(handle),
+            false => Step::Done(self.with_tombstones(None)),
+        }
+    }
+
     /// Goes on with the block that was asked for.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //! | open one | [`open_table`], or [`Opening`] where the caller reads |
 //! | read one | [`TablePart`] (all of it or within limits), [`get`], [`SyncCursor`] |
 //! | the same without I/O | [`Get`] and [`Cursor`] answer or say which block they [need](Step::Need) |
+//! | know in which block a key is | [`TableKeys`], for [`Get::start_in`] |
 //! | put a cache in between | [`BlockCache`], a [`BlockSource`] with a budget in bytes for all stores of a process |
 //! | end tables where range tombstones fit | [`tombstone_cuts`] |
 //! | have a smaller index, or say that none fitted | [`IndexKind::Learned`], [`IndexUse`] |
@@ -123,6 +124,7 @@ mod identity;
 mod index;
 mod indexing;
 mod key;
+mod keys;
 mod learned;
 mod name;
 mod opening;
@@ -159,6 +161,7 @@ pub use get::{Get, Step};
 pub use handle::{BlockHandle, BlockKind};
 pub use identity::Identity;
 pub use key::{InternalKey, KeyRef};
+pub use keys::{TableKeys, Where};
 pub use name::{FileName, blob_name, table_name};
 pub use opening::{Opened, Opening};
 pub use options::WriteOptions;

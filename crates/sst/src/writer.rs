@@ -26,6 +26,7 @@ use crate::handle::BlockKind;
 use crate::identity::Identity;
 use crate::indexing::Indexing;
 use crate::key::{InternalKey, KeyRef, shown};
+use crate::keys::{KeysBuilder, TableKeys};
 use crate::options::WriteOptions;
 use crate::output::Output;
 use crate::placement::Placement;
@@ -47,7 +48,7 @@ pub struct TableMeta {
 ///
 /// Memory: one data block, one index block and the root (for a learned index the ends of all data blocks, up to
 /// 8 MiB), 256 KiB of output, 8 bytes for each distinct
-/// user key (for the filter, up to [`FILTER_KEYS_MAX`]) and the range tombstones. If it is dropped
+/// user key (for the filter, up to [`FILTER_KEYS_MAX`]), the keys if they are collected, and the range tombstones. If it is dropped
 /// before [`TableWriter::finish`], or anything fails, the file is incomplete and never opens as a
 /// table; removing it is the caller's.
 pub struct TableWriter {
@@ -61,6 +62,8 @@ pub struct TableWriter {
     last: Option<InternalKey>,
     /// Of the distinct user keys; none if there is to be no filter.
     hashes: Option<Vec<u64>>,
+    /// None unless they are collected.
+    keys: Option<KeysBuilder>,
     tombstones: Vec<u8>,
     last_tombstone: Option<InternalKey>,
     /// Of the last range tombstone.
@@ -110,6 +113,7 @@ impl TableWriter {
             index: Indexing::new(options.index, options.index_block_bytes),
             last: None,
             hashes: options.filter.then(Vec::new),
+            keys: None,
             tombstones: Vec::new(),
             last_tombstone: None,
             last_end: Vec::new(),
@@ -133,6 +137,13 @@ impl TableWriter {
         self
     }
 
+    /// The same; it collects its keys for [`TableWriter::finish_with_keys`], as long as they take at most `most` bytes.
+    #[must_use]
+    pub fn with_keys(mut self, most: u64) -> TableWriter {
+        self.keys = Some(KeysBuilder::new(most));
+        self
+    }
+
     /// About how many bytes the file would have if it were finished now: for callers that cut tables
     /// by size.
     pub fn bytes(&self) -> u64 {
@@ -150,7 +161,8 @@ impl TableWriter {
             .as_ref()
             .map_or(0, |h| h.capacity() * 8 + h.len() * 24);
         let blocks = 2 * self.data.len() + self.index.memory() + self.tombstones.capacity();
-        (size_of::<TableWriter>() + self.out.memory() + hashes + blocks) as u64
+        let keys = self.keys.as_ref().map_or(0, KeysBuilder::memory);
+        (size_of::<TableWriter>() + self.out.memory() + hashes + keys + blocks) as u64
     }
 
     /// Bytes that are collected before they are written.
@@ -278,6 +290,13 @@ impl TableWriter {
                 }
             }
         }
+        if self
+            .keys
+            .as_mut()
+            .is_some_and(|keys| !keys.add(key.user_key))
+        {
+            self.keys = None;
+        }
         let last = self.last.get_or_insert_default();
         last.user_key.clear();
         last.user_key.extend_from_slice(key.user_key);
@@ -346,6 +365,9 @@ impl TableWriter {
             .write(&mut self.out, BlockKind::Data, sealing, self.seed)?;
         self.properties.data_blocks += 1;
         self.properties.data_bytes += u64::from(handle.len);
+        if let Some(keys) = &mut self.keys {
+            keys.end_block(handle);
+        }
         let TableWriter {
             index,
             compressor,
@@ -368,11 +390,21 @@ impl TableWriter {
     ///
     /// # Errors
     /// [`Error::Poisoned`] if an earlier call failed; those of the file system, naming the file.
-    pub fn finish(mut self) -> Result<TableMeta> {
+    pub fn finish(self) -> Result<TableMeta> {
+        Ok(self.finish_with_keys()?.0)
+    }
+
+    /// As [`TableWriter::finish`]; and its keys, if they were collected and have found room.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish_with_keys(mut self) -> Result<(TableMeta, Option<TableKeys>)> {
         self.out.check()?;
         if self.data.count() > 0 {
             self.end_block(None)?;
         }
+        let has_tombstones = self.properties.range_tombstones > 0;
+        let keys = self.keys.take().map(|keys| keys.finish(has_tombstones));
         let blobs = self.blobs.iter().map(|(&file, &(values, bytes))| BlobUse {
             file,
             values,
@@ -427,7 +459,7 @@ impl TableWriter {
         };
         out.append(&footer.encode())?;
         out.sync(sites::TABLE_WRITTEN)?;
-        Ok(TableMeta { bytes, properties })
+        Ok((TableMeta { bytes, properties }, keys))
     }
 }
 

@@ -32,13 +32,14 @@ use thermocline_version::Origins;
 
 use super::file::TableFile;
 use super::habit::Habit;
+use super::keys::Level0Keys;
 use super::open::{OpenTables, OpenUse};
 use super::open_blobs::{BlobFiles, OpenBlobs};
 use crate::pm::PmTables;
 use crate::staged::Staged;
 use std::sync::Arc;
 
-/// The share of DRAM that blocks may take, and the one of open tables.
+/// The share of DRAM that blocks may take, and the one of open tables, and of keys of level 0.
 const CACHE_SHARE: u64 = 2;
 const OPEN_SHARE: u64 = 8;
 
@@ -113,6 +114,8 @@ pub struct TableFiles {
     async_io: AsyncIo,
     /// `None` where a job waits for each of its reads and writes.
     staged: Option<Staged>,
+    /// The keys of tables of level 0.
+    pub keys: Level0Keys,
     /// The tables that lie in persistent memory.
     pub pm: PmTables,
     /// Whether reads compare checksums of those.
@@ -220,6 +223,10 @@ impl TableFiles {
                 (index(options.compaction.io_depth), lent.coroutines),
             ),
             pm: PmTables::default(),
+            keys: Level0Keys::new(match options.level0.key_index {
+                true => dram / OPEN_SHARE,
+                false => 0,
+            }),
             verify: options.read.verify_checksums,
         });
         let weak = Arc::downgrade(&files);
@@ -413,6 +420,7 @@ impl TableFiles {
     /// These files are not there any more.
     pub fn forget(&self, files: &BTreeSet<FileId>) {
         self.open_blobs.forget(files);
+        self.keys.forget(files);
         if let Some(cache) = self.cache.get().filter(|_| !files.is_empty()) {
             cache.forget_files(files);
         }
@@ -445,15 +453,18 @@ impl TableFiles {
 }
 
 impl Evict for TableFiles {
-    /// Blocks first: to open a table again takes more than to read a block.
+    /// Blocks first: to open a table again takes more than to read a block, and keys do not come back.
     fn evict(&self, bytes: u64) {
         let before = self.account.charged();
         if let Some(cache) = self.cache.get() {
             cache.evict(bytes);
         }
-        let gone = before.saturating_sub(self.account.charged());
-        if gone < bytes {
-            self.open.evict(bytes - gone);
+        let left = || bytes.saturating_sub(before.saturating_sub(self.account.charged()));
+        if left() > 0 {
+            self.open.evict(left());
+        }
+        if left() > 0 {
+            self.keys.evict(left());
         }
     }
 }

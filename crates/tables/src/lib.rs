@@ -11,8 +11,8 @@
 //!    error, not its data.
 //!
 //! A point read asks run after run ([`runs`]), in each at most one table, and reads at most one index
-//! block and one data block there. Cursors read ahead ([`ahead`]). Where the bytes come from, and what is
-//! kept in DRAM: [`files`].
+//! block and one data block there. Of a table of level 0 it may know which data block that is, or that there is none
+//! ([`keys`]). Cursors read ahead ([`ahead`]). Where the bytes come from, and what is kept in DRAM: [`files`].
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod file;
 mod files;
 mod habit;
 mod in_order;
+mod keys;
 mod levels;
 mod name;
 mod open;
@@ -32,6 +33,7 @@ mod operand;
 mod pieces;
 mod pm;
 mod runs;
+mod scan;
 mod search;
 mod size;
 mod source;
@@ -47,7 +49,7 @@ use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
 use thermocline_sst::{
-    BlockSource, CachedSource, KeyRef, Move, Pinned, SyncCursor, TablePart, Value,
+    BlockSource, CachedSource, KeyRef, Move, Pinned, SyncCursor, TablePart, Value, Where,
 };
 use thermocline_version::{Level, TableRef, Version};
 
@@ -56,12 +58,15 @@ pub use any::{AnyCursor, AnyPart};
 pub use file::TableFile;
 pub use files::{Carried, FoundIn, Lent, SharedCache, TableFiles, Work, dram_of};
 pub use in_order::ValuesInOrder;
+use keys::KeptKeys;
+pub use keys::Level0Keys;
 pub use levels::{LevelState, TableIndexes};
 pub use name::file_name;
 use open::{Handle, OpenTable};
 pub use operand::TableOperand;
 pub use pm::{PmTables, Promise, Promised};
 use runs::Run;
+pub use scan::read_level0_keys;
 pub use search::{Answer, Search};
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
@@ -76,6 +81,8 @@ pub struct Tables {
     handles: BTreeMap<FileId, Arc<Handle>>,
     /// Those that lie in persistent memory.
     pm: BTreeMap<FileId, Arc<thermocline_level0::PmTable>>,
+    /// Of tables of level 0 in files, the keys, as far as they are kept.
+    keys: BTreeMap<FileId, Arc<KeptKeys>>,
     /// Of each family; made by whoever reads it first, so that nobody who comes later takes a lock.
     runs: BTreeMap<CfId, OnceLock<Box<[Run]>>>,
 }
@@ -92,6 +99,10 @@ impl Tables {
         let pm = referred.map(|(info, _)| info.file);
         let pm = pm.filter_map(|file| Some((file, files.pm.get(file)?)));
         let pm: BTreeMap<_, _> = pm.collect();
+        let level0 = version.tables().filter(|(at, _)| at.level == Level::ZERO);
+        let keys = level0.map(|(_, table)| table.file);
+        let keys = keys.filter_map(|file| Some((file, files.keys.find(file)?)));
+        let keys: BTreeMap<_, _> = keys.collect();
         let handle = |(_, table): (_, &Arc<TableRef>)| {
             let file = table.file;
             let known = before.and_then(|before| before.handles.get(&file).cloned());
@@ -105,6 +116,7 @@ impl Tables {
                 .collect(),
             runs: version.families().map(|cf| (cf, OnceLock::new())).collect(),
             pm,
+            keys,
             version,
             files,
         })
@@ -123,6 +135,13 @@ impl Tables {
     fn handle(&self, table: &TableRef) -> &Arc<Handle> {
         let handle = self.handles.get(&table.file);
         handle.expect("there is a handle for each table of the version")
+    }
+
+    /// Where in the file of `table` all entries of `key` are, as far as is known without reading.
+    #[inline]
+    fn known_place(&self, table: &TableRef, key: &[u8]) -> Where {
+        let keys = self.keys.get(&table.file);
+        keys.map_or(Where::Ask, |keys| keys.find(key))
     }
 
     fn open(&self, table: &TableRef) -> Result<(TablePart, Arc<OpenTable>)> {

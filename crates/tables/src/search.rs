@@ -3,13 +3,14 @@
 //! It asks run after run, newest first ([`runs`](crate::runs)). What lies in persistent memory it reads itself. For a
 //! table in a file it needs, in this order and as far as they are not at hand, the table's filter and the top of its
 //! index (they come with the open table), an index block of a large table, and a data block; then the long value to
-//! which an entry may refer. Drivers fetch what is needed, each in its own way, and hand it in (`drive`).
+//! which an entry may refer. Where the keys of a table are known ([`keys`](crate::keys)), it needs of it the data block
+//! alone, or nothing. Drivers fetch what is needed, each in its own way, and hand it in (`drive`).
 
 use std::sync::Arc;
 
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
-use thermocline_sst::{Block, BlockHandle, Found, FoundValue, Get, Step, TablePart};
+use thermocline_sst::{Block, BlockHandle, Found, FoundValue, Get, Step, TablePart, Where};
 use thermocline_version::TableRef;
 
 use crate::files::FoundIn;
@@ -100,7 +101,8 @@ impl<'a> Search<'a> {
     #[cold]
     pub(crate) fn opened(&mut self, open: Arc<OpenTable>) -> Result<Next> {
         let table = self.last_table().clone();
-        match self.enter(open, &table)? {
+        let place = self.tables.known_place(&table, self.key);
+        match self.enter(open, &table, place)? {
             Some(next) => Ok(next),
             None => self.next_table(),
         }
@@ -138,11 +140,15 @@ impl<'a> Search<'a> {
                     Some(next) => return Ok(next),
                 }
             }
+            let place = self.tables.known_place(table, self.key);
+            if place == Where::Not {
+                continue;
+            }
             let handle = self.tables.handle(table);
             let Some(open) = handle.opened_to_read() else {
                 return Ok(Next::Table(handle.clone()));
             };
-            if let Some(next) = self.enter(open, table)? {
+            if let Some(next) = self.enter(open, table, place)? {
                 return Ok(next);
             }
         }
@@ -157,9 +163,14 @@ impl<'a> Search<'a> {
         table.expect("the table of the run was asked for")
     }
 
-    /// What a table in a file says; `None` if it has no entry.
+    /// What a table in a file says, whose entries of the key are there; `None` if it has no entry.
     #[inline]
-    fn enter(&mut self, open: Arc<OpenTable>, table: &TableRef) -> Result<Option<Next>> {
+    fn enter(
+        &mut self,
+        open: Arc<OpenTable>,
+        table: &TableRef,
+        place: Where,
+    ) -> Result<Option<Next>> {
         let (lower, upper) = table.limits();
         let part = TablePart::limited(open.table.clone(), lower, upper);
         let at = self.at.insert(InTable {
@@ -168,7 +179,10 @@ impl<'a> Search<'a> {
             asked: false,
             read: false,
         });
-        let step = at.get.start();
+        let step = match place {
+            Where::Block(handle) => at.get.start_in(handle),
+            Where::Not | Where::Ask => at.get.start(),
+        };
         Ok(self.go(step))
     }
 

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::async_io::AsyncIo;
 use crate::error::{Error, Result};
+use crate::index_kind::IndexKind;
 use crate::options::costs::Costs;
 use crate::options::flat;
 use crate::options::groups::{
@@ -22,7 +24,7 @@ use crate::size::parse_size;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Most DRAM the store uses for indexes and caches, in bytes. A limit, not a reservation. With
-    /// preset `leveled` a quarter of it is for the records of memtables.
+    /// presets `leveled` and `trident` a quarter of it is for the records of memtables.
     pub dram: u64,
     /// Most persistent memory the store uses, in bytes. A limit, not a reservation; it may change
     /// at every open.
@@ -30,7 +32,7 @@ pub struct Options {
     /// Where the region lies: a file, or a folder to make it in. `None` is the database's folder
     /// for a new database; an existing one remembers where its region was last.
     pub pm_path: Option<PathBuf>,
-    /// Where a store that keeps its records in DRAM (preset `leveled`) makes its logs: a folder, on
+    /// Where a store that keeps its records in DRAM (presets `leveled` and `trident`) makes its logs: a folder, on
     /// persistent memory's file system, say. `None` is the database's folder for a new database; an
     /// existing one remembers where it made them last, and finds older ones there.
     pub wal_path: Option<PathBuf>,
@@ -256,7 +258,7 @@ impl Options {
             Preset::GlobalIndex => (Some(Shape::GlobalIndex), 0),
             Preset::PmBlade => (Some(Shape::PmTables), 100),
             Preset::FlatLsm => (Some(Shape::Immutables), 100),
-            Preset::Leveled => (Some(Shape::Ssd), 100),
+            Preset::Leveled | Preset::Trident => (Some(Shape::Ssd), 100),
         };
         (level0.pm_percent, level0.internal, self.partition.by) = match blade {
             true => (80, Costs::Printed, PartitionBy::Size),
@@ -266,7 +268,7 @@ impl Options {
         self.blob.value_bytes_min = match preset {
             Preset::Thermocline => BlobOptions::default().value_bytes_min,
             Preset::FlatLsm => flat::VALUE_BYTES_MIN,
-            Preset::GlobalIndex | Preset::PmBlade | Preset::Leveled => 0,
+            Preset::GlobalIndex | Preset::PmBlade | Preset::Leveled | Preset::Trident => 0,
         };
         // Its tree has two levels below persistent memory, of which the first is as wide as it says.
         let usual = CompactionOptions::default();
@@ -279,6 +281,13 @@ impl Options {
         (self.flush.generations, self.flush.pm_percent) = match preset {
             Preset::FlatLsm => (flat::MEMTABLES_FLUSHED, flat::SEALED_PERCENT),
             _ => (usual.generations, usual.pm_percent),
+        };
+        // What TridentKV has in tables, and how it reads them.
+        let trident = preset == Preset::Trident;
+        (level0.key_index, self.partition.cuts) = (trident, trident);
+        (self.ssd.index, self.read.async_io) = match trident {
+            true => (IndexKind::Learned, AsyncIo::Iopoll),
+            false => (SsdOptions::default().index, ReadOptions::default().async_io),
         };
         // LogFree compacts what it freezes into L1, however much of it lives.
         self.flush.rewrite_ratio = match preset {

@@ -44,17 +44,17 @@ impl Options {
 
     fn validate_places(&self) -> Result<()> {
         let refused = match self.in_dram() {
-            false if self.wal_path.is_some() => "wal_path is for preset 'leveled'",
+            false if self.wal_path.is_some() => "wal_path is for presets 'leveled' and 'trident'",
             true if self.pm_path.is_some() => {
-                "preset 'leveled' has no persistent memory, and pm_path says where that lies; \
+                "presets 'leveled' and 'trident' have no persistent memory, and pm_path says where that lies; \
                  wal_path says where logs lie"
             }
             true if self.region != RegionDemand::Any || self.emulate != Emulation::None => {
-                "preset 'leveled' has no persistent memory: a kind of region or an emulation profile \
+                "presets 'leveled' and 'trident' have no persistent memory: a kind of region or an emulation profile \
                  cannot be asked for"
             }
             true if self.level0.shape.is_some_and(|shape| shape != Shape::Ssd) => {
-                "preset 'leveled' has its level 0 on the SSD: level0.shape is ssd there"
+                "presets 'leveled' and 'trident' have their level 0 on the SSD: level0.shape is ssd there"
             }
             _ => return Ok(()),
         };

@@ -12,7 +12,7 @@ pub const DRAM_MIN: u64 = 1 << 20;
 pub const PM_MIN: u64 = 256 << 10;
 
 impl Options {
-    /// Sets what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
+    /// Sets what the preset leaves no choice about: presets `leveled` and `trident` have their level 0 on the SSD.
     pub fn settled(mut self) -> Options {
         if self.in_dram() {
             self.level0.shape = Some(Shape::Ssd);
@@ -41,7 +41,7 @@ impl Options {
     pub fn in_dram(&self) -> bool {
         match self.preset {
             Preset::Thermocline | Preset::GlobalIndex | Preset::PmBlade | Preset::FlatLsm => false,
-            Preset::Leveled => true,
+            Preset::Leveled | Preset::Trident => true,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::codec::Codec;
+use crate::index_kind::IndexKind;
 
 #[test]
 fn what_is_printed_reads_back() {
@@ -36,6 +37,11 @@ fn a_preset_sets_its_options_and_others_override_them() {
     assert_eq!(options, Options::default());
     options.set("preset", "leveled").unwrap();
     assert_eq!(options, Options::preset(Preset::Leveled).settled());
+    options.set("preset", "trident").unwrap();
+    assert!(options.in_dram() && options.partition.cuts && options.level0.key_index);
+    assert_eq!(options.ssd.index, IndexKind::Learned);
+    options.set("preset", "thermocline").unwrap();
+    assert_eq!(options, Options::default());
 }
 
 #[test]

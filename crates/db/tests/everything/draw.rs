@@ -15,6 +15,7 @@ pub fn fresh(rng: &mut Rng, machine: &Machine, name: &str) -> Options {
         Preset::PmBlade,
         Preset::FlatLsm,
         Preset::Leveled,
+        Preset::Trident,
     ]);
     let mut options = Options::preset(preset);
     // Where a region or logs lie is settled when the store is made.
@@ -77,6 +78,7 @@ fn level0(options: &mut Options, rng: &mut Rng) {
     if !options.in_dram() && rng.one_in(2) {
         options.level0.shape = Shape::ALL.get(rng.below(6)).copied();
     }
+    options.level0.key_index ^= rng.clone().one_in(3);
     if rng.one_in(2) {
         options.level0.pm_percent = *rng.pick(&[10, 30, 50]);
         options.level0.internal = *rng.pick(&Costs::ALL);
@@ -102,6 +104,7 @@ fn compaction(options: &mut Options, rng: &mut Rng) {
     options.partition.bytes = *rng.pick(&[4, 6]) * options.table_bytes();
     options.partition.prefix_len = 1 + rng.below(3) as u64;
     options.partition.by = *rng.pick(&PartitionBy::ALL);
+    options.partition.cuts ^= rng.clone().one_in(3);
     let keys = ["b", "key/1", "key/2", "key/25", "m"];
     options.partition_keys = keys.map(|key| key.as_bytes().to_vec()).to_vec();
 }

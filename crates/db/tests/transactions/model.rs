@@ -37,6 +37,9 @@ impl Span {
     }
 }
 
+/// A savepoint; what the transaction had written and hidden then, and how much of `written` there was.
+type Then = (Savepoint, [Map; FAMILIES], [Vec<Span>; FAMILIES], usize);
+
 /// A transaction, and what it ought to see.
 struct Open {
     txn: Transaction,
@@ -52,7 +55,7 @@ struct Open {
     /// How many changes there had been.
     since: usize,
     serializable: bool,
-    savepoints: Vec<(Savepoint, [Map; FAMILIES], [Vec<Span>; FAMILIES], usize)>,
+    savepoints: Vec<Then>,
 }
 
 impl Open {

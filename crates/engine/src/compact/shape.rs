@@ -195,7 +195,7 @@ impl Shape {
         let is_empty = levels.refs.first().is_none_or(Vec::is_empty);
         let bytes_min = self.geometry.flush_table_min(is_empty, small);
         let cutter = self.cutter_in_level0(cuts, bytes_min, starts, vec![]);
-        if !self.geometry.in_pm || is_empty {
+        if !self.geometry.level0_ends_at_partitions() || is_empty {
             return cutter;
         }
         let gaps = level0_gaps(&levels.state(&[]), &self.pick_options(levels));
@@ -217,8 +217,7 @@ impl Shape {
         self.cutter_in_level0(cuts, self.geometry.first_table_min(), starts, bounds)
     }
 
-    /// In persistent memory tables end at `starts` of partitions, too, if they are not too small then: so what is
-    /// decided of a slice is decided of few partitions (PM-Blade §IV).
+    /// Tables end at `starts` of partitions, too, where those of level 0 do, if they are not too small then.
     fn cutter_in_level0(
         &self,
         mut cuts: Vec<Vec<u8>>,
@@ -251,7 +250,7 @@ impl Shape {
         });
         let grandparents = grandparents.filter(|g| g.range.overlaps(range)).collect();
         let cutter = Cutter::new(self.output_options(), bounds, grandparents);
-        cutter.preferring(starts, self.geometry.table_min())
+        cutter.preferring(starts, self.geometry.sinking_table_min())
     }
 
     /// The level into which level 0 is compacted.

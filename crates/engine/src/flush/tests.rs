@@ -139,6 +139,13 @@ pub(crate) fn check_then(
     }
 }
 
+pub(crate) fn delete_range(engine: &Engine, model: &mut Model, (from, to): (&[u8], &[u8])) {
+    let mut batch = WriteBatch::new();
+    batch.delete_range(CfId::DEFAULT, from, Some(to)).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    model.retain(|key, _| &key[..] < from || &key[..] >= to);
+}
+
 pub(crate) fn families(engine: &Engine) -> Vec<Family> {
     let mut reverse = CfOptions::default();
     reverse.reverse = Some(true);

@@ -30,7 +30,7 @@ pub(crate) fn settled(
         let remembered = state.options().iter().find(|(name, _)| name == "wal_path");
         let remembered = remembered.map(|(_, path)| Path::new(path).to_path_buf());
         return Ok(Options {
-            preset: Preset::Leveled,
+            preset: preset_in_dram(&options, state),
             wal_path: options.wal_path.or(remembered),
             ..options
         });
@@ -45,6 +45,27 @@ pub(crate) fn settled(
         pm_path: (path != dir.join(REGION_NAME)).then_some(path),
         ..options
     })
+}
+
+/// The preset of a database without a region: what is asked for, if it has none either; else what it had last.
+fn preset_in_dram(options: &Options, state: &State) -> Preset {
+    if options.in_dram() {
+        return options.preset;
+    }
+    match before(state) {
+        before if before.in_dram() => before.preset,
+        _ => Preset::Leveled,
+    }
+}
+
+/// The options of the last opening, as far as this version has them.
+pub(super) fn before(state: &State) -> Options {
+    let mut before = Options::default();
+    for (name, value) in state.options() {
+        // An option that this version no longer has is no reason not to open.
+        let _ = before.set(name, value);
+    }
+    before
 }
 
 pub(crate) fn region_spec(
@@ -165,12 +186,7 @@ pub(super) fn region_capacity(options: &Options) -> u64 {
 
 /// Most records that the memtables of the last opening could have held: the smallest takes 16 bytes.
 pub(super) fn lost_records_max(state: &State) -> u64 {
-    let mut before = Options::default();
-    for (name, value) in state.options() {
-        // An option that this version no longer has is no reason not to open.
-        let _ = before.set(name, value);
-    }
-    region_capacity(&before) / 16
+    region_capacity(&before(state)) / 16
 }
 
 /// Whether records lie in DRAM is decided when a database is made.
@@ -180,12 +196,12 @@ pub(super) fn refuse_other_kind(options: &Options, dir: &Path, in_dram: bool) ->
     }
     let (has, asked) = match in_dram {
         true => (
-            "its records in DRAM and in logs (preset 'leveled')",
+            "its records in DRAM and in logs (presets 'leveled' and 'trident')",
             "persistent memory",
         ),
         false => (
             "persistent memory",
-            "records in DRAM and logs (preset 'leveled')",
+            "records in DRAM and logs (presets 'leveled' and 'trident')",
         ),
     };
     Err(Error::InvalidArgument(format!(

@@ -21,9 +21,10 @@ use thermocline_observe::events::Events;
 use thermocline_observe::latency::Latencies;
 use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
+use thermocline_policy::pressure::Due;
 use thermocline_policy::split::coroutines;
 use thermocline_runtime::{Background, Client, Runtime};
-use thermocline_tables::{Lent, TableFiles, Tables};
+use thermocline_tables::{Lent, TableFiles, Tables, read_level0_keys};
 use thermocline_version::VersionSet;
 
 use super::named::Named;
@@ -102,6 +103,7 @@ fn open_tables(
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);
     files.pm.open_all(space, zones, of, &shared.account)?;
+    read_level0_keys(&current, &files);
     Ok(OpenedTables {
         versions,
         tables: Tables::new(current, files.clone(), None),
@@ -147,7 +149,7 @@ fn seen(named: &Named, live: Vec<Arc<Memtable>>, tables: Arc<Tables>, pins: &Arc
 fn gauge(space: &Space, options: &Options, dir: &Path) -> Gauge {
     // If the disk does not say, the region grows as if it lay elsewhere.
     let on_disk = space.region().takes_room_of(dir).unwrap_or(false);
-    Gauge::new(space.usage().limit_bytes, options.base_bytes()).with_region_on_disk(on_disk)
+    Gauge::new(options.base_bytes(), Due::of(options)).with_region_on_disk(on_disk)
 }
 
 /// All that a store is made of.

@@ -12,11 +12,13 @@ use thermocline_version::{Level, PartitionId, TableRef};
 
 use super::*;
 use crate::flush::Extent;
-use crate::flush::tests::{Model, check_now, check_then, delete, files, put};
+use crate::flush::tests::{Model, check_now, check_then, delete, delete_range, files, put};
 use crate::store::Engine;
 use crate::sync::{Arc, lock};
 use crate::tests::Machine;
 use crate::{Family, Snapshot};
+
+mod cuts;
 
 const PM: u64 = 4 << 20;
 

@@ -1,7 +1,7 @@
 //! How much writers are held back: what a put looks at.
 
 use thermocline_observe::cause::StallCause;
-use thermocline_policy::pressure::{Cause, Debt, Delay, Limits, Slope, owed_until, waits};
+use thermocline_policy::pressure::{Cause, Debt, Delay, Due, Limits, Slope, owed_until, waits};
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -18,6 +18,7 @@ pub(super) const FULL: u64 = 1 << 63;
 #[derive(Debug)]
 pub(crate) struct Gauge {
     pub(super) slope: Slope,
+    due: Due,
     /// Delay for a byte, why, and whether the disk is full.
     pub(super) now: AtomicU64,
     pub(super) owed_until: AtomicU64,
@@ -27,11 +28,12 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// Of a store with at most `pm` bytes of persistent memory, and so many in its base level.
-    pub fn new(pm: u64, base: u64) -> Gauge {
+    /// Of a store with so many bytes in its base level, whose work is `due` then.
+    pub fn new(base: u64, due: Due) -> Gauge {
         Gauge {
-            // How large the disk is is asked each time.
-            slope: Slope::new(pm, base, u64::MAX),
+            // How large persistent memory and the disk are is asked each time.
+            slope: Slope::new(u64::MAX, base, u64::MAX),
+            due,
             now: AtomicU64::new(0),
             owed_until: AtomicU64::new(0),
             relief: super::relief::state::Relief::default(),
@@ -47,12 +49,19 @@ impl Gauge {
         }
     }
 
-    /// With these limits for the disk, if they are known, and for garbage; and whether the disk is full.
-    pub(super) fn set(&self, debt: &Debt, (disk, garbage): (Option<Limits>, Limits), full: bool) {
+    /// In a store with `pm` bytes of persistent memory, with these limits for the disk, if they are known, and for garbage; and
+    /// whether the disk is full.
+    pub(super) fn set(
+        &self,
+        debt: &Debt,
+        pm: u64,
+        (disk, garbage): (Option<Limits>, Limits),
+        full: bool,
+    ) {
         let slope = Slope {
             disk: disk.unwrap_or(self.slope.disk),
             garbage,
-            ..self.slope
+            ..self.slope.behind(pm, &self.due)
         };
         let now = match slope.delay(debt) {
             None => 0,

@@ -12,7 +12,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_policy::collect;
 use thermocline_policy::pick::Reason;
-use thermocline_policy::pressure::{Cause, Limits};
+use thermocline_policy::pressure::{Cause, Due, Limits};
 use thermocline_policy::tuning::DELAY_NS_MAX;
 
 use super::*;
@@ -23,12 +23,12 @@ use crate::{Durability, Engine, StallUse, World, WriteOptions};
 const PM: u64 = 4 << 20;
 
 fn filled(percent: u64) -> Gauge {
-    let pressure = Gauge::new(PM, 0);
+    let pressure = Gauge::new(0, Due::of(&Options::default()));
     let debt = Debt {
         pm_bytes: PM / 100 * percent,
         ..Debt::default()
     };
-    pressure.set(&debt, (None, Limits::NONE), false);
+    pressure.set(&debt, PM, (None, Limits::NONE), false);
     pressure
 }
 
@@ -40,7 +40,7 @@ fn nothing_is_owed_below_the_soft_limit() {
     let pressure = filled(90);
     assert!(pressure.now.load(Ordering::Relaxed) > 0);
     // What was freed is not owed for.
-    pressure.set(&Debt::default(), (None, Limits::NONE), false);
+    pressure.set(&Debt::default(), PM, (None, Limits::NONE), false);
     assert_eq!(pressure.now.load(Ordering::Relaxed), 0);
 }
 
@@ -581,14 +581,14 @@ fn room_that_somebody_else_makes_is_found_by_the_next_write() {
 
 #[test]
 fn garbage_alone_holds_writers_back_from_where_collection_begins() {
-    let pressure = Gauge::new(PM, 0);
+    let pressure = Gauge::new(0, Due::of(&Options::default()));
     let limits = collect::limits(1 << 30, 130);
     let set = |garbage_bytes: u64| {
         let debt = Debt {
             garbage_bytes,
             ..Debt::default()
         };
-        pressure.set(&debt, (None, limits), false);
+        pressure.set(&debt, PM, (None, limits), false);
         pressure.get()
     };
     assert_eq!(set(limits.soft), None);
@@ -602,7 +602,7 @@ fn garbage_alone_holds_writers_back_from_where_collection_begins() {
 
 #[test]
 fn the_disk_alone_holds_writers_back_from_twice_its_reserve_on() {
-    let pressure = Gauge::new(PM, 0);
+    let pressure = Gauge::new(0, Due::of(&Options::default()));
     let limits = Limits {
         soft: 800,
         hard: 900,
@@ -612,7 +612,7 @@ fn the_disk_alone_holds_writers_back_from_twice_its_reserve_on() {
             disk_bytes,
             ..Debt::default()
         };
-        pressure.set(&debt, (Some(limits), Limits::NONE), full);
+        pressure.set(&debt, PM, (Some(limits), Limits::NONE), full);
         pressure.get()
     };
     assert_eq!(set(800, false), None);

@@ -70,7 +70,7 @@ pub struct DramUse {
     pub charged: u64,
     /// Of that, by records that lie in DRAM.
     pub records: u64,
-    /// Of that, by open tables: their filters and the tops of their indexes.
+    /// Of that, by open tables: their filters and the tops of their indexes; and by the keys of level 0.
     pub tables: u64,
     /// By how much the limit was exceeded, at most, by what had to be done although nothing could give
     /// way; 0 unless the limit is small.

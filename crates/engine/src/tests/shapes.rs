@@ -42,6 +42,7 @@ fn any(rng: &mut Rng) -> Options {
     options.blob.file_bytes = *other.pick(&[1 << 10, 8 << 10]);
     options.blob.space_percent_max = *other.pick(&[101, 130, 1_000_000]);
     options.blob.compression = *other.pick(&Codec::ALL);
+    options.level0.key_index = other.one_in(2);
     let compaction = &mut options.compaction;
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (2 + rng.below(20) as u64) << 10;

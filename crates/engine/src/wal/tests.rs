@@ -242,6 +242,32 @@ fn range_deletes_come_back_from_logs() {
     ));
 }
 
+/// Both keep records in DRAM and in a log; which of the two a store has is a matter of its last opening.
+#[test]
+fn stores_of_presets_leveled_and_trident_open_each_other() {
+    let fs = SimFs::new(Steps::new());
+    let stored = || {
+        let stored = Engine::stored_options(&world(&fs), Path::new(DB)).unwrap();
+        stored.unwrap().preset
+    };
+    let presets = [Preset::Trident, Preset::Leveled, Preset::Trident];
+    for (n, preset) in (1..).zip(presets) {
+        let given = Options {
+            dram: 4 << 20,
+            ..Options::preset(preset)
+        };
+        let engine = open(&fs, &given).unwrap();
+        assert!((1..n).all(|n| has(&engine, n)));
+        put(&engine, n);
+        engine.flush().unwrap();
+        engine.close().unwrap();
+        assert_eq!(stored(), preset);
+        // Whoever only looks need not know.
+        let report = verify(&world(&fs), Path::new(DB), &Options::default()).unwrap();
+        assert_eq!(report.faults, []);
+    }
+}
+
 #[test]
 fn a_copy_has_its_records_in_dram_and_in_logs_of_its_own() {
     let fs = SimFs::new(Steps::new());

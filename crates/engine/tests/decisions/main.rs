@@ -125,6 +125,7 @@ scripts! {
     divided
     ssd
     leveled
+    trident
     partitions
     prefixes
     blobs

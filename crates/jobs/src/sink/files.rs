@@ -15,7 +15,7 @@ use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions,
 };
 use thermocline_tables::{Writes, dram_of};
-use thermocline_version::{BlobBytes, FileKind, Place, TableRef};
+use thermocline_version::{BlobBytes, FileKind, Level, Place, TableRef};
 
 use super::TableSink;
 use super::apart::{Apart, Aside};
@@ -104,6 +104,16 @@ impl<'a> FileSink<'a> {
         }
     }
 
+    /// Bytes that the keys of a table may take in DRAM; 0 if they are not wanted there.
+    fn key_bytes_max(&self) -> u64 {
+        match self.home {
+            Home::Store(catalog) if self.place.level == Level::ZERO => {
+                catalog.table_files.keys.room()
+            }
+            _ => 0,
+        }
+    }
+
     fn begin_table(&mut self, outputs: &mut Outputs) -> Result<(FileId, TableWriter)> {
         let mut staged = None;
         let (storage, path, identity) = match self.home {
@@ -132,6 +142,10 @@ impl<'a> FileSink<'a> {
         let table = match &self.meter {
             Some(meter) => table.metered(meter.clone()),
             None => table,
+        };
+        let table = match self.key_bytes_max() {
+            0 => table,
+            most => table.with_keys(most),
         };
         Ok((identity.file, table))
     }
@@ -164,11 +178,17 @@ impl TableSink for FileSink<'_> {
         let Some((file, table)) = self.table.take() else {
             return Ok(());
         };
-        let table = table.finish();
+        let finished = table.finish_with_keys();
         self.behind = None;
-        let table = reference(file, table?);
+        let (meta, keys) = finished?;
+        let table = reference(file, meta);
         if let Home::Store(catalog) = self.home {
-            catalog.table_files.name(file)?;
+            let files = &catalog.table_files;
+            files.name(file)?;
+            if let Some(keys) = keys {
+                // Without room for them, the table is read as others are.
+                files.keys.keep(file, keys, files.account());
+            }
         }
         outputs.bytes += table.bytes;
         outputs.tables.push((self.place, Arc::new(table)));

@@ -1,6 +1,7 @@
+use thermocline_base::options::Options;
 use thermocline_testkit::{Replay, Rng, seeds};
 
-use super::{Cause, Debt, Delay, Limits, Slope};
+use super::{Cause, Debt, Delay, Due, Limits, Slope};
 
 fn slope(rng: &mut Rng) -> Slope {
     let mut limits = || {
@@ -113,6 +114,30 @@ fn the_largest_numbers_overflow_nothing() {
     assert_eq!(delay.nanos(u64::MAX), u64::MAX);
     // A store without any room is not divided by.
     assert!(Slope::new(0, 0, 0).validate().is_ok());
+}
+
+/// Whatever options say, work is due before anybody is held back; and the usual options leave the usual limits.
+#[test]
+fn nobody_is_held_back_before_work_is_due() {
+    let pm_bytes = 1 << 30;
+    let slope = Slope::new(pm_bytes, 1 << 30, 1 << 40);
+    assert_eq!(slope.behind(pm_bytes, &Due::of(&Options::default())), slope);
+    for level0_tables in [1, 4, 19, 20, 21, 40, 1000, 1 << 40] {
+        for pm_percent in 0..=95 {
+            let due = Due {
+                level0_tables,
+                pm_percent,
+            };
+            let slope = slope.behind(pm_bytes, &due);
+            slope.validate().unwrap();
+            let debt = Debt {
+                pm_bytes: pm_bytes / 100 * pm_percent,
+                level0_tables,
+                ..Debt::default()
+            };
+            assert_eq!(slope.delay(&debt), None, "{due:?}");
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::setting::{Outcome, SECOND, Setting};
 use super::state::Run;
 use super::store::Store;
 use crate::pick::depth;
-use crate::pressure::Slope;
+use crate::pressure::{Due, Slope};
 use crate::room::waiting;
 
 /// Memtables between two looks at what lies where.
@@ -48,7 +48,8 @@ fn counted(setting: &Setting, in_rounds: bool) -> Outcome {
     let region_bytes = setting.options.region_bytes_max();
     let store = Store::new(setting);
     let mut run = Run {
-        slope: Slope::new(region_bytes, setting.options.base_bytes(), u64::MAX),
+        slope: Slope::new(region_bytes, setting.options.base_bytes(), u64::MAX)
+            .behind(region_bytes, &Due::of(&setting.options)),
         region_bytes,
         store,
         setting: setting.clone(),

@@ -129,7 +129,7 @@ impl Store {
         };
         let between = cells(level0_cuts(&state, &seen.options));
         let mut cuts = self.cuts_in_level0(between, least, in_pm);
-        if self.geometry.in_pm && !is_empty {
+        if self.geometry.level0_ends_at_partitions() && !is_empty {
             let gaps = level0_gaps(&state, &seen.options);
             cuts.extend(self.cuts(cells(gaps.ends), least, in_pm));
             cuts.extend(self.cuts(cells(gaps.within), self.geometry.table_min(), in_pm));
@@ -148,6 +148,6 @@ impl Store {
     /// Where one that goes down may.
     pub fn cuts_below(&self) -> Cuts {
         let starts = self.starts.iter().copied();
-        self.cuts(starts, self.geometry.table_min(), false)
+        self.cuts(starts, self.geometry.sinking_table_min(), false)
     }
 }

@@ -99,15 +99,21 @@ impl Contents {
         options: WriteOptions,
     ) -> Result<TableMeta> {
         let mut writer = TableWriter::create(storage, &path(file), identity(file), CF, options)?;
+        self.add_to(&mut writer)?;
+        writer.finish()
+    }
+
+    /// Adds all of it.
+    pub fn add_to(&self, writer: &mut TableWriter) -> Result<()> {
         // Range tombstones may come before, between and behind entries.
         let (mut entries, mut tombstones) = (self.entries.iter(), self.tombstones.iter());
         let mut turn = 0;
         loop {
             turn += 1;
             match (entries.len(), tombstones.len()) {
-                (0, 0) => return writer.finish(),
-                (0, _) => add_range(&mut writer, tombstones.next().unwrap())?,
-                (_, 1..) if turn % 3 == 0 => add_range(&mut writer, tombstones.next().unwrap())?,
+                (0, 0) => return Ok(()),
+                (0, _) => add_range(writer, tombstones.next().unwrap())?,
+                (_, 1..) if turn % 3 == 0 => add_range(writer, tombstones.next().unwrap())?,
                 _ => {
                     let entry = entries.next().unwrap();
                     writer.add(entry.at(), entry.kind, entry.value.as_value())?;

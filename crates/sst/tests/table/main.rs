@@ -10,6 +10,7 @@ mod edges;
 mod faults;
 mod fuzz;
 mod golden;
+mod keys;
 mod learned;
 mod learned_drawing;
 mod model;

@@ -108,7 +108,7 @@ fn check_properties(contents: &Contents, p: &thermocline_sst::Properties) {
     assert!(claimed.eq(used));
 }
 
-fn random_target(rng: &mut Rng, contents: &Contents) -> (Vec<u8>, SeqNo) {
+pub fn random_target(rng: &mut Rng, contents: &Contents) -> (Vec<u8>, SeqNo) {
     let seqno = SeqNo(match rng.below(8) {
         0 => 0,
         1 => u64::MAX,

@@ -27,6 +27,11 @@ option_group! {
         /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
         /// they are read or not.
         merge_percent: Count = 100, 0 => 100_000;
+        /// Whether the keys of tables of level 0 in files lie in DRAM, too, with the block of each, so that a read knows
+        /// the block in which to look, or that there is none (TridentKV §3.3). They take about 20 bytes a key and the key,
+        /// an eighth of `dram` at most; tables whose keys find no room are read as others are. When a store is opened,
+        /// they are found by reading these tables.
+        key_index: Flag = false;
         /// Threads that write ranges of keys at once, where sealed memtables become tables in persistent memory by
         /// ranges (`tiered`). 0 takes one for each core, at most 4, if the store has threads of its own.
         evacuation_threads: Count = 0, 0 => 64;

@@ -15,6 +15,9 @@ option_group! {
         bytes: Bytes = 0, 0 => 1 << 60;
         /// Bytes of a key that say which partition it belongs to. A shorter key makes none.
         prefix_len: Count = 8, 1 => 255;
+        /// Whether tables on the SSD end where partitions begin, in level 0, too, and at prefixes, if they are not too small then
+        /// (TridentKV §3.3): so a partition that is dropped has most of its data in tables of its own. Tables are smaller for it.
+        cuts: Flag = false;
         /// One read in so many, chosen at random, is counted for how often each partition is read; 0 counts none.
         rate_sample: Count = 64, 0 => 65_536;
     }

@@ -3,20 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use thermocline_base::{ErrorKind, Steps, WriteBatch};
+use thermocline_base::{ErrorKind, Steps};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 
 use super::*;
-use crate::{Durability, Family};
-
-fn delete_range(engine: &Engine, model: &mut Model, (from, to): (&[u8], &[u8])) {
-    let mut batch = WriteBatch::new();
-    batch.delete_range(CfId::DEFAULT, from, Some(to)).unwrap();
-    engine.write(batch.iter(), Durability::Immediate).unwrap();
-    model.retain(|key, _| &key[..] < from || &key[..] >= to);
-}
+use crate::Family;
+use crate::flush::tests::delete_range;
 
 /// What jobs were divided into: parts beside the first one, of all jobs.
 fn compact_all(engine: &Engine) -> usize {
