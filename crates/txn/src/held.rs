@@ -3,7 +3,7 @@
 use crate::life::Life;
 use crate::locks::key::LockKey;
 use crate::locks::table::LockTable;
-use crate::memory::FIRST_ENTRIES;
+use crate::memory::{FIRST_ENTRIES, LOCK_BYTES};
 use crate::sync::{Arc, Ordering};
 
 /// A range that is locked.
@@ -42,6 +42,15 @@ impl Held {
     pub fn capacity(&self) -> usize {
         self.keys.capacity() * size_of::<LockKey>()
             + self.ranges.capacity() * size_of::<HeldRange>()
+    }
+
+    /// Bytes of DRAM that its locks cost.
+    pub fn lock_bytes(&self) -> u64 {
+        let keys = self.keys.iter().map(|key| key.bytes().len());
+        let ranges = self.ranges.iter();
+        let ranges = ranges.map(|range| range.start.len() + range.end.len());
+        let bytes = keys.chain(ranges).sum::<usize>();
+        LOCK_BYTES * (self.keys.len() + self.ranges.len()) as u64 + bytes as u64
     }
 
     fn count(&self, life: &Life) {

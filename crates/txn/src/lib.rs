@@ -70,10 +70,10 @@
 //! ## Prepared
 //! A transaction can be *prepared* first: durably, under a name, at a place p, where the same question is asked as at a commit.
 //! From then on nobody changes its footprint, be it by a plain write (`engine::prepared`): so the answer holds until it is
-//! committed, at c, and the lemma with it. It keeps its locks; an optimistic one takes them when it is prepared. They are
-//! not what keeps others out, but what lets those wait who lock. After an opening they are taken again, keys that were
-//! read for update as if they had been read for share. It waits for nothing any more, so it is in no circle, and its
-//! expiration is over.
+//! committed, at c, and the lemma with it. It keeps its locks, also those of writes that it took back, and their DRAM is
+//! counted; an optimistic one takes them when it is prepared. They are not what keeps others out, but what lets those wait
+//! who lock. After an opening those of its footprint are taken again, keys that were read for update as if they had been
+//! read for share. It waits for nothing any more, so it is in no circle, and its expiration is over.
 //!
 //! # A snapshot may move
 //! It is taken by the first read; where that locks its key, after the lock was got: so whoever waits for a lock and then
@@ -93,7 +93,8 @@
 //!
 //! A transaction that is past its `expiration` goes on as long as nobody wants what it has locked. Whoever does takes
 //! the lock, and from then on it cannot commit. Both are one atomic step (`life`): either it has begun to write, and
-//! keeps its locks, or it never will.
+//! keeps its locks, or it never will. One that waits for a key, and is past its expiration when that is free, is passed by
+//! whoever waits behind it. What it asks for itself ends nothing of its own.
 //!
 //! # Invariants
 //! 1. A transaction's writes are in one batch, written once, or nowhere: `commit` takes it by value.

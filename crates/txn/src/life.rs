@@ -84,6 +84,11 @@ impl Life {
         }
     }
 
+    /// Whether its time is over by now, and nobody has said so yet.
+    pub fn is_overdue(&self, now_ns: u64) -> bool {
+        now_ns >= self.expires_ns && self.state.load(Ordering::Acquire) == OPEN
+    }
+
     /// Whether its locks may be taken at this time; from then on it may not go on.
     pub fn expires_by(&self, now_ns: u64) -> bool {
         if now_ns < self.expires_ns {

@@ -12,7 +12,7 @@ use crate::held::Held;
 use crate::life::Life;
 use crate::locks::entry::Mode;
 use crate::locks::table::{LockTable, Taken};
-use crate::memory::{LOCK_BYTES, Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
+use crate::memory::{Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
 use crate::refusal::{lock_key, lock_range};
 use crate::store::Store;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
@@ -34,14 +34,15 @@ struct Kept {
     held: Held,
 }
 
-/// DRAM for a prepared transaction: its locks, and the store's list of what it claims.
-fn kept_bytes(claims: &Claims) -> u64 {
-    let keys = claims.keys().map(|(_, key, _)| 3 * key.len());
+/// DRAM for a prepared transaction: its locks, those of writes that it took back included, and the store's list of what it
+/// claims.
+fn kept_bytes(held: &Held, claims: &Claims) -> u64 {
+    let keys = claims.keys().map(|(_, key, _)| key.len());
     let ends = |range: &RangeClaim| range.end.as_ref().map_or(0, |end| end.len());
     let ranges = claims.ranges().iter();
-    let ranges = ranges.map(|range| 3 * (range.start.len() + ends(range)));
+    let ranges = ranges.map(|range| range.start.len() + ends(range));
     let bytes = keys.chain(ranges).sum::<usize>() as u64;
-    TRANSACTION_BYTES + (LOCK_BYTES + 2 * TOUCHED_BYTES) * claims.len() as u64 + bytes
+    TRANSACTION_BYTES + held.lock_bytes() + 2 * (TOUCHED_BYTES * claims.len() as u64 + bytes)
 }
 
 /// Locks all of it, in a table where nobody has what it writes.
@@ -123,7 +124,7 @@ impl<S: Store> Shared<S> {
         life: &Arc<Life>,
         (mut held, claims): (Held, &Claims),
     ) -> Result<()> {
-        held.bytes = kept_bytes(claims);
+        held.bytes = kept_bytes(&held, claims);
         let mut prepared = lock(&self.prepared);
         let taken = match prepared.contains_key(name) {
             true => Err(Error::InvalidArgument(format!(
@@ -161,7 +162,7 @@ impl<S: Store> Shared<S> {
             let _ = life.settle();
             let _ = life.name.set(name.clone().into());
             let mut held = lock_again(&self.locks, &life, &claims);
-            held.bytes = kept_bytes(&claims);
+            held.bytes = kept_bytes(&held, &claims);
             self.memory.take_anyway(held.bytes);
             lock(&self.prepared).insert(name.into(), Kept { life, held });
         }
@@ -177,5 +178,42 @@ impl<S: Store> Shared<S> {
     /// How many are prepared.
     pub fn prepared(&self) -> usize {
         lock(&self.prepared).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::{CfId, WriteBatch};
+
+    use super::*;
+    use crate::memory::LOCK_BYTES;
+
+    const CF: CfId = CfId(3);
+
+    /// Locks outlive the writes that they were taken for, and a transaction that is prepared pays for them as it did before.
+    #[test]
+    fn who_is_prepared_pays_for_all_its_locks() {
+        let table = LockTable::new(8, || 1);
+        let life = Arc::new(Life::new(1, 0, u64::MAX));
+        let mut batch = WriteBatch::new();
+        batch.put(CF, b"kept", b"value").unwrap();
+        batch.delete_range(CF, b"d", Some(b"e")).unwrap();
+        let claims = Claims::of(&batch);
+        let mut held = lock_again(&table, &life, &claims);
+        let claimed = kept_bytes(&held, &claims);
+        let names: Vec<[u8; 4]> = (0..1000u32).map(u32::to_be_bytes).collect();
+        for name in &names {
+            let key = lock_key(&OneKey::new(CF, name));
+            let times = (0, u64::MAX);
+            let taken = table.acquire(&life, &key, Mode::Exclusive, times);
+            assert_eq!(taken.unwrap(), Taken::Anew);
+            held.add(&life, key);
+        }
+        // Two bytes of each say which family.
+        let more = kept_bytes(&held, &claims) - claimed;
+        assert_eq!(more, 1000 * (LOCK_BYTES + 4 + 2));
+        held.release(&life, &table);
+        assert_eq!(held.lock_bytes(), 0);
+        assert_eq!(table.counts(), (0, 0, 0));
     }
 }

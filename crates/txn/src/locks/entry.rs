@@ -229,6 +229,28 @@ impl Entry {
         })
     }
 
+    /// Whether somebody else waits to have it alone, who came behind this number.
+    pub fn is_wanted_alone_behind(&self, number: u64, who: TxnId) -> bool {
+        let last = self.queue().next_back();
+        if last.and_then(Request::ahead_of_next).is_none() {
+            return false;
+        }
+        // Those who came last are last, but for a few.
+        self.queue().rev().any(|request| {
+            request.mode == Mode::Exclusive && request.arrival > number && request.who.id != who
+        })
+    }
+
+    /// Whether somebody waits who cannot have it beside one who has it so. `gone` was the last who wanted it alone and
+    /// waits no more, which those behind may not know yet.
+    fn is_wanted_beside(&self, mode: Mode, gone: Option<TxnId>) -> bool {
+        let Some(last) = self.queue().next_back() else {
+            return false;
+        };
+        let alone = last.ahead_of_next();
+        mode == Mode::Exclusive || (alone.is_some() && alone != gone)
+    }
+
     /// It is held from now on, or held more strongly. Nobody is in the way.
     pub fn hold(&mut self, who: &Arc<Life>, mode: Mode, since_ns: u64) {
         // Who wants to read has nothing of it yet, however many others have.
@@ -261,9 +283,13 @@ impl Entry {
         self.retain(|holder| holder.who.id != who);
     }
 
-    /// Takes it from those whose time is over at this moment. They may not go on.
+    /// Takes it from those whose time is over at this moment, for others who wait. They may not go on. Who waits alone, for
+    /// more of it, keeps what it has.
     pub fn evict(&mut self, now_ns: u64) {
-        self.retain(|holder| !holder.who.expires_by(now_ns));
+        let more = self.more.as_ref().filter(|more| more.queue.len() == 1);
+        let only = more.and_then(|more| more.queue.front());
+        let only = only.map(|request| request.who.id);
+        self.retain(|holder| Some(holder.who.id) == only || !holder.who.expires_by(now_ns));
     }
 
     /// A request gets its place. A range of its own that the key is in, and its number, may bring it forward: before
@@ -325,13 +351,16 @@ impl Entry {
     /// Grants what can be, from the front. Whether a range is `in_the_way` of a request is asked for those that nothing
     /// else keeps. Calls `leaves` with each who waits no more. Returns the places of those that have another one ahead
     /// now.
+    ///
+    /// Of those whose own time is over by now nobody holds what others wait for: it is as if each had been granted, and
+    /// evicted at once. They may not go on.
     pub fn grant(
         &mut self,
         now_ns: u64,
         in_the_way: impl Fn(&Request) -> bool,
         mut leaves: impl FnMut(TxnId),
     ) -> Range<usize> {
-        let mut has_left = false;
+        let (mut has_left, mut gone) = (false, None);
         while let Some(first) = self.first() {
             let given_up = first.wake.look().gives_up();
             let held = self.in_the_way(first.who.id, first.mode).next().is_some();
@@ -345,7 +374,11 @@ impl Entry {
             self.forget_more();
             // Before it wakes: it may wait for another lock at once.
             leaves(first.who.id);
-            if first.wake.grant() {
+            if first.mode == Mode::Exclusive {
+                gone = Some(first.who.id);
+            }
+            let is_wanted = self.is_wanted_beside(first.mode, gone);
+            if first.wake.grant() && !(is_wanted && first.who.expires_by(now_ns)) {
                 self.hold(&first.who, first.mode, now_ns);
             }
             has_left = true;
@@ -365,7 +398,7 @@ impl Entry {
     }
 
     /// When, behind now, the time of the first is over who holds the lock beside `who`. One whose time was over before, and
-    /// that still has it, ends by itself.
+    /// that still has it, ends by itself: others who wait have had it evicted, and it was granted nothing since.
     pub fn first_expiry(&self, who: TxnId, now_ns: u64) -> u64 {
         let others = self.holders().filter(|holder| holder.who.id != who);
         let expiries = others.map(|holder| holder.who.expires_ns);

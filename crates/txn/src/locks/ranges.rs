@@ -106,7 +106,18 @@ impl Over {
         keepers.map(|owner| owner.id)
     }
 
-    /// All of them, but those whose time was over when somebody wanted a key of theirs.
+    /// Takes the key from those whose time is over at this moment, where `is_wanted` says of a range's number and owner that
+    /// it keeps somebody. They may not go on.
+    pub fn evict(&mut self, now_ns: u64, is_wanted: impl Fn(u64, TxnId) -> bool) {
+        self.0.retain(|(number, owner)| {
+            let is_taken = owner.is_overdue(now_ns)
+                && is_wanted(*number, owner.id)
+                && owner.expires_by(now_ns);
+            !is_taken && owner.check() != Err(Ended::Expired)
+        });
+    }
+
+    /// All of them, but those whose time was over when somebody wanted what they have.
     pub fn all(&self) -> Vec<(u64, TxnId)> {
         let all = self.0.iter();
         let standing = all.filter(|(_, owner)| owner.check() != Err(Ended::Expired));
@@ -115,7 +126,8 @@ impl Over {
             .collect()
     }
 
-    /// When, behind now, the time of the first is over, of others than `who`.
+    /// When, behind now, the time of the first is over, of others than `who`. One whose time was over before keeps nobody, or
+    /// ends by itself.
     pub fn first_expiry(&self, who: TxnId, now_ns: u64) -> u64 {
         let others = self.0.iter().filter(|(_, owner)| owner.id != who);
         let expiries = others.map(|(_, owner)| owner.expires_ns);

@@ -21,7 +21,8 @@
 //!    lock, under which alone requests are granted: it was granted by then, or never is.
 //! 4. The time of a holder or of a range may be over, and nobody else wakes whom that keeps. Of each key the first who
 //!    waits is told when that is, whenever it may have changed, by [`LockTable::settle`]; he settles then. Nobody
-//!    behind him could be granted before.
+//!    behind him could be granted before. Whose time is over by then loses what others wait for, and is given none of
+//!    it: so whoever is waited for still has time, and the first is told until when, or he ends by himself.
 //! 5. Who is to sleep is in the graph before. So [`LockTable::close`] wakes all who sleep, and nobody sleeps behind it.
 //!
 //! # Fair
@@ -43,13 +44,14 @@ use crate::locks::stripe::Stripe;
 use crate::locks::wake::{Verdict, Wake};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
-/// Who waits looks at the clock at least this often: one that is not the machine's may jump.
+/// Who waits until some time looks at the clock at least this often: one that is not the machine's may jump. Who waits for
+/// ever, and for nobody whose time will be over, does not look at it.
 const SLEEP_MAX_NS: u64 = 100_000_000;
 
 /// How a lock was got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is held from now on.
+    /// It is held from now on, unless its transaction's time is over ([`Life::check`]) and somebody wants it.
     Anew,
     /// It was held already, perhaps less strongly.
     Before,
@@ -114,9 +116,12 @@ impl LockTable {
     /// Grants all that can be granted of a key. Tells the graph who is in the way of those who wait on, and the first of
     /// them when the time of one of those is over.
     fn settle(&self, key: &LockKey, entry: &mut Entry, now_ns: u64) {
-        let over = self.ranges.over(key.bytes());
+        let mut over = self.ranges.over(key.bytes());
         if entry.is_waited_for() {
             entry.evict(now_ns);
+            over.evict(now_ns, |number, who| {
+                entry.is_wanted_alone_behind(number, who)
+            });
         }
         let kept = |request: &Request| {
             let wants = (request.mode, request.arrival);

@@ -148,3 +148,41 @@ fn only_the_first_who_waits_is_told_when_to_look() {
     entry.look_at(7);
     assert_eq!((told(&wakes[0]), told(&wakes[1])), (7, u64::MAX));
 }
+
+/// All who wait are past their time when the key is free: each holds it who keeps nobody else from it, and no other one.
+#[test]
+fn who_is_granted_past_its_time_holds_nothing_that_others_wait_for() {
+    const S: Mode = Mode::Shared;
+    const X: Mode = Mode::Exclusive;
+    let cases: [(&[Mode], &[TxnId]); 8] = [
+        (&[S], &[2]),
+        (&[X], &[2]),
+        (&[S, S], &[2, 3]),
+        (&[S, X], &[3]),
+        (&[X, S], &[3]),
+        (&[X, X, X], &[4]),
+        // Who wanted it alone has gone, and those behind want it beside each other.
+        (&[X, S, S], &[3, 4]),
+        (&[S, X, S, S], &[4, 5]),
+    ];
+    for (modes, expected) in cases {
+        let mut entry = Entry::held(&life(1), X, 0);
+        let mut waiting = Vec::new();
+        for (id, &mode) in (2..).zip(modes) {
+            let (own, wake) = (Arc::new(Life::new(id, 0, 20)), Arc::default());
+            let moved = entry.enqueue(Request::new(&own, mode, id, &wake), None);
+            assert!(moved.is_empty());
+            waiting.push((own, wake));
+        }
+        entry.release(1);
+        entry.evict(30);
+        entry.grant(30, |_| false, |_| ());
+        let holders: Vec<TxnId> = entry.holders().map(|holder| holder.who.id).collect();
+        assert_eq!(holders, expected, "{modes:?}");
+        for (own, wake) in waiting {
+            assert_eq!(wake.look(), Verdict::Granted);
+            let goes_on = expected.contains(&own.id);
+            assert_eq!(own.check().is_ok(), goes_on, "{} of {modes:?}", own.id);
+        }
+    }
+}

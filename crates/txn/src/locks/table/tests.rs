@@ -1,6 +1,6 @@
 use std::thread;
 
-use crate::life::{Life, TxnId};
+use crate::life::{Ended, Life, TxnId};
 use crate::locks::entry::Mode;
 use crate::locks::key::LockKey;
 use crate::locks::table::{LockTable, Refused, Taken};
@@ -20,8 +20,20 @@ fn table() -> LockTable {
     LockTable::new(8, || 1)
 }
 
+/// One with a clock that is set.
+fn table_and_time() -> (LockTable, Arc<AtomicU64>) {
+    let time = Arc::new(AtomicU64::new(1));
+    let clock = Arc::clone(&time);
+    let table = LockTable::new(8, move || clock.load(Ordering::Relaxed));
+    (table, time)
+}
+
 fn life(id: TxnId) -> Arc<Life> {
-    Arc::new(Life::new(id, 0, EVER))
+    expiring(id, EVER)
+}
+
+fn expiring(id: TxnId, expires_ns: u64) -> Arc<Life> {
+    Arc::new(Life::new(id, 0, expires_ns))
 }
 
 fn key(name: &str) -> LockKey {
@@ -180,11 +192,9 @@ fn who_waits_when_the_store_is_closed_is_told() {
 /// Whoever is first in the queue takes the lock of one whose time is over, and then the next one does.
 #[test]
 fn whoever_comes_first_looks_for_one_whose_time_is_over() {
-    let time = Arc::new(AtomicU64::new(1));
-    let clock = Arc::clone(&time);
-    let table = LockTable::new(8, move || clock.load(Ordering::Relaxed));
+    let (table, time) = table_and_time();
     let hold = |id, expires_ns| {
-        let life = Arc::new(Life::new(id, 0, expires_ns));
+        let life = expiring(id, expires_ns);
         let taken = table.acquire(&life, &key("k"), Mode::Exclusive, (0, EVER));
         assert_eq!(taken.unwrap(), Taken::Anew);
     };
@@ -202,5 +212,105 @@ fn whoever_comes_first_looks_for_one_whose_time_is_over() {
     for id in 1..=3 {
         table.release(id, &key("k"));
     }
+    assert_eq!(table.counts(), (0, 0, 0));
+}
+
+/// Whoever is first is past its time when the key is free, and its owner never does anything again: the next one has it.
+#[test]
+fn whoever_is_past_its_time_when_it_is_its_turn_keeps_nobody() {
+    for is_told_before in [false, true] {
+        let (table, time) = table_and_time();
+        let second = expiring(2, 20);
+        let hold = |life: &Arc<Life>, name| {
+            let taken = table.acquire(life, &key(name), Mode::Exclusive, (0, EVER));
+            assert_eq!(taken.unwrap(), Taken::Anew);
+        };
+        hold(&life(1), "k");
+        hold(&second, "other");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| hold(&second, "k"));
+            until_waiting(&table, 1);
+            let third = scope.spawn(|| hold(&life(3), "k"));
+            until_waiting(&table, 2);
+            time.store(30, Ordering::Relaxed);
+            if is_told_before {
+                take_and_release(&table, 4, "other", Mode::Exclusive);
+                assert_eq!(second.check(), Err(Ended::Expired));
+            }
+            table.release(1, &key("k"));
+            waits.join().unwrap();
+            third.join().unwrap();
+        });
+        assert_eq!(second.check(), Err(Ended::Expired));
+        for name in ["other", "k"] {
+            // It is another one's, or nobody's.
+            table.release(2, &key(name));
+        }
+        assert_eq!(table.counts(), (1, 0, 0));
+        table.release(3, &key("k"));
+        assert_eq!(table.counts(), (0, 0, 0));
+    }
+}
+
+/// A range whose owner's time is over keeps nobody, even where a holder does: so nobody is in a circle by it.
+#[test]
+fn a_range_past_its_time_makes_no_victim() {
+    const NARROW: (&[u8], &[u8]) = (b"\0\x01a", b"\0\x01l");
+    let (table, time) = table_and_time();
+    let old = expiring(1, 10);
+    let range = table.acquire_range(&old, NARROW, EVER, |_| ()).unwrap();
+    take(&table, 2, "k", Mode::Shared).unwrap();
+    take(&table, 3, "q", Mode::Exclusive).unwrap();
+    time.store(10, Ordering::Relaxed);
+    assert_eq!(old.check(), Ok(()));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            take_and_release(&table, 3, "k", Mode::Exclusive);
+            table.release(3, &key("q"));
+        });
+        until_waiting(&table, 1);
+        assert_eq!(table.blockers(3), [2]);
+        assert_eq!(old.check(), Err(Ended::Expired));
+        // Its owner is not told before it asks for more.
+        scope.spawn(|| {
+            let taken = table.acquire(&old, &key("q"), Mode::Exclusive, (0, EVER));
+            assert_eq!(taken.unwrap(), Taken::Anew);
+        });
+        until_waiting(&table, 2);
+        table.release(2, &key("k"));
+    });
+    table.release(1, &key("q"));
+    table.release_range(range, NARROW);
+    assert_eq!(table.counts(), (0, 0, 0));
+}
+
+/// One that waits for more of what it has takes it from others whose time is over, and not from itself.
+#[test]
+fn what_one_asks_for_itself_ends_nothing_of_its_own() {
+    let (table, time) = table_and_time();
+    let (own, other) = (expiring(1, 10), expiring(2, 10));
+    let range = table.acquire_range(&own, RANGE, EVER, |_| ()).unwrap();
+    for life in [&own, &other, &life(3)] {
+        let taken = table.acquire(life, &key("k"), Mode::Shared, (0, EVER));
+        assert_eq!(taken.unwrap(), Taken::Anew);
+    }
+    time.store(10, Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let taken = table.acquire(&own, &key("k"), Mode::Exclusive, (0, EVER));
+            assert_eq!(taken.unwrap(), Taken::Before);
+        });
+        until_waiting(&table, 1);
+        assert_eq!(table.blockers(1), [3]);
+        assert_eq!(other.check(), Err(Ended::Expired));
+        table.release(3, &key("k"));
+    });
+    assert_eq!(own.check(), Ok(()));
+    take(&table, 4, "k", Mode::Exclusive).unwrap();
+    assert_eq!(own.check(), Err(Ended::Expired));
+    table.release(1, &key("k"));
+    assert_eq!(table.counts(), (1, 1, 0));
+    table.release(4, &key("k"));
+    table.release_range(range, RANGE);
     assert_eq!(table.counts(), (0, 0, 0));
 }
