@@ -75,6 +75,10 @@ pub struct Cutter<'a> {
     counted: usize,
     /// The last user key, of this table.
     last: Option<Vec<u8>>,
+    /// Whether rests are tables of their own.
+    rests: bool,
+    /// The table before ended because it was full.
+    follows_full: bool,
 }
 
 impl<'a> Cutter<'a> {
@@ -101,6 +105,8 @@ impl<'a> Cutter<'a> {
             overlap: 0,
             counted: 0,
             last: None,
+            rests: false,
+            follows_full: false,
         }
     }
 
@@ -119,6 +125,13 @@ impl<'a> Cutter<'a> {
         self
     }
 
+    /// Whether what is left between a table that was full and the next preferred key is a table of its own, however small: so a table that
+    /// reaches over one of these keys has less than was preferred on each side of it. There are at most as many of them as full tables.
+    #[must_use]
+    pub fn with_rests(self, rests: bool) -> Cutter<'a> {
+        Cutter { rests, ..self }
+    }
+
     /// Whether the table, which has this many bytes, ends before the next entry, and at which key.
     /// If so the caller ends it, were it empty (then it is no table, unless range tombstones lie
     /// there), and asks again: several bounds may lie before one entry.
@@ -127,17 +140,19 @@ impl<'a> Cutter<'a> {
             return None;
         }
         if let Some(bound) = self.bounds.pop_if(|bound| **bound <= *user_key) {
-            self.last = None;
+            (self.last, self.follows_full) = (None, false);
             return Some(bound);
         }
+        let is_rest = self.rests && self.follows_full;
         let target = self.options.target_bytes;
         let mut passed = None;
         while let Some((key, least)) = self.preferred.pop_if(|(key, _)| **key <= *user_key) {
             // Between two entries lie several: the last one at which it may end.
-            passed = Some(key).filter(|_| table_bytes >= least).or(passed);
+            let ends = table_bytes >= least || is_rest;
+            passed = Some(key).filter(|_| ends).or(passed);
         }
         if let Some(key) = passed.filter(|_| self.last.is_some()) {
-            self.last = None;
+            (self.last, self.follows_full) = (None, false);
             return Some(key);
         }
         let most = match self.preferred.is_empty() {
@@ -147,7 +162,7 @@ impl<'a> Cutter<'a> {
         self.count_to(user_key);
         let full = table_bytes >= most || self.overlap > self.options.grandparent_bytes_max;
         if full && self.last.is_some() {
-            self.last = None;
+            (self.last, self.follows_full) = (None, true);
             return Some(user_key.to_vec());
         }
         let last = self.last.get_or_insert_default();

@@ -140,15 +140,15 @@ impl<'a> Search<'a> {
                     Some(next) => return Ok(next),
                 }
             }
-            let place = self.tables.known_place(table, self.key);
-            if place == Where::Not {
-                continue;
-            }
             let handle = self.tables.handle(table);
             let Some(open) = handle.opened_to_read() else {
+                // Where the filter is at hand it tells sooner than all keys (decision 166).
+                if self.tables.known_place(table, self.key) == Where::Not {
+                    continue;
+                }
                 return Ok(Next::Table(handle.clone()));
             };
-            if let Some(next) = self.enter(open, table, place)? {
+            if let Some(next) = self.enter(open, table, Where::Ask)? {
                 return Ok(next);
             }
         }

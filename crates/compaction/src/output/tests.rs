@@ -16,10 +16,11 @@ fn cut(
     options: OutputOptions,
     bounds: &[Vec<u8>],
     grandparents: &[Grandparent<'_>],
-    preferred: &[Vec<u8>],
+    (preferred, rests): (&[Vec<u8>], bool),
 ) -> Vec<Table> {
     let mut cutter = Cutter::new(options, bounds.to_vec(), grandparents.to_vec())
-        .preferring(preferred.to_vec(), options.target_bytes / 2);
+        .preferring(preferred.to_vec(), options.target_bytes / 2)
+        .with_rests(rests);
     let mut tables = Vec::new();
     let mut table = Table {
         from: vec![],
@@ -88,8 +89,15 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
         };
         let n = [0, rng.below(20)][rng.below(2)];
         let preferred = keys(&mut rng, n);
+        let rests = rng.one_in(2);
         let target = options.target_bytes;
-        let tables = cut(&entries, options, &bounds, &grandparents, &preferred);
+        let tables = cut(
+            &entries,
+            options,
+            &bounds,
+            &grandparents,
+            (&preferred, rests),
+        );
         let all: Vec<_> = tables.iter().flat_map(|t| t.entries.clone()).collect();
         assert_eq!(all, entries);
         let cuts: Vec<_> = tables.iter().filter_map(|t| t.until.clone()).collect();
@@ -126,7 +134,7 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
                 bytes >= target,
                 overlap(until) > max,
                 bounds.contains(until),
-                bytes >= target / 2 && preferred.contains(until),
+                (bytes >= target / 2 || rests && n > 0) && preferred.contains(until),
             ];
             assert!(
                 reasons.contains(&true),
@@ -145,7 +153,13 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
                 assert!(before < target / 2 || target < 2, "{table:?} {place:?}");
             }
         }
-        let again = cut(&entries, options, &bounds, &grandparents, &preferred);
+        let again = cut(
+            &entries,
+            options,
+            &bounds,
+            &grandparents,
+            (&preferred, rests),
+        );
         assert_eq!(tables, again);
     }
     let least = by_size.min(by_overlap).min(by_bound).min(by_preference);
@@ -170,7 +184,7 @@ fn the_next_run_ends_its_tables_where_the_last_one_did() {
             ..OutputOptions::default()
         };
         let cuts = |run: &[(Vec<u8>, u64)], preferred: &[Vec<u8>]| -> Vec<Vec<u8>> {
-            let tables = cut(run, options, &[], &[], preferred);
+            let tables = cut(run, options, &[], &[], (preferred, false));
             tables.into_iter().filter_map(|table| table.until).collect()
         };
         let first = cuts(&run(&mut rng), &[]);
@@ -210,4 +224,29 @@ fn each_preferred_cut_has_its_own_least_bytes() {
     let mut cutter = cutter().preferring(keys(&["f"]), 90);
     assert_eq!(cutter.cut_before(b"a", 0), None);
     assert_eq!(cutter.cut_before(b"f", 60).unwrap(), b"e");
+}
+
+/// Parts of the keys that are a little more than a full table.
+#[test]
+fn what_is_left_of_a_part_is_a_table_where_that_is_wanted() {
+    let options = OutputOptions {
+        target_bytes: 100,
+        ..OutputOptions::default()
+    };
+    let parts = 20u8;
+    let starts: Vec<Vec<u8>> = (1..parts).map(|part| vec![part]).collect();
+    let entries = (0..parts).flat_map(|part| (0..160).map(move |n| (vec![part, n], 1)));
+    let entries: Vec<(Vec<u8>, u64)> = entries.collect();
+    let tables = |rests: bool| {
+        let tables = cut(&entries, options, &[], &[], (&starts, rests));
+        let reaches_over = |table: &&Table| {
+            let part = |entry: &(Vec<u8>, u64)| entry.0[0];
+            table.entries.first().map(part) != table.entries.last().map(part)
+        };
+        let over = tables.iter().filter(reaches_over).count();
+        (tables.len(), over)
+    };
+    assert_eq!(tables(true), (2 * usize::from(parts), 0));
+    let (all, over) = tables(false);
+    assert!(all < 30 && over > 5, "{all}, {over}");
 }

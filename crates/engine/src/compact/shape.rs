@@ -230,7 +230,10 @@ impl Shape {
             cuts.extend(starts);
             bytes_min = bytes;
         }
-        Cutter::new(self.output_options(), bounds, vec![]).preferring(cuts, bytes_min)
+        let cutter = Cutter::new(self.output_options(), bounds, vec![]);
+        cutter
+            .preferring(cuts, bytes_min)
+            .with_rests(self.geometry.cuts)
     }
 
     /// For what goes down to level `to`, within `range`: tables end at `bounds`, and at `starts` of partitions, where they are
@@ -250,7 +253,9 @@ impl Shape {
         });
         let grandparents = grandparents.filter(|g| g.range.overlaps(range)).collect();
         let cutter = Cutter::new(self.output_options(), bounds, grandparents);
-        cutter.preferring(starts, self.geometry.sinking_table_min())
+        cutter
+            .preferring(starts, self.geometry.sinking_table_min())
+            .with_rests(self.geometry.cuts)
     }
 
     /// The level into which level 0 is compacted.
