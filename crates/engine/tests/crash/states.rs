@@ -485,12 +485,17 @@ pub fn is_sampled(step: u64, seed: u64, one_in: u64) -> bool {
 /// One point in how many is crashed at, where a whole exploration has one in `whole`: one in more of them in a plain
 /// run, and in fewer in a long one.
 fn one_in(whole: u64) -> u64 {
-    times().map_or(4 * whole, |times| (whole / times).max(1))
+    times().map_or(4 * whole, |times| (6 * whole / 5 / times).max(1))
 }
 
 /// How many states there must be, where a whole exploration must have `whole`.
 fn bar(whole: u64) -> u64 {
-    times().map_or_else(|| part_of(whole), |_| whole)
+    times().map_or_else(|| part_of(whole), |_| most_of(whole))
+}
+
+/// Of so many states those of a whole exploration, in which points are a sixth fewer than was counted once.
+fn most_of(whole: u64) -> u64 {
+    whole * 5 / 6
 }
 
 /// Of so many states those of a plain run.
@@ -719,7 +724,7 @@ fn crashing_again_and_again_uses_no_more_space() {
 fn the_parts_together_reach_every_site_and_the_bar() {
     let bars = || PARTS.iter().map(|part| part.bar);
     assert!(bars().map(part_of).sum::<u64>() >= STATES_MIN[0]);
-    assert!(bars().sum::<u64>() >= STATES_MIN[1]);
+    assert!(bars().map(most_of).sum::<u64>() >= STATES_MIN[1]);
     let run: BTreeSet<&str> = PARTS.iter().flat_map(|p| p.workloads).copied().collect();
     assert_eq!(run, workload::ALL.iter().map(|w| w.name).collect());
     // A region in the simulator has no file that could be made; the tests that kill children do.

@@ -2,8 +2,8 @@
 //!
 //! Each store has as many keys, is read until its cache has what it will have, and is then asked what it has of DRAM; beside
 //! that stands what the operating system says of the process. All is one process, and allocators keep some of what was
-//! freed: so trident comes first, and its numbers ascend. What a later store is said to have is too much rather than too
-//! little.
+//! freed: so one store comes before all that count, trident comes first, and its numbers ascend. What a later store is said to
+//! have is too much rather than too little.
 
 use std::path::Path;
 
@@ -155,6 +155,8 @@ impl Measure for Memory {
     fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
         let scale = Scale::new(setting.quick);
         let base = resident_bytes()?;
+        // What allocators keep of it they keep for all that follow.
+        used(setting, &scale, SERIES[0], scale.points[0])?;
         let mut found = Found::new();
         for contender in SERIES {
             let mut series = Vec::new();
