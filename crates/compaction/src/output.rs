@@ -119,14 +119,15 @@ impl<'a> Cutter<'a> {
     pub fn preferring(mut self, keys: Vec<Vec<u8>>, bytes_min: u64) -> Cutter<'a> {
         self.preferred
             .extend(keys.into_iter().map(|key| (key, bytes_min)));
+        // They are some rows in order, of which a stable sort makes use: starts of partitions may be tens of thousands.
         self.preferred
-            .sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+            .sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         self.preferred.dedup_by(|later, kept| later.0 == kept.0);
         self
     }
 
     /// Whether what is left between a table that was full and the next preferred key is a table of its own, however small: so a table that
-    /// reaches over one of these keys has less than was preferred on each side of it. There are at most as many of them as full tables.
+    /// reaches over one of these keys has less than was preferred before it. There are at most as many of them as full tables.
     #[must_use]
     pub fn with_rests(self, rests: bool) -> Cutter<'a> {
         Cutter { rests, ..self }

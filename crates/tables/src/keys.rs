@@ -120,12 +120,26 @@ impl Level0Keys {
 
     /// Those of a table of level 0, for who holds them from now on.
     pub(crate) fn find(&self, file: FileId) -> Option<Arc<KeptKeys>> {
-        if self.most == 0 {
-            return None;
-        }
         let mut all = lock(&self.all);
         let entry = all.get_mut(&file)?;
         entry.unnamed.take().or_else(|| entry.keys.upgrade())
+    }
+
+    /// Whether any are.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.most > 0
+    }
+
+    /// Those that nobody has come to hold of tables that are `named`, for whoever drops them: of level 0 they are held.
+    pub(crate) fn unseen(&self, named: impl Fn(FileId) -> bool) -> Vec<Arc<KeptKeys>> {
+        if self.most == 0 {
+            return Vec::new();
+        }
+        let mut all = lock(&self.all);
+        let named = all.iter_mut().filter(|(file, _)| named(**file));
+        named
+            .filter_map(|(_, entry)| entry.unnamed.take())
+            .collect()
     }
 
     /// These files are not there any more.
@@ -198,6 +212,23 @@ mod tests {
         assert_eq!(all.bytes(), bytes / 2);
         // Nobody has named it.
         all.forget(&BTreeSet::from([FileId(2)]));
+        assert_eq!((all.bytes(), account.charged()), (0, 0));
+    }
+
+    /// Tables that went down before anybody saw them in level 0 keep nothing.
+    #[test]
+    fn keys_that_nobody_comes_to_hold_go_with_what_is_named_elsewhere() {
+        let account = account(1 << 20);
+        let all = Level0Keys::new(1 << 20);
+        let kept = |n: u64| assert!(all.keep(FileId(n), keys_of(b"k"), &account));
+        (1..=3).for_each(kept);
+        let held = all.find(FileId(1)).unwrap();
+        // The third one is still being written.
+        assert_eq!(all.unseen(|file| file < FileId(3)).len(), 1);
+        assert_eq!(all.bytes(), account.charged());
+        assert!(all.find(FileId(2)).is_none());
+        assert!(all.find(FileId(1)).is_some() && all.find(FileId(3)).is_some());
+        drop(held);
         assert_eq!((all.bytes(), account.charged()), (0, 0));
     }
 

@@ -99,7 +99,10 @@ impl Tables {
         let pm = referred.map(|(info, _)| info.file);
         let pm = pm.filter_map(|file| Some((file, files.pm.get(file)?)));
         let pm: BTreeMap<_, _> = pm.collect();
-        let level0 = version.tables().filter(|(at, _)| at.level == Level::ZERO);
+        let any = files.keys.are_wanted();
+        let level0 = version
+            .tables()
+            .filter(|(at, _)| any && at.level == Level::ZERO);
         let keys = level0.map(|(_, table)| table.file);
         let keys = keys.filter_map(|file| Some((file, files.keys.find(file)?)));
         let keys: BTreeMap<_, _> = keys.collect();
@@ -108,12 +111,15 @@ impl Tables {
             let known = before.and_then(|before| before.handles.get(&file).cloned());
             (file, known.unwrap_or_else(|| Handle::new(file)))
         };
+        let handles: BTreeMap<_, _> = version
+            .tables()
+            .filter(|(_, table)| version.pm_table(table.file).is_none())
+            .map(handle)
+            .collect();
+        // They left level 0 before anybody saw them there.
+        drop(files.keys.unseen(|file| handles.contains_key(&file)));
         Arc::new(Tables {
-            handles: version
-                .tables()
-                .filter(|(_, table)| version.pm_table(table.file).is_none())
-                .map(handle)
-                .collect(),
+            handles,
             runs: version.families().map(|cf| (cf, OnceLock::new())).collect(),
             pm,
             keys,

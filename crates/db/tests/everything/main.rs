@@ -43,7 +43,7 @@ const STEPS: usize = 300;
 const AT_ONCE: usize = 2;
 
 /// As many fresh histories are explored: two processors take about a minute for them.
-const FRESH: u64 = 48;
+const FRESH: u64 = 32;
 
 /// How much was seen to have expired.
 fn run(seed: u64) -> usize {

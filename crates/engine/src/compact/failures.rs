@@ -3,7 +3,8 @@
 //! A flush that fails is told to whoever needs the room, and a call that compacts a range gets its error. Nobody waits for the other
 //! jobs, so theirs would be heard of in an event alone, while writers are held back for what the jobs do not do. So
 //! the last failure stays in the metrics until a job from that level succeeds, or the next flush that goes where one failed. What failed for a moment is tried again though nobody writes, after
-//! a pause that becomes twice as long each time. What failed for lack of room is `pressure::relief`'s.
+//! a pause that becomes twice as long each time; where that would be the same job again, before all others, its tables are left alone
+//! ([`PassedOver`]). What failed for lack of room is `pressure::relief`'s.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

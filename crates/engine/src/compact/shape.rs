@@ -233,7 +233,8 @@ impl Shape {
         let cutter = Cutter::new(self.output_options(), bounds, vec![]);
         cutter
             .preferring(cuts, bytes_min)
-            .with_rests(self.geometry.cuts)
+            // In persistent memory tables take whole zones.
+            .with_rests(self.geometry.cuts && !self.geometry.in_pm)
     }
 
     /// For what goes down to level `to`, within `range`: tables end at `bounds`, and at `starts` of partitions, where they are

@@ -28,8 +28,8 @@ option_group! {
         /// they are read or not.
         merge_percent: Count = 100, 0 => 100_000;
         /// Whether the keys of tables of level 0 in files lie in DRAM, too, with the block of each, so that a read knows
-        /// the block in which to look, or that there is none (TridentKV §3.3). They take about 20 bytes a key and the key,
-        /// an eighth of `dram` at most; tables whose keys find no room are read as others are. When a store is opened,
+        /// the block in which to look, or that there is none (TridentKV §3.3). They take the key and 4 bytes, and 24 bytes
+        /// a block, an eighth of `dram` at most; tables whose keys find no room are read as others are. When a store is opened,
         /// they are found by reading these tables.
         key_index: Flag = false;
         /// Threads that write ranges of keys at once, where sealed memtables become tables in persistent memory by
