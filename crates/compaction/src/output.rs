@@ -163,7 +163,8 @@ impl<'a> Cutter<'a> {
         self.count_to(user_key);
         let full = table_bytes >= most || self.overlap > self.options.grandparent_bytes_max;
         if full && self.last.is_some() {
-            (self.last, self.follows_full) = (None, true);
+            // Not where it ends for what it overlaps: what follows may be a part of a small partition.
+            (self.last, self.follows_full) = (None, table_bytes >= most);
             return Some(user_key.to_vec());
         }
         let last = self.last.get_or_insert_default();

@@ -170,8 +170,9 @@ impl Partitioner {
         cf: CfId,
         range: &KeyRange<&[u8]>,
     ) -> Vec<Vec<u8>> {
-        let by_prefix = self.division(cf).by == PartitionBy::Prefix;
-        if cf == CfId::METADATA || by_prefix && !self.common.options.partition.cuts {
+        let cuts = self.common.options.partition.cuts;
+        let is_left_out = || !cuts && self.division(cf).by == PartitionBy::Prefix;
+        if cf == CfId::METADATA || is_left_out() {
             return Vec::new();
         }
         let (from, to) = (Bound::Included(range.first), Bound::Included(range.last));

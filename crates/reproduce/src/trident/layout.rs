@@ -1,5 +1,7 @@
 //! Which keys a partition has, and which partitions go.
 
+use thermocline_base::size::index;
+
 /// Bytes of a key that say which partition it belongs to: its number, the most significant byte first.
 pub(super) const PREFIX_BYTES: usize = 4;
 
@@ -53,13 +55,8 @@ impl Layout {
 
 /// What the keys of a partition begin with.
 pub(super) fn prefix(partition: u64) -> [u8; PREFIX_BYTES] {
-    let number = u32::try_from(partition).expect("partitions are few");
+    let number = u32::try_from(partition).expect("an experiment has at most 10,000 partitions");
     number.to_be_bytes()
-}
-
-/// The place of the `n`th in a list.
-pub(super) fn place(n: u64) -> usize {
-    usize::try_from(n).expect("lists fit memory")
 }
 
 /// How those that go lie among the others.
@@ -124,7 +121,7 @@ impl Course {
 
     /// Those that are gone when so many percent of all are; at most half of them.
     pub fn gone(&self, percent: u64) -> &[u64] {
-        &self.goers[..place(self.partitions * percent / 100)]
+        &self.goers[..index(self.partitions * percent / 100)]
     }
 }
 
@@ -141,7 +138,7 @@ mod tests {
                 let mut all = [gone, &course.stayers].concat();
                 all.sort_unstable();
                 assert!(all.iter().copied().eq(0..partitions), "{course:?}");
-                assert_eq!(gone.len(), place(partitions / 2));
+                assert_eq!(gone.len(), index(partitions / 2));
                 assert!(gone.starts_with(course.gone(10)) && !course.gone(10).is_empty());
                 // Behind what a scan from an edge passes over there are keys that stay.
                 assert!(!course.edges.is_empty());

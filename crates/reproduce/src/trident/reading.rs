@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use thermocline_base::size::index;
 
 use thermocline::{Error, Result};
 use thermocline_bench::Distribution;
@@ -13,7 +14,7 @@ use thermocline_bench::clock::{Instant, now};
 use thermocline_bench::distribution::Draw;
 use thermocline_bench::keys::KeyMaker;
 
-use super::layout::{At, Course, place};
+use super::layout::{At, Course};
 use super::store::Store;
 use crate::trial::{KEY_BYTES, SEED};
 
@@ -107,7 +108,7 @@ impl Tallies {
         while at < to {
             let interval = at / self.length;
             let end = to.min((interval + 1) * self.length);
-            let interval = place(interval);
+            let interval = index(interval);
             if self.all.len() <= interval {
                 self.all.resize_with(interval + 1, Default::default);
             }
@@ -120,8 +121,8 @@ impl Tallies {
 
     /// The intervals that lie between these times, in nanoseconds, with the one in which the first time lies.
     pub fn touched(&self, from: u64, to: u64) -> Range<usize> {
-        let end = place(to / self.length).min(self.all.len());
-        place(from / self.length).min(end)..end
+        let end = index(to / self.length).min(self.all.len());
+        index(from / self.length).min(end)..end
     }
 
     /// Those that lie wholly between these times.
@@ -199,7 +200,7 @@ impl<'a> Reader<'a> {
     pub fn read(&mut self, kind: Kind) -> Result<()> {
         let drawn = self.draw.index(0);
         let entries = self.store.layout().entries;
-        let (partition, entry) = (self.course.stayers[place(drawn / entries)], drawn % entries);
+        let (partition, entry) = (self.course.stayers[index(drawn / entries)], drawn % entries);
         let is_right = match kind {
             Kind::Get => self.store.get(&mut self.keys, At { partition, entry })?,
             Kind::Scan => {
@@ -210,7 +211,7 @@ impl<'a> Reader<'a> {
             }
             Kind::Edge => {
                 let edges = &self.course.edges;
-                let partition = edges[place(drawn % edges.len() as u64)];
+                let partition = edges[index(drawn % edges.len() as u64)];
                 let entry = entries - 1 - entry % EDGE.min(entries);
                 self.scan(At { partition, entry })?
             }

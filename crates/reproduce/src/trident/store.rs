@@ -3,13 +3,14 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use thermocline_base::size::index;
 
 use thermocline::{CfOptions, ColumnFamily, Cursor, Db, Durability, Error, Result};
 use thermocline_bench::keys::{KeyMaker, Permutation};
 use thermocline_bench::values::Values;
 use thermocline_env::{Env, Storage};
 
-use super::layout::{At, Layout, place, prefix};
+use super::layout::{At, Layout, prefix};
 use super::systems::{Contender, Way};
 use crate::setting::Setting;
 use crate::trial::{KEY_BYTES, SEED, Size, Trial};
@@ -89,7 +90,7 @@ impl Store {
     pub fn drop_partitions(&self, partitions: &[u64]) -> Result<()> {
         for partition in partitions {
             // Told before it is true: a reader that is refused knows why.
-            if !self.gone[place(*partition)].swap(true, Ordering::AcqRel) {
+            if !self.gone[index(*partition)].swap(true, Ordering::AcqRel) {
                 self.drop_one(*partition)?;
             }
         }
@@ -116,11 +117,11 @@ impl Store {
     }
 
     fn family(&self, partition: u64) -> Option<&ColumnFamily> {
-        self.families.get(place(partition))
+        self.families.get(index(partition))
     }
 
     fn is_gone(&self, partition: u64) -> bool {
-        self.gone[place(partition)].load(Ordering::Acquire)
+        self.gone[index(partition)].load(Ordering::Acquire)
     }
 
     /// Whether the key is there.
