@@ -114,10 +114,11 @@ impl Ingester {
         if installed.tables > 0 {
             self.common.commits.make_durable(&*self.memtables, seqno)?;
         }
-        self.reclaimer.reclaim()?;
+        // It is done, and what fails now has either poisoned the store or is tried again. An error would say that nothing was ingested:
+        // who tries again would put these values above newer ones.
+        let _ = self.reclaimer.reclaim();
         self.pressure.press();
         self.common.want_compaction();
-        // It is done, and what fails now has either poisoned the store or is tried again.
         let _ = self.flusher.compact_inline();
         Ok(installed)
     }

@@ -72,10 +72,11 @@ impl Client for Inner {
             }
             Job::Compact => {
                 let ran = self.common.flushes().then(|| self.compactor.compact_once());
-                if let Some(pause) = self.retries_after(ran.as_ref()) {
+                let ran = ran.is_some_and(|ran| ran.unwrap_or(false));
+                if let Some(pause) = self.retries_after(ran) {
                     self.common.background.request_after(Task::Retry, pause);
                 }
-                ran.is_some_and(|ran| ran.unwrap_or(false))
+                ran
             }
         }
     }
@@ -90,11 +91,16 @@ impl Client for Inner {
 }
 
 impl Inner {
-    /// After how long a compaction is tried again that has failed, if it has.
-    fn retries_after(&self, ran: Option<&Result<bool>>) -> Option<Duration> {
-        ran?.as_ref().err()?;
-        self.common.check_writable().ok()?;
-        self.common.compactions.failures.again()
+    /// After how long somebody looks again for a compaction, because tables rest with which one has failed; none if one `ran`, behind
+    /// which the next one comes anyhow. Not as late as the longest rest: a timer that is set is not set anew, and another rest may end
+    /// before.
+    fn retries_after(&self, ran: bool) -> Option<Duration> {
+        if ran || self.common.check_writable().is_err() {
+            return None;
+        }
+        let now_ns = self.common.now_ns();
+        let ends = self.common.compactions.first_rest_ends_after(now_ns)?;
+        Some(ends.min(Duration::from_nanos(tuning::AGAIN_NS)))
     }
 
     /// A write was granted. `due` if something is to be done ahead of need.

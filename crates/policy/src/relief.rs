@@ -38,7 +38,7 @@ pub fn looks_at_readers(looked_ns: u64, now_ns: u64) -> bool {
     now_ns >= looked_ns + AGAIN_NS
 }
 
-/// How long the next flush of deletes waits behind the last one.
+/// How long the next flush of deletes waits behind the last one, and tables rest with which a job has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// Nanoseconds.

@@ -5,7 +5,7 @@ use thermocline_base::{CfId, FileId};
 
 use crate::collect::Refers;
 use crate::level0::{Content, Level0Plan};
-use crate::pick::{Cursors, DeletedRanges, PickOptions, State};
+use crate::pick::{Cursors, DeletedRanges, Held, PickOptions, State};
 use crate::{flush, indexes, partitions, rewrite, seal};
 
 /// See the [module](self).
@@ -121,8 +121,10 @@ pub struct Partitions<'a> {
 pub struct FamilyLevels<'a> {
     /// Which family.
     pub family: CfId,
-    /// Its tables, and what jobs hold.
+    /// Its tables, and what jobs hold; so are, for a while, tables with which a job has failed.
     pub state: State<'a>,
+    /// What jobs hold that run.
+    pub running: &'a [Held],
     /// How its levels should be.
     pub options: PickOptions,
     /// Where its last jobs ended.
@@ -131,6 +133,17 @@ pub struct FamilyLevels<'a> {
     pub contents: &'a [Content],
     /// What of it is deleted in whole ranges.
     pub deleted: DeletedRanges<'a>,
+}
+
+impl<'a> FamilyLevels<'a> {
+    /// Its tables, for jobs that may take what others have failed with: those that read nothing, and those that move values,
+    /// which remember by themselves what cannot move.
+    pub fn beside_failed(&self) -> State<'a> {
+        State {
+            running: self.running,
+            ..self.state
+        }
+    }
 }
 
 /// The levels of all families.
@@ -154,8 +167,6 @@ pub struct Levels<'a> {
     pub internal_gave_up: bool,
     /// Slices, by family and place, for whose merge persistent memory has no room.
     pub refused: &'a [(CfId, usize)],
-    /// Tables with which a job has failed that would be picked again at once, ascending: no such job takes them.
-    pub failed: &'a [FileId],
     /// The table that reads have charged first.
     pub charged: Charged,
     /// What tables refer to in blob files that are collected.

@@ -388,14 +388,15 @@ pub const REGION_TRIES_BYTES: u64 = 16 << 20;
 /// Writes that only delete which are worth a flush on a full disk. *Chosen*.
 pub const DELETES_MANY: u64 = 1000;
 
-/// Nanoseconds between two flushes of deletes by threads. *Chosen*: each of many makes a table of its own.
+/// Nanoseconds between two flushes of deletes by threads, and for which tables rest when a job has failed with them for the first time.
+/// *Chosen*: each of many flushes makes a table of its own.
 pub const DELETES_PAUSE_NS: u64 = 1_000_000_000;
 
 /// Nanoseconds after which a job that gave up is tried again, the first time: others may have taken its room for a moment.
 /// Each time twice as many, up to [`AGAIN_MAX_NS`]. *Chosen*.
 pub const AGAIN_NS: u64 = 10_000_000_000;
 
-/// See [`AGAIN_NS`]; and a flush of deletes that has failed is tried again after no longer a pause. *Derived*: six doublings.
+/// See [`AGAIN_NS`]; and after no longer a pause a flush of deletes that has failed, or a job, is tried again. *Derived*: six doublings.
 pub const AGAIN_MAX_NS: u64 = 640_000_000_000;
 
 /// How many times longer each wait is than the one before. *Chosen*.

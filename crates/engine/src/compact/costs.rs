@@ -5,7 +5,7 @@
 
 pub(crate) mod known;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_level0::{PmCursor, PmPart};
@@ -39,25 +39,41 @@ pub(super) struct OfFamily<'v> {
     pub cf: CfId,
     pub levels: Levels<'v>,
     /// What running jobs hold there.
+    pub running: Vec<Held>,
+    /// That, and tables that rest because a job has failed with them.
     pub held: Vec<Held>,
     pub contents: Vec<Content>,
 }
 
 impl<'v> OfFamily<'v> {
-    pub fn of(version: &'v Version, cf: CfId, held: Vec<Held>) -> OfFamily<'v> {
+    pub fn of(version: &'v Version, cf: CfId, running: Vec<Held>) -> OfFamily<'v> {
         let levels = Levels::of(version, cf, None);
         OfFamily {
             cf,
             contents: contents_of(version, &levels),
-            held,
+            held: running.clone(),
+            running,
             levels,
         }
+    }
+
+    /// The same, where these tables rest.
+    pub fn beside(mut self, resting: &BTreeSet<FileId>) -> OfFamily<'v> {
+        if !resting.is_empty() {
+            let state = self.levels.state(&[]);
+            let levels = state.levels.iter().enumerate();
+            let tables = levels.flat_map(|(n, level)| level.iter().map(move |table| (n, table)));
+            let rests = tables.filter(|(_, table)| resting.contains(&table.file));
+            let rests = rests.map(|(n, table)| Held::resting(n, table));
+            self.held.extend(rests);
+        }
+        self
     }
 }
 
 impl Level0Costs {
     /// What costs say of level 0 in persistent memory, in this version and beside jobs that hold this; `None` if they
-    /// are not asked.
+    /// are not asked. What rests counts as ever: it takes its room.
     pub fn level0_plan(
         &self,
         version: &Version,
@@ -108,7 +124,7 @@ impl Level0Costs {
         let rates: Vec<Vec<(PartitionRate, Option<Vec<u8>>)>> = known.iter().map(rates).collect();
         let families = known.iter().zip(&rates).map(|(known, rates)| Family {
             family: known.cf,
-            state: known.levels.state(&known.held),
+            state: known.levels.state(&known.running),
             contents: &known.contents,
             rates,
         });

@@ -2,7 +2,7 @@
 //! job enters the list before the lock is given up.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, SeqNo};
 use thermocline_commit::readers::moments_of_merge;
 use thermocline_observe::charged;
 use thermocline_policy as policy;
@@ -34,8 +34,6 @@ struct Known<'v> {
     /// The place of that whose turn it is.
     turn: usize,
     room: Option<Relief>,
-    /// Tables with which jobs have failed, ascending.
-    failed: Vec<FileId>,
     garbage: Vec<Refers>,
 }
 
@@ -49,6 +47,7 @@ impl Known<'_> {
         let of = |n: usize| FamilyLevels {
             family: self.families[n].cf,
             state: self.families[n].levels.state(&self.families[n].held),
+            running: &self.families[n].running,
             options: self.options[n],
             cursors: &self.cursors[n],
             contents: &self.families[n].contents,
@@ -73,8 +72,9 @@ impl Picker {
         (room, to_move): (Option<Option<u64>>, u64),
     ) -> Known<'v> {
         let families = version.families();
+        let resting = self.common.compactions.resting(self.common.now_ns());
         let families: Vec<OfFamily<'v>> = families
-            .map(|cf| OfFamily::of(version, cf, held(cf)))
+            .map(|cf| OfFamily::of(version, cf, held(cf)).beside(&resting))
             .collect();
         let shape = &self.common.compactions.shape;
         let options = families.iter().map(|known| PickOptions {
@@ -96,7 +96,6 @@ impl Picker {
                 false => self.moments_of_readers(),
             },
             deleted,
-            failed: self.common.compactions.unfit(),
             turn: families.partition_point(passed),
             garbage: collect::refers(version, &families, (&self.common, to_move)),
             families,
@@ -125,7 +124,6 @@ impl Picker {
             is_by_hand: self.common.compactions.is_compacting_by_hand(),
             internal_gave_up: self.gave_up_in(known.version),
             refused: &[],
-            failed: &known.failed,
             charged: Charged::Unknown,
             garbage: &known.garbage,
         }

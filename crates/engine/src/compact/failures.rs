@@ -2,11 +2,19 @@
 //!
 //! A flush that fails is told to whoever needs the room, and a call that compacts a range gets its error. Nobody waits for the other
 //! jobs, so theirs would be heard of in an event alone, while writers are held back for what the jobs do not do. So
-//! the last failure stays in the metrics until a job from that level succeeds, or the next flush that goes where one failed. What failed for a moment is tried again though nobody writes, after
-//! a pause that becomes twice as long each time; where that would be the same job again, before all others, its tables are left alone
-//! ([`PassedOver`]). What failed for lack of room is `pressure::relief`'s.
+//! the last failure stays in the metrics until a job from that level succeeds, or the next flush that goes where one failed. What
+//! failed for lack of room is `pressure::relief`'s.
+//!
+//! # Why one that fails holds no other up
+//! The same job would be picked again, before all others. So the tables that it read rest ([`Resting`]): no job takes them, as if one
+//! did that runs, and all others go on. After a pause they are as any other, so that what failed for a moment is tried again though
+//! nobody writes; each time that they fail again it is twice as long. Who compacts a range by hand, and what reads nothing, does not
+//! wait. Each job that fails puts a table at least to rest, so jobs that ask for the next one come to an end.
+//!
+//! Values that cannot move out of a blob file are another matter: as long as their files count as something that is collected soon,
+//! writers wait for that. So tables with which a collection has failed twice are left alone for good ([`PassedOver`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use thermocline_base::{Error, ErrorKind, FileId};
@@ -15,11 +23,69 @@ use thermocline_version::Version;
 
 use crate::sync::{Mutex, lock};
 
-/// Tables that some jobs leave alone, because one has failed with them that would be picked again before all others.
+/// Tables that no job takes for a while, because one has failed that read them.
+#[derive(Debug, Default)]
+pub(super) struct Resting(BTreeMap<FileId, Rest>);
+
+#[derive(Debug)]
+struct Rest {
+    pause: Pause,
+    until_ns: u64,
+}
+
+impl Resting {
+    /// A job that read these tables has failed. Whether they rest.
+    pub fn note(
+        &mut self,
+        tables: impl IntoIterator<Item = FileId>,
+        error: &Error,
+        now_ns: u64,
+    ) -> bool {
+        if is_of_store(error) || error.is_no_room() {
+            return false;
+        }
+        for table in tables {
+            let before = self.0.get(&table).map(|rest| rest.pause);
+            let pause = before.map_or_else(Pause::default, |pause| pause.after(false));
+            let until_ns = now_ns.saturating_add(pause.ns);
+            self.0.insert(table, Rest { pause, until_ns });
+        }
+        true
+    }
+
+    /// Those that rest at this time.
+    pub fn at(&self, now_ns: u64) -> BTreeSet<FileId> {
+        let resting = self.0.iter().filter(|(_, rest)| now_ns < rest.until_ns);
+        resting.map(|(file, _)| *file).collect()
+    }
+
+    /// After how long the first of them may be taken again.
+    pub fn first_ends_after(&self, now_ns: u64) -> Option<Duration> {
+        let ends = self.0.values().map(|rest| rest.until_ns);
+        let left = ends.filter_map(|ends| ends.checked_sub(now_ns));
+        left.filter(|ns| *ns > 0).min().map(Duration::from_nanos)
+    }
+
+    /// Forgets tables that are not there any more.
+    pub fn forget_gone(&mut self, version: &Version) {
+        if !self.0.is_empty() {
+            let there = files_of(version);
+            self.0.retain(|file, _| there.contains(file));
+        }
+    }
+}
+
+/// The files of all tables.
+fn files_of(version: &Version) -> BTreeSet<FileId> {
+    let tables = version.families().flat_map(|cf| version.tables_of(cf));
+    tables.map(|(_, table)| table.file).collect()
+}
+
+/// Tables whose values do not move, because a collection has failed with them that would be picked again before all others.
 #[derive(Debug, Default)]
 pub(super) struct PassedOver {
     tables: BTreeSet<FileId>,
-    /// Tables with which a job has failed once, and not for lack of room.
+    /// Tables with which one has failed once, and not for lack of room.
     failed_once: BTreeSet<FileId>,
 }
 
@@ -29,7 +95,7 @@ impl PassedOver {
         &self.tables
     }
 
-    /// A job with these tables has failed.
+    /// A collection with these tables has failed.
     pub fn note(&mut self, tables: impl IntoIterator<Item = FileId>, error: &Error) {
         if is_of_store(error) || error.is_no_room() {
             return;
@@ -48,8 +114,7 @@ impl PassedOver {
         if self.tables.is_empty() && self.failed_once.is_empty() {
             return;
         }
-        let tables = version.families().flat_map(|cf| version.tables_of(cf));
-        let there: BTreeSet<FileId> = tables.map(|(_, table)| table.file).collect();
+        let there = files_of(version);
         self.tables.retain(|file| there.contains(file));
         self.failed_once.retain(|file| there.contains(file));
     }
@@ -69,8 +134,6 @@ struct Failed {
     count: u64,
     /// What failed, and what is told of it.
     last: Option<(What, String)>,
-    /// How long the next try waits.
-    pause: Pause,
 }
 
 /// What may fail, and succeeds later.
@@ -119,17 +182,7 @@ impl Failures {
         let mut failed = lock(&self.0);
         if failed.last.as_ref().is_some_and(|(last, _)| *last == what) {
             failed.last = None;
-            failed.pause = Pause::default();
         }
-    }
-
-    /// After how long somebody is to try again; `None` if there is nothing to try. Each time it is longer.
-    pub fn again(&self) -> Option<Duration> {
-        let mut failed = lock(&self.0);
-        failed.last.as_ref()?;
-        let pause = failed.pause;
-        failed.pause = pause.after(false);
-        Some(Duration::from_nanos(pause.ns))
     }
 
     /// How many there were, and the last one, if no such job has succeeded since.

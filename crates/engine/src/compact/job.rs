@@ -82,8 +82,8 @@ impl Compactor {
         match due {
             Some(job) => {
                 let failed = &self.common.compactions.failed;
-                // There may be more to do beside it. Not after a failure: jobs would ask for each other
-                // for ever where the disk is full.
+                // There may be more to do beside it. Not where one has failed for lack of room: jobs would ask for each other
+                // for ever.
                 if !failed.load(Ordering::Relaxed) {
                     self.common.want_compaction();
                 }
@@ -133,7 +133,7 @@ impl Compactor {
         let tables = job.inputs.iter().map(|(_, table)| table.file);
         let failed = done.as_ref().err();
         let compactions = &self.common.compactions;
-        compactions.job_ended(begun.reason, tables, failed);
+        let rest = compactions.job_ended(begun.reason, tables, failed, self.common.now_ns());
         let takes_room = !begun.moved && !job.picked.is_drop();
         // It has a version, and with that its inputs.
         drop(job);
@@ -149,8 +149,8 @@ impl Compactor {
         if gave_up {
             self.pressure.job_gave_up(begun.bytes, room);
         }
-        if guarded && (gave_up || done.is_ok()) {
-            // Others were told to wait for this one. Not after another failure, as in `compact_once`.
+        if rest || guarded && (gave_up || done.is_ok()) {
+            // Others go on where its tables rest, or were told to wait for this one.
             self.common.want_compaction();
         }
         let finished = begun.finished((&done, left), (&outputs, &meter), self.common.now_ns());

@@ -1,6 +1,7 @@
 //! What compactions have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, FileId};
@@ -14,7 +15,7 @@ use thermocline_version::{TableRef, Version};
 use super::costs::known::Costs;
 use super::counted::{self, referred};
 use super::deleted::DeletedRanges;
-use super::failures::{Failures, PassedOver, is_of_store};
+use super::failures::{Failures, PassedOver, Resting, is_of_store};
 use super::filters::Filters;
 use super::internal::known::Internal;
 use super::pace::Pace;
@@ -40,8 +41,8 @@ pub(crate) struct Compactions {
     debt: Mutex<Behind>,
     garbage_percent_max: u64,
     collecting: Mutex<Collecting>,
-    /// What other jobs leave alone that no round leads past what failed.
-    unfit: Mutex<PassedOver>,
+    /// What jobs leave alone for a while.
+    resting: Mutex<Resting>,
     pub usage: levels::Usage,
     pub(super) internal: Internal,
     pub costs: Costs,
@@ -139,26 +140,31 @@ impl Compactions {
         counted::collectable(version, &passed_over)
     }
 
-    /// Tables with which jobs have failed that would be picked again at once, ascending.
-    pub(super) fn unfit(&self) -> Vec<FileId> {
-        lock(&self.unfit).tables().iter().copied().collect()
+    /// Tables that no job takes at this time, because one has failed that read them.
+    pub(super) fn resting(&self, now_ns: u64) -> BTreeSet<FileId> {
+        lock(&self.resting).at(now_ns)
     }
 
-    /// A job has ended, which read these tables.
+    /// After how long the first of those may be taken again.
+    pub fn first_rest_ends_after(&self, now_ns: u64) -> Option<Duration> {
+        lock(&self.resting).first_ends_after(now_ns)
+    }
+
+    /// A job has ended, which had these tables. Whether they rest from now on.
     pub(super) fn job_ended(
         &self,
         reason: Reason,
         tables: impl IntoIterator<Item = FileId>,
         failed: Option<&Error>,
-    ) {
+        now_ns: u64,
+    ) -> bool {
         match (reason, failed) {
             (Reason::Garbage, _) => self.collection_ended(tables, failed),
-            // Others come round: the next one begins where the last one ended.
-            (Reason::Internal | Reason::Room | Reason::Tombstones, Some(error)) => {
-                lock(&self.unfit).note(tables, error);
-            }
-            _ => {}
+            // They read nothing.
+            (Reason::Deleted | Reason::Expired, _) | (_, None) => {}
+            (_, Some(error)) => return lock(&self.resting).note(tables, error, now_ns),
         }
+        false
     }
 
     /// There is nothing to do about what is due, or there is.
@@ -251,7 +257,7 @@ impl Compactions {
             debt: Mutex::default(),
             garbage_percent_max: options.blob.space_percent_max,
             collecting: Mutex::default(),
-            unfit: Mutex::default(),
+            resting: Mutex::default(),
             usage: levels::Usage::default(),
             internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
@@ -284,7 +290,7 @@ impl Compactions {
         };
         let most = self.garbage_percent_max;
         lock(&self.collecting).passed_over.forget_gone(version);
-        lock(&self.unfit).forget_gone(version);
+        lock(&self.resting).forget_gone(version);
         let mut files = self.collectable(version);
         if !files.is_empty() {
             behind.seems_due = is_due(&files, most);

@@ -49,7 +49,7 @@ fn many_deletes(levels: &Levels<'_>) -> Option<Decision> {
     let waits = levels.is_disk_full || levels.is_by_hand;
     let mut families = levels.families.iter().filter(|_| !waits);
     families.find_map(|of| {
-        let job = pick_tombstones(of.deleted.moments, levels.failed, &of.state, &of.options)?;
+        let job = pick_tombstones(of.deleted.moments, &of.state, &of.options)?;
         Some(compact(of, job, 0.0))
     })
 }
@@ -85,7 +85,7 @@ fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<De
 pub(super) fn garbage(levels: &Levels<'_>, bytes_max: u64) -> Option<Decision> {
     levels.families.iter().find_map(|of| {
         let own = levels.garbage.iter().filter(|r| r.family == of.family);
-        let job = pick_garbage(own, &of.state, &of.options, bytes_max)?;
+        let job = pick_garbage(own, &of.beside_failed(), &of.options, bytes_max)?;
         Some(compact(of, job, 0.0))
     })
 }
@@ -108,7 +108,7 @@ fn compact(of: &FamilyLevels<'_>, job: Job, score: f64) -> Decision {
 fn deleted(levels: &Levels<'_>) -> Option<Decision> {
     let mut families = levels.families.iter();
     families.find_map(|of| {
-        let job = of.deleted.pick(&of.state, &of.options)?;
+        let job = of.deleted.pick(&of.beside_failed(), &of.options)?;
         Some(compact(of, job, 0.0))
     })
 }
@@ -117,7 +117,7 @@ fn deleted(levels: &Levels<'_>) -> Option<Decision> {
 fn expired(levels: &Levels<'_>) -> Option<Decision> {
     let mut families = levels.families.iter();
     families.find_map(|of| {
-        let job = of.options.expired?.pick(&of.state, &of.options)?;
+        let job = of.options.expired?.pick(&of.beside_failed(), &of.options)?;
         Some(compact(of, job, 0.0))
     })
 }
@@ -129,13 +129,6 @@ impl<'a> Levels<'a> {
 
     fn is_refused(&self, family: CfId, place: usize) -> bool {
         self.refused.contains(&(family, place))
-    }
-
-    /// Whether a job has failed with a table that a merge of this slice of a family would read.
-    fn has_failed(&self, of: &FamilyLevels<'_>, slice: &Slice<'_>) -> bool {
-        let tables = of.state.level(0);
-        let mut pm = slice.pm.iter().map(|n| tables[*n].file);
-        pm.any(|file| self.failed.binary_search(&file).is_ok())
     }
 }
 
@@ -159,7 +152,7 @@ fn for_blob_room(levels: &Levels<'_>) -> Option<Decision> {
         let mut numbered = slices.iter().enumerate();
         numbered.find_map(|(place, slice)| {
             let frees = frees_blobs(slice, &of.state, of.contents);
-            let refused = levels.is_refused(of.family, place) || levels.has_failed(of, slice);
+            let refused = levels.is_refused(of.family, place);
             let job = (frees && !refused).then(|| pick_internal(&of.state, &of.options, slice));
             Some(Work::CompactInternal {
                 family: of.family,
@@ -185,13 +178,7 @@ fn for_room(
     let before = relief.rewrite_before;
     [within, most].into_iter().find_map(|most| {
         levels.families.iter().find_map(|of| {
-            let job = pick_room(
-                &of.state,
-                &of.options,
-                before,
-                most.unwrap_or(0),
-                levels.failed,
-            )?;
+            let job = pick_room(&of.state, &of.options, before, most.unwrap_or(0))?;
             // What only moves tables needs none.
             let fits = job.trivial || most.is_some();
             fits.then(|| compact(of, job, 0.0))
@@ -238,7 +225,7 @@ fn of_level0(levels: &Levels<'_>, plan: &Level0Plan, memory: &mut Memory) -> Opt
         .flatten()
 }
 
-/// The merge of a slice, if it may begin, was not refused and has not failed.
+/// The merge of a slice, if it may begin and was not refused.
 fn merge<'a>(levels: &Levels<'a>, slices: &mut Slices<'a>, planned: &SlicePlan) -> Option<Work> {
     let (family, place) = (planned.family, planned.place);
     if levels.is_refused(family, place) {
@@ -246,7 +233,7 @@ fn merge<'a>(levels: &Levels<'a>, slices: &mut Slices<'a>, planned: &SlicePlan) 
     }
     let of = levels.family(family)?;
     let slice = slices.of(of).get(place)?;
-    if !may_begin(slice, &of.options) || levels.has_failed(of, slice) {
+    if !may_begin(slice, &of.options) {
         return None;
     }
     let job = pick_internal(&of.state, &of.options, slice)?;

@@ -101,6 +101,7 @@ fn with_runs<T>(
             levels: &tables,
             running: &[],
         },
+        running: &[],
         options: PickOptions::default(),
         cursors: &cursors,
         contents: &[],
@@ -116,7 +117,6 @@ fn with_runs<T>(
         is_by_hand: false,
         internal_gave_up: false,
         refused: &[],
-        failed: &[],
         charged,
         garbage: &[],
     };

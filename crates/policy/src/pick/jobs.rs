@@ -400,8 +400,7 @@ pub(super) fn is_above(
 /// The upper levels come first, for what was deleted last lies there, and a slice of level 0 is taken
 /// whole. Tables with tombstones that have nothing below them are rewritten last, provided that their
 /// files have numbers below `rewrite_before`, as in [`pick_range`]. Jobs of more than `bytes_max` bytes
-/// are passed over, and so is what has a table of `failed`, which ascend. `None` if no tombstone is left that could sink,
-/// or running jobs hold what is.
+/// are passed over. `None` if no tombstone is left that could sink, or running jobs hold what is.
 ///
 /// Each job but a rewrite moves data down, so that this ends.
 ///
@@ -412,18 +411,13 @@ pub fn pick_room(
     options: &PickOptions,
     rewrite_before: FileId,
     bytes_max: u64,
-    failed: &[FileId],
 ) -> Option<Job> {
     let reason = Reason::Room;
-    let may_go = |table: &Table<'_>| failed.binary_search(&table.file).is_err();
     let base = Scores::new(state, options).base_level();
     let level0 = state.level(0);
     let fits = |job: &Job| job.trivial || job.bytes <= bytes_max;
     let slices = slices(level0).into_iter();
-    let mut slices = slices.filter(|slice| {
-        let mut tables = slice.iter().map(|n| &level0[*n]);
-        slice.iter().any(|n| level0[*n].deletes > 0) && tables.all(may_go)
-    });
+    let mut slices = slices.filter(|slice| slice.iter().any(|n| level0[*n].deletes > 0));
     let of_level0 = slices.find_map(|slice| {
         let job = job(state, options, (0, base), slice, reason);
         job.filter(fits)
@@ -444,9 +438,7 @@ pub fn pick_room(
             };
             let to = if sinks { level + 1 } else { level };
             let job = || job(state, options, (level, to), vec![n], reason).filter(fits);
-            (table.deletes > 0 && due && may_go(table))
-                .then(job)
-                .flatten()
+            (table.deletes > 0 && due).then(job).flatten()
         })
     };
     of_level0

@@ -119,6 +119,16 @@ pub struct Held {
 }
 
 impl Held {
+    /// A table of this level that no job takes, and that stays as it is.
+    pub fn resting(level: usize, table: &Table<'_>) -> Held {
+        Held {
+            levels: level..=level,
+            range: table.range.owned(),
+            seqnos: table.smallest_seqno..=table.largest_seqno,
+            stays: false,
+        }
+    }
+
     /// Of whatever is in level 0, or comes there.
     pub const ANY_AGE: RangeInclusive<SeqNo> = SeqNo(0)..=SeqNo::MAX;
 

@@ -72,7 +72,7 @@ fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
             let deleted = store.deletes.ranges().pick(state, options);
             deleted.or_else(|| options.expired?.pick(state, options))
         }
-        3 => pick_tombstones(&[], &[], state, options),
+        3 => pick_tombstones(&[], state, options),
         _ => pick(state, options, &store.cursors),
     })
 }
@@ -264,7 +264,7 @@ fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
                 true => rng.below(500) as u64,
                 false => u64::MAX,
             };
-            match store.with_state(|state| pick_room(state, &options, before, most, &[])) {
+            match store.with_state(|state| pick_room(state, &options, before, most)) {
                 Some(job) => {
                     assert!(job.trivial || job.bytes <= most);
                     let level = &store.levels[job.from];

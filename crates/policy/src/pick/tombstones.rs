@@ -17,7 +17,7 @@
 //! # Why it ends
 //! Each job moves data down. What lies above nothing is left alone: it hides nothing, and goes when its table is merged the next time.
 
-use thermocline_base::{FileId, KeyRange, SeqNo};
+use thermocline_base::{KeyRange, SeqNo};
 
 use super::jobs::{job, widened};
 use super::score::Scores;
@@ -26,19 +26,14 @@ use super::state::{Job, PickOptions, Reason, State, Table};
 use crate::tuning::DELETES_ONE_IN;
 
 /// The next job that brings deletes to what they hide, because there are so many of them; `None` if there are few, or running jobs take
-/// the tables. `moments` are those at which somebody reads, ascending. Tables of `failed`, which ascend, call for nothing.
+/// the tables. `moments` are those at which somebody reads, ascending.
 ///
 /// # Panics
 /// If a level is deeper than the last one.
-pub fn pick_tombstones(
-    moments: &[SeqNo],
-    failed: &[FileId],
-    state: &State<'_>,
-    options: &PickOptions,
-) -> Option<Job> {
+pub fn pick_tombstones(moments: &[SeqNo], state: &State<'_>, options: &PickOptions) -> Option<Job> {
     let goes = |table: &Table<'_>| {
         let is_read = moments.first().is_some_and(|at| *at < table.largest_seqno);
-        table.deletes > 0 && !is_read && failed.binary_search(&table.file).is_err()
+        table.deletes > 0 && !is_read
     };
     if !state.levels.iter().flatten().any(goes) {
         return None;
@@ -109,14 +104,6 @@ mod tests {
     }
 
     fn picked(levels: &[Vec<Table<'_>>], moments: &[SeqNo]) -> Option<(usize, usize)> {
-        picked_beside(levels, moments, &[])
-    }
-
-    fn picked_beside(
-        levels: &[Vec<Table<'_>>],
-        moments: &[SeqNo],
-        failed: &[FileId],
-    ) -> Option<(usize, usize)> {
         let options = PickOptions {
             last_level: levels.len() - 1,
             ..PickOptions::default()
@@ -125,7 +112,7 @@ mod tests {
             levels,
             running: &[],
         };
-        let job = pick_tombstones(moments, failed, &state, &options)?;
+        let job = pick_tombstones(moments, &state, &options)?;
         assert_eq!(job.reason, Reason::Tombstones);
         Some((job.from, job.to))
     }
@@ -142,8 +129,6 @@ mod tests {
             };
             assert_eq!(picked(&store(90), &[]), Some((0, 2)));
             assert_eq!(picked(&store(89), &[]), None);
-            // A job has failed with it.
-            assert_eq!(picked_beside(&store(90), &[], &[FileId(3)]), None);
             // Somebody reads what they hide; or not any more.
             assert_eq!(picked(&store(90), &[SeqNo(38), SeqNo(100)]), None);
             assert_eq!(picked(&store(90), &[SeqNo(39)]), Some((0, 2)));

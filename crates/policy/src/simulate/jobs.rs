@@ -159,6 +159,7 @@ impl Store {
                     levels: &seen.levels,
                     running: &self.held,
                 },
+                running: &self.held,
                 options: seen.options,
                 cursors: &self.cursors,
                 contents: &seen.contents,
@@ -178,7 +179,6 @@ impl Store {
                     is_by_hand: false,
                     internal_gave_up: false,
                     refused: &refused,
-                    failed: &[],
                     charged: Charged::None,
                     garbage: &[],
                 };

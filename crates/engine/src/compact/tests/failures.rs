@@ -1,9 +1,16 @@
 //! Jobs that fail: they are told of and tried again, and hold nothing up that does not need them.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::time::Duration;
 
 use thermocline_base::{Error, FileId};
+use thermocline_env::Clock;
+use thermocline_env::simulated::SimClock;
 
+use thermocline_policy::tuning::{AGAIN_MAX_NS, DELETES_PAUSE_NS};
+
+use super::super::failures::Resting;
 use super::*;
 
 const CF: CfId = CfId::DEFAULT;
@@ -68,9 +75,12 @@ fn what_fails_twice_is_passed_over_until_its_table_has_gone() {
 #[test]
 fn the_last_failure_is_told_until_such_a_job_succeeds() {
     let machine = Machine::new(PM);
+    let clock = Arc::new(SimClock::new());
     let mut options = tiny();
     options.compaction.level0_tables = 1;
-    let engine = open(&machine, &options);
+    let mut world = machine.world();
+    world.env.clock = clock.clone();
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
     (0..100).for_each(|n| put(&engine, CF, format!("{n:04}").as_bytes(), &value(1, n)));
     flush(&engine);
     while engine.compact_once().unwrap() {}
@@ -89,20 +99,57 @@ fn the_last_failure_is_told_until_such_a_job_succeeds() {
         }
     };
     rot();
-    let failures = &engine.inner.common.compactions.failures;
-    let mut pauses = Vec::new();
-    for n in 1..4 {
-        // What only moves tables reads none.
-        let error = (0..100).find_map(|_| engine.compact_once().err()).unwrap();
+    let compactions = &engine.inner.common.compactions;
+    let mut failures = 0;
+    for _ in 0..3 {
+        // Each puts tables to rest, so that this ends.
+        let mut error = None;
+        loop {
+            match engine.compact_once() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(failed) => error = Some((failures += 1, failed).1),
+            }
+        }
         let (failed, last) = told(&engine);
-        assert_eq!(failed, n);
-        assert!(last.unwrap().contains(&error.to_string()));
-        pauses.extend(failures.again());
+        assert_eq!(failed, failures);
+        assert!(last.unwrap().contains(&error.unwrap().to_string()));
+        let rests = compactions.first_rest_ends_after(clock.now_ns()).unwrap();
+        clock.advance_ns(rests.as_nanos().try_into().unwrap());
     }
-    assert!(pauses.is_sorted() && pauses[0] < pauses[2]);
+    clock.advance_ns(AGAIN_MAX_NS);
     // They can be read again.
     rot();
     while engine.compact_once().unwrap() {}
-    assert_eq!(told(&engine), (3, None));
-    assert_eq!(failures.again(), None);
+    assert_eq!(told(&engine), (failures, None));
+}
+
+/// Each time that a table fails it rests for longer than before, and no table is looked for that rests no more.
+#[test]
+fn what_fails_again_rests_for_longer() {
+    let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
+    let second = DELETES_PAUSE_NS;
+    let mut resting = Resting::default();
+    assert!(!resting.note([FileId(1)], &Error::Closed, 5));
+    assert!(!resting.note([FileId(1)], &Error::OutOfSpace("no room".into()), 5));
+    assert_eq!(
+        (resting.at(5).len(), resting.first_ends_after(5)),
+        (0, None)
+    );
+    assert!(resting.note([FileId(1), FileId(2)], &bad, 5));
+    let (both, later) = (BTreeSet::from([FileId(1), FileId(2)]), 5 + second);
+    assert_eq!((resting.at(5), resting.at(later - 1)), (both.clone(), both));
+    assert_eq!(
+        (resting.at(later).len(), resting.first_ends_after(later)),
+        (0, None)
+    );
+    // Of two that are tried again one is sound.
+    assert!(resting.note([FileId(2)], &bad, later));
+    let alone = BTreeSet::from([FileId(2)]);
+    assert_eq!(resting.at(later + 2 * second - 1), alone);
+    assert_eq!(
+        resting.first_ends_after(later),
+        Some(Duration::from_nanos(2 * second))
+    );
+    assert!(resting.at(later + 2 * second).is_empty());
 }

@@ -1,12 +1,13 @@
 //! The cost models, asked: what merges level 0 inside persistent memory, and what leaves it. The clock stands still,
 //! so that unit costs are the usual ones, and every count is as of now.
 
-use thermocline_base::Codec;
+use thermocline_base::{Codec, FileId};
 use thermocline_env::Storage;
 use thermocline_env::simulated::SimClock;
 use thermocline_pm::PmOff;
 use thermocline_policy::cost::UnitCosts;
 use thermocline_policy::pick::Reason;
+use thermocline_policy::tuning::DELETES_PAUSE_NS;
 
 use super::*;
 use crate::flush::Extent;
@@ -15,13 +16,17 @@ use crate::tests::version_of;
 use crate::{CompactionUse, Level0Plan};
 
 pub(super) fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
+    with_clock(Arc::new(SimClock::new()), set)
+}
+
+fn with_clock(clock: Arc<SimClock>, set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     let machine = Machine::new(PM);
     let mut own = options();
     own.flush.automatic = false;
     own.partition.rate_sample = 1;
     set(&mut own);
     let mut world = machine.world();
-    world.env.clock = Arc::new(SimClock::new());
+    world.env.clock = clock;
     let engine = Engine::open(world, Path::new("/db"), own).unwrap();
     (machine, engine)
 }
@@ -390,6 +395,73 @@ fn level_0_drains_no_more_until_it_is_full_again() {
     assert_eq!(done(&engine).costs.by_warmth, by_warmth);
 }
 
+/// Where a byte of this key of the default family lies, in the newest table that has it: what is overwritten goes unread.
+fn place_of_a_key(engine: &Engine, key: &[u8]) -> PmOff {
+    let version = version_of(engine);
+    let tables = version.pm_tables();
+    let of_default = tables.filter(|(_, of)| of.iter().any(|(at, _)| at.cf == CfId::DEFAULT));
+    let mut files: Vec<FileId> = of_default.map(|(table, _)| table.file).collect();
+    files.sort_unstable();
+    let found = files.into_iter().rev().find_map(|file| {
+        let table = engine.inner.common.catalog.table_files.pm.get(file)?;
+        let part = PmPart::whole(table, CfId::DEFAULT);
+        part.get(key, SeqNo(u64::MAX - 1), true).unwrap()
+    });
+    let FoundValue::Inline(value) = found.unwrap().value else {
+        panic!("it is inline");
+    };
+    PmOff(value.at().0)
+}
+
+/// A slice that cannot be read, and is to leave persistent memory, comes before the levels of all families. They have their turn all
+/// the same, and it has its own again when it has rested.
+#[test]
+fn what_cannot_leave_persistent_memory_holds_up_nobody_else() {
+    let clock = Arc::new(SimClock::new());
+    let (machine, engine) = with_clock(clock.clone(), |own| {
+        own.compaction.table_bytes = 64 << 10;
+        own.level0.pm_percent = 20;
+    });
+    let other = engine.family("other", &CfOptions::default()).unwrap().id;
+    let fill = |n: u16| {
+        for cf in [CfId::DEFAULT, other] {
+            put(&engine, cf, &n.to_be_bytes(), &[7; 300]);
+        }
+    };
+    let mut keys = 0..;
+    while !engine.plan().level0.is_some_and(|plan| plan.drains) {
+        keys.by_ref().take(200).for_each(fill);
+        engine.inner.memtables.seal_active().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
+    }
+    let leaving = plan(&engine).slices;
+    let leaving = leaving
+        .iter()
+        .find(|of| !of.stays && of.family == CfId::DEFAULT);
+    let at = place_of_a_key(&engine, &leaving.unwrap().first);
+    machine.rot(at);
+    let has_left = || {
+        let slices = plan(&engine).slices;
+        slices
+            .iter()
+            .all(|of| of.first != leaving.unwrap().first || of.family != CfId::DEFAULT)
+    };
+    let fails = || (0..9).find_map(|_| engine.compact_once().err());
+    assert_eq!(fails().unwrap().kind(), ErrorKind::Corruption);
+    let by_warmth = done(&engine).costs.by_warmth;
+    settle(&engine);
+    assert!(!has_left() && done(&engine).costs.by_warmth > by_warmth);
+    // It is due, and fails again, and rests for twice as long.
+    clock.advance_ns(DELETES_PAUSE_NS);
+    assert!(fails().is_some());
+    clock.advance_ns(DELETES_PAUSE_NS);
+    settle(&engine);
+    machine.rot(at);
+    clock.advance_ns(DELETES_PAUSE_NS);
+    settle(&engine);
+    assert!(has_left() && done(&engine).failed == 2);
+}
+
 /// A table that cannot be read keeps its own slice from being merged, and no other one; by hand it is tried again.
 #[test]
 fn what_cannot_be_merged_holds_up_nobody_else() {
@@ -407,20 +479,7 @@ fn what_cannot_be_merged_holds_up_nobody_else() {
         engine.inner.memtables.seal_active().unwrap();
         engine.inner.flusher.flush_sealed(Extent::All).unwrap();
     }
-    let version = version_of(&engine);
-    let tables = version.pm_tables();
-    let of_default = tables.filter(|(_, of)| of.iter().any(|(at, _)| at.cf == CfId::DEFAULT));
-    // What is overwritten goes unread.
-    let newest = of_default.map(|(table, _)| table.file).max();
-    let number = newest.unwrap();
-    let rotten = engine.inner.common.catalog.table_files.pm.get(number);
-    let part = PmPart::whole(rotten.unwrap(), CfId::DEFAULT);
-    let found = part.get(&[0, 20], SeqNo(u64::MAX - 1), true).unwrap();
-    let FoundValue::Inline(value) = found.unwrap().value else {
-        panic!("it is inline");
-    };
-    let at = PmOff(value.at().0 - 1);
-    drop((part, value));
+    let at = place_of_a_key(&engine, &[0, 20]);
     machine.rot(at);
     let error = (0..2).find_map(|_| engine.compact_once().err()).unwrap();
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");

@@ -22,7 +22,7 @@ fn job_of_any_kind(store: &Store, options: &PickOptions, rng: &mut Rng) -> Optio
         0 => of_range(rng),
         1 => {
             let before = FileId(store.next_file + 1);
-            store.with_state(|state| pick_room(state, options, before, u64::MAX, &[]))
+            store.with_state(|state| pick_room(state, options, before, u64::MAX))
         }
         2 => {
             let level = rng.below(store.levels.len());
