@@ -260,8 +260,9 @@ impl Batch {
     }
 
     /// As [`Batch::commit_async`], but `done` is called once, with the outcome, on a thread of the runtime that does
-    /// nothing else. Callbacks run one after another, in the order of the commits. A callback should be quick, and
-    /// must not wait for another commit. One that blocks holds up the store's later callbacks and events, and
+    /// nothing else. Callbacks run one after another, in the order of the commits. A callback should be quick. It may
+    /// [`commit`](Batch::commit), but not wait for a [`Commit`]: that is told behind it, so [`Commit::wait`] is
+    /// [`Error::Busy`] there. One that blocks holds up the store's later callbacks and events, and
     /// [`Db::close`](crate::Db::close). It holds up nothing else: writes become durable meanwhile.
     ///
     /// While 65,536 commits of the store wait for their callbacks, this call waits for one of them; so does

@@ -7,9 +7,14 @@ use std::task::{Context, Poll, Waker};
 
 use thermocline_base::sync::{Condvar, Mutex, lock, wait};
 use thermocline_base::{Error, Result};
+use thermocline_engine::is_calling;
 
 /// The outcome of a commit that goes on in the background: await it on any runtime, or [wait].
 /// Dropping it forgets the outcome; the commit goes on.
+///
+/// In a callback or listener nobody can wait for it: its outcome is told behind them, on their own thread. There [wait]
+/// refuses, and an executor that blocks the thread would never end. Let another thread wait, or take
+/// [`Batch::commit_with_callback`](crate::Batch::commit_with_callback).
 ///
 /// [wait]: Commit::wait
 #[derive(Debug)]
@@ -77,14 +82,29 @@ impl Commit {
     /// Sleeps until the commit is durable.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] after a failed persist: the outcome is unknown.
+    /// [`Error::Poisoned`] after a failed persist: the outcome is unknown. [`Error::Busy`] in a callback or listener, of
+    /// whatever store, if the outcome is not known yet: the commit goes on. [`Error::InvalidArgument`] if it was awaited,
+    /// and has given its outcome then.
     pub fn wait(self) -> Result<()> {
         let mut state = lock(&self.0.state);
         loop {
-            match state.result.take() {
-                Some(result) => return result,
-                None => state = wait(&self.0.changed, state),
+            if let Some(result) = state.result.take() {
+                return result;
             }
+            if state.over {
+                return Err(Error::InvalidArgument(
+                    "this commit was awaited before, and has given its outcome then".into(),
+                ));
+            }
+            // The outcome is told behind the call that this thread is in.
+            if is_calling() {
+                return Err(Error::Busy(
+                    "a callback or listener must not wait for a commit, whose outcome is told behind it; the \
+                     commit goes on: wait on another thread, or have a callback told"
+                        .into(),
+                ));
+            }
+            state = wait(&self.0.changed, state);
         }
     }
 }

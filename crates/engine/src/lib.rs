@@ -233,7 +233,9 @@ pub use thermocline_policy::level0::{Level0Plan, PartitionRate, SlicePlan};
 pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;
-pub use thermocline_runtime::{AsyncUse, Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
+pub use thermocline_runtime::{
+    AsyncUse, Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions, is_calling,
+};
 pub use thermocline_tables::{LevelState, RangeSize, TableIndexes};
 pub use thermocline_version::JobDone;
 pub use thermocline_version::LOCK_NAME;

@@ -220,6 +220,7 @@ pub enum Event {
 /// time, and under no lock: it may use the store, and close it. While it runs other events of the store
 /// and its callbacks wait, and nothing else does. Up to 4,096 events wait; further ones are dropped, and
 /// [`Event::EventsLost`] says how many. Closing the store waits for it, unless that is done in it.
+/// It may commit, but not wait for the outcome of an asynchronous commit, which is told behind it.
 /// A panic in it ends the delivery of that event only.
 ///
 /// Functions and closures are listeners.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
-use thermocline::{Commit, Db, Durability, Error, ErrorKind, Options, WriteOptions};
+use thermocline::{Commit, Db, Durability, Error, ErrorKind, Event, Options, Result, WriteOptions};
 
 fn options() -> Options {
     let mut options = Options {
@@ -104,6 +104,57 @@ fn a_commit_can_be_awaited() {
         }
     }
     assert!(db.metrics().seqno_durable >= 1);
+    let error = commit.wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+}
+
+fn commit_and_wait(db: &Db, key: &str) -> Result<()> {
+    let mut batch = db.batch();
+    batch.put(key, "v");
+    batch.commit_async()?.wait()
+}
+
+#[test]
+fn who_waits_for_a_commit_in_a_callback_or_listener_is_told_that_it_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let (told, waited) = mpsc::channel();
+    // For the first event after it is there.
+    let lent: Arc<Mutex<Option<Db>>> = Arc::default();
+    let listener = {
+        let (lent, told) = (lent.clone(), told.clone());
+        move |_: &Event| {
+            let db = lent.lock().unwrap().take();
+            if let Some(db) = db {
+                told.send(commit_and_wait(&db, "listener")).unwrap();
+            }
+        }
+    };
+    let db = Db::builder(home.path().join("db"))
+        .options(options())
+        .listener(listener)
+        .open()
+        .unwrap();
+    *lent.lock().unwrap() = Some(db.clone());
+    db.put("first", "v").unwrap();
+    db.flush().unwrap();
+    let error = waited.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(error.to_string().contains("the commit goes on"), "{error}");
+    let own = db.clone();
+    let mut batch = db.batch();
+    batch.put("second", "v");
+    batch
+        .commit_with_callback(move |result| {
+            result.unwrap();
+            told.send(commit_and_wait(&own, "callback")).unwrap();
+        })
+        .unwrap();
+    let error = waited.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    for key in ["listener", "callback"] {
+        assert!(db.get(key).unwrap().is_some(), "{key}");
+    }
+    db.close().unwrap();
 }
 
 #[test]
