@@ -6,9 +6,12 @@
 //!
 //! Delay is owed by the store, not by each writer: `Gauge::owed_until` is a time up to which its writes
 //! have used up what the slope allows. Whoever writes moves it on, and waits until it has come, if it
-//! is farther away than a moment. So several writers are together as slow as one alone would be, and what
-//! a write takes anyway counts. Nobody waits longer than [`DELAY_NS_MAX`](thermocline_policy::tuning::DELAY_NS_MAX) at a time; what a large write
-//! owes beyond that is forgotten.
+//! is farther away than a moment. So writers share one debt, and what a write takes anyway counts. That time is never
+//! farther away than [`DELAY_NS_MAX`](thermocline_policy::tuning::DELAY_NS_MAX): nobody waits longer at a time, and what is owed beyond that is
+//! forgotten. Below that several writers are together as slow as one alone would be. Where large writes, or those of many threads, owe
+//! more at once, they wait for the same time, and are together faster than the slope says.
+//!
+//! Who asked not to wait does not, but owes what it costs; the next one that asks so is refused until the time has come.
 //!
 //! Writers wait before they ask for their grant, and hold no lock. Time is the clock's of `env`. Stores
 //! without background have no delay.
@@ -233,6 +236,10 @@ impl Admission {
         let Some((until, cause)) = self.pressure.gauge.owe(bytes, begun) else {
             return Ok(());
         };
+        // What it owes stands, and refuses the next one.
+        if no_slowdown {
+            return Ok(());
+        }
         // A store that is being closed, and one whose space was just freed, keeps nobody.
         let waits = || !self.common.closed.load(Ordering::Relaxed);
         while clock.now_ns() < until && waits() {

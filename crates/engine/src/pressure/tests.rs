@@ -179,6 +179,36 @@ fn writers_of_a_store_that_fills_are_held_back_a_little_and_told_why() {
 }
 
 #[test]
+fn who_asked_not_to_wait_only_owes_and_the_next_one_is_refused() {
+    // Without threads, which would reckon the delay anew.
+    let engine = open(false);
+    let gauge = &engine.inner.pressure.gauge;
+    let debt = Debt {
+        pm_bytes: PM,
+        ..Debt::default()
+    };
+    gauge.set(&debt, PM, (None, Limits::NONE), false);
+    gauge.owed_until.store(0, Ordering::Relaxed);
+    let clock = &engine.inner.common.world.env.clock;
+    let begun = clock.now_ns();
+    let write = || {
+        let admission = &engine.inner.admission;
+        admission.hold_back(100 << 10, true, || false)
+    };
+    write().unwrap();
+    assert_eq!(clock.now_ns(), begun);
+    assert_eq!(held_back(&engine), StallUse::default());
+    let owed_until = gauge.owed_until.load(Ordering::Relaxed);
+    assert_eq!(owed_until, begun + DELAY_NS_MAX);
+    let error = write().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert_eq!(clock.now_ns(), begun);
+    // It is over when it is.
+    clock.sleep_ms(DELAY_NS_MAX / 1_000_000);
+    write().unwrap();
+}
+
+#[test]
 fn a_store_without_background_holds_nobody_back() {
     let engine = open(false);
     let mut held = Vec::new();
