@@ -279,6 +279,43 @@ fn deadlines_come_in_their_order_and_not_before_their_time() {
 }
 
 #[test]
+fn a_long_task_keeps_no_deadline_waiting_where_there_may_be_another_worker() {
+    let clock = Arc::new(SimClock::new());
+    let options = RuntimeOptions {
+        workers: 2,
+        ..RuntimeOptions::default()
+    };
+    let runtime = Runtime::with_clock(options, clock.clone()).unwrap();
+    let (sender, receiver) = channel();
+    let (wait, key) = door();
+    let short = {
+        let sender = Mutex::new(sender.clone());
+        store(&runtime, move |task| lock(&sender).send(task).unwrap())
+    };
+    let long = {
+        let (sender, wait) = (Mutex::new(sender), Mutex::new(wait));
+        store(&runtime, move |task| {
+            lock(&sender).send(task).unwrap();
+            lock(&wait).recv().unwrap();
+        })
+    };
+    // First there is one worker, which waits for the deadline and takes the task. Later there are two, of which either may.
+    for _ in 0..20 {
+        let soon = Duration::from_millis(10);
+        short.background.request_after(Task::Sync, soon);
+        long.background.request(Task::Ahead);
+        assert_eq!(receiver.recv().unwrap(), Task::Ahead);
+        clock.sleep_ms(10);
+        runtime.look_at_clock();
+        assert_eq!(receiver.recv().unwrap(), Task::Sync);
+        key.send(()).unwrap();
+        long.finish_tasks();
+        short.finish_tasks();
+    }
+    assert_eq!(runtime.metrics().workers, 2);
+}
+
+#[test]
 fn a_panic_ends_the_job_and_nothing_else() {
     let runtime = runtime(1);
     let store = store(&runtime, |task| assert!(task != Task::Idle, "planned"));

@@ -9,6 +9,10 @@
 //! the end: so no store waits for more than one turn of each other store. Threads start when there is
 //! something for them to do, and end with the runtime.
 //!
+//! # Deadlines
+//! Whoever is without work waits for the earliest. Who takes work leaves that to another one, wakes it, or starts it where
+//! there may be one more: while a task takes long, deadlines are kept. With all workers in tasks they wait.
+//!
 //! # Where the system gives no thread
 //! Later requests ask for it again ([`Workers::ask_again`]), and nobody is forgotten:
 //!
@@ -69,7 +73,8 @@ struct State {
     timers: BinaryHeap<Reverse<Timer>>,
     /// Timers ever made: tells those of one deadline apart.
     armed: u64,
-    parked: usize,
+    /// Until which deadline each worker without work waits; `u64::MAX` where there was none.
+    parked: Vec<u64>,
     /// Threads that run or are being started.
     started: usize,
     /// Of those, the ones that have not looked for work yet, and will take some.
@@ -80,6 +85,24 @@ struct State {
 }
 
 impl State {
+    /// The first deadline.
+    fn earliest(&self) -> Option<u64> {
+        self.timers.peek().map(|timer| timer.0.key.0)
+    }
+
+    /// Whether there is a deadline, and nobody without work waits for the first.
+    fn is_unwatched(&self) -> bool {
+        let earliest = self.earliest();
+        earliest.is_some_and(|earliest| self.parked.iter().all(|until| *until > earliest))
+    }
+
+    /// A worker that waited until that deadline does not wait any more.
+    fn unpark(&mut self, until: u64) {
+        if let Some(at) = self.parked.iter().position(|other| *other == until) {
+            self.parked.swap_remove(at);
+        }
+    }
+
     /// Tells all who wait for a worker that none comes.
     fn forsake(&self) {
         let timers = self.timers.iter().map(|timer| &timer.0.strand);
@@ -153,7 +176,7 @@ impl Workers {
         if state.stopping {
             return;
         }
-        let earliest = state.timers.peek().is_none_or(|t| deadline < t.0.key.0);
+        let earliest = state.earliest().is_none_or(|at| deadline < at);
         state.armed += 1;
         let key = (deadline, state.armed);
         state.timers.push(Reverse(Timer { key, strand, task }));
@@ -173,7 +196,7 @@ impl Workers {
 
     /// Sees to it that a worker looks, starting one where all are busy and more are allowed.
     fn wake(self: &Arc<Workers>, mut state: MutexGuard<'_, State>) {
-        if state.parked > 0 {
+        if !state.parked.is_empty() {
             self.changed.notify_one();
             return;
         }
@@ -215,7 +238,7 @@ impl Workers {
         if self.starter.may_ask_again() {
             let state = lock(&self.state);
             let waits = !state.ready.is_empty() || !state.timers.is_empty();
-            match waits && state.parked == 0 {
+            match waits && state.parked.is_empty() {
                 true => self.wake(state),
                 false => self.starter.forget(),
             }
@@ -243,8 +266,8 @@ impl Workers {
             let (strand, wait_ns);
             (state, strand, wait_ns) = self.take(state);
             if let Some(strand) = strand {
-                if !state.ready.is_empty() {
-                    // Others may have been asked before they had parked.
+                // Others may have been asked before they had parked; and this may be who waited for the first deadline.
+                if !state.ready.is_empty() || state.is_unwatched() {
                     self.wake(state);
                 }
                 return Some(strand);
@@ -252,12 +275,13 @@ impl Workers {
             if state.stopping {
                 return None;
             }
-            state.parked += 1;
+            let until = state.earliest().unwrap_or(u64::MAX);
+            state.parked.push(until);
             state = match wait_ns {
                 Some(ns) => wait_for(&self.changed, state, Duration::from_nanos(ns)),
                 None => wait(&self.changed, state),
             };
-            state.parked -= 1;
+            state.unpark(until);
         }
     }
 
@@ -272,7 +296,7 @@ impl Workers {
                 true => 0,
                 false => self.clock.now_ns(),
             };
-            let earliest = state.timers.peek().map(|t| t.0.key.0);
+            let earliest = state.earliest();
             if earliest.is_some_and(|deadline| deadline <= now)
                 && let Some(Reverse(timer)) = state.timers.pop()
             {
