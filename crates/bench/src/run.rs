@@ -151,10 +151,7 @@ fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
     spread(
         workers,
         &operations,
-        Limits {
-            duration: plan.duration.or(plan.seconds_max),
-            rate: plan.rate,
-        },
+        Limits::of(plan),
         watch,
         |worker: Worker, pace| worker.work(db, pace),
     )

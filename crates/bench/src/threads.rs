@@ -109,10 +109,10 @@ struct Rate {
 }
 
 impl Rate {
-    /// One that shares so many operations a second with others.
-    fn new(per_second: f64, threads: usize, begun: Instant) -> Rate {
+    /// So many operations a second.
+    fn new(per_second: f64, begun: Instant) -> Rate {
         Rate {
-            each: Duration::from_secs_f64(threads as f64 / per_second),
+            each: Duration::from_secs_f64(per_second.recip()),
             next: begun,
         }
     }
@@ -181,13 +181,23 @@ impl Pace<'_> {
     }
 }
 
-/// How long threads work, and how fast together; none: as long as there is something, and as fast as they can.
+/// How long threads work, and how fast each; none: as long as there is something, and as fast as they can.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Limits {
     /// In seconds.
-    pub duration: Option<f64>,
-    /// In operations a second.
-    pub rate: Option<f64>,
+    duration: Option<f64>,
+    /// In operations a second of each thread. Those beside the workload's own keep none.
+    rate: Option<f64>,
+}
+
+impl Limits {
+    /// Of the operations of `plan`: the workload's own threads keep its rate together.
+    pub fn of(plan: &Plan) -> Limits {
+        Limits {
+            duration: plan.duration.or(plan.seconds_max),
+            rate: plan.rate.map(|rate| rate / plan.threads as f64),
+        }
+    }
 }
 
 /// Runs one thread for each of `workers` and adds up what they did; also the seconds from the
@@ -200,7 +210,6 @@ pub(crate) fn spread<W: Send>(
     watch: &Watch,
     work: impl Fn(W, &mut Pace<'_>) -> Result<()> + Sync,
 ) -> Result<(Tally, f64)> {
-    let threads = workers.len();
     let start = std::sync::Barrier::new(workers.len() + 1);
     let run_one = |worker: W| -> Result<(Tally, Instant, Instant)> {
         let tally = Tally::new(operations);
@@ -212,7 +221,7 @@ pub(crate) fn spread<W: Send>(
             deadline: limits
                 .duration
                 .map(|seconds| begun + Duration::from_secs_f64(seconds)),
-            rate: limits.rate.map(|rate| Rate::new(rate, threads, begun)),
+            rate: limits.rate.map(|rate| Rate::new(rate, begun)),
             unreported: 0,
             beside: false,
             tally: tally?,
@@ -257,19 +266,32 @@ pub(crate) fn spread<W: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Workload;
 
     #[test]
     fn a_rate_is_kept_on_average() {
         let begun = now();
         let after = |millis| begun + Duration::from_millis(millis);
-        // Two threads share 2,000 a second: each has a millisecond for one.
-        let mut rate = Rate::new(2000.0, 2, begun);
+        // A millisecond for each.
+        let mut rate = Rate::new(1000.0, begun);
         assert_eq!(rate.wait(begun, 1), Some(Duration::from_millis(1)));
         assert_eq!(rate.wait(after(1), 1), Some(Duration::from_millis(1)));
         // Who was late begins at once, until it has made up for it.
         assert_eq!(rate.wait(after(5), 1), None);
         assert_eq!(rate.wait(after(5), 2), None);
         assert_eq!(rate.wait(after(5), 3), Some(Duration::from_millis(3)));
+    }
+
+    #[test]
+    fn who_writes_beside_readers_takes_no_share_of_their_rate() {
+        for workload in [Workload::ReadWhileWriting, Workload::ReadRandom] {
+            let plan = Plan {
+                threads: 2,
+                rate: Some(2000.0),
+                ..Plan::new(workload)
+            };
+            assert_eq!(Limits::of(&plan).rate, Some(1000.0));
+        }
     }
 
     #[test]
