@@ -137,7 +137,8 @@ Examples:
   thermocline drop-partition events.db --hex 00000007 --cf log
 
 Where keys are divided by prefix, PREFIX has the length of those; where by size or at given keys, it is the first key of
-the partition.")]
+the partition. Where there is no such partition, or keys are not divided at all, that is an error, and nothing is
+deleted.")]
     DropPartition(PrefixArgs),
     /// Delete all keys from FROM up to, not including, TO, durably, as one write
     #[command(after_help = "\

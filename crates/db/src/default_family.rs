@@ -168,7 +168,8 @@ impl Db {
     /// partition's first key. Tables that have nothing but keys of the partition go with it unread: their room is back as soon
     /// as no snapshot, cursor or iterator sees them. The partition itself stays, without keys. Where keys
     /// are divided by size, partitions are split and joined all the time, an empty one with its neighbours first: a partition that
-    /// was looked up a moment ago may have other keys by now. Call [`Db::delete_range`] there, which names both ends.
+    /// was looked up a moment ago may have other keys by now, and where little was written there is one alone, which has all keys. Call
+    /// [`Db::delete_range`] there, which names both ends.
     ///
     /// ```
     /// use thermocline::{Db, Options};
@@ -187,7 +188,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::delete_range`]; [`crate::Error::InvalidArgument`] if no partition begins with `start`.
+    /// As [`Db::delete_range`]; [`crate::Error::InvalidArgument`] if no partition begins with `start`, or the keys are not divided.
     pub fn drop_partition(&self, start: impl AsRef<[u8]>) -> Result<()> {
         self.keys().drop_partition(start.as_ref())
     }

@@ -204,7 +204,15 @@ impl Partitioner {
             return Ok((start.to_vec(), behind_prefix(start)));
         }
         let version = self.common.catalog.version();
-        let partition = version.partitions(cf).of(start);
+        let partitions = version.partitions(cf);
+        // There would be one, of all keys: nobody means those. What an earlier opening has divided still is.
+        if division.by == PartitionBy::None && partitions.len() == 1 {
+            return Err(Error::InvalidArgument(
+                "the keys of this column family are not divided into partitions; `delete_range` deletes a range"
+                    .into(),
+            ));
+        }
+        let partition = partitions.of(start);
         if partition.start != start {
             return Err(Error::InvalidArgument(format!(
                 "no partition begins with '{}'; it lies in the one that begins with '{}'",

@@ -226,7 +226,7 @@ impl Engine {
     /// Where keys are divided by prefix, any prefix of the right length is such a partition, and has the keys that begin with it.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::InvalidArgument`] if no partition begins there.
+    /// [`thermocline_base::Error::InvalidArgument`] if no partition begins there, or the keys are not divided at all.
     pub fn partition_at(&self, cf: CfId, start: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
         self.inner.common.check_family(cf)?;
         self.inner.partitioner.keys_from(cf, start)

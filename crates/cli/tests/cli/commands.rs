@@ -169,7 +169,7 @@ fn a_partition_is_dropped_by_its_prefix() {
     assert_eq!(run.json(), json!({"ok": true}));
     assert_eq!(store.run(&["scan", "DB", "--keys-only"]).out, "b\n");
     let wrong = store.run(&["drop-partition", "DB", "b"]);
-    assert_eq!(wrong.code, 2);
+    assert_eq!(wrong.code, 1);
     assert!(wrong.err.contains("prefix of 2 bytes"), "{}", wrong.err);
     assert_eq!(
         store
@@ -177,6 +177,18 @@ fn a_partition_is_dropped_by_its_prefix() {
             .code,
         1
     );
+}
+
+#[test]
+fn no_partition_is_dropped_where_keys_are_not_divided() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    for start in ["", "k"] {
+        let wrong = store.run(&["drop-partition", "DB", start]);
+        assert_eq!(wrong.code, 1, "{start:?}");
+        assert!(wrong.err.contains("not divided"), "{}", wrong.err);
+    }
+    assert_eq!(store.run(&["scan", "DB"]).out, "k\tv\n");
 }
 
 #[test]

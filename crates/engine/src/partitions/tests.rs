@@ -103,6 +103,23 @@ fn check(engine: &Engine, model: &Model) {
 }
 
 #[test]
+fn what_is_not_divided_has_no_partition_of_all_keys() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options());
+    for start in [&b""[..], b"a"] {
+        let error = engine.partition_at(CfId::DEFAULT, start).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("not divided"), "{error}");
+    }
+    // By size there is one from the beginning.
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &by_size());
+    let all = engine.partition_at(CfId::DEFAULT, b"").unwrap();
+    assert_eq!(all, (Vec::new(), None));
+    engine.partition_at(CfId::DEFAULT, b"a").unwrap_err();
+}
+
+#[test]
 fn partitions_grow_apart_by_size_and_together_when_their_data_goes() {
     let machine = Machine::new(PM);
     let (engine, mut model) = filled(&machine, &by_size(), 900);
