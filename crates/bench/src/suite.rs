@@ -14,7 +14,8 @@
 //!
 //! # What each run is
 //! A [`Plan`](crate::Plan) like any other: [`CellFound::command`] repeats it. Workloads on keys that are there load them and then
-//! wait for background work, so that one preset's backlog is not another one's gain; loads are measured with the wait at their end.
+//! wait for background work, so that one preset's backlog of loading is not another one's gain. Loads of more than persistent memory holds
+//! are measured with a wait at their end. All other cells end with the backlog of what they did, whose time and bytes do not count.
 
 mod cell;
 mod cells;

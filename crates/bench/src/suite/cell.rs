@@ -156,13 +156,15 @@ impl Cell {
                 plan.settle = true;
                 plan.seconds_max = Some(SECONDS_MAX);
             }
-            // What persistent memory takes in is measured as it is taken in, and the rest to its end.
+            // What persistent memory takes in is measured as it is taken in, and the rest to its end. No other cell counts
+            // the background work that it leaves.
             false => plan.drain = self.data_percent > 100,
         }
         plan
     }
 
-    /// The command that repeats a run of the default preset.
+    /// The command that repeats a run of the default preset. In a folder that was chosen it makes a store of the cell's name, which
+    /// stays.
     pub fn command(&self, setting: &Setting) -> String {
         let plan = self.plan(PRESETS[0], setting);
         let exact = |bytes: u64| match bytes.is_multiple_of(1 << 20) {
@@ -201,6 +203,8 @@ impl Cell {
         ));
         let path = options.pm_path.as_deref();
         words.extend(path.map(|path| format!("--pm-path {}", path.display())));
+        let db = setting.dir.as_ref().map(|dir| dir.join(&self.name));
+        words.extend(db.map(|db| format!("--db {}", db.display())));
         words.join(" ")
     }
 

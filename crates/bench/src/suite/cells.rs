@@ -285,6 +285,20 @@ mod tests {
     }
 
     #[test]
+    fn the_command_of_a_cell_names_the_folder_for_stores() {
+        let chosen = Setting {
+            dir: Some("/mnt/ssd".into()),
+            ..Setting::default()
+        };
+        for cell in named() {
+            let command = cell.command(&Setting::default());
+            assert!(!command.contains("--db"), "{command}");
+            let there = format!("{command} --db /mnt/ssd/{}", cell.name);
+            assert_eq!(cell.command(&chosen), there);
+        }
+    }
+
+    #[test]
     fn cells_are_chosen_by_name() {
         let names = ["ycsb-a-5x", "put-pm"].map(String::from);
         let chosen = choose(named(), &names).unwrap();

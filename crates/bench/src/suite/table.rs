@@ -30,7 +30,8 @@ impl Found {
         };
         format!(
             "Operations a second, {rounds}; most cells with {} of persistent memory and {} of DRAM, keys of 16 bytes, values of 1 \
-             KiB; region of kind {}{}; SSD bytes and delay are those of thermocline.",
+             KiB; region of kind {}{}; SSD bytes and delay are those of thermocline; background work that is left at the end \
+             counts only for loads of more than persistent memory holds.",
             format_size(self.pm),
             format_size(self.dram),
             match kinds.is_empty() {
