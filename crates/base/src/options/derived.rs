@@ -54,9 +54,9 @@ impl Options {
         }
     }
 
-    /// The size at which a memtable is sealed, in bytes of its records as they lie. If memtables are flushed, it is a
-    /// quarter of what they all may have at most: the rest takes writes meanwhile. It is half as much if most of `pm`
-    /// is for tables.
+    /// The size at which a memtable is sealed, in bytes of its records as they lie. If memtables are flushed, it is at most
+    /// a quarter of what they all may have: the rest takes writes meanwhile. That is half of `pm` if most of it is for tables
+    /// (shape `tiered`).
     pub fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes_of(8)
     }

@@ -154,6 +154,48 @@ fn memtables_beside_tables_are_half_as_large_unless_that_is_said_or_they_are_as_
     assert_eq!(sizes(&options), (128, 128));
 }
 
+/// What the texts of `memtable.bytes_max` and `compaction.base_bytes` say, for a gibibyte of persistent memory and one of DRAM.
+#[test]
+fn sizes_are_the_parts_that_the_options_name() {
+    const PM: u64 = 1 << 30;
+    let percent = |share: u64| PM / 100 * share;
+    let of = |preset, shape: Option<Shape>| {
+        let mut options = Options {
+            pm: PM,
+            ..Options::preset(preset)
+        };
+        options.level0.shape = shape.or(options.level0.shape);
+        options
+    };
+    let own = |shape| of(Preset::Thermocline, Some(shape));
+    let preset = |preset| of(preset, None);
+    // The parts of a memtable, of the largest that can be set, and the base level.
+    let cases = [
+        (own(Shape::Tiered), 16, 8, 4 * (percent(65) / 2)),
+        (own(Shape::PmTables), 8, 4, 4 * percent(65)),
+        (own(Shape::GlobalIndex), 8, 4, 4 * percent(50)),
+        (own(Shape::Immutables), 8, 4, 4 * percent(50)),
+        (own(Shape::Ssd), 8, 4, 4 * (PM / 8)),
+        (preset(Preset::PmBlade), 8, 4, 4 * percent(80)),
+        (preset(Preset::FlatLsm), 6, 4, PM / 3 * 10),
+        (preset(Preset::Leveled), 16, 16, 4 * (PM / 16)),
+        (preset(Preset::Trident), 16, 16, 4 * (PM / 16)),
+    ];
+    for (mut options, memtable, largest, base) in cases {
+        assert_eq!(options.memtable_bytes(), PM / memtable, "{options:?}");
+        assert_eq!(options.base_bytes(), base, "{options:?}");
+        options.memtable.bytes_max = PM;
+        assert_eq!(options.memtable_bytes(), PM / largest, "{options:?}");
+        options.flush.automatic = false;
+        assert_eq!(options.memtable_bytes(), PM, "{options:?}");
+    }
+    let mut by_hand = own(Shape::Tiered);
+    by_hand.flush.automatic = false;
+    assert_eq!(by_hand.base_bytes(), 4 * (PM / 16));
+    // Beside tables.
+    assert_eq!(own(Shape::Tiered).memtable_bytes_beside(true), PM / 32);
+}
+
 #[test]
 fn the_baseline_derives_its_sizes_from_dram() {
     let mut options = Options::default();

@@ -11,8 +11,11 @@ option_group! {
         /// were flushed one after the other and do not overlap are one run.
         level0_tables: Count = 4, 1 => 1024;
         /// Bytes that the level into which level 0 is compacted may have, and bytes in level 0 from
-        /// which on that is compacted. 0 derives it: what `level0_tables` flushes write, at least four
-        /// tables.
+        /// which on that is compacted. 0 derives it: `level0_tables` times what comes there at once, at least four
+        /// tables. At once come a memtable with shape `ssd`, so with presets `leveled` and `trident`; the share of sealed memtables
+        /// (`flush.pm_percent`) with `global-index` and `immutables`; the share of tables in persistent memory
+        /// (`level0.pm_percent`) with `pm-tables`; half of that share with `tiered`; and a memtable where nothing is flushed
+        /// by itself. With preset `flat-lsm` it is ten thirds of `pm`.
         base_bytes: Bytes = 0, 0 => 1 << 50;
         /// How much larger each level may be than the one above it.
         multiplier: Count = 10, 2 => 100;

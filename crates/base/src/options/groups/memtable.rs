@@ -6,10 +6,12 @@ option_group! {
     /// Options of the write path.
     MemtableOptions, "memtable" {
         /// A memtable is sealed when its records and headers fill this much
-        /// persistent memory. 0 derives it from `pm`: an eighth, at least one zone and at
-        /// most 256 MiB, or a sixty-fourth of `pm` where that is more. It is a quarter of `pm` at
-        /// most where memtables are flushed. With preset
-        /// `leveled` the same goes for DRAM: a quarter of what memtables may have, at most 64 MiB.
+        /// persistent memory. 0 derives it from `pm`: an eighth; with shape `tiered` a sixteenth, and a thirty-second
+        /// while tables lie beside memtables there; at most 256 MiB, or a sixty-fourth of `pm` where that is
+        /// more. With preset `flat-lsm` it is a sixth of `pm`. With presets `leveled` and `trident`, whose memtables lie
+        /// in DRAM and may have a quarter of `dram`, it is a quarter of that, at most 64 MiB.
+        /// Where memtables are flushed by themselves it is at most a quarter of what they may have, also if it is set:
+        /// of `pm`, and with `tiered` of half of `pm`.
         bytes_max: Bytes = 0, 0 => 64 << 30;
         /// A batch of several records that take more persistent memory than this is staged: written
         /// beside all other writers, and committed as a memtable of its own instead of one item.
