@@ -90,6 +90,8 @@ pub enum Error {
 fn holder(pid: u32) -> String {
     match pid {
         0 => "a process that reads it and left no name".into(),
+        // In another container there may be one of the same number.
+        pid if pid == std::process::id() => format!("process {pid} (this one has that number)"),
         pid => format!("process {pid}"),
     }
 }

@@ -12,10 +12,11 @@ use crate::{
     Value, VerifyReport, WriteOptions,
 };
 
-/// An open database. Clones share it; dropping the last one closes it.
+/// An open database. Clones share it, and so do its families, batches, tables of records and transactions, prepared ones
+/// too: it is closed when the last of all of them is dropped, or by [`Db::close`]. Snapshots and iterators do not keep it open.
 ///
-/// All methods may be called from several threads at once. Reads take no lock. Writes are put in order one at a time,
-/// but stored, persisted and indexed in parallel.
+/// All methods may be called from several threads at once. Reads of memtables take no lock; those that come to tables take short
+/// ones, of the cache and of files. Writes are put in order one at a time, but stored, persisted and indexed in parallel.
 #[derive(Debug, Clone)]
 pub struct Db {
     pub(crate) engine: Engine,

@@ -12,9 +12,17 @@ use crate::{Cursor, Db, PendingRead, RangeSize, Value, WriteOptions};
 impl Db {
     /// Sets `key` to `value` in the default column family, durably.
     ///
+    /// It may have to wait. While something fills up it is held back, 10 ms at most. If there is no room left, it flushes
+    /// memtables itself. If that frees nothing, since others have the room, it waits for them: a quarter of a second for readers,
+    /// half a second for other stores of the runtime, ten seconds for compactions that work with the DRAM. It also waits
+    /// while the region grows, or the manifest names the next memtable. [`Metrics::stalls`](crate::Metrics::stalls) says how long, and
+    /// why. [`Db::put_with`] and [`WriteOptions::no_slowdown`] avoid that: such a write fails with [`crate::Error::Busy`]
+    /// rather than wait for any of these. A value over `blob.inline_bytes_max`, 1 MiB, waits for a blob file on the SSD.
+    ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] past a limit, or for a database that was opened for reading only;
-    /// [`crate::Error::OutOfSpace`] when the region or the DRAM budget is used up (nothing was written then);
+    /// [`crate::Error::OutOfSpace`] when the region or the DRAM budget is used up, or the rest of the disk is kept for flushing and
+    /// compaction (nothing was written then); [`crate::Error::Io`] if the blob file of a long value cannot be written;
     /// [`crate::Error::Conflict`] while a prepared transaction writes the key or relies on it
     /// ([`Prepared`](crate::Prepared)); [`crate::Error::Closed`]; [`crate::Error::Poisoned`] after a failed persist.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {

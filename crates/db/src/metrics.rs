@@ -47,7 +47,7 @@ pub struct Metrics {
     pub dram_tables_bytes: u64,
     /// DRAM of blocks of tables that are cached, and of buffers, in bytes.
     pub dram_blocks_bytes: u64,
-    /// DRAM in which records lie, with preset `leveled`, in bytes.
+    /// DRAM in which records lie, with presets `leveled` and `trident`, in bytes.
     pub dram_records_bytes: u64,
     /// Most DRAM that the store may use, in bytes.
     pub dram_limit_bytes: u64,
@@ -159,15 +159,16 @@ pub struct Metrics {
     pub emulate: String,
 }
 
-/// The tables of one level on the SSD, of all column families.
+/// The tables of one level on the SSD, of all column families. Those of level 0 that lie in persistent memory count among its runs
+/// only; [`Metrics::pm_tables`] has their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LevelMetrics {
     /// The level's number; 0 is the newest.
     pub level: u8,
     /// Tables in it.
     pub tables: u64,
-    /// Runs, each a list of tables that do not overlap, in the family that has most. It is the number of tables of
-    /// this level that a read may have to look into.
+    /// Runs, each a list of tables that do not overlap, wherever these lie, in the family that has most. It is the number
+    /// of tables of this level that a read may have to look into.
     pub runs: u64,
     /// Bytes of the tables.
     pub bytes: u64,
@@ -177,7 +178,8 @@ pub struct LevelMetrics {
     pub deletes: u64,
 }
 
-/// The blob files of a database: values over `blob.inline_bytes_max` lie there.
+/// The blob files of a database. Values over `blob.inline_bytes_max` lie there, and those from `blob.value_bytes_min` bytes on that
+/// flushes and compactions have set apart on the way to the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlobMetrics {
     /// Blob files.
@@ -257,8 +259,8 @@ pub struct LatencyMetrics {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StallMetrics {
     /// `growth`: the region grew. `memtable`: the manifest had to name the next memtable. `flush`: there was no room
-    /// before a flush. The other causes delay writers a little, and more as something fills up: `pm_fill`,
-    /// `level0_tables`, `pending_bytes`, `disk_room`, `garbage`.
+    /// before a flush. `callbacks`: too many commits waited for their callbacks. The other causes delay writers a little, and
+    /// more as something fills up: `pm_fill`, `level0_tables`, `pending_bytes`, `disk_room`, `garbage`.
     pub cause: &'static str,
     /// Writes that were delayed.
     pub count: u64,

@@ -54,7 +54,7 @@ fn in_one_process() {
     filled(&dir, options());
     let db = Db::open(&dir, options()).unwrap();
     let before = snapshot(&dir);
-    let pid = format!("process {}", std::process::id());
+    let pid = format!("process {} (this one", std::process::id());
     let says = [&text(&dir)[..], &pid, "close it"];
     refused(Db::open(&dir, options()), ErrorKind::Locked, &says);
     refused(Db::open(&dir, read_only()), ErrorKind::Locked, &says);

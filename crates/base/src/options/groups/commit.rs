@@ -18,7 +18,7 @@ option_group! {
         ring_slots: Count = 64, 1 => 65_536;
         /// Buffered writes are written back when this many bytes of them have gathered. 0
         /// derives it from the region: 256 bytes, the media unit of persistent memory, or 1 MiB
-        /// on kind `file`.
+        /// where a persist is a sync: on kind `file`, and with the logs of presets `leveled` and `trident`.
         buffered_bytes: Bytes = 0, 0 => 1 << 30;
         /// Buffered writes are written back after this time at the latest.
         buffered_ms: Millis = 1000, 1 => 3_600_000;
