@@ -1,151 +1,231 @@
 #!/usr/bin/env bash
-# Runs RocksDB's own db_bench and ours in turn, the same keys' and values' sizes, the same memory.
+# Runs RocksDB's own db_bench and ours in turn: the same operations, keys and values of the same sizes, the same memory.
 #
-#   compare/rocksdb.sh [--dir DIR] [--file-dir DIR] [--rounds N] [--num N] [--preset NAME] [WHAT…]
+#   compare/rocksdb.sh [--dir DIR] [--file-dir DIR] [--rounds N] [--num N] [--preset NAME] [--set GROUP.OPTION=VALUE]… [ROW…]
 #
-# WHAT: fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file (default: these) transactions ssd. Needs db_bench (Debian:
-# rocksdb-tools) and a release build (cargo build --release). DIR is where both put everything for all but
-# `file` and `ssd` (default /dev/shm, so that RocksDB's log lies on the same memory as our region; an fsync
-# costs nothing there, and our write-backs and fences are done all the same). `file` uses --file-dir, a folder
-# on a disk. Prints one line a run, and medians.
+# Prints one line a run, and medians of the rounds (3). ROWs are those below; all but `transactions` and `ssd` unless given. Needs
+# db_bench (Debian: rocksdb-tools) and a release build (cargo build --release). --preset and --set, which may be repeated, are
+# options of ours in every row.
 #
-# `ssd`: data five times the persistent memory (1 GiB and 512 MiB of DRAM for 5,000,000 values of 1 KiB;
-# less with --num in proportion). Tables lie in --file-dir, RocksDB's log and our region in DIR; both with direct I/O and a cache
-# of a tenth of the data. Each loads every key once in random order, durably, one by one, until no background
-# work is left; then point reads (1 and 16 threads) and scans of 50 entries, all of keys that are there. With
-# --preset leveled our side, too, has no persistent memory and a log in DIR.
+# Debian's RocksDB (7.8) has assertions on in all rows, and computes the checksums of its log without the processor's
+# instruction for that: a build for speed would do more. What db_bench warns of is printed first.
 #
-# `transactions`: db_bench's randomtransaction on both, durable: a number is added to one key of each of two sets, read for
-# update. RocksDB's is its TransactionDB, ours is pessimistic; with one thread, and with two. db_bench's asks more of RocksDB:
-# nine of ten transactions are prepared first, and then wait for a sleep of no length; and Debian's has assertions on. So
-# `batches` follows, in which RocksDB does the same with plain reads and batches, beside our transactions.
+# DIR is where both put everything for all but `file` and `ssd` (/dev/shm unless given, so that RocksDB's log lies on the same
+# memory as our region; an fsync costs nothing there, and our write-backs and fences are done all the same). --file-dir is a
+# folder on a disk for these two (this folder unless given). But for `ssd`, RocksDB has a write buffer larger than the data, so
+# that it flushes nothing while it runs: its best setting for this work. All writes are durable one by one. Nothing is
+# compressed. There is one thread where it does not say otherwise, and N is --num, 2,000,000 unless given.
+#
+#   fill100, fill1k      each of N keys (fill1k: N/2) is written once, in random order; values of 100 bytes, and of 1 KiB.
+#                        db_bench makes that order within its time.
+#   fill100x2, fill1kx2  the same with two threads.
+#   overwrite            N writes of 100 bytes.
+#   ycsb-a               half reads, half overwrites of N/4 values of 1 KiB.
+#   file                 four threads; 20,000 writes of 1 KiB in --file-dir; --num does not count here.
+#   transactions         db_bench's randomtransaction on both: a number is added to one key of each of two sets; N/20 transactions
+#                        with one thread, and with two. RocksDB's is its TransactionDB, and reads half of the keys for update;
+#                        ours is pessimistic, and reads all of them so. db_bench's asks more of RocksDB: nine of ten
+#                        transactions are prepared first, and then wait for a sleep of no length. So `transactions beside
+#                        batches` follows, in which RocksDB does the same with plain reads and batches, beside our transactions.
+#   ssd                  data five times the persistent memory: 5,000,000 values of 1 KiB, 1 GiB of it, 512 MiB of DRAM; less
+#                        with --num, in proportion. Tables lie in --file-dir, RocksDB's log and our region in DIR; both with
+#                        direct I/O. Each loads every key once in random order, one by one, until no background work is left.
+#                        Then each is opened again for point reads (1 and 16 threads) and scans of 50 entries, all of keys
+#                        that are there. With --preset leveled or trident our side, too, has no persistent memory and a log
+#                        in DIR.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+shopt -s inherit_errexit
+export LC_ALL=C TIMEFORMAT='%U %S'
+exec 3>&2
 
-dir=/dev/shm file_dir=. rounds=3 num=2000000 num_given='' preset=thermocline what=()
+fail() { echo "compare/rocksdb.sh: $1" >&3; exit "${2:-1}"; }
+help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}"; }
+number() { # OPTION VALUE LEAST
+  [[ $2 =~ ^[1-9][0-9]{0,11}$ ]] && [ "$2" -ge "$3" ] || fail "$1 is a whole number of at least $3; '$2' was given" 2
+}
+
+all=(fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file)
+dir=/dev/shm file_dir=. rounds=3 num=2000000 num_given='' preset=thermocline sets=() rows=()
 while [ $# -gt 0 ]; do
+  case "$1" in
+    --dir|--file-dir|--rounds|--num|--preset|--set) [ $# -gt 1 ] || fail "$1 needs a value; see --help" 2 ;;
+  esac
   case "$1" in
     --dir) dir=$2; shift 2 ;;
     --file-dir) file_dir=$2; shift 2 ;;
-    --rounds) rounds=$2; shift 2 ;;
-    --num) num=$2 num_given=1; shift 2 ;;
+    --rounds) number "$1" "$2" 1; rounds=$2; shift 2 ;;
+    --num) number "$1" "$2" 1000; num=$2 num_given=1; shift 2 ;;
     --preset) preset=$2; shift 2 ;;
-    -h|--help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    -*) echo "compare/rocksdb.sh: there is no option '$1'; see --help" >&2; exit 2 ;;
-    *) what+=("$1"); shift ;;
+    --set) sets+=(--set "$2"); shift 2 ;;
+    -h|--help) help; exit 0 ;;
+    -*) fail "there is no option '$1'; see --help" 2 ;;
+    *) rows+=("$1"); shift ;;
   esac
 done
-[ ${#what[@]} -gt 0 ] || what=(fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file)
-command -v db_bench >/dev/null || { echo "compare/rocksdb.sh: db_bench is missing; install rocksdb-tools" >&2; exit 1; }
-ours=${CARGO_TARGET_DIR:-target}/release/thermocline
-[ -x "$ours" ] || { echo "compare/rocksdb.sh: $ours is missing; run cargo build --release" >&2; exit 1; }
+[ ${#rows[@]} -gt 0 ] || rows=("${all[@]}")
+for row in "${rows[@]}"; do
+  [[ " ${all[*]} transactions ssd " == *" $row "* ]] || fail "there is no row '$row'; see --help" 2
+done
+command -v db_bench >/dev/null || fail "db_bench is missing; install rocksdb-tools"
+program=${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}/release/thermocline
+[ -x "$program" ] || fail "$program is missing; run cargo build --release"
+for place in "$dir" "$file_dir"; do
+  [ -d "$place" ] || fail "there is no folder '$place'"
+done
 
-# RocksDB: every write synced, nothing flushed to tables while the run lasts (write buffer larger than the
-# data), no compression, unique keys in random order. These are its best settings for this work.
-rocks() { # WORKLOAD VALUE_SIZE THREADS NUM DIR [FLAGS]
-  local workload=$1 value=$2 threads=$3 n=$4 at; at=$(mktemp -d "$5/rocks.XXXXXX"); shift 5
-  db_bench --benchmarks="$workload" --db="$at" --num=$((n / threads)) --threads="$threads" \
-    --key_size=16 --value_size="$value" --sync=1 --disable_wal=0 --compression_type=none \
-    --write_buffer_size=$((8 << 30)) --allow_concurrent_memtable_write=1 \
-    --enable_pipelined_write=0 --seed=1 --histogram=0 "$@" 2>/dev/null |
-    awk '/ops\/sec/ { for (i = 1; i <= NF; i++) if ($i == "ops/sec") v = $(i - 1) } END { print v }'
-  rm -rf "$at"
+# Folders for what is kept of a run, for databases in memory, and for those on the disk.
+made=()
+trap 'rm -rf "${made[@]}"' EXIT
+work=$(mktemp -d); made+=("$work")
+memory=$(mktemp -d "$dir/compare.XXXXXX"); made+=("$memory")
+disk=''
+case " ${rows[*]} " in
+  *" file "*|*" ssd "*) disk=$(mktemp -d "$file_dir/compare.XXXXXX"); made+=("$disk") ;;
+esac
+
+# What the last run said last of what went wrong.
+reason() { tr '\r' '\n' <"$work/err" | sed '/^ *$/d; /^\.\.\. finished /d' | tail -n 1; }
+
+# Ours with what this script was given. Its report is then in $work/out.
+bench() { # WORKLOAD [FLAGS…]
+  "$program" bench "$@" --preset "$preset" "${sets[@]}" --json --quiet >"$work/out" 2>"$work/err" </dev/null ||
+    fail "our $1 failed: $(reason)"
 }
-thermocline() { # WORKLOAD VALUE_SIZE THREADS NUM DIR [FLAGS]
-  local workload=$1 value=$2 threads=$3 n=$4 at; at=$(mktemp -d "$5/ours.XXXXXX"); shift 5
-  "$ours" bench "$workload" --db "$at/db" --num "$n" --threads "$threads" --value-size "$value" \
-    --pm 8GiB --dram 4GiB --json --quiet "$@" | sed -n 's/.*"ops_per_sec": *\([0-9]*\).*/\1/p' | head -1
-  rm -rf "$at"
+field() { # NAME: that number of the last report of ours
+  grep -m 1 -o "\"$1\": *[0-9.]*" "$work/out" | sed 's/.*: *//' || fail "our report has no $1"
 }
-transactions_ours() { # THREADS NUM
-  local at; at=$(mktemp -d "$dir/ours.XXXXXX")
-  "$ours" bench randomtransaction --db "$at/db" --num $(($2 / $1)) --transactions "$2" --threads "$1" \
-    --pm 8GiB --dram 4GiB --json --quiet | sed -n 's/.*"ops_per_sec": *\([0-9]*\).*/\1/p' | head -1
-  rm -rf "$at"
+ours_rate() { local rate; rate=$(field ops_per_sec); printf '%.0f\n' "$rate"; }
+
+# RocksDB's db_bench. What it prints is then in $work/out, each line behind the time at which it came.
+rocks_bench() { # BENCHMARKS [FLAGS…]
+  db_bench --benchmarks="$1" --key_size=16 --compression_type=none --seed=1 --histogram=0 "${@:2}" 2>"$work/err" </dev/null |
+    while IFS= read -r line; do printf '%s %s\n' "$EPOCHREALTIME" "$line"; done >"$work/out" ||
+    fail "db_bench's $1 failed: $(reason)"
 }
+rocks_rate() { # of the last benchmark that ran
+  awk '/ops\/sec/ { for (i = 1; i <= NF; i++) if ($i == "ops/sec") v = $(i - 1) } END { if (v == "") exit 1; print v }' "$work/out" ||
+    fail "db_bench gave no figure: $(reason)"
+}
+warnings() {
+  rocks_bench stats --db="$memory/warnings" --num=1
+  rm -rf "$memory/warnings"
+  sed -n 's/^[0-9.]* WARNING: /db_bench warns: /p' "$work/out"
+}
+
+# Operations a second of one run in a folder of its own.
+ours() { # WORKLOAD VALUE_SIZE THREADS KEYS PLACE [FLAGS…]
+  local at; at=$(mktemp -d "$5/ours.XXXXXX")
+  bench "$1" --db "$at/db" --num "$4" --threads "$3" --value-size "$2" --pm 8GiB --dram 4GiB "${@:6}"
+  rm -rf "$at"; ours_rate
+}
+ours_transactions() { # THREADS TRANSACTIONS
+  local at; at=$(mktemp -d "$memory/ours.XXXXXX")
+  bench randomtransaction --db "$at/db" --num $(($2 / $1)) --transactions "$2" --threads "$1" --pm 8GiB --dram 4GiB
+  rm -rf "$at"; ours_rate
+}
+rocks() { # BENCHMARKS VALUE_SIZE THREADS KEYS PLACE [FLAGS…]
+  local at; at=$(mktemp -d "$5/rocks.XXXXXX")
+  rocks_bench "$1" --db="$at" --num="$4" --threads="$3" --value_size="$2" --sync=1 --disable_wal=0 \
+    --write_buffer_size=$((8 << 30)) --allow_concurrent_memtable_write=1 --enable_pipelined_write=0 "${@:6}"
+  rm -rf "$at"; rocks_rate
+}
+
 median() { printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"; }
+times() { awk -v x="$1" -v y="$2" 'BEGIN { if (y + 0 == 0) print "-"; else printf "%.2f\n", x / y }'; }
 pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
-  local name=$1 a=() b=() left=() right=() side=left; shift
+  local name=$1 a=() b=() left=() right=() side=left word x y; shift
   for word in "$@"; do
     if [ "$word" = -- ]; then side=right; elif [ $side = left ]; then left+=("$word"); else right+=("$word"); fi
   done
   for _ in $(seq "$rounds"); do
-    a+=("$("${left[@]}")"); b+=("$("${right[@]}")")
-    echo "$name: ours ${a[-1]}/s, rocksdb ${b[-1]}/s"
+    x=$("${left[@]}"); y=$("${right[@]}")
+    a+=("$x") b+=("$y")
+    echo "$name: ours $x/s, rocksdb $y/s"
   done
-  local x y; x=$(median "${a[@]}"); y=$(median "${b[@]}")
-  echo "$name: medians of $rounds: ours $x/s, rocksdb $y/s, $(awk "BEGIN { printf \"%.2f\", $x / $y }") times"
+  x=$(median "${a[@]}"); y=$(median "${b[@]}")
+  echo "$name: medians of $rounds: ours $x/s, rocksdb $y/s, $(times "$x" "$y") times"
 }
 
+transactions() { # THREADS
+  local n=$((num / 20)) keys=$((num / 20 / $1))
+  pair "transactions, $1" ours_transactions "$1" "$n" -- \
+    rocks randomtransaction 100 "$1" "$keys" "$memory" --transaction_db=1 --transaction_sets=2
+  pair "transactions beside batches, $1" ours_transactions "$1" "$n" -- \
+    rocks randomtransaction 100 "$1" "$keys" "$memory" --transaction_sets=2
+}
 
 # What `ssd` measures. Both print: puts a second until drained; SSD bytes for each user byte; processor seconds
 # for each million puts; reads a second with 1 and with 16 threads; scans of 50 a second.
-ssd_ours() { # NUM
-  local n=$1 pm=$(($1 * (1 << 30) / 5000000)) at region out; at=$(mktemp -d "$file_dir/ours.XXXXXX")
-  region=$(mktemp -d "$dir/ours.XXXXXX")
-  local places=(--pm-path "$region" --pm "$pm")
-  [ "$preset" != leveled ] || places=(--wal-path "$region")
-  run() { "$ours" bench "$@" --db "$at/db" --num "$n" --value-size 1024 --preset "$preset" "${places[@]}" \
-    --dram $((pm / 2)) --json --quiet; }
-  field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" | head -1; }
-  out=$(run fillrandom --drain)
-  printf '%.0f %s %.1f' "$(field ops_per_sec <<<"$out")" "$(field write_amplification_ssd <<<"$out")" \
-    "$(awk "BEGIN { print $(field cpu_seconds <<<"$out") / $n * 1000000 }")"
-  printf ' %.0f' "$(run readrandom --use-existing --reads $((n / 50)) | field ops_per_sec)" \
-    "$(run readrandom --use-existing --reads $((n / 10)) --threads 16 | field ops_per_sec)" \
-    "$(run seekrandom --use-existing --reads $((n / 250)) --scan-length 50 | field ops_per_sec)"
-  echo; rm -rf "$at" "$region"
+cpu_of_a_million() { awk -v n="$1" '{ printf "%.1f", ($1 + $2) / n * 1000000 }' "$work/cpu"; } # PUTS
+ssd_ours() { # KEYS PM DRAM
+  local n=$1 at region places flags line rate ssd cpu
+  at=$(mktemp -d "$disk/ours.XXXXXX"); region=$(mktemp -d "$memory/ours.XXXXXX")
+  case "$preset" in
+    leveled|trident) places=(--wal-path "$region") ;;
+    *) places=(--pm-path "$region" --pm "$2") ;;
+  esac
+  flags=(--db "$at/db" --num "$n" --value-size 1024 "${places[@]}" --dram "$3")
+  bench fillrandom "${flags[@]}" --drain
+  rate=$(ours_rate); ssd=$(field write_amplification_ssd); cpu=$(field cpu_seconds); echo "$cpu 0" >"$work/cpu"
+  line="$rate $(printf '%.2f' "$ssd") $(cpu_of_a_million "$n")"
+  bench readrandom "${flags[@]}" --use-existing --reads $((n / 50)); rate=$(ours_rate); line+=" $rate"
+  bench readrandom "${flags[@]}" --use-existing --reads $((n / 10)) --threads 16; rate=$(ours_rate); line+=" $rate"
+  bench seekrandom "${flags[@]}" --use-existing --reads $((n / 250)) --scan-length 50; rate=$(ours_rate); line+=" $rate"
+  rm -rf "$at" "$region"; echo "$line"
 }
-ssd_rocks() { # NUM
-  local n=$1 dram=$(($1 * (1 << 29) / 5000000)) at wal; at=$(mktemp -d "$file_dir/rocks.XXXXXX"); wal=$(mktemp -d "$dir/rocks.XXXXXX")
-  # Half of the DRAM for write buffers while it loads, all of it for the cache while it reads.
-  run() { db_bench --db="$at" --wal_dir="$wal" --num="$n" --key_size=16 --value_size=1024 --compression_type=none \
-    --write_buffer_size=$((dram / 8)) --max_write_buffer_number=4 --cache_size="$dram" \
-    --use_direct_io_for_flush_and_compaction=1 --use_direct_reads=1 --bloom_bits=10 --max_background_jobs=2 \
-    --level_compaction_dynamic_level_bytes=1 --seed=1 --histogram=0 "$@" 2>/dev/null; }
-  per_second() { awk '/ops\/sec/ { for (i = 1; i <= NF; i++) if ($i == "ops/sec") v = $(i - 1) } END { print v }'; }
-  local begun; begun=$(date +%s.%N); TIMEFORMAT='%U %S'
-  { time run --benchmarks=filluniquerandom,waitforcompaction,stats --sync=1 >"$wal/out"; } 2>"$wal/cpu"
-  local ended; ended=$(date +%s.%N)
-  awk -v n="$n" -v s="$begun" -v e="$ended" -v cpu="$(awk '{ print $1 + $2 }' "$wal/cpu")" '
-    /^Cumulative compaction/ { gb = $3 }
-    END { printf "%.0f %.2f %.1f", n / (e - s), gb * 1073741824 / (n * 1040), cpu / n * 1000000 }' "$wal/out"
-  printf ' %.0f' "$(run --benchmarks=readrandom --use_existing_db=1 --reads=$((n / 50)) | per_second)" \
-    "$(run --benchmarks=readrandom --use_existing_db=1 --threads=16 --reads=$((n / 160)) | per_second)" \
-    "$(run --benchmarks=seekrandom --seek_nexts=50 --use_existing_db=1 --reads=$((n / 250)) | per_second)"
-  echo; rm -rf "$at" "$wal"
+# Of the load in $work/out: puts a second in so many seconds, and bytes written for each byte put.
+ssd_rocks_load() { # KEYS SECONDS
+  awk -v n="$1" -v took="$2" '
+    $2 == "Cumulative" && $3 == "compaction:" { gb = $4 }
+    END {
+      if (gb == "") exit 1
+      printf "%.0f %.2f\n", n / took, gb * 1073741824 / (n * 1040)
+    }' "$work/out" || fail "db_bench's load gave no figures: $(reason)"
 }
+ssd_rocks() { # KEYS DRAM
+  local n=$1 at wal flags line rate
+  at=$(mktemp -d "$disk/rocks.XXXXXX"); wal=$(mktemp -d "$memory/rocks.XXXXXX")
+  flags=(--db="$at" --wal_dir="$wal" --num="$n" --value_size=1024 --write_buffer_size=$(($2 / 8)) --max_write_buffer_number=4
+    --cache_size="$2" --use_direct_io_for_flush_and_compaction=1 --use_direct_reads=1 --bloom_bits=10 --max_background_jobs=2
+    --level_compaction_dynamic_level_bytes=1)
+  local begun=$EPOCHREALTIME took
+  { time rocks_bench filluniquerandom,waitforcompaction,stats "${flags[@]}" --sync=1; } 2>"$work/cpu"
+  took=$(awk -v s="$begun" -v e="$EPOCHREALTIME" 'BEGIN { print e - s }')
+  line=$(ssd_rocks_load "$n" "$took"); line+=" $(cpu_of_a_million "$n")"
+  flags+=(--use_existing_db=1)
+  rocks_bench readrandom "${flags[@]}" --reads=$((n / 50)); rate=$(rocks_rate); line+=" $rate"
+  rocks_bench readrandom "${flags[@]}" --threads=16 --reads=$((n / 160)); rate=$(rocks_rate); line+=" $rate"
+  rocks_bench seekrandom "${flags[@]}" --seek_nexts=50 --reads=$((n / 250)); rate=$(rocks_rate); line+=" $rate"
+  rm -rf "$at" "$wal"; echo "$line"
+}
+column() { local i=$1; shift; printf '%s\n' "$@" | cut -d' ' -f"$i"; } # NUMBER LINES…
 ssd() {
-  local n=$num a=() b=() what=("puts/s, drained" "SSD bytes a user byte" "CPU s a million" "reads/s" "reads/s, 16 threads" "scans of 50/s")
+  local n=$num pm dram a=() b=() i x y
+  local what=("puts/s, drained" "SSD bytes a user byte" "CPU s a million" "reads/s" "reads/s, 16 threads" "scans of 50/s")
   [ "$num_given" ] || n=5000000
+  pm=$((n * (1 << 30) / 5000000)) dram=$((n * (1 << 29) / 5000000))
   for _ in $(seq "$rounds"); do
-    a+=("$(ssd_ours "$n")"); echo "ssd: ours    ${a[-1]}"
-    b+=("$(ssd_rocks "$n")"); echo "ssd: rocksdb ${b[-1]}"
+    x=$(ssd_ours "$n" "$pm" "$dram"); a+=("$x"); echo "ssd: ours    $x"
+    y=$(ssd_rocks "$n" "$dram"); b+=("$y"); echo "ssd: rocksdb $y"
   done
-  local i x y
   for i in "${!what[@]}"; do
-    x=$(median $(printf '%s\n' "${a[@]}" | cut -d' ' -f$((i + 1)))); y=$(median $(printf '%s\n' "${b[@]}" | cut -d' ' -f$((i + 1))))
-    echo "ssd, ${what[$i]}: medians of $rounds: ours $x, rocksdb $y, $(awk "BEGIN { printf \"%.2f\", $x / $y }") times"
+    # shellcheck disable=SC2046 # Each figure is a word.
+    x=$(median $(column $((i + 1)) "${a[@]}")) y=$(median $(column $((i + 1)) "${b[@]}"))
+    echo "ssd, ${what[$i]}: medians of $rounds: ours $x, rocksdb $y, $(times "$x" "$y") times"
   done
 }
 
-for one in "${what[@]}"; do
-  case "$one" in
-    fill100) pair fill100 thermocline fillrandom 100 1 "$num" "$dir" -- rocks filluniquerandom 100 1 "$num" "$dir" ;;
-    fill100x2) pair fill100x2 thermocline fillrandom 100 2 "$num" "$dir" -- rocks fillrandom 100 2 "$num" "$dir" ;;
-    fill1k) pair fill1k thermocline fillrandom 1024 1 $((num / 2)) "$dir" -- rocks filluniquerandom 1024 1 $((num / 2)) "$dir" ;;
-    fill1kx2) pair fill1kx2 thermocline fillrandom 1024 2 $((num / 2)) "$dir" -- rocks fillrandom 1024 2 $((num / 2)) "$dir" ;;
-    overwrite) pair overwrite thermocline overwrite 100 1 "$num" "$dir" -- rocks fillrandom,overwrite 100 1 "$num" "$dir" ;;
-    ycsb-a) pair ycsb-a thermocline ycsb-a 1024 1 $((num / 4)) "$dir" -- rocks fillrandom,readrandomwriterandom 1024 1 $((num / 4)) "$dir" --readwritepercent=50 ;;
-    file) pair file thermocline fillrandom 1024 4 20000 "$file_dir" -- rocks fillrandom 1024 4 20000 "$file_dir" ;;
-    transactions)
-      for threads in 1 2; do
-        pair "transactions, $threads" transactions_ours "$threads" $((num / 20)) -- \
-          rocks randomtransaction 100 "$threads" $((num / 20)) "$dir" --transaction_db=1 --transaction_sets=2
-        pair "transactions beside batches, $threads" transactions_ours "$threads" $((num / 20)) -- \
-          rocks randomtransaction 100 "$threads" $((num / 20)) "$dir" --transaction_sets=2
-      done ;;
+warnings
+for row in "${rows[@]}"; do
+  case "$row" in
+    fill100) pair fill100 ours fillrandom 100 1 "$num" "$memory" -- rocks filluniquerandom 100 1 "$num" "$memory" ;;
+    fill100x2) pair fill100x2 ours fillrandom 100 2 "$num" "$memory" -- rocks fillrandom 100 2 $((num / 2)) "$memory" ;;
+    fill1k) pair fill1k ours fillrandom 1024 1 $((num / 2)) "$memory" -- rocks filluniquerandom 1024 1 $((num / 2)) "$memory" ;;
+    fill1kx2) pair fill1kx2 ours fillrandom 1024 2 $((num / 2)) "$memory" -- rocks fillrandom 1024 2 $((num / 4)) "$memory" ;;
+    overwrite) pair overwrite ours overwrite 100 1 "$num" "$memory" -- rocks fillrandom,overwrite 100 1 "$num" "$memory" ;;
+    ycsb-a) pair ycsb-a ours ycsb-a 1024 1 $((num / 4)) "$memory" -- rocks fillrandom,readrandomwriterandom 1024 1 $((num / 4)) "$memory" --readwritepercent=50 ;;
+    file) pair file ours fillrandom 1024 4 20000 "$disk" -- rocks fillrandom 1024 4 5000 "$disk" ;;
+    transactions) transactions 1; transactions 2 ;;
     ssd) ssd ;;
-    *) echo "compare/rocksdb.sh: there is no comparison '$one'; see --help" >&2; exit 2 ;;
   esac
 done
