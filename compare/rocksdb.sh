@@ -18,10 +18,15 @@
 #
 #   fill100, fill1k      each of N keys (fill1k: N/2) is written once, in random order; values of 100 bytes, and of 1 KiB.
 #                        db_bench makes that order within its time.
-#   fill100x2, fill1kx2  the same with two threads.
-#   overwrite            N writes of 100 bytes.
-#   ycsb-a               half reads, half overwrites of N/4 values of 1 KiB.
-#   file                 four threads; 20,000 writes of 1 KiB in --file-dir; --num does not count here.
+#   fill100x2, fill1kx2  two threads; N writes (N/2) of keys drawn uniformly, with replacement, from as many: db_bench has no
+#                        unique keys for several threads. About 63 % of the keys are there at the end.
+#   overwrite            N writes of 100 bytes to keys drawn in the same way, which are all there. The load is not counted; ours
+#                        is closed and opened behind it.
+#   ycsb-a               N/4 operations on N/4 values of 1 KiB, which are all there: half reads, half overwrites. Keys are uniform
+#                        on both sides, not zipfian as YCSB has them: db_bench has no such keys. It reads 50 times in a row
+#                        and then writes 50 times; ours draws each operation.
+#   file                 four threads; 20,000 writes of 1 KiB, drawn as for fill100x2, in --file-dir; --num does not count here.
+#
 #   transactions         db_bench's randomtransaction on both: a number is added to one key of each of two sets; N/20 transactions
 #                        with one thread, and with two. RocksDB's is its TransactionDB, and reads half of the keys for update;
 #                        ours is pessimistic, and reads all of them so. db_bench's asks more of RocksDB: nine of ten
@@ -118,6 +123,13 @@ ours() { # WORKLOAD VALUE_SIZE THREADS KEYS PLACE [FLAGS…]
   bench "$1" --db "$at/db" --num "$4" --threads "$3" --value-size "$2" --pm 8GiB --dram 4GiB "${@:6}"
   rm -rf "$at"; ours_rate
 }
+ours_overwrite() { # VALUE_SIZE KEYS PLACE
+  local at flags; at=$(mktemp -d "$3/ours.XXXXXX")
+  flags=(--db "$at/db" --num "$2" --value-size "$1" --pm 8GiB --dram 4GiB)
+  bench fillrandom "${flags[@]}"
+  bench overwrite "${flags[@]}" --use-existing
+  rm -rf "$at"; ours_rate
+}
 ours_transactions() { # THREADS TRANSACTIONS
   local at; at=$(mktemp -d "$memory/ours.XXXXXX")
   bench randomtransaction --db "$at/db" --num $(($2 / $1)) --transactions "$2" --threads "$1" --pm 8GiB --dram 4GiB
@@ -146,6 +158,15 @@ pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
   echo "$name: medians of $rounds: ours $x/s, rocksdb $y/s, $(times "$x" "$y") times"
 }
 
+# Both write keys drawn with replacement; db_bench's number of writes is that of each thread.
+drawn() { # NAME VALUE_SIZE THREADS KEYS PLACE
+  pair "$1" ours overwrite "${@:2}" -- rocks fillrandom "${@:2}" --writes=$(($4 / $3))
+}
+ycsb_a() {
+  local n=$((num / 4))
+  pair "ycsb-a, uniform" ours ycsb-a 1024 1 "$n" "$memory" --distribution uniform -- \
+    rocks filluniquerandom,readrandomwriterandom 1024 1 "$n" "$memory" --readwritepercent=50
+}
 transactions() { # THREADS
   local n=$((num / 20)) keys=$((num / 20 / $1))
   pair "transactions, $1" ours_transactions "$1" "$n" -- \
@@ -219,12 +240,12 @@ warnings
 for row in "${rows[@]}"; do
   case "$row" in
     fill100) pair fill100 ours fillrandom 100 1 "$num" "$memory" -- rocks filluniquerandom 100 1 "$num" "$memory" ;;
-    fill100x2) pair fill100x2 ours fillrandom 100 2 "$num" "$memory" -- rocks fillrandom 100 2 $((num / 2)) "$memory" ;;
+    fill100x2) drawn fill100x2 100 2 "$num" "$memory" ;;
     fill1k) pair fill1k ours fillrandom 1024 1 $((num / 2)) "$memory" -- rocks filluniquerandom 1024 1 $((num / 2)) "$memory" ;;
-    fill1kx2) pair fill1kx2 ours fillrandom 1024 2 $((num / 2)) "$memory" -- rocks fillrandom 1024 2 $((num / 4)) "$memory" ;;
-    overwrite) pair overwrite ours overwrite 100 1 "$num" "$memory" -- rocks fillrandom,overwrite 100 1 "$num" "$memory" ;;
-    ycsb-a) pair ycsb-a ours ycsb-a 1024 1 $((num / 4)) "$memory" -- rocks fillrandom,readrandomwriterandom 1024 1 $((num / 4)) "$memory" --readwritepercent=50 ;;
-    file) pair file ours fillrandom 1024 4 20000 "$disk" -- rocks fillrandom 1024 4 5000 "$disk" ;;
+    fill1kx2) drawn fill1kx2 1024 2 $((num / 2)) "$memory" ;;
+    overwrite) pair overwrite ours_overwrite 100 "$num" "$memory" -- rocks filluniquerandom,overwrite 100 1 "$num" "$memory" ;;
+    ycsb-a) ycsb_a ;;
+    file) drawn file 1024 4 20000 "$disk" ;;
     transactions) transactions 1; transactions 2 ;;
     ssd) ssd ;;
   esac
