@@ -22,10 +22,18 @@
 #                        unique keys for several threads. About 63 % of the keys are there at the end.
 #   overwrite            N writes of 100 bytes to keys drawn in the same way, which are all there. The load is not counted; ours
 #                        is closed and opened behind it.
-#   ycsb-a               N/4 operations on N/4 values of 1 KiB, which are all there: half reads, half overwrites. Keys are uniform
-#                        on both sides, not zipfian as YCSB has them: db_bench has no such keys. It reads 50 times in a row
-#                        and then writes 50 times; ours draws each operation.
+#   ycsb-a, ycsb-b,      N/4 operations on N/4 values of 1 KiB, which are all there: 50, 95, 100 % reads, else overwrites. Keys
+#   ycsb-c               are uniform on both sides, not zipfian as YCSB has them: db_bench has no such keys. It reads 50 (95)
+#                        times in a row and then writes 50 (5) times; ours draws each operation.
+#   scans                N/20 scans of 50 of N/4 entries of 1 KiB, from uniform keys that are there. db_bench makes an iterator
+#                        for each scan and copies 256 bytes of each value; ours keeps one cursor and reads a byte of each.
+#   ycsb-e               N/20 operations on N/4 values of 1 KiB: 95 % scans of 1 to 100 entries, uniform, from uniform keys, 5 %
+#                        writes. RocksDB's is mixgraph, whose writes go to keys that are there, ours writes new ones behind all
+#                        others; in mixgraph the key decides what is done and how long a scan is, and values are copied.
 #   file                 four threads; 20,000 writes of 1 KiB, drawn as for fill100x2, in --file-dir; --num does not count here.
+#
+# YCSB D and F have no row: in db_bench none reads the latest keys while others are inserted, and none mixes reads with
+# read-modify-writes.
 #
 #   transactions         db_bench's randomtransaction on both: a number is added to one key of each of two sets; N/20 transactions
 #                        with one thread, and with two. RocksDB's is its TransactionDB, and reads half of the keys for update;
@@ -49,7 +57,7 @@ number() { # OPTION VALUE LEAST
   [[ $2 =~ ^[1-9][0-9]{0,11}$ ]] && [ "$2" -ge "$3" ] || fail "$1 is a whole number of at least $3; '$2' was given" 2
 }
 
-all=(fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file)
+all=(fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a ycsb-b ycsb-c scans ycsb-e file)
 dir=/dev/shm file_dir=. rounds=3 num=2000000 num_given='' preset=thermocline sets=() rows=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -162,10 +170,22 @@ pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
 drawn() { # NAME VALUE_SIZE THREADS KEYS PLACE
   pair "$1" ours overwrite "${@:2}" -- rocks fillrandom "${@:2}" --writes=$(($4 / $3))
 }
-ycsb_a() {
-  local n=$((num / 4))
-  pair "ycsb-a, uniform" ours ycsb-a 1024 1 "$n" "$memory" --distribution uniform -- \
-    rocks filluniquerandom,readrandomwriterandom 1024 1 "$n" "$memory" --readwritepercent=50
+ycsb() { # LETTER PERCENT-OF-READS
+  local n=$((num / 4)) theirs=(readrandomwriterandom --readwritepercent="$2")
+  [ "$2" -lt 100 ] || theirs=(readrandom)
+  pair "ycsb-$1, uniform" ours "ycsb-$1" 1024 1 "$n" "$memory" --distribution uniform -- \
+    rocks "filluniquerandom,${theirs[0]}" 1024 1 "$n" "$memory" "${theirs[@]:1}"
+}
+scans() {
+  pair scans ours seekrandom 1024 1 $((num / 4)) "$memory" --reads $((num / 20)) --scan-length 50 -- \
+    rocks filluniquerandom,seekrandom 1024 1 $((num / 4)) "$memory" --reads=$((num / 20)) --seek_nexts=50
+}
+# Of mixgraph's Pareto distributions, one with k = -1 is uniform between theta and theta + sigma.
+ycsb_e() {
+  pair "ycsb-e, uniform" ours ycsb-e 1024 1 $((num / 4)) "$memory" --reads $((num / 20)) --scan-length 100 --distribution uniform -- \
+    rocks filluniquerandom,mixgraph 1024 1 $((num / 4)) "$memory" --reads=$((num / 20)) \
+    --mix_get_ratio=0 --mix_put_ratio=0.05 --mix_seek_ratio=0.95 --iter_theta=0 --iter_k=-1 --iter_sigma=100 \
+    --value_theta=1024 --value_k=-1 --value_sigma=0
 }
 transactions() { # THREADS
   local n=$((num / 20)) keys=$((num / 20 / $1))
@@ -244,7 +264,11 @@ for row in "${rows[@]}"; do
     fill1k) pair fill1k ours fillrandom 1024 1 $((num / 2)) "$memory" -- rocks filluniquerandom 1024 1 $((num / 2)) "$memory" ;;
     fill1kx2) drawn fill1kx2 1024 2 $((num / 2)) "$memory" ;;
     overwrite) pair overwrite ours_overwrite 100 "$num" "$memory" -- rocks filluniquerandom,overwrite 100 1 "$num" "$memory" ;;
-    ycsb-a) ycsb_a ;;
+    ycsb-a) ycsb a 50 ;;
+    ycsb-b) ycsb b 95 ;;
+    ycsb-c) ycsb c 100 ;;
+    scans) scans ;;
+    ycsb-e) ycsb_e ;;
     file) drawn file 1024 4 20000 "$disk" ;;
     transactions) transactions 1; transactions 2 ;;
     ssd) ssd ;;
