@@ -76,27 +76,14 @@ impl Scan {
 
 impl Range {
     fn step(&mut self, at_back: bool) -> Result<Option<(Vec<u8>, Value)>> {
-        let found = self.moved(at_back)?;
+        if !self.moved(at_back)? {
+            return Ok(None);
+        }
         let cursor = match &self.back {
             Some(back) if at_back => back,
             _ => &self.front,
         };
-        let key = cursor.key();
-        // The key must lie ahead of the other end's bound, or at it if the bound is included.
-        let (ahead, other) = if at_back {
-            (Ordering::Less, &self.begin)
-        } else {
-            (Ordering::Greater, &self.end)
-        };
-        let inside = match other {
-            Bound::Unbounded => true,
-            Bound::Included(bound) => self.order(bound, key) != ahead.reverse(),
-            Bound::Excluded(bound) => self.order(bound, key) == ahead,
-        };
-        if !found || !inside {
-            return Ok(None);
-        }
-        let entry = (key.to_vec(), Value::copy(cursor.value()));
+        let entry = (cursor.key().to_vec(), Value::copy(cursor.value()));
         // An entry that this end has given must not be given by the other.
         set_excluded(
             if at_back {
@@ -128,28 +115,24 @@ impl Range {
         moved
     }
 
+    /// Moves the front end, up to the bound of the other one: nothing behind that is read.
     fn front(&mut self) -> Result<bool> {
+        let (until, way) = (bytes(&self.end), Direction::Forward);
         if self.front_begun {
-            return self.front.next();
+            return self.front.step_within(until, way);
         }
         self.front_begun = true;
-        match &self.begin {
-            Bound::Included(key) => self.front.seek(key),
-            Bound::Excluded(key) => self.front.seek_past(key, Direction::Forward),
-            Bound::Unbounded => self.front.seek_to_first(),
-        }
+        self.front.seek_within(bytes(&self.begin), until, way)
     }
 
+    /// As [`Range::front`], the other end.
     fn back(&mut self) -> Result<bool> {
+        let (until, way) = (bytes(&self.begin), Direction::Reverse);
         if let Some(back) = &mut self.back {
-            return back.prev();
+            return back.step_within(until, way);
         }
         let back = self.back.insert(self.front.sibling());
-        match &self.end {
-            Bound::Included(key) => back.seek_for_prev(key),
-            Bound::Excluded(key) => back.seek_past(key, Direction::Reverse),
-            Bound::Unbounded => back.seek_to_last(),
-        }
+        back.seek_within(bytes(&self.end), until, way)
     }
 
     fn order(&self, a: &[u8], b: &[u8]) -> Ordering {
@@ -170,6 +153,10 @@ impl Range {
             }
         }
     }
+}
+
+fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
 }
 
 /// Sets a bound to "behind `key`", reusing its memory.

@@ -36,30 +36,21 @@ impl Ascending {
     }
 
     fn advance(&mut self) -> Result<bool> {
-        let (cursor, way) = (&mut self.cursor, self.way);
-        match (way, self.begin.take()) {
-            (Direction::Forward, None) => cursor.next(),
-            (Direction::Reverse, None) => cursor.prev(),
-            (_, Some(Bound::Excluded(key))) => cursor.seek_past(&key, way),
-            (Direction::Forward, Some(Bound::Included(key))) => cursor.seek(&key),
-            (Direction::Forward, Some(Bound::Unbounded)) => cursor.seek_to_first(),
-            (Direction::Reverse, Some(Bound::Included(key))) => cursor.seek_for_prev(&key),
-            (Direction::Reverse, Some(Bound::Unbounded)) => cursor.seek_to_last(),
+        let until = self.end.as_ref().map(Vec::as_slice);
+        let begin = self.begin.take();
+        match &begin {
+            Some(begin) => {
+                let from = begin.as_ref().map(Vec::as_slice);
+                self.cursor.seek_within(from, until, self.way)
+            }
+            None => self.cursor.step_within(until, self.way),
         }
     }
 }
 
 impl Entries for Ascending {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if !self.advance()? {
-            return Ok(None);
-        }
-        let key = self.cursor.key();
-        let within = match &self.end {
-            Bound::Included(end) => key <= &end[..],
-            Bound::Excluded(end) => key < &end[..],
-            Bound::Unbounded => true,
-        };
-        Ok(within.then(|| (self.cursor.key(), self.cursor.value())))
+        let found = self.advance()?;
+        Ok(found.then(|| (self.cursor.key(), self.cursor.value())))
     }
 }

@@ -6,6 +6,9 @@
 //! the newest memtable's record wins. A tombstone hides a key, or a range of keys (`hidden`). Stretches of deleted keys
 //! are stepped through once, and then passed (`gaps`); a worker is mostly the first (`explore`). A record's checksum is verified before the record is used.
 //!
+//! A move may have a bound. The key that comes next is compared with it before its value is read, so what lies behind a range can
+//! neither cost much nor fail. The bound belongs to the move: the next one may have another, or go back.
+//!
 //! All moves are in the order of the cursor's family. Indexes always ascend. For a family whose keys descend the cursor
 //! goes through them the other way, and nothing else differs.
 

@@ -18,6 +18,7 @@
 
 mod ahead;
 mod any;
+mod course;
 mod drive;
 mod file;
 mod files;
@@ -55,6 +56,7 @@ use thermocline_version::{Level, TableRef, Version};
 
 use ahead::TableBlocks;
 pub use any::{AnyCursor, AnyPart};
+pub use course::Course;
 pub use file::TableFile;
 pub use files::{Carried, FoundIn, Lent, SharedCache, TableFiles, Work, dram_of};
 pub use in_order::ValuesInOrder;

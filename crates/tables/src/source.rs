@@ -5,6 +5,9 @@
 //! any key of older runs that comes next ([`TableSource::edge_of_covered`]): every table that has such a key in
 //! its range was entered by then, since the tables of a run are entered in their order; those that have
 //! range tombstones are kept until what comes next lies behind them.
+//!
+//! A table that lies behind all that a cursor is asked for ([`Course::until`]) is not entered. The source waits before it,
+//! with no key, and goes on if more is asked for later ([`TableSource::resume`]).
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -20,6 +23,7 @@ use super::runs::Run;
 use super::values::ValuesAhead;
 use crate::Tables;
 use crate::any::{AnyCursor, AnyPart};
+use crate::course::Course;
 use std::sync::Arc;
 
 /// So many first pieces of a cursor's sources are read at once, at most.
@@ -37,6 +41,8 @@ pub struct TableSource {
     cursor: Option<AnyCursor<TableBlocks>>,
     /// Whether the cursor stands at an entry that shows.
     there: bool,
+    /// The table that was not entered, since all of it lies behind what is asked for.
+    waits: Option<usize>,
     /// The tables with range tombstones that were entered, by their places in the run.
     covers: VecDeque<(usize, AnyPart)>,
     /// Reads what the tables refer to.
@@ -75,22 +81,17 @@ fn read_first(tables: &Tables, sources: &[TableSource], wanted: &[(usize, FirstP
 
 /// Places all sources of a cursor, as [`TableSource::restart`] does each: what they read first they read
 /// at once.
-pub fn place(
-    sources: &mut [TableSource],
-    from: Bound<&[u8]>,
-    direction: Direction,
-    seqno: SeqNo,
-) -> Result<()> {
+pub fn place(sources: &mut [TableSource], from: Bound<&[u8]>, course: Course<'_>) -> Result<()> {
     let mut wanted = Vec::new();
     for (n, source) in sources.iter_mut().enumerate() {
-        let piece = source.foresee(from, direction)?;
+        let piece = source.foresee(from, course)?;
         wanted.extend(piece.map(|piece| (n, piece)));
     }
     if let Some(first) = sources.first() {
         read_first(&first.tables, sources, &wanted);
     }
     for source in sources {
-        source.arrive(from, direction, seqno)?;
+        source.arrive(from, course)?;
     }
     Ok(())
 }
@@ -104,6 +105,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         at: 0,
         cursor: None,
         there: false,
+        waits: None,
         covers: VecDeque::new(),
         values: ValuesAhead::new(tables.files.clone(), run.level),
     };
@@ -123,22 +125,23 @@ impl TableSource {
         }))
     }
 
-    /// The value of its entry, to which that refers: read together with those of entries that come next in this direction.
+    /// The value of its entry, to which that refers: read together with those of entries that come next on this course.
     ///
     /// # Errors
     /// As [`TableFiles::read_blob`](crate::TableFiles::read_blob).
     ///
     /// # Panics
     /// If it stands at no entry: who has a reference has it from [`TableSource::head`].
-    pub fn read_value(&mut self, blob: BlobRef, direction: Direction) -> Result<Vec<u8>> {
+    pub fn read_value(&mut self, blob: BlobRef, course: Course<'_>) -> Result<Vec<u8>> {
         let cursor = self.cursor.as_ref().filter(|_| self.there);
         let cursor = cursor.expect("it stands at an entry");
-        let is_back = direction == Direction::Reverse;
+        let is_back = course.direction == Direction::Reverse;
         let of = (self.cf, cursor.key().user_key);
         self.values.read(of, blob, |each| {
             // Persistent memory has references to long values only (`blob.inline_bytes_max`).
             if let AnyCursor::File(cursor) = cursor {
                 cursor.look_ahead(is_back, |key, _, value| match value {
+                    _ if course.is_over(key.user_key) => false,
                     Value::Blob(blob) => each(key.user_key.len(), blob),
                     Value::Inline(_) => true,
                 });
@@ -211,30 +214,37 @@ impl TableSource {
 
     /// Goes to where there is nothing.
     pub fn end(&mut self) {
-        (self.there, self.cursor) = (false, None);
+        (self.there, self.cursor, self.waits) = (false, None, None);
         self.covers.clear();
         self.values.begin();
     }
 
-    /// Goes to the first key from the bound on, in this direction, that a reader at `seqno` may see.
-    pub fn restart(
-        &mut self,
-        from: Bound<&[u8]>,
-        direction: Direction,
-        seqno: SeqNo,
-    ) -> Result<()> {
-        self.enter_first(from, direction)?;
-        self.arrive(from, direction, seqno)
+    /// Goes to the first key from the bound on, on this course, that shows.
+    pub fn restart(&mut self, from: Bound<&[u8]>, course: Course<'_>) -> Result<()> {
+        self.enter_first(from, course)?;
+        self.arrive(from, course)
+    }
+
+    /// If it waits before a table that is asked for now, goes on into it.
+    #[inline]
+    pub fn resume(&mut self, course: Course<'_>) -> Result<()> {
+        if let Some(at) = self.waits
+            && self.enter(at, course, false)?
+        {
+            self.go(first_move(Bound::Unbounded, course.direction))?;
+            self.settle(course)?;
+        }
+        Ok(())
     }
 
     /// Enters the table in which [`TableSource::arrive`] will begin. Returns what that will read first,
     /// if it reads.
-    fn foresee(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<Option<FirstPiece>> {
-        self.enter_first(from, direction)?;
+    fn foresee(&mut self, from: Bound<&[u8]>, course: Course<'_>) -> Result<Option<FirstPiece>> {
+        self.enter_first(from, course)?;
         let Some(AnyCursor::File(cursor)) = &mut self.cursor else {
             return Ok(None);
         };
-        let block = cursor.foresee(first_move(from, direction))?;
+        let block = cursor.foresee(first_move(from, course.direction))?;
         Ok(block.and_then(|handle| cursor.source().first_piece(handle)))
     }
 
@@ -245,14 +255,14 @@ impl TableSource {
         }
     }
 
-    fn enter_first(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<()> {
+    fn enter_first(&mut self, from: Bound<&[u8]>, course: Course<'_>) -> Result<()> {
         self.end();
         let key = match from {
             Bound::Included(key) | Bound::Excluded(key) => Some(key),
             Bound::Unbounded => None,
         };
         let run = &self.run;
-        let first = match (direction, key) {
+        let first = match (course.direction, key) {
             (Direction::Forward, None) => 0,
             (Direction::Forward, Some(key)) => run.partition_point(|t| t.range.ends_before(key)),
             (Direction::Reverse, None) => run.len().wrapping_sub(1),
@@ -260,30 +270,34 @@ impl TableSource {
                 .partition_point(|t| *t.range.first <= *key)
                 .wrapping_sub(1),
         };
-        self.enter(first, direction, true)?;
+        self.enter(first, course, true)?;
         Ok(())
     }
 
     /// In the table that was entered for it, and those behind it, goes to the first key that shows.
-    fn arrive(&mut self, from: Bound<&[u8]>, direction: Direction, seqno: SeqNo) -> Result<()> {
-        self.go(first_move(from, direction))?;
-        self.settle(direction, seqno)
+    fn arrive(&mut self, from: Bound<&[u8]>, course: Course<'_>) -> Result<()> {
+        self.go(first_move(from, course.direction))?;
+        self.settle(course)
     }
 
     /// Goes on to the next key.
-    pub fn advance(&mut self, direction: Direction, seqno: SeqNo) -> Result<()> {
+    pub fn advance(&mut self, course: Course<'_>) -> Result<()> {
         self.there = false;
-        self.leave_key(direction)?;
-        self.settle(direction, seqno)
+        self.leave_key(course.direction)?;
+        self.settle(course)
     }
 
-    /// Opens table `at` of the run, if there is one: to be `placed` in it, or to go on.
-    fn enter(&mut self, at: usize, direction: Direction, placed: bool) -> Result<bool> {
-        self.cursor = None;
+    /// Opens table `at` of the run, if there is one and it is asked for: to be `placed` in it, or to go on.
+    fn enter(&mut self, at: usize, course: Course<'_>, placed: bool) -> Result<bool> {
+        (self.cursor, self.waits) = (None, None);
         let Some(table) = self.run.get(at) else {
             return Ok(false);
         };
-        let way = (direction, placed);
+        if course.is_over_before(table) {
+            self.waits = Some(at);
+            return Ok(false);
+        }
+        let way = (course.direction, placed);
         let (part, cursor) = self
             .tables
             .open_to_scan(self.cf, table, self.run.level, way)?;
@@ -321,20 +335,23 @@ impl TableSource {
     }
 
     /// From where the cursor is, finds the first entry that shows.
-    fn settle(&mut self, direction: Direction, seqno: SeqNo) -> Result<()> {
+    fn settle(&mut self, course: Course<'_>) -> Result<()> {
+        let Course {
+            direction, seqno, ..
+        } = course;
         loop {
             let Some(cursor) = &mut self.cursor else {
                 return Ok(());
             };
             if !cursor.is_at_entry() {
-                let (next, to) = match direction {
-                    Direction::Forward => (self.at + 1, Move::First),
-                    Direction::Reverse => (self.at.wrapping_sub(1), Move::Last),
+                let next = match direction {
+                    Direction::Forward => self.at + 1,
+                    Direction::Reverse => self.at.wrapping_sub(1),
                 };
-                if !self.enter(next, direction, false)? {
+                if !self.enter(next, course, false)? {
                     return Ok(());
                 }
-                self.go(to)?;
+                self.go(first_move(Bound::Unbounded, direction))?;
                 continue;
             }
             let key = cursor.key().user_key.to_vec();

@@ -123,8 +123,11 @@ impl<S: Store> Range<'_, S> {
             return Ok(());
         }
         let mut place = self.reading.place(self.family)?;
-        let from = if ascending { &self.low } else { &self.high };
-        let found = place.seek(bytes(from), ascending)?;
+        let (from, until) = match ascending {
+            true => (&self.low, &self.high),
+            false => (&self.high, &self.low),
+        };
+        let found = place.seek(bytes(from), bytes(until), ascending)?;
         let span = self.notes.then(|| {
             // Nothing so far, at the end at which it begins. Without an end above there is none to begin at: then it is
             // noted at once that all is read.
@@ -208,8 +211,9 @@ impl<S: Store> Range<'_, S> {
             if !passed && !writes.covers(self.whole.cf, key) {
                 return Ok(Some((key.to_vec(), S::Moment::value(side.place.value()))));
             }
+            let until = if ascending { &self.high } else { &self.low };
             if let Some(side) = &mut self.sides[usize::from(!ascending)] {
-                side.found = side.place.step(ascending)?;
+                side.found = side.place.step(bytes(until), ascending)?;
             }
         }
     }

@@ -124,17 +124,17 @@ pub trait Moment: std::fmt::Debug {
 /// A position among the entries of a family. All is in the order of bytes.
 pub trait Place {
     /// Goes to the first key at or behind `from`, or to the last one at or before it, unless it is `ascending`. Returns
-    /// whether there is one.
+    /// whether there is one that does not lie behind `until`; what does is not read.
     ///
     /// # Errors
     /// Those of reading.
-    fn seek(&mut self, from: Bound<&[u8]>, ascending: bool) -> Result<bool>;
+    fn seek(&mut self, from: Bound<&[u8]>, until: Bound<&[u8]>, ascending: bool) -> Result<bool>;
 
-    /// Goes on to the next key, upwards or downwards.
+    /// Goes on to the next key, upwards or downwards, up to `until`.
     ///
     /// # Errors
     /// Those of reading.
-    fn step(&mut self, ascending: bool) -> Result<bool>;
+    fn step(&mut self, until: Bound<&[u8]>, ascending: bool) -> Result<bool>;
 
     /// The key here.
     fn key(&self) -> &[u8];
@@ -238,24 +238,25 @@ impl Moment for Watch {
 #[derive(Debug)]
 pub struct Ordered(Cursor);
 
-impl Place for Ordered {
-    fn seek(&mut self, from: Bound<&[u8]>, ascending: bool) -> Result<bool> {
-        let forward = ascending != self.0.is_reverse();
-        match from {
-            Bound::Included(key) if forward => self.0.seek(key),
-            Bound::Included(key) => self.0.seek_for_prev(key),
-            Bound::Excluded(key) if forward => self.0.seek_past(key, Direction::Forward),
-            Bound::Excluded(key) => self.0.seek_past(key, Direction::Reverse),
-            Bound::Unbounded if forward => self.0.seek_to_first(),
-            Bound::Unbounded => self.0.seek_to_last(),
+impl Ordered {
+    /// A way in the order of bytes, as one in that of the family.
+    fn way(&self, ascending: bool) -> Direction {
+        match ascending != self.0.is_reverse() {
+            true => Direction::Forward,
+            false => Direction::Reverse,
         }
     }
+}
 
-    fn step(&mut self, ascending: bool) -> Result<bool> {
-        match ascending != self.0.is_reverse() {
-            true => self.0.next(),
-            false => self.0.prev(),
-        }
+impl Place for Ordered {
+    fn seek(&mut self, from: Bound<&[u8]>, until: Bound<&[u8]>, ascending: bool) -> Result<bool> {
+        let way = self.way(ascending);
+        self.0.seek_within(from, until, way)
+    }
+
+    fn step(&mut self, until: Bound<&[u8]>, ascending: bool) -> Result<bool> {
+        let way = self.way(ascending);
+        self.0.step_within(until, way)
     }
 
     fn key(&self) -> &[u8] {

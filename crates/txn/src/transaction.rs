@@ -374,10 +374,12 @@ impl<S: Store> Transaction<S> {
     /// Locks each key of a range that nobody else changes.
     fn lock_all(&self, family: Family, span: &Span) -> Result<()> {
         let mut place = self.reading.place(family)?;
-        let mut found = place.seek(Bound::Included(&span.start), true)?;
+        let until = span.end.as_deref();
+        let until = until.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut found = place.seek(Bound::Included(&span.start), until, true)?;
         while found && span.has(span.cf, place.key()) {
             self.lock(&OneKey::new(span.cf, place.key()), Mode::Exclusive)?;
-            found = place.step(true)?;
+            found = place.step(until, true)?;
         }
         Ok(())
     }

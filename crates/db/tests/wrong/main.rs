@@ -12,6 +12,7 @@ mod limits;
 mod links;
 mod locks;
 mod manifests;
+mod neighbours;
 mod permissions;
 mod readonly;
 mod regions;

@@ -50,7 +50,7 @@ impl Walk {
 
     /// Where the next gap begins from `key` on. `None` if `key` lies in a gap: that of an older source, since the
     /// caller has not passed it.
-    fn near_gap(&self, key: &[u8], reader: Reader) -> Option<u64> {
+    fn near_gap(&self, key: &[u8], reader: Reader<'_>) -> Option<u64> {
         let far = match reader.direction {
             Direction::Forward => u64::MAX,
             Direction::Reverse => 0,
@@ -75,11 +75,10 @@ impl Walk {
     }
 
     /// If the entry that comes first lies in a gap, moves its source on. Returns whether it did.
-    pub(super) fn pass_gap(&mut self, first: First) -> Result<bool> {
+    pub(super) fn pass_gap(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
         if self.is_before_gaps(first) {
             return Ok(false);
         }
-        let reader = self.reader();
         let (key, newest) = match first {
             First::Memtable(i, head) => {
                 let record = self.at.view.memtables[i].record(head.at, false)?;
@@ -114,7 +113,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// Notes what the cursor has passed. It has come to the next key with a value, or to the end.
+    /// Notes what the cursor has passed. It has come to the next key with a value, or to the end of what is asked for.
     #[inline]
     pub(super) fn end_of_passed(&mut self) {
         if self.passed.counts > 0 {

@@ -31,8 +31,7 @@ impl Walk {
     }
 
     /// If a range tombstone hides the entry that comes first, moves its source on. Returns whether it did.
-    pub(super) fn pass_covered(&mut self, first: First) -> Result<bool> {
-        let reader = self.reader();
+    pub(super) fn pass_covered(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
         // The cursor is at no key, so the buffer is free.
         let mut key = std::mem::take(&mut self.key);
         key.clear();
@@ -59,7 +58,7 @@ impl Walk {
 
     /// The end of the stretch around `key` that the range tombstones of one layer above `first` cover; `None` if none
     /// does.
-    fn edge_over(&mut self, first: First, key: &[u8], reader: Reader) -> Option<Edge> {
+    fn edge_over(&mut self, first: First, key: &[u8], reader: Reader<'_>) -> Option<Edge> {
         let (memtables, runs) = match first {
             First::Memtable(i, _) => (i, 0),
             First::Run(i) => (self.sources.len(), i),
@@ -81,7 +80,7 @@ impl Walk {
         edge.map(Edge::At)
     }
 
-    pub(super) fn go_past(&mut self, first: First, edge: &Edge, reader: Reader) -> Result<()> {
+    pub(super) fn go_past(&mut self, first: First, edge: &Edge, reader: Reader<'_>) -> Result<()> {
         let from = match (edge, reader.direction) {
             (Edge::Nowhere, _) => None,
             (Edge::At(key), Direction::Forward) => Some(Bound::Included(&key[..])),
@@ -95,9 +94,7 @@ impl Walk {
                 self.sources[i].end();
                 Ok(())
             }
-            (First::Run(i), Some(from)) => {
-                self.runs[i].restart(from, reader.direction, reader.seqno)
-            }
+            (First::Run(i), Some(from)) => self.runs[i].restart(from, reader.course()),
             (First::Run(i), None) => {
                 self.runs[i].end();
                 Ok(())
@@ -107,7 +104,7 @@ impl Walk {
 
     /// If a range tombstone of the first entry's own layer covers it and is newer, moves its source on by a step.
     /// Returns whether it did.
-    fn step_if_covered(&mut self, first: First, key: &[u8], reader: Reader) -> Result<bool> {
+    fn step_if_covered(&mut self, first: First, key: &[u8], reader: Reader<'_>) -> Result<bool> {
         match first {
             First::Memtable(i, head) => {
                 let memtable = &self.at.view.memtables[i];
@@ -123,7 +120,7 @@ impl Walk {
                 let run = &mut self.runs[i];
                 let covered = run.is_covered(reader.seqno);
                 if covered {
-                    run.advance(reader.direction, reader.seqno)?;
+                    run.advance(reader.course())?;
                 }
                 Ok(covered)
             }

@@ -1,6 +1,7 @@
 //! Where a cursor is while it does not move: see `holds`.
 
 use std::mem::{swap, take};
+use std::ops::Bound;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Line, Result};
@@ -101,7 +102,7 @@ impl Cursor {
     /// [`thermocline_base::Error::Corruption`] naming region and offset; the cursor is then at no
     /// key. This holds for all moves.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.moved(|walk| walk.seek(key))
+        self.seek_within(Bound::Included(key), Bound::Unbounded, Direction::Forward)
     }
 
     /// Goes to the last key at or before `key`.
@@ -109,7 +110,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        self.moved(|walk| walk.seek_for_prev(key))
+        self.seek_within(Bound::Included(key), Bound::Unbounded, Direction::Reverse)
     }
 
     /// Goes to the first key behind `key`, or before it for the reverse direction.
@@ -117,7 +118,30 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_past(&mut self, key: &[u8], direction: Direction) -> Result<bool> {
-        self.moved(|walk| walk.seek_past(key, direction))
+        self.seek_within(Bound::Excluded(key), Bound::Unbounded, direction)
+    }
+
+    /// Goes to the first key from `from` on in this direction of the family's order, unless that lies behind `until`: then it
+    /// is at no key. Of what lies behind `until` no value is read, and no deleted key is stepped over.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_within(
+        &mut self,
+        from: Bound<&[u8]>,
+        until: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<bool> {
+        self.moved(|walk| walk.seek(from, until, direction))
+    }
+
+    /// Goes to the next key in this direction, unless that lies behind `until`, as [`Cursor::seek_within`] does. Each step may have
+    /// another bound.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn step_within(&mut self, until: Bound<&[u8]>, direction: Direction) -> Result<bool> {
+        self.moved(|walk| walk.step(walk.way(direction), until))
     }
 
     /// Goes to the first key of all.
@@ -125,7 +149,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.moved(Walk::seek_to_first)
+        self.seek_within(Bound::Unbounded, Bound::Unbounded, Direction::Forward)
     }
 
     /// Goes to the last key of all.
@@ -133,7 +157,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.moved(Walk::seek_to_last)
+        self.seek_within(Bound::Unbounded, Bound::Unbounded, Direction::Reverse)
     }
 
     /// Goes to the next key. Returns `false`, and is at no key, if there is none or if it was at no key.
@@ -145,7 +169,7 @@ impl Cursor {
         reason = "a cursor lends its key and value"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        self.moved(|walk| walk.step(walk.way(Direction::Forward)))
+        self.step_within(Bound::Unbounded, Direction::Forward)
     }
 
     /// Goes to the previous key. Returns `false`, and is at no key, if there is none or if it was at no key.
@@ -153,7 +177,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn prev(&mut self) -> Result<bool> {
-        self.moved(|walk| walk.step(walk.way(Direction::Reverse)))
+        self.step_within(Bound::Unbounded, Direction::Reverse)
     }
 
     /// Steps over deleted keys from `key` on, at most so many, and notes what it has passed (`explore`). Returns how many they were.

@@ -8,6 +8,7 @@ use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
+use thermocline_tables::Course;
 
 use super::covering::Covering;
 use crate::sync::Arc;
@@ -89,12 +90,25 @@ pub(super) enum First {
 
 /// What a source needs to know of its cursor.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader {
+pub(super) struct Reader<'a> {
     pub(super) cf: CfId,
     pub(super) seqno: SeqNo,
     pub(super) direction: Direction,
     pub(super) chunk_max: usize,
     pub(super) verify: bool,
+    /// Keys behind this bound, as the cursor goes, are not asked for.
+    pub(super) until: Bound<&'a [u8]>,
+}
+
+impl<'a> Reader<'a> {
+    /// What a source of tables needs to know.
+    pub(super) fn course(self) -> Course<'a> {
+        Course {
+            direction: self.direction,
+            seqno: self.seqno,
+            until: self.until,
+        }
+    }
 }
 
 impl Source {
@@ -107,7 +121,7 @@ impl Source {
     pub(super) fn restart(
         &mut self,
         memtable: &Memtable,
-        reader: Reader,
+        reader: Reader<'_>,
         from: Bound<&[u8]>,
     ) -> Result<()> {
         // Mostly empty.
@@ -124,7 +138,7 @@ impl Source {
     pub(super) fn fill(
         &mut self,
         memtable: &Memtable,
-        reader: Reader,
+        reader: Reader<'_>,
         from: Bound<&[u8]>,
     ) -> Result<()> {
         self.chunk.clear();
@@ -143,13 +157,13 @@ impl Source {
         Ok(())
     }
 
-    pub(super) fn advance(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
+    pub(super) fn advance(&mut self, memtable: &Memtable, reader: Reader<'_>) -> Result<()> {
         self.at += 1;
         self.find_head(memtable, reader)
     }
 
     /// Finds the next record that the reader may see, from the present position on.
-    pub(super) fn find_head(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
+    pub(super) fn find_head(&mut self, memtable: &Memtable, reader: Reader<'_>) -> Result<()> {
         self.head = None;
         loop {
             if let Some(ahead) = self.chunk.get(self.at + AHEAD) {

@@ -72,29 +72,19 @@ impl Walk {
     /// Goes from `key` on to the next key with a value, over at most `most` deleted ones. What it has passed is noted in any case.
     pub(super) fn explore(&mut self, key: &[u8], way: Direction, most: u64) -> Result<bool> {
         self.steps_max = most;
-        let found = self.start(Bound::Included(key), way);
+        let found = self.start(Bound::Included(key), way, Bound::Unbounded);
         self.steps_max = u64::MAX;
         found
     }
 
-    pub(super) fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.start(Bound::Included(key), self.way(Direction::Forward))
-    }
-
-    pub(super) fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        self.start(Bound::Included(key), self.way(Direction::Reverse))
-    }
-
-    pub(super) fn seek_past(&mut self, key: &[u8], direction: Direction) -> Result<bool> {
-        self.start(Bound::Excluded(key), self.way(direction))
-    }
-
-    pub(super) fn seek_to_first(&mut self) -> Result<bool> {
-        self.start(Bound::Unbounded, self.way(Direction::Forward))
-    }
-
-    pub(super) fn seek_to_last(&mut self) -> Result<bool> {
-        self.start(Bound::Unbounded, self.way(Direction::Reverse))
+    /// Goes to the first key from `from` on in this direction of the family's order, unless that lies behind `until`.
+    pub(super) fn seek(
+        &mut self,
+        from: Bound<&[u8]>,
+        until: Bound<&[u8]>,
+        order: Direction,
+    ) -> Result<bool> {
+        self.start(from, self.way(order), until)
     }
 
     /// The direction in the bytewise order for a direction in the family's order. Where keys descend, the first key
@@ -107,34 +97,40 @@ impl Walk {
         }
     }
 
-    pub(super) fn step(&mut self, direction: Direction) -> Result<bool> {
+    pub(super) fn step(&mut self, direction: Direction, until: Bound<&[u8]>) -> Result<bool> {
         if !self.valid {
             return Ok(false);
         }
         let renewed = self.at.renew(self.family.id);
         self.valid = renewed.is_ok();
         if !renewed? && direction == self.direction {
-            return self.settle();
+            return self.settle(self.reader(until));
         }
         let key = std::mem::take(&mut self.key);
-        self.start(Bound::Excluded(&key), direction)
+        self.start(Bound::Excluded(&key), direction, until)
     }
 
-    pub(super) fn reader(&self) -> Reader {
+    pub(super) fn reader<'a>(&self, until: Bound<&'a [u8]>) -> Reader<'a> {
         Reader {
             cf: self.family.id,
             seqno: self.at.seqno(),
             direction: self.direction,
             chunk_max: self.chunk_max,
             verify: self.verify,
+            until,
         }
     }
 
-    pub(super) fn start(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<bool> {
+    pub(super) fn start(
+        &mut self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        until: Bound<&[u8]>,
+    ) -> Result<bool> {
         self.valid = false;
         self.direction = direction;
         self.at.renew(self.family.id)?;
-        let reader = self.reader();
+        let reader = self.reader(until);
         let memtables = self.at.view.memtables.len();
         if memtables > 2 {
             // A chunk of each memtable is read, which costs as much as some lookups.
@@ -168,7 +164,7 @@ impl Walk {
             self.runs = sources(tables, reader.cf);
             self.tables = Some(tables.clone());
         }
-        place(&mut self.runs, from, direction, reader.seqno)?;
+        place(&mut self.runs, from, reader.course())?;
         if let Bound::Included(key) | Bound::Excluded(key) = from {
             self.at.rates().scan(&self.at.view, reader.cf, key);
         }
@@ -177,25 +173,29 @@ impl Walk {
         {
             tables.charge_seek(reader.cf, key);
         }
-        self.settle()
+        self.settle(reader)
     }
 
-    /// Takes the next key that has a value.
-    pub(super) fn settle(&mut self) -> Result<bool> {
+    /// Takes the next key that has a value, unless that lies behind what is asked for.
+    pub(super) fn settle(&mut self, reader: Reader<'_>) -> Result<bool> {
         self.valid = false;
+        for run in &mut self.runs {
+            run.resume(reader.course())?;
+        }
         self.passed.begin();
         let mut deletes = 0;
         while self.passed.stepped() < self.steps_max
             && let Some(first) = self.first()?
+            && !self.is_over(first, reader)?
         {
             // What a range tombstone hides in its own memtable is passed, too.
-            if self.has_gaps && self.pass_gap(first)? {
+            if self.has_gaps && self.pass_gap(first, reader)? {
                 continue;
             }
-            if self.has_covers() && self.pass_covered(first)? {
+            if self.has_covers() && self.pass_covered(first, reader)? {
                 continue;
             }
-            let found = self.take(first)?;
+            let found = self.take(first, reader)?;
             if !found {
                 self.passed.step(&self.key);
             }
@@ -205,7 +205,7 @@ impl Walk {
                 deletes += 1;
                 self.charge_deletes(run, deletes);
             }
-            self.advance_past(first)?;
+            self.advance_past(first, reader)?;
             if found {
                 self.valid = true;
                 break;
@@ -214,6 +214,25 @@ impl Walk {
         self.end_of_passed();
         self.at.inner().common.compact_for_reads();
         Ok(self.valid)
+    }
+
+    /// Whether the entry that comes first lies behind what is asked for. Of such an entry nothing but its key is looked at.
+    #[inline]
+    fn is_over(&self, first: First, reader: Reader<'_>) -> Result<bool> {
+        let (Bound::Included(until) | Bound::Excluded(until)) = reader.until else {
+            return Ok(false);
+        };
+        let order = match first {
+            First::Memtable(i, head) => {
+                let memtable = &self.at.view.memtables[i];
+                head.cmp_key(memtable, first_bytes(until), until)?
+            }
+            First::Run(i) => self.runs[i].key().unwrap_or_default().cmp(until),
+        };
+        Ok(match order {
+            Ordering::Equal => matches!(reader.until, Bound::Excluded(_)),
+            order => !self.is_sooner(order),
+        })
     }
 
     /// Charges the run's table, once in [`READ_DELETES`] deletes. `deletes` were stepped over, the last one in this
@@ -227,7 +246,7 @@ impl Walk {
     }
 
     /// Copies the key of the entry that comes first, and its value. Returns whether it has a value.
-    pub(super) fn take(&mut self, first: First) -> Result<bool> {
+    pub(super) fn take(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
         let (kind, key, value) = match first {
             First::Memtable(i, head) => {
                 let record = self.at.view.memtables[i].record(head.at, false)?;
@@ -264,7 +283,7 @@ impl Walk {
             let files = &self.at.inner().common.catalog.table_files;
             self.value = match first {
                 First::Memtable(..) => files.read_blob(self.family.id, &self.key, blob)?,
-                First::Run(i) => self.runs[i].read_value(blob, self.direction)?,
+                First::Run(i) => self.runs[i].read_value(blob, reader.course())?,
             };
         }
         Ok(found)
@@ -282,8 +301,7 @@ impl Walk {
     }
 
     /// Moves on all sources that stand at the copied key of `first`.
-    pub(super) fn advance_past(&mut self, first: First) -> Result<()> {
-        let reader = self.reader();
+    pub(super) fn advance_past(&mut self, first: First, reader: Reader<'_>) -> Result<()> {
         let newest = match first {
             First::Memtable(i, _) => i,
             First::Run(_) => self.sources.len(),
@@ -302,7 +320,7 @@ impl Walk {
         }
         for run in &mut self.runs {
             if run.key() == Some(self.key.as_slice()) {
-                run.advance(reader.direction, reader.seqno)?;
+                run.advance(reader.course())?;
             }
         }
         Ok(())

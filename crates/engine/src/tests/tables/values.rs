@@ -1,5 +1,7 @@
 //! Values that lie apart from tables: how often the device is asked for them.
 
+use std::ops::Bound;
+
 use thermocline_memtable::Direction;
 
 use thermocline_base::Codec;
@@ -104,6 +106,41 @@ fn what_cursors_are_used_to_is_read_of_values() {
         // Twenty values of each run: at once, but where a block ends.
         assert!(calls <= 50 * 8, "{calls}");
         assert!(bytes <= 50 * 4 * 16384, "{bytes}");
+    }
+}
+
+/// However far cursors are used to go, values behind a bound are not read.
+#[test]
+fn values_behind_a_bound_are_not_read() {
+    let home = home_apart();
+    let engine = loaded(&home);
+    let read_by = |from: Bound<&[u8]>, until: Bound<&[u8]>, way: Direction| {
+        files(&engine).cache().forget();
+        let before = files(&engine).blob_bytes().read();
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        let mut seen = 0;
+        let mut more = cursor.seek_within(from, until, way).unwrap();
+        while more {
+            seen += 1;
+            more = cursor.step_within(until, way).unwrap();
+        }
+        (seen, files(&engine).blob_bytes().read() - before)
+    };
+    for way in [Direction::Forward, Direction::Reverse] {
+        let within = |low: Bound<&[u8]>, high: Bound<&[u8]>| {
+            scan(&engine, way);
+            match way {
+                Direction::Forward => read_by(low, high, way),
+                Direction::Reverse => read_by(high, low, way),
+            }
+        };
+        let (low, high) = (key(100), key(102));
+        let (seen, bytes) = within(Bound::Included(&low[..]), Bound::Included(&high[..]));
+        // Two values of one run and one of the other, in whole units.
+        assert!(seen == 3 && bytes <= 2 * 8192, "{seen} {bytes}, {way:?}");
+        let (low, high) = (key(100), key(101));
+        let none = within(Bound::Excluded(&low[..]), Bound::Excluded(&high[..]));
+        assert_eq!(none, (0, 0), "{way:?}");
     }
 }
 

@@ -1,0 +1,37 @@
+//! How a cursor goes through tables.
+
+use std::ops::Bound;
+
+use thermocline_base::SeqNo;
+use thermocline_base::bounds::{is_behind, is_below};
+use thermocline_memtable::Direction;
+use thermocline_version::TableRef;
+
+/// The way that a cursor goes, in the order of bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Course<'a> {
+    /// Whether it ascends.
+    pub direction: Direction,
+    /// It sees what is not newer.
+    pub seqno: SeqNo,
+    /// Keys behind this bound, as the cursor goes, are not asked for.
+    pub until: Bound<&'a [u8]>,
+}
+
+impl Course<'_> {
+    /// Whether a key lies behind all that is asked for.
+    pub fn is_over(&self, key: &[u8]) -> bool {
+        match self.direction {
+            Direction::Forward => is_behind(key, self.until),
+            Direction::Reverse => is_below(key, self.until),
+        }
+    }
+
+    /// Whether all of a table does.
+    pub fn is_over_before(&self, table: &TableRef) -> bool {
+        match self.direction {
+            Direction::Forward => is_behind(&table.range.first, self.until),
+            Direction::Reverse => table.range.ends_below(self.until),
+        }
+    }
+}
