@@ -188,6 +188,23 @@ impl RangeTombstones {
         newest?.cut(limits.lower(), limits.upper())
     }
 
+    /// Of the tombstones within `limits`, at or below `at`, that begin before `key` and end there or behind it: the one that begins
+    /// first, as the limits cut it. So what is covered from `key` on is covered from its start on.
+    pub fn reaching<'a>(
+        &'a self,
+        limits: &'a KeyLimits,
+        key: &[u8],
+        at: SeqNo,
+    ) -> Option<RangeTombstone<&'a [u8]>> {
+        let begins = limits.lower().is_none_or(|lower| lower < key);
+        let ends = limits.upper().is_some_and(|upper| upper < key);
+        if !begins || ends {
+            return None;
+        }
+        let first = self.first_reaching(key, at, 0..self.spots.len())?;
+        self.get(first).cut(limits.lower(), limits.upper())
+    }
+
     /// All tombstones as `limits` cut them, by start, then newest first, as the writers of tables take them. Of
     /// tombstones that begin together and are equally new, only the one that reaches furthest.
     pub fn within<'a>(
@@ -233,6 +250,30 @@ impl RangeTombstones {
             false => 0,
         };
         1 + behind + self.visit(key, at, range.start..middle, newest)
+    }
+
+    /// As [`RangeTombstones::reaching`], in a subtree and without limits. It goes down where something reaches the key: mostly that
+    /// begins before it, and is what is looked for.
+    fn first_reaching(&self, key: &[u8], at: SeqNo, range: Range<usize>) -> Option<usize> {
+        if range.is_empty() {
+            return None;
+        }
+        let middle = range.start.midpoint(range.end);
+        let spot = &self.spots[middle];
+        if self.get(len_of(spot.furthest)).end < key {
+            return None;
+        }
+        if let Some(before) = self.first_reaching(key, at, range.start..middle) {
+            return Some(before);
+        }
+        let tombstone = spot.of(&self.bytes);
+        if tombstone.start >= key {
+            return None;
+        }
+        match tombstone.end >= key && tombstone.seqno <= at {
+            true => Some(middle),
+            false => self.first_reaching(key, at, middle + 1..range.end),
+        }
     }
 
     /// Fills in which tombstone of each subtree reaches furthest, and which is the newest; returns those
@@ -332,6 +373,45 @@ mod tests {
             end: Some(8),
             seqno: SeqNo(seqno),
         })
+    }
+
+    /// It is what a look at all of them finds, within limits and for readers of the past, too.
+    #[test]
+    fn the_first_tombstone_that_reaches_a_key_is_found() {
+        let mut state = 7_u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005);
+            state = state.wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        let key = |n: u64| n.to_be_bytes();
+        for _ in 0..300 {
+            let mut list = Vec::new();
+            for seqno in 1..=1 + below(12) {
+                let start = below(20);
+                list.push((start, std::cmp::Reverse(seqno), start + 1 + below(8)));
+            }
+            list.sort_unstable();
+            let one = |&(start, seqno, end): &(u64, std::cmp::Reverse<u64>, u64)| {
+                [seqno.0.to_le_bytes(), key(start), key(end)].concat()
+            };
+            let bytes: Vec<u8> = list.iter().flat_map(one).collect();
+            let (_, set) = RangeTombstones::decode(&bytes, head).unwrap().remove(0);
+            let (lower, upper) = (below(12), 12 + below(16));
+            let limits = KeyLimits::new(Some(&key(lower)), Some(&key(upper)));
+            let none = (KeyLimits::default(), 0, u64::MAX);
+            for (limits, lower, upper) in [none, (limits, lower, upper)] {
+                for (n, at) in (0..30).flat_map(|n| [(n, 3), (n, 6), (n, 100)]) {
+                    let seen = list.iter().filter(|t| t.1.0 <= at);
+                    let cut = seen.map(|t| (t.0.max(lower), t.2.min(upper)));
+                    let reach = cut.filter(|&(start, end)| start < n && n <= end);
+                    let wanted = reach.map(|(start, _)| key(start).to_vec()).min();
+                    let found = set.reaching(&limits, &key(n), SeqNo(at));
+                    assert_eq!(found.map(|t| t.start.to_vec()), wanted, "{list:?} {n} {at}");
+                    assert!(found.is_none_or(|t| *t.end >= key(n)[..] && t.seqno.0 <= at));
+                }
+            }
+        }
     }
 
     /// However many cover a key, few are looked at; whether the inner ones are newer, or the outer ones.

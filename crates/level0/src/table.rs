@@ -447,6 +447,12 @@ impl PmPart {
         tombstones.covering(&self.limits, key, at)
     }
 
+    /// What the range tombstones at or below `at` cover right before `key`: see [`RangeTombstones::reaching`].
+    pub fn reaching(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<&[u8]>> {
+        let tombstones = self.table.tombstones_of(self.cf)?;
+        tombstones.reaching(&self.limits, key, at)
+    }
+
     /// Its range tombstones, as [`RangeTombstones::within`] has them. They may overlap.
     pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<&[u8]>> {
         let tombstones = self.table.tombstones_of(self.cf).into_iter();

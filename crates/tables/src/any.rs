@@ -105,6 +105,14 @@ impl AnyPart {
         }
     }
 
+    /// Of those, at or below `at`, that begin before `key` and end there or behind it: the one that begins first, within the limits.
+    pub fn reaching(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<&[u8]>> {
+        match self {
+            AnyPart::File(part) => part.reaching(key, at),
+            AnyPart::Pm(part) => part.reaching(key, at),
+        }
+    }
+
     /// Adds all of them, within the limits.
     pub fn add_ranges(&self, all: &mut Vec<RangeTombstone>) {
         match self {

@@ -188,10 +188,17 @@ impl TableSource {
             covers.find_map(|(_, part)| part.covering(key, seqno))
         };
         let mut covering = over(key)?;
+        // Those that begin where others end count as one.
         if direction == Direction::Reverse {
+            let reaching = |key: &[u8]| {
+                let mut covers = self.covers.iter();
+                covers.find_map(|(_, part)| part.reaching(key, seqno))
+            };
+            while let Some(before) = reaching(covering.start) {
+                covering = before;
+            }
             return Some(covering.start.to_vec());
         }
-        // Those that begin where others end count as one.
         while let Some(next) = over(covering.end) {
             covering = next;
         }

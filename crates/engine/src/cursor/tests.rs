@@ -14,6 +14,7 @@ use crate::tests::Machine;
 use crate::{Cursor, Durability, Engine, Family, Snapshot};
 
 mod gaps;
+mod stretches;
 mod within;
 
 const PM: u64 = 4 << 20;
