@@ -166,6 +166,23 @@ impl TableSource {
         !self.covers.is_empty()
     }
 
+    /// How many tables it keeps, since their range tombstones may cover what comes next.
+    pub fn covers_kept(&self) -> usize {
+        self.covers.len()
+    }
+
+    /// `key` comes next of all sources in this direction: forgets the range tombstones of tables that lie before it on this way.
+    pub fn forget_passed(&mut self, key: &[u8], direction: Direction) {
+        let run = &self.run;
+        let is_past = |(at, _): &(usize, AnyPart)| match direction {
+            Direction::Forward => run[*at].range.ends_before(key),
+            Direction::Reverse => *key < *run[*at].range.first,
+        };
+        while self.covers.front().is_some_and(is_past) {
+            self.covers.pop_front();
+        }
+    }
+
     /// If a range tombstone at or below `seqno` covers `key`, which comes next in this direction of any
     /// run below: where the keys that it covers end. Forwards that is the first key behind them, backwards
     /// the first of them.
@@ -175,14 +192,7 @@ impl TableSource {
         direction: Direction,
         seqno: SeqNo,
     ) -> Option<Vec<u8>> {
-        let run = &self.run;
-        let is_past = |(at, _): &(usize, AnyPart)| match direction {
-            Direction::Forward => run[*at].range.ends_before(key),
-            Direction::Reverse => *key < *run[*at].range.first,
-        };
-        while self.covers.front().is_some_and(is_past) {
-            self.covers.pop_front();
-        }
+        self.forget_passed(key, direction);
         let over = |key: &[u8]| {
             let mut covers = self.covers.iter();
             covers.find_map(|(_, part)| part.covering(key, seqno))

@@ -40,7 +40,11 @@ impl Walk {
                 let record = self.at.view.memtables[i].record(head.at, false)?;
                 key.extend_from_slice(record.key);
             }
-            First::Run(i) => key.extend_from_slice(self.runs[i].key().unwrap_or_default()),
+            First::Run(i) => {
+                key.extend_from_slice(self.runs[i].key().unwrap_or_default());
+                // Newer runs forget as they are asked (`edge_over`). Nobody asks the oldest one.
+                self.runs[i].forget_passed(&key, reader.direction);
+            }
         }
         let passed = match self.edge_over(first, &key, reader) {
             Some(edge) => self.go_past(first, &edge, reader).map(|()| true),

@@ -1,6 +1,14 @@
 //! What range tombstones of tables cost a cursor: in reads of older tables, and in tables that it keeps.
 
+use std::ops::Bound;
+
+use thermocline_base::Codec;
+use thermocline_memtable::Direction;
+
 use super::*;
+use crate::cursor::walk::Walk;
+use crate::store::Moment;
+use crate::tests::version_of;
 
 /// Backwards, too, ranges that touch are one stretch: an older table is sought once, before all of them.
 #[test]
@@ -39,4 +47,40 @@ fn ranges_that_touch_are_one_stretch_backwards() {
     assert!(cursor.seek_for_prev(&key(end - 1)).unwrap() && here(&cursor) == 700);
     assert!(cursor.prev().unwrap() && here(&cursor) == 4);
     assert!(cursor.next().unwrap() && here(&cursor) == 700);
+}
+
+/// A cursor keeps no table for range tombstones that it has passed, though it has no older run that asks for them.
+#[test]
+fn a_long_cursor_keeps_few_tables_with_tombstones() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.compaction.table_bytes = 1 << 10;
+    options.compaction.compression_level0 = Codec::None;
+    let engine = open_with(&machine, &options);
+    let key = |n: u32| n.to_be_bytes().to_vec();
+    for n in 0..1000 {
+        put(&engine, &key(n), &[7; 100]);
+    }
+    // What is deleted stays, and so does what deletes it.
+    let before = engine.snapshot();
+    for n in (0..1000).step_by(20) {
+        delete_range(&engine, &key(n + 5), Some(&key(n + 8)));
+    }
+    engine.flush().unwrap();
+    assert!(version_of(&engine).tables().count() > 30);
+    for way in [Direction::Forward, Direction::Reverse] {
+        let mut walk = Walk::new(Moment::now(&engine.inner), Family::DEFAULT);
+        let (mut seen, mut most) = (0, 0);
+        let mut more = walk.seek(Bound::Unbounded, Bound::Unbounded, way).unwrap();
+        while more {
+            seen += 1;
+            let kept = walk.runs.iter().map(|run| run.covers_kept());
+            most = most.max(kept.sum::<usize>());
+            more = walk.step(walk.way(way), Bound::Unbounded).unwrap();
+        }
+        assert_eq!(seen, 850, "{way:?}");
+        assert!((1..=3).contains(&most), "{most}, {way:?}");
+    }
+    let mut then = before.cursor(Family::DEFAULT).unwrap();
+    assert!(then.seek(&key(5)).unwrap() && then.key() == key(5));
 }
