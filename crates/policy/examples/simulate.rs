@@ -92,6 +92,7 @@ fn ask(tables: u32, times: u32) {
             levels: &levels,
             running: &[],
         },
+        running: &[],
         options: PickOptions {
             last_level: 2,
             ..PickOptions::default()
@@ -110,7 +111,6 @@ fn ask(tables: u32, times: u32) {
         is_by_hand: false,
         internal_gave_up: false,
         refused: &[],
-        failed: &[],
         charged: Charged::None,
         garbage: &[],
     };
