@@ -206,18 +206,39 @@ impl Tables {
                     let cursor = AnyCursor::<&CachedSource>::pm(part.clone(), self.files.verify);
                     self.stack_in(&AnyPart::Pm(part), cursor, sought, operands)?
                 }
-                None => {
-                    let (part, open) = self.open(table)?;
-                    let cursor = SyncCursor::new(part.clone(), &open.source);
-                    let cursor = AnyCursor::file(cursor);
-                    self.stack_in(&AnyPart::File(part), cursor, sought, operands)?
-                }
+                None => self.stack_in_file(table, sought, operands)?,
             };
             if let Some(base) = end {
                 return Ok(base);
             }
         }
         Ok(None)
+    }
+
+    /// As [`Tables::stack`], in a table in a file. None of its blocks is read where its keys, or its filter, say that it has
+    /// no entry: a search asks both as well. `None`: older tables are to be asked.
+    fn stack_in_file(
+        &self,
+        table: &TableRef,
+        (cf, key): (CfId, KeyRef<'_>),
+        operands: &mut Vec<TableOperand>,
+    ) -> Result<Option<Option<Vec<u8>>>> {
+        let handle = self.handle(table);
+        let open = match handle.opened_to_read() {
+            Some(open) => open,
+            // Of a table with range tombstones it does not say so.
+            None if self.known_place(table, key.user_key) == Where::Not => return Ok(None),
+            None => handle.open(&self.files)?,
+        };
+        let (lower, upper) = table.limits();
+        let part = TablePart::limited(open.table.clone(), lower, upper);
+        if !part.table().may_contain(key.user_key) {
+            // The filter knows entries alone, and a range tombstone ends what there is as an entry does.
+            let covered = part.covering(key.user_key, key.seqno);
+            return Ok(covered.map(|_| None));
+        }
+        let cursor = AnyCursor::file(SyncCursor::new(part.clone(), &open.source));
+        self.stack_in(&AnyPart::File(part), cursor, (cf, key), operands)
     }
 
     /// As [`Tables::stack`], in one table. `None`: older tables are to be asked.

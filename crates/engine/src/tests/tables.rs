@@ -1,5 +1,6 @@
 //! Which tables are open, what is read from the device and how often, and what it takes in DRAM.
 
+mod operands;
 mod values;
 mod within;
 
