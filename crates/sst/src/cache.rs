@@ -14,17 +14,19 @@
 //! 4. *Others win.* Blocks of a store that has an account (`thermocline_base::budget`) are charged to it
 //!    as long as they are in. Where it has no room for a block, blocks go that were used least; whoever
 //!    has the account's room for something else has them go ([`Evict`]). The cache grows again as there
-//!    is room.
+//!    is room. A store that shares the cache with others makes room among its own blocks ([`own`]).
 //!
 //! 5. *Indexes stay.* An index block leads to hundreds of data blocks, and every read of a large table needs
 //!    one. So they go after data blocks, as long as all of them take at most a quarter of what the cache may
 //!    have just now, and each is small beside a part of it. Beyond that all are alike; and where nothing else is left they go as well, since 3 and 4 come first.
 //!
 //! Threads that miss the same block at once read it once. Blocks that are used once, as by a long scan,
-//! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing. Its locks are the
-//! library's: a scheduler of threads that tests bring does not see them.
+//! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing. A scheduler of threads
+//! that tests bring does not see the library's locks: none of ours is taken under them.
 
+mod evict;
 mod kept;
+mod own;
 pub(crate) mod source;
 mod values;
 
@@ -45,6 +47,7 @@ use crate::handle::{BlockHandle, BlockKind};
 use crate::table::Table;
 
 use kept::CachedValue;
+use own::{Key, Living, Own, Owned};
 
 /// What an entry takes beside its block, about: key, pointers, its place in tables.
 const ENTRY_BYTES: u64 = 96;
@@ -55,13 +58,6 @@ const TYPICAL_BYTES: u64 = 4 << 10;
 /// The part of the cache that index blocks may keep, and the part of a shard that one of them may be.
 const INDEX_PARTS: u64 = 4;
 const SMALL_PARTS: u64 = 8;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    store: u64,
-    file: FileId,
-    offset: u64,
-}
 
 /// What is in.
 #[derive(Debug)]
@@ -93,6 +89,7 @@ impl Cached {
 #[derive(Debug)]
 struct Entry {
     what: Cached,
+    own: Owned,
     _charge: Option<Charge>,
     index: Option<IndexBytes>,
 }
@@ -189,6 +186,8 @@ pub struct BlockCache {
     resizing: Mutex<()>,
     /// Numbers given to stores.
     stores: AtomicU64,
+    /// How many of them have a way to it.
+    living: Arc<AtomicU64>,
     counted: Counters<2>,
 }
 
@@ -227,6 +226,7 @@ impl BlockCache {
             bytes_max,
             resizing: Mutex::default(),
             stores: AtomicU64::new(0),
+            living: Arc::default(),
             counted: Counters::default(),
         })
     }
@@ -238,6 +238,8 @@ impl BlockCache {
             // Only distinct numbers are asked for.
             store: self.stores.fetch_add(1, Ordering::Relaxed),
             account: None,
+            own: Arc::default(),
+            _living: Arc::new(Living::new(&self.living)),
         }
     }
 
@@ -318,6 +320,8 @@ pub struct StoreCache {
     cache: Arc<BlockCache>,
     store: u64,
     account: Option<Arc<Account>>,
+    own: Arc<Own>,
+    _living: Arc<Living>,
 }
 
 impl StoreCache {
@@ -326,40 +330,16 @@ impl StoreCache {
         &self.cache
     }
 
-    /// Lets go of blocks of this store that take `bytes`: where it shares the cache with others, any of
-    /// them.
-    pub fn evict(&self, bytes: u64) {
-        if self.cache.stores.load(Ordering::Relaxed) <= 1 {
-            return self.cache.shrink(bytes);
-        }
-        let gone = Cell::new(0);
-        // Data blocks first (5).
-        for indexes in [false, true] {
-            if gone.get() >= bytes {
-                return;
-            }
-            self.cache.blocks.retain(|key, entry| {
-                let of_those = entry.index.is_some() == indexes;
-                let goes = of_those && key.store == self.store && gone.get() < bytes;
-                if goes {
-                    gone.set(gone.get() + entry.what.weight());
-                }
-                !goes
-            });
-        }
-    }
-
     /// It as it is kept, charged for; `None` if there is no room.
     fn admit(&self, what: Cached) -> Option<Arc<Entry>> {
         let weight = what.weight();
         let charge = match &self.account {
             None => None,
             Some(account) => Some(account.charge(weight).or_else(|| {
-                // Not block by block, or each would go over all of the cache.
-                let bytes = weight.max(self.cache.bytes() / 64);
+                // Not block by block, or each would have others go.
                 match account.is_full(weight) {
-                    true => self.evict(bytes),
-                    false => self.cache.shrink(bytes),
+                    true => self.evict(weight.max(self.own.bytes() / 64)),
+                    false => self.cache.shrink(weight.max(self.cache.bytes() / 64)),
                 }
                 account.charge(weight)
             })?),
@@ -368,9 +348,16 @@ impl StoreCache {
         let is_index = what.block().is_some_and(|b| b.kind() == BlockKind::Index);
         Some(Arc::new(Entry {
             what,
+            own: Owned::new(weight, &self.own),
             _charge: charge,
             index: is_index.then(|| IndexBytes::new(weight, &self.cache.kept)),
         }))
+    }
+
+    /// Has an entry in, to be found by `key`.
+    fn insert(&self, key: Key, entry: Arc<Entry>) {
+        self.cache.blocks.insert(key, entry.clone());
+        self.has_come(key, &entry);
     }
 
     fn key(&self, table: &Table, handle: BlockHandle) -> Key {
@@ -389,6 +376,7 @@ impl StoreCache {
     pub fn find(&self, table: &Table, handle: BlockHandle) -> Option<Arc<Block>> {
         let entry = self.cache.blocks.get(&self.key(table, handle))?;
         let block = entry.what.block()?;
+        entry.own.was_found();
         self.count(Count::Hits);
         Some(block.clone())
     }
@@ -408,7 +396,7 @@ impl StoreCache {
         }
         // Who is reading the same block just now is not waited for.
         if let Some(entry) = self.admit(Cached::Block(block.clone())) {
-            self.cache.blocks.insert(key, entry);
+            self.insert(key, entry);
         }
         block
     }
@@ -448,6 +436,9 @@ impl StoreCache {
         self.count(if was_read { Count::Misses } else { Count::Hits });
         match entry {
             Ok(entry) => {
+                if was_read {
+                    self.has_come(key, &entry);
+                }
                 let block = entry.what.block();
                 // One space of numbers, of which none is given twice: what a blob file has is never asked for as a block.
                 let block = block.expect("tables and blob files have different numbers");

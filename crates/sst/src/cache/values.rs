@@ -6,7 +6,8 @@
 use thermocline_base::{BlobRef, CfId};
 
 use super::kept::CachedValue;
-use super::{Cached, Count, Key, StoreCache};
+use super::own::Key;
+use super::{Cached, Count, StoreCache};
 
 /// A longer value is not kept: it takes the room of many, and reading it takes long for its bytes.
 pub const CACHED_VALUE_MAX: usize = 64 << 10;
@@ -30,6 +31,7 @@ impl StoreCache {
             return None;
         };
         let value = kept.of(of, blob)?.to_vec();
+        entry.own.was_found();
         self.count(Count::Hits);
         Some(value)
     }
@@ -47,7 +49,7 @@ impl StoreCache {
         }
         let kept = CachedValue::new(of, blob, value);
         if let Some(entry) = self.admit(Cached::Value(kept)) {
-            self.cache.blocks.insert(self.key_of(blob), entry);
+            self.insert(self.key_of(blob), entry);
         }
     }
 }

@@ -307,31 +307,92 @@ fn blocks_are_charged_and_give_way_to_promises_and_come_back() {
 
 #[test]
 fn a_store_with_a_small_limit_makes_room_among_its_own_blocks() {
+    for order in [[0, 1], [1, 0]] {
+        let disks = [fresh(), fresh()];
+        let cache = BlockCache::new(10 << 20);
+        let accounts = [account(100_000), account(10 << 20)];
+        let stores = [0, 1].map(|i| cache.store_of(&accounts[i]));
+        let readers = [0, 1].map(|i| Reader::new(&stores[i], write(&disks[i], 7, 1), 7));
+        for i in order {
+            for n in 0..KEYS {
+                assert_eq!(readers[i].byte(n).unwrap(), 1);
+                assert!(accounts[0].charged() <= 100_000);
+            }
+        }
+        let (small, large) = (accounts[0].charged(), accounts[1].charged());
+        assert_eq!(small + large, cache.bytes());
+        assert!(small > 80_000, "{small}");
+        let misses = cache.usage().misses;
+        for n in 0..KEYS {
+            assert_eq!(readers[1].byte(n).unwrap(), 1);
+        }
+        assert_eq!(
+            cache.usage().misses,
+            misses,
+            "the other one's are all there"
+        );
+        stores[0].forget();
+        assert_eq!(cache.bytes(), large);
+    }
+}
+
+/// Wherever in the cache they lie.
+#[test]
+fn a_store_with_a_small_limit_keeps_the_blocks_that_it_reads_often() {
+    /// About as many keys as a block has.
+    const STEP: usize = 18;
+    let disk = fresh();
+    let cache = BlockCache::new(10 << 20);
+    let account = account(200_000);
+    let (store, _other) = (cache.store_of(&account), cache.store());
+    let often = Reader::new(&store, write(&disk, 7, 1), 7);
+    let scanned = Reader::new(&store, write(&disk, 8, 2), 8);
+    let read_often = || {
+        let before = cache.usage().misses;
+        (0..20).for_each(|n| assert_eq!(often.byte(50 * n).unwrap(), 1));
+        cache.usage().misses - before
+    };
+    assert!(read_often() >= 20);
+    for n in (0..KEYS).step_by(STEP).cycle().take(500) {
+        assert_eq!(scanned.byte(n).unwrap(), 2);
+        assert_eq!(read_often(), 0);
+        assert!(account.charged() <= 200_000);
+    }
+    let misses = cache.usage().misses;
+    assert!(misses > 400, "{misses}: what is read once goes");
+}
+
+#[test]
+fn a_full_store_without_blocks_lets_none_of_others_go() {
     let disks = [fresh(), fresh()];
     let cache = BlockCache::new(10 << 20);
-    let accounts = [account(100_000), account(10 << 20)];
-    let stores = [0, 1].map(|i| cache.store_of(&accounts[i]));
+    let full = account(100_000);
+    let _beside = full.charge(100_000).unwrap();
+    let stores = [cache.store_of(&full), cache.store()];
     let readers = [0, 1].map(|i| Reader::new(&stores[i], write(&disks[i], 7, 1), 7));
-    for reader in &readers {
-        for n in 0..KEYS {
-            assert_eq!(reader.byte(n).unwrap(), 1);
-            assert!(accounts[0].charged() <= 100_000);
-        }
-    }
-    let (small, large) = (accounts[0].charged(), accounts[1].charged());
-    assert_eq!(small + large, cache.bytes());
-    assert!(small > 80_000, "{small}");
-    let misses = cache.usage().misses;
     for n in 0..KEYS {
         assert_eq!(readers[1].byte(n).unwrap(), 1);
     }
-    assert_eq!(
-        cache.usage().misses,
-        misses,
-        "the other one's are all there"
-    );
-    stores[0].forget();
-    assert_eq!(cache.bytes(), large);
+    let bytes = cache.bytes();
+    for n in 0..KEYS {
+        assert_eq!(readers[0].byte(n).unwrap(), 1);
+    }
+    stores[0].evict(u64::MAX);
+    assert_eq!((cache.bytes(), full.charged()), (bytes, 100_000));
+}
+
+#[test]
+fn who_is_left_alone_makes_room_among_all_blocks() {
+    let disk = fresh();
+    let cache = BlockCache::new(10 << 20);
+    let store = cache.store();
+    let other = Reader::new(&cache.store(), write(&disk, 7, 1), 7);
+    assert_eq!(other.byte(0).unwrap(), 1);
+    store.evict(u64::MAX);
+    assert!(cache.bytes() > 0);
+    drop(other);
+    store.evict(u64::MAX);
+    assert_eq!(cache.bytes(), 0);
 }
 
 /// A value lies in a file of its own number, so no block is taken for one; and whoever asks with another key does not get it.
