@@ -4,7 +4,8 @@
 //! persistent memory, open tables and cached blocks answer without a switch between threads. Then come, as far as they
 //! are not at hand, the table itself with its filter and the top of its index, an index block, and a data block
 //! (`tables::search`), which other threads read (`exec::AsyncReader`). What has no such stages, a long value or the
-//! operands of a key, another thread reads from beginning to end.
+//! operands of a key, another thread reads from beginning to end. Of several keys all are on their way before one is
+//! awaited (`several`).
 //!
 //! # Why it answers as a get does
 //! 1. *One view.* Memtables and tables are those of one view, which is loaded as a get loads it. What memory did not
@@ -21,6 +22,8 @@
 //! # Dropping
 //! A future has no part of a read that is under way (`exec::asynchronous`, 2), and holds no lock between two polls.
 
+mod several;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -28,15 +31,14 @@ use std::task::{Context, Poll, Waker};
 use thermocline_base::{BlobRef, CfId, Error, Kind, Result, SeqNo};
 use thermocline_catalog::{Pins, View};
 use thermocline_memtable::{Lookup, Memtable};
-use thermocline_tables::{
-    Answer, Search, TableFiles, TableValue, Tables, wait_for_all, wait_for_all_async,
-};
+use thermocline_tables::{Answer, Search, TableFiles, TableValue, Tables};
 
 use crate::operands;
 use crate::snapshot::hit::Hit;
 use crate::store::{Inner, Moment};
 use crate::sync::{Arc, Ordering};
 use crate::value::Value;
+pub(crate) use several::{values, values_async};
 
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
@@ -210,23 +212,6 @@ impl Begun {
         })
     }
 
-    /// What is left, on this thread.
-    fn wait(self, key: &[u8]) -> Result<Option<Value>> {
-        let (place, rest) = match self {
-            Begun::Answer(value) => return Ok(value),
-            Begun::Waits(place, rest) => (place, rest),
-        };
-        match rest {
-            Rest::Long(memtable, blob) => {
-                place.found_above(&memtable, place.long(key, blob).map(Some)?)
-            }
-            Rest::Operands(memtable) => place.found_above(&memtable, place.folded(key)?),
-            Rest::Tables(tables, seqno) => {
-                place.settled(Search::at_once((place.cf, key), seqno, &tables)?, key)
-            }
-        }
-    }
-
     /// What is left, while nobody waits.
     async fn finish(self, key: Vec<u8>) -> Result<Option<Value>> {
         let (place, rest) = match self {
@@ -312,10 +297,13 @@ impl Place {
         Some(self.store.reads.value(&self.pins, Hit::Made(value)))
     }
 
+    fn files(&self) -> &Arc<TableFiles> {
+        &self.store.common.catalog.table_files
+    }
+
     /// The long value of a key.
     fn long(&self, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
-        let files = &self.store.common.catalog.table_files;
-        files.read_blob(self.cf, key, blob)
+        self.files().read_blob(self.cf, key, blob)
     }
 
     /// The value of a key with operands.
@@ -339,93 +327,8 @@ impl Place {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let files = &self.store.common.catalog.table_files;
-        Elsewhere::new(files).done(work).await
+        Elsewhere::new(self.files()).done(work).await
     }
-}
-
-/// Several keys, once memory was asked.
-struct BegunAll {
-    /// What memory has answered: of each key, in their order. What waits has `None` here.
-    values: Vec<Result<Option<Value>>>,
-    /// What is left to do, and of the how manieth key.
-    waiting: Vec<(usize, Place, Rest)>,
-}
-
-impl BegunAll {
-    fn at<'a>(moment: &Moment, keys: impl ExactSizeIterator<Item = (CfId, &'a [u8])>) -> BegunAll {
-        let mut waiting = Vec::new();
-        let mut values = Vec::with_capacity(keys.len());
-        for (at, key) in keys.enumerate() {
-            values.push(match Begun::at(moment, key) {
-                Ok(Begun::Answer(value)) => Ok(value),
-                Ok(Begun::Waits(place, rest)) => {
-                    waiting.push((at, place, rest));
-                    Ok(None)
-                }
-                Err(error) => Err(error),
-            });
-        }
-        BegunAll { values, waiting }
-    }
-
-    /// The searches of those whose tables are to be asked, in their order.
-    fn searches<'a>(&'a self, key: impl Fn(usize) -> &'a [u8]) -> Vec<Search<'a>> {
-        let search = |(at, place, rest): &'a (usize, Place, Rest)| match rest {
-            Rest::Tables(tables, seqno) => Some(Search::new((place.cf, key(*at)), *seqno, tables)),
-            Rest::Long(..) | Rest::Operands(..) => None,
-        };
-        self.waiting.iter().filter_map(search).collect()
-    }
-}
-
-/// See [`Snapshot::values`](crate::Snapshot::values).
-pub(crate) fn values(moment: &Moment, keys: &[(CfId, &[u8])]) -> Vec<Result<Option<Value>>> {
-    let begun = BegunAll::at(moment, keys.iter().copied());
-    if begun.waiting.is_empty() {
-        return begun.values;
-    }
-    let mut answers = wait_for_all(begun.searches(|at| keys[at].1)).into_iter();
-    let BegunAll {
-        mut values,
-        waiting,
-    } = begun;
-    for (at, place, rest) in waiting {
-        let key = keys[at].1;
-        values[at] = match rest {
-            Rest::Tables(..) => answers
-                .next()
-                .unwrap_or(Ok(None))
-                .and_then(|answer| place.settled(answer, key)),
-            rest => Begun::Waits(place, rest).wait(key),
-        };
-    }
-    values
-}
-
-/// See [`Snapshot::values_async`](crate::Snapshot::values_async).
-pub(crate) fn values_async(
-    moment: &Moment,
-    keys: Vec<(CfId, Vec<u8>)>,
-) -> PendingRead<Vec<Option<Value>>> {
-    let begun = BegunAll::at(moment, keys.iter().map(|(cf, key)| (*cf, &**key)));
-    PendingRead::begin(async move {
-        let answers = wait_for_all_async(begun.searches(|at| &keys[at].1)).await;
-        let mut answers = answers.into_iter();
-        let mut values = begun.values;
-        for (at, place, rest) in begun.waiting {
-            let key = keys[at].1.clone();
-            // The error of the first key is told, whichever key meets one first.
-            values[at] = match rest {
-                Rest::Tables(..) => match answers.next().unwrap_or(Ok(None)) {
-                    Ok(answer) => place.finish_below(answer, key).await,
-                    Err(error) => Err(error),
-                },
-                rest => Begun::Waits(place, rest).finish(key).await,
-            };
-        }
-        values.into_iter().collect()
-    })
 }
 
 impl PendingRead<Option<Value>> {

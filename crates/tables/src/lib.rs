@@ -73,7 +73,7 @@ pub use search::{Answer, Search};
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
 pub use staged::{Staged, Writes};
-pub use together::{wait_for_all, wait_for_all_async};
+pub use together::{LongValue, read_values, wait_for_all, wait_for_all_async};
 
 /// The tables of a version.
 #[derive(Debug)]

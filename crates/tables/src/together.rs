@@ -10,11 +10,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{BlobRef, FileId, Result};
+use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_exec::BatchRead;
 use thermocline_sst::{Block, BlockHandle};
 
 use crate::drive::{Fetched, decoded, fetch, read_block};
+use crate::files::TableFiles;
 use crate::open::OpenTable;
 use crate::search::{Answer, Next, Search};
 
@@ -60,7 +61,7 @@ pub fn wait_for_all(searches: Vec<Search<'_>>) -> Vec<Result<Answer>> {
                 let fetched = some[n].search.fetch_other(next);
                 some[n].supply(fetched);
             }
-            values_at_once(&mut some, &values);
+            hand_values_out(&mut some, &values);
             read_at_once(&mut some, blocks.into_values().collect());
         }
         answers.extend(some.into_iter().map(One::answer));
@@ -182,18 +183,70 @@ fn share(some: &mut [One<'_>], shared: &Shared, block: &Arc<Block>) {
     }
 }
 
-/// Reads values with one call, and hands them out.
-fn values_at_once(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
+/// A value in a blob file that a record in memory refers to.
+pub struct LongValue<'a> {
+    /// Where it lies. Who asks for the value keeps the file.
+    pub files: &'a Arc<TableFiles>,
+    /// The key that has it.
+    pub of: (CfId, &'a [u8]),
+    /// What the record says.
+    pub blob: BlobRef,
+}
+
+/// The values, in their order: what is not in the cache is read at the same time, as for searches.
+///
+/// # Errors
+/// Each answer those of [`TableFiles::read_blob`].
+pub fn read_values(values: &[LongValue<'_>]) -> Vec<Result<Vec<u8>>> {
+    let mut answers = Vec::with_capacity(values.len());
+    let of_one_store = values.chunk_by(|a, b| Arc::ptr_eq(a.files, b.files));
+    for some in of_one_store.flat_map(|all| all.chunks(TOGETHER_MAX)) {
+        let files = some[0].files;
+        let cached = some.iter().map(|v| files.cache().find_value(v.of, v.blob));
+        let cached: Vec<_> = cached.collect();
+        let missing = some.iter().zip(&cached).filter(|(_, c)| c.is_none());
+        let missing: Vec<_> = missing.map(|(v, _)| (v.of, v.blob)).collect();
+        let mut read = values_at_once(files, &missing).into_iter();
+        for (value, cached) in some.iter().zip(cached) {
+            let found = cached.or_else(|| read.next().flatten());
+            let (cf, key) = value.of;
+            answers.push(match found {
+                Some(found) => Ok(found),
+                None => files.read_blob(cf, key, value.blob),
+            });
+        }
+    }
+    answers
+}
+
+/// Reads values of searches with one call, and hands them out.
+fn hand_values_out(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
     let Some((first, _)) = values.first() else {
         return;
     };
     let files = some[*first].search.tables().files.clone();
-    // What cannot be read with the others says so when it is read alone.
     let wanted = values.iter().map(|(n, blob)| {
+        let Search { cf, key, .. } = some[*n].search;
+        ((cf, key), *blob)
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let found = values_at_once(&files, &wanted);
+    for ((n, blob), value) in values.iter().zip(found) {
+        let fetched = match value {
+            Some(value) => Ok(Fetched::Blob(value, true)),
+            None => some[*n].search.fetch_other(Next::Blob(*blob)),
+        };
+        some[*n].supply(fetched);
+    }
+}
+
+/// Reads values with one call, each of a key. Of one that cannot be read with the others there is none: it says why when
+/// it is read alone.
+fn values_at_once(files: &TableFiles, values: &[((CfId, &[u8]), BlobRef)]) -> Vec<Option<Vec<u8>>> {
+    let wanted = values.iter().map(|((_, key), blob)| {
         let of = files.open_blobs(blob.file).ok()?;
         let file = of.file.now().ok()?;
-        let key_len = some[*n].search.key.len();
-        let (at, len) = of.opened.span_with_key(*blob, key_len, of.len).ok()?;
+        let (at, len) = of.opened.span_with_key(*blob, key.len(), of.len).ok()?;
         Some((of, file, at, usize::try_from(len).ok()?))
     });
     let wanted: Vec<_> = wanted.collect();
@@ -208,22 +261,14 @@ fn values_at_once(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
     let reads: Vec<_> = reads.collect();
     let mut answers = files.reader().read(&reads).into_iter();
     drop(reads);
-    let found = wanted.into_iter().zip(values).map(|(wanted, (n, blob))| {
+    let found = wanted.into_iter().zip(values).map(|(wanted, (key, blob))| {
         let (of, ..) = wanted?;
         let bytes = answers.next()?.ok()?;
-        let Search { cf, key, .. } = some[*n].search;
-        let value = of.opened.decode_of((cf, key), *blob, &bytes).ok()?;
-        files.cache().keep_value((cf, key), *blob, &value);
+        let value = of.opened.decode_of(*key, *blob, &bytes).ok()?;
+        files.cache().keep_value(*key, *blob, &value);
         Some(value)
     });
-    let found: Vec<_> = found.collect();
-    for ((n, blob), value) in values.iter().zip(found) {
-        let fetched = match value {
-            Some(value) => Ok(Fetched::Blob(value, true)),
-            None => some[*n].search.fetch_other(Next::Blob(*blob)),
-        };
-        some[*n].supply(fetched);
-    }
+    found.collect()
 }
 
 /// Reads all of them with one call, and hands them out.

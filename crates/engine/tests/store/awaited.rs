@@ -405,6 +405,100 @@ fn of_several_keys_the_first_ones_error_is_told() {
     }
 }
 
+/// What other threads do for several keys waits for them at once, be the newest of a key in memory or in a table.
+#[test]
+fn of_several_keys_all_are_on_their_way_before_one_is_awaited() {
+    for flushes in [false, true] {
+        let mut rng = Rng::new(3);
+        let fs = SimFs::new(Steps::new());
+        let mut options = options(&mut rng);
+        options.level0.shape = Some(Shape::GlobalIndex);
+        options.compaction.level0_tables = 1024;
+        options.read.open_tables = 512;
+        options.read.cache_bytes = 1 << 20;
+        let store = Store::new(&fs, &options, 3);
+        let [plain, lists] = store.families;
+        for n in 0..10 {
+            store.write(|batch| batch.put(lists, &key(n), b"base").unwrap());
+        }
+        store.engine().flush().unwrap();
+        for n in 0..10 {
+            store.write(|batch| {
+                batch.put(plain, &key(n), &[b'v'; 6000]).unwrap();
+                batch.merge(lists, &key(n), b"more").unwrap();
+            });
+        }
+        let mut keys: Vec<_> = (0..10).map(|n| (lists, key(n))).collect();
+        match flushes {
+            // Searches find operands at once, as soon as the cache has their block.
+            true => assert!(store.engine().flush().unwrap() > 0),
+            false => keys.extend((0..10).map(|n| (plain, key(n)))),
+        }
+        let snapshot = store.engine().snapshot();
+        let named: Vec<_> = keys.iter().map(|(cf, key)| (*cf, &**key)).collect();
+        let right = snapshot.values(&named).into_iter();
+        let right: Values = right.map(|v| v.unwrap().map(Value::into_vec)).collect();
+        assert_eq!(right[0].as_deref(), Some(&b"base,more"[..]));
+        let mut read = snapshot.values_async(keys.clone());
+        let mut waited = None;
+        let stepped = store.runtime.async_reader().step(|waiting| {
+            waited = Some(waiting);
+            0
+        });
+        assert!(stepped);
+        assert_eq!(waited, Some(keys.len()), "{flushes}");
+        let found = store.answer(&mut read, &mut rng).unwrap().into_iter();
+        let found: Values = found.map(|v| v.map(Value::into_vec)).collect();
+        assert_eq!(found, right);
+    }
+}
+
+/// Long values of records in memory are read at once, and one that is damaged is the error of its key alone.
+#[test]
+fn a_damaged_long_value_of_several_is_the_error_of_its_key() {
+    let fs = SimFs::new(Steps::new());
+    let mut rng = Rng::new(4);
+    let mut options = options(&mut rng);
+    options.read.cache_bytes = 1;
+    let store = Store::new(&fs, &options, 4);
+    let cf = CfId(0);
+    store.write(|batch| {
+        for n in 0..10 {
+            let byte = |_| rng.next_u64().to_le_bytes()[0];
+            let value: Vec<u8> = (0..6000).map(byte).collect();
+            batch.put(cf, &key(n), &value).unwrap();
+        }
+    });
+    let mut names = fs.list(Path::new("/db")).unwrap().into_iter();
+    let name = names.find(|name| name.ends_with(".blob"));
+    let path = Path::new("/db").join(name.expect("long values lie in a file"));
+    let file = fs.open(&path, OpenMode::ReadWrite).unwrap();
+    // Within the sixth one.
+    let at = file.len().unwrap() / 2 + 1000;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_at(&[byte[0] ^ 1], at).unwrap();
+    let shown = |found: Result<Option<Value>>| match found {
+        Ok(value) => Ok(value.map(Value::into_vec)),
+        Err(error) => Err(error.to_string()),
+    };
+    let snapshot = store.engine().snapshot();
+    let keys: Vec<_> = (0..10).map(|n| (cf, key(n))).collect();
+    let named: Vec<_> = keys.iter().map(|(cf, key)| (*cf, &**key)).collect();
+    let right: Vec<_> = named
+        .iter()
+        .map(|(cf, key)| shown(snapshot.value(*cf, key)))
+        .collect();
+    let mut errors = right.iter().filter_map(|one| one.as_ref().err());
+    let error = errors.next().expect("one of them is damaged");
+    assert_eq!(errors.next(), None);
+    let found: Vec<_> = snapshot.values(&named).into_iter().map(shown).collect();
+    assert_eq!(found, right);
+    let mut read = snapshot.values_async(keys);
+    let found = store.answer(&mut read, &mut rng);
+    assert_eq!(found.unwrap_err().to_string(), *error);
+}
+
 #[test]
 fn damage_is_the_error_of_its_keys_in_every_way_of_reading() {
     for seed in seeds(0..20) {
