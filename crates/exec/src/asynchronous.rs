@@ -4,8 +4,8 @@
 //! many under way as there are futures, with one thread for all of them (TridentKV §3.4): the *polling thread*
 //! (`poller`) hands reads to the kernel (`flights`, by `io_uring`) and wakes the tasks whose reads are done. *Helpers*
 //! (`helpers`) are threads that wait. They make the reads that the kernel does not take: those of simulators, those of
-//! files that go through the page cache, and all where the system refuses `io_uring`. They also do other work between
-//! the reads of a future that would have to wait.
+//! files that go through the page cache, and all where the system refuses `io_uring`, or as long as it has no room for
+//! it (`tries`). They also do other work between the reads of a future that would have to wait.
 //!
 //! # What always holds
 //! 1. *As if read alone.* The answer is what [`File::read_at`] says, errors with their offset included; and it comes to the
@@ -45,6 +45,8 @@ use crate::pool::BufPool;
 use crate::prepared::Wanted;
 use crate::promise::{Pending, promise};
 use crate::range::RangeBuf;
+#[cfg(target_os = "linux")]
+use crate::tries::Tries;
 use crate::under_way::UnderWay;
 
 /// See the [module](self). Shared as an [`Arc`].
@@ -74,6 +76,9 @@ pub struct AsyncReader {
     /// `None` inside where the system refuses it.
     #[cfg(target_os = "linux")]
     poller: OnceLock<Option<Poller>>,
+    /// Held by whoever tries to start it.
+    #[cfg(target_os = "linux")]
+    tries: Mutex<Tries>,
     /// What waits to be done by [`AsyncReader::step`], in place of threads.
     script: Option<Mutex<Vec<Work>>>,
 }
@@ -122,11 +127,14 @@ impl AsyncReader {
             reads,
             #[cfg(target_os = "linux")]
             poller: OnceLock::new(),
+            #[cfg(target_os = "linux")]
+            tries: Mutex::default(),
             script,
         }
     }
 
-    /// Reads `len` bytes at `offset`. The first read decides in which way all are made.
+    /// Reads `len` bytes at `offset`. The first read decides in which way all are made, unless the system has no room for
+    /// that: then helpers make this one, and a later one decides.
     pub fn read(&self, way: AsyncIo, file: Arc<dyn File>, offset: u64, len: usize) -> Reading {
         Reading {
             pending: self.send(way, file.clone(), offset, len),
@@ -184,11 +192,29 @@ impl AsyncReader {
         if SCHEDULED {
             return None;
         }
-        let started = self.poller.get_or_init(|| match way {
-            AsyncIo::Threads => None,
-            way => Poller::start(way, self.pool.clone(), self.helpers.clone()).ok(),
-        });
-        started.as_ref()
+        match self.poller.get() {
+            Some(settled) => settled.as_ref(),
+            None => self.start_poller(way),
+        }
+    }
+
+    #[cold]
+    #[cfg(target_os = "linux")]
+    fn start_poller(&self, way: AsyncIo) -> Option<&Poller> {
+        let mut tries = lock(&self.tries);
+        // Others may have started it meanwhile.
+        if let Some(settled) = self.poller.get() {
+            return settled.as_ref();
+        }
+        if !tries.is_due() {
+            return None;
+        }
+        let tried = match way {
+            AsyncIo::Threads => Ok(None),
+            way => Poller::start(way, self.pool.clone(), self.helpers.clone()).map(Some),
+        };
+        let settled = tries.settle(tried)?;
+        self.poller.get_or_init(|| settled).as_ref()
     }
 
     fn bring(&self, work: Work) {

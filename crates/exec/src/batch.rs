@@ -23,7 +23,7 @@ use crate::pool::BufPool;
 use crate::prepared::Prepared;
 use crate::range::RangeBuf;
 #[cfg(target_os = "linux")]
-use crate::ring::{READS_MAX, Ring, RingRead};
+use crate::ring::{READS_MAX, Ring, RingRead, is_refusal};
 use crate::under_way::{Counted, UnderWay};
 
 /// Rings at most, in use or idle.
@@ -224,9 +224,7 @@ impl BatchReader {
         let ring = match Ring::new() {
             Ok(ring) => ring,
             Err(error) => {
-                use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-                // Otherwise it is out of something, and may be so no more next time.
-                if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) {
+                if is_refusal(&error) {
                     self.refused.store(true, Ordering::Relaxed);
                 }
                 return None;

@@ -58,6 +58,8 @@ mod range;
 mod ring;
 mod storage;
 mod sync;
+#[cfg(target_os = "linux")]
+mod tries;
 mod under_way;
 mod weave;
 

@@ -25,6 +25,13 @@ pub(crate) const READS_MAX: usize = 32;
 /// Errors in a row after which nothing more is hoped for.
 const ERRORS_MAX: usize = 1000;
 
+/// Whether the system refuses to make such a queue, and would refuse it again. Otherwise it is out of something, and may
+/// be so no more next time.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
+}
+
 /// A read: its buffer says how much.
 pub(crate) struct RingRead<'a> {
     pub fd: BorrowedFd<'a>,
