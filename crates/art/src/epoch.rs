@@ -48,6 +48,8 @@ pub(crate) struct Counts {
     pub(crate) nodes: [AtomicU64; KINDS],
     pub(crate) lists: AtomicU64,
     pub(crate) list_bytes: AtomicU64,
+    /// No part of a sum: versions of the longest block of a list that the slot's holders have published.
+    longest: AtomicU64,
 }
 
 /// A cache line pair of its own, so that pinning disturbs nobody.
@@ -74,6 +76,7 @@ impl Slots {
                     nodes: std::array::from_fn(|_| AtomicU64::new(0)),
                     lists: AtomicU64::new(0),
                     list_bytes: AtomicU64::new(0),
+                    longest: AtomicU64::new(0),
                 },
             }),
             next: AtomicPtr::new(null_mut()),
@@ -246,6 +249,12 @@ impl Domain {
         })
     }
 
+    /// Versions of the longest block of a list that was ever published; 0 if none was.
+    pub(crate) fn longest_list(&self) -> u64 {
+        let longest = |slot: &Slot| slot.counts.longest.load(Ordering::Relaxed);
+        self.all().map(longest).max().unwrap_or(0)
+    }
+
     /// Bytes that wait for guards, and the bytes of the domain itself.
     pub(crate) fn retired_bytes(&self) -> (u64, u64) {
         let garbage = lock(&self.garbage);
@@ -307,6 +316,15 @@ impl Guard<'_> {
         let count = count(&self.slot.counts);
         let value = count.load(Ordering::Relaxed);
         count.store(value.wrapping_add_signed(change), Ordering::Relaxed);
+    }
+
+    /// A list is published whose first block has so many versions.
+    #[inline]
+    pub(crate) fn note_list(&self, versions: u64) {
+        let longest = &self.slot.counts.longest;
+        if longest.load(Ordering::Relaxed) < versions {
+            longest.store(versions, Ordering::Relaxed);
+        }
     }
 }
 

@@ -151,5 +151,5 @@ pub use memory::{NodeMemory, Usage};
 pub use node::Direction;
 pub use slab::Slab;
 pub use source::KeySource;
-pub use tree::{MemoryUse, Tree};
+pub use tree::{MemoryUse, Reckoning, Tree};
 pub use versions::{Entry, Moments, NewEntry, OPERANDS_A_BLOCK, Version};

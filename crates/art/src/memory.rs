@@ -37,8 +37,9 @@ pub unsafe trait NodeMemory: Send + Sync {
 
     /// The most by which `reserved_bytes` can grow beyond 8/7 of what is given out anew, because
     /// memory is taken from the system in pieces, when blocks of `sizes` different sizes are
-    /// wanted; one block at most if that is 1. Part of [`crate::Tree::reserve_bound`].
-    fn slack_bytes(&self, sizes: usize) -> u64;
+    /// wanted, of up to `bytes` bytes together, be they of one tree or of several; one block at most
+    /// if `sizes` is 1. Part of [`crate::Tree::reserve_bound`].
+    fn slack_bytes(&self, sizes: usize, bytes: u64) -> u64;
 
     /// Whether dropping the memory now would free every block that is given out. A tree that is
     /// the memory's only user then need not give its blocks back one by one.

@@ -292,21 +292,21 @@ unsafe impl NodeMemory for Slab {
         Slab::class_of(bytes).map_or(bytes, |class| CLASSES[class])
     }
 
-    fn slack_bytes(&self, sizes: usize) -> u64 {
+    fn slack_bytes(&self, sizes: usize, bytes: u64) -> u64 {
         let extents = self.extents.load(Ordering::Relaxed);
-        let extent = Pool::extent_bytes(extents);
         if sizes == 1 {
             // One block needs one chunk, and the pool never returns its last free one. Near the limit of
             // a budget that decides whether a delete is let through.
             return match self.has_free.load(Ordering::Relaxed) {
                 true => 0,
-                false => extent,
+                false => Pool::extent_bytes(extents),
             };
         }
-        // A new chunk per class, and the extent they come from. The worst chunks, those of the
-        // largest node, lose 1,824 of 16,384 bytes, which is less than an eighth.
-        let chunks = sizes.min(CLASSES.len());
-        (chunks * CHUNK) as u64 + extent
+        // A new chunk per class, and the last extent they come from: those before it are used up, and
+        // the more there is by then, the larger it is. The worst chunks, those of the largest node, lose
+        // 1,824 of 16,384 bytes, which is less than an eighth.
+        let chunks = (sizes.min(CLASSES.len()) * CHUNK) as u64;
+        chunks + Pool::extent_bytes(extents + bytes + bytes / 7 + chunks)
     }
 
     fn frees_all_on_drop(&self) -> bool {

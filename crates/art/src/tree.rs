@@ -204,23 +204,116 @@ impl Tree {
     /// nodes to grow, inserts into that same node must have filled it, which makes 55 bytes an
     /// insert at most (656 bytes after 12 inserts); an insert that splits takes 48.
     pub fn reserve_bound(&self, updates: u64, readers: Option<usize>) -> u64 {
-        let size = |bytes| self.memory.block_bytes(bytes) as u64;
-        let mut bound = updates * (amortised() + QUEUED.div_ceil(3)); // no node grows more often
-        let mut rest = updates;
+        let mut reckoning = Reckoning::new(0, readers);
+        reckoning.add(self, updates);
+        reckoning.bytes(&*self.memory)
+    }
+
+    /// The most bytes for nodes there are that so many updates may make grow. With each further
+    /// update the bound rises by no more than with the one before.
+    fn growth(&self, nodes: &[u64; KINDS], updates: u64) -> u64 {
+        let (mut bound, mut rest) = (0, updates);
         for kind in (0..KINDS - 1).rev() {
-            let growing = rest.min(self.domain.sum(|c| &c.nodes[kind]));
-            bound += growing * (size(BYTES[kind + 1]) + QUEUED);
+            let growing = rest.min(nodes[kind]);
+            bound += growing * grown(&*self.memory, kind + 1);
             rest -= growing;
         }
+        bound
+    }
+}
+
+/// What updates of several trees of one memory may take together: [`Tree::reserve_bound`] is that
+/// of one tree, and has the argument for what a tree takes. While they are made only they change
+/// the trees.
+///
+/// # Updates that may be anywhere
+/// Of some updates it is known how many there are, and of which trees, but not how many of which.
+/// What new nodes and lists take depends on the number of updates alone. Of nodes that grow each tree
+/// may have as many as if all of those updates were its own; and each of them makes one node grow at
+/// most, to the largest kind: the smaller of both is enough.
+///
+/// # Memory in pieces
+/// Blocks of one size are of one class, whatever tree they are of. So a new chunk per class, and an
+/// extent, are enough for all trees together.
+///
+/// # How long lists are
+/// Never longer than readers plus two. And where whoever updates *in groups* makes one version of a
+/// key at most in each group that stays, because nobody reads at a moment within a group, a list is
+/// longer than the longest that there was by one for each group at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Reckoning {
+    /// Updates that may be of any of the trees, and those of known ones.
+    anywhere: u64,
+    updates: u64,
+    readers: Option<usize>,
+    /// Groups, if they bound lists.
+    groups: Option<usize>,
+    /// Versions of the longest list.
+    longest: usize,
+    /// For nodes that grow: if what may be anywhere is in every tree, and without that.
+    everywhere: u64,
+    own: u64,
+}
+
+impl Reckoning {
+    /// Of `anywhere` updates that may be of any of the trees that are added; `readers` as for
+    /// [`Tree::reserve_bound`].
+    pub fn new(anywhere: u64, readers: Option<usize>) -> Reckoning {
+        Reckoning {
+            anywhere,
+            updates: 0,
+            readers,
+            groups: None,
+            longest: 1,
+            everywhere: 0,
+            own: 0,
+        }
+    }
+
+    /// The updates are of `groups` groups at most, and none has an operand (see above).
+    #[must_use]
+    pub fn in_groups(mut self, groups: usize) -> Reckoning {
+        self.groups = Some(groups.max(1));
+        self
+    }
+
+    /// So many updates of this tree more.
+    pub fn add(&mut self, tree: &Tree, updates: u64) {
+        let nodes: [u64; KINDS] = std::array::from_fn(|kind| tree.domain.sum(|c| &c.nodes[kind]));
+        let longest = usize::try_from(tree.domain.longest_list()).unwrap_or(usize::MAX);
+        self.longest = self.longest.max(longest);
+        self.updates += updates;
+        self.everywhere += tree.growth(&nodes, updates + self.anywhere);
+        self.own += tree.growth(&nodes, updates);
+    }
+
+    /// The most bytes, of live and retained memory together, that all of it takes of the `memory` that
+    /// the trees have.
+    pub fn bytes(&self, memory: &dyn NodeMemory) -> u64 {
+        let updates = self.updates + self.anywhere;
+        if updates == 0 {
+            return 0;
+        }
+        let growing = self.own + self.anywhere * grown(memory, KINDS - 1);
+        let mut bound = updates * (amortised() + QUEUED.div_ceil(3)); // no node grows more often
+        bound += growing.min(self.everywhere);
         let mut sizes = KINDS;
-        if let Some(readers) = readers {
-            bound += updates * (size(versions::list_bytes(readers + 2)) + QUEUED);
-            sizes += readers + 1; // lists have from 2 to readers + 2 versions
+        if let Some(readers) = self.readers {
+            let by_groups = self.groups.map(|n| self.longest.saturating_add(n));
+            let most = by_groups.unwrap_or(usize::MAX).min(readers + 2);
+            let list = memory.block_bytes(versions::list_bytes(most)) as u64;
+            bound += updates * (list + QUEUED);
+            sizes += most - 1; // lists have from 2 versions to so many
         }
         // An update takes one block: a node or a list.
         let sizes = sizes.min(usize::try_from(updates).unwrap_or(sizes));
-        bound + bound / 7 + self.memory.slack_bytes(sizes)
+        bound + bound / 7 + memory.slack_bytes(sizes, bound)
     }
+}
+
+/// What a node takes that grows to this kind, while the one before waits for guards.
+fn grown(memory: &dyn NodeMemory, kind: usize) -> u64 {
+    memory.block_bytes(BYTES[kind]) as u64 + QUEUED
 }
 
 /// What a retired block takes in the queue, which doubles as it grows.

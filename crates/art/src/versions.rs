@@ -389,6 +389,7 @@ impl<'m> NewEntry<'m> {
     pub(crate) fn publish(self, guard: &Guard<'_>) -> Word {
         if let Some(memory) = self.memory {
             let bytes = block_of(self.word).1;
+            guard.note_list(((bytes - HEADER) / size_of::<Version>()) as u64);
             guard.count(|c| &c.lists, 1);
             guard.count(
                 |c| &c.list_bytes,

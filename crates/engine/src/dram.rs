@@ -8,38 +8,75 @@
 //! counted first and memory in use after: a group that is in the count is in the bound; one that is not
 //! had finished, so its memory is among what is in use. The bound is for the families of this write and
 //! of the promise before, which are all that groups in flight may be in: a write into a family that a
-//! promise was not for comes here. Batches that are staged beside grow their indexes outside the lock:
+//! promise was not for comes here. (If room for the write is made by sealing the memtable, it goes into
+//! trees that are empty. No node of theirs was there before, so what it takes depends on the number of its
+//! records alone, in whichever trees that is counted.) Batches that are staged beside grow their indexes outside the lock:
 //! what was promised to them counts until they are committed, whether it is in use by then or not.
+//!
+//! # Many families
+//! All trees of a memtable have one memory, and records in flight are counted once, in whichever of the
+//! families they are (`thermocline_art::Reckoning`). So a write into many families needs little more than one into one.
+//!
+//! # Many readers
+//! Lists of versions have one for each reader at most; but with many readers that is seldom reached. Where
+//! nobody has operands, one group makes a list longer by one at most: readers register at what is visible,
+//! which ends where a group does, so that nobody reads between two records of one group, and of a key's
+//! records in it the next one makes the one before superfluous. So a list is longer than the longest there was by
+//! one for each group in flight, this one, and those that a promise ahead is for. Lists of groups that had finished are
+//! among those that there are, for the same reason as their memory.
 
+pub(crate) mod asked;
 pub(crate) mod credit;
 
 use thermocline_base::budget::{Full, Spare};
 use thermocline_base::size::index;
-use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
+use thermocline_base::{BatchEntry, Error, Kind, Result};
+use thermocline_memtable::Reckoning;
 use thermocline_policy::seal;
 
 use crate::store::Memtables;
 use crate::sync::Ordering;
 use crate::write::writer::Writer;
+use asked::Asked;
 use credit::{CREDIT, CREDIT_AFTER, CREDIT_FAMILIES, Credit};
 
-/// The families of a write, and how many range tombstones it has, of how many bytes.
-fn named<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> (Vec<CfId>, u64, u64) {
-    let mut families: Vec<CfId> = Vec::new();
-    let (mut ranges, mut range_bytes) = (0, 0);
-    for entry in entries {
-        if entry.kind == Kind::RangeDelete {
-            ranges += 1;
-            range_bytes += (entry.key.len() + entry.value.len()) as u64;
-        }
-        if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
-            families.push(entry.cf);
-        }
-    }
-    (families, ranges, range_bytes)
+/// What is in flight, and what is in use beside it.
+struct Flying {
+    records: u64,
+    /// Groups, and some more, which may be in flight when the promise is used.
+    groups: u64,
+    /// Moments that are read at, at most.
+    readers: usize,
+    /// DRAM in use, or promised to batches that are staged.
+    used: u64,
 }
 
 impl Memtables {
+    /// First what is in flight, then what is in use. `visible`, the next group, and every group that may
+    /// become visible meanwhile are read at, beside those who have `registered`.
+    fn flying(&self, registered: usize) -> Flying {
+        let ring = &self.common.commits.ring;
+        let records = ring.records();
+        let groups = ring.groups() + 8;
+        let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
+        Flying {
+            records,
+            groups,
+            readers: registered + 2 + index(groups) + self.common.operands_a_list(),
+            used,
+        }
+    }
+
+    /// What records in flight take, and `ahead` more, in whichever families.
+    fn reckoning(&self, flying: &Flying, ahead: u64) -> Reckoning {
+        let reckoning = Reckoning::new(flying.records + ahead, Some(flying.readers));
+        match self.common.operands_a_list() {
+            // Each of those ahead may be a group.
+            0 => reckoning.in_groups(index(flying.groups + 1 + ahead)),
+            _ => reckoning,
+        }
+    }
+
     /// Sees to it that the index entries of a write fit the DRAM budgets, before anything is written.
     /// The last sixteenth is left to deletes. Returns how much of that is for range tombstones: their
     /// memtable takes it before the grant, so that what is in flight counts as in use.
@@ -70,47 +107,44 @@ impl Memtables {
             true => Spare::Use,
             false => Spare::Keep,
         };
-        let (mut families, ranges, range_bytes) = named(entries);
-        // First what is in flight, then what is in use. `visible`, this group, and every group that may
-        // become visible meanwhile are read at.
-        let flying = self.common.commits.ring.records();
-        // Some more may be in flight when the promise is used.
-        let groups = self.common.commits.ring.groups() + 8;
-        let readers = registered + 2 + index(groups) + self.common.operands_a_list();
-        let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
-        let other = |cf: &&CfId| !families.contains(cf);
-        let before: Vec<CfId> = credit.families.iter().filter(other).copied().collect();
-        if flying > 0 || families.len() + before.len() <= CREDIT_FAMILIES {
-            families.extend(before);
+        let asked = Asked::of(entries);
+        let flying = self.flying(registered);
+        let mut beside = credit.families.clone();
+        beside.retain(|cf| !asked.updates.contains_key(cf));
+        if flying.records == 0 && asked.updates.len() + beside.len() > CREDIT_FAMILIES {
+            beside.clear();
         }
-        let tombstones = writer.active.tombstones_bound(ranges, range_bytes, readers);
-        let need = |updates: u64| -> u64 {
-            let bound = |&cf: &CfId| {
-                writer
-                    .active
-                    .reserve_bound(cf, updates + flying, Some(readers))
-            };
-            used + tombstones + families.iter().map(bound).sum::<u64>()
+        let few = asked.updates.len() + beside.len() <= CREDIT_FAMILIES;
+        let tombstones =
+            writer
+                .active
+                .tombstones_bound(asked.ranges, asked.range_bytes, flying.readers);
+        let need = |ahead: u64| -> u64 {
+            let writes = asked.updates.iter().map(|(cf, records)| (*cf, *records));
+            let writes = writes.chain(beside.iter().map(|cf| (*cf, 0)));
+            let reckoning = self.reckoning(&flying, ahead);
+            flying.used + tombstones + writer.active.reckoned(reckoning, writes)
         };
-        let ahead = need(records + CREDIT);
-        let ample = !deletes_only
-            && credit.without >= CREDIT_AFTER
-            && families.len() <= CREDIT_FAMILIES
-            && self.common.account.has_ample_room_for(ahead);
-        if ample && self.common.account.promise(ahead, spare).is_ok() {
+        let account = &self.common.account;
+        let lends =
+            |bytes: u64| account.has_ample_room_for(bytes) && account.promise(bytes, spare).is_ok();
+        let may_lend = !deletes_only && few && credit.without >= CREDIT_AFTER;
+        if may_lend && lends(need(CREDIT)) {
             credit.writes = CREDIT;
         } else {
             credit.writes = 0;
             credit.without += records;
-            if let Err(limit) = self.common.account.promise(need(records), spare) {
-                let error = self.lacking(limit, "one more write", (need(records), used), spare);
+            let needed = need(0);
+            if let Err(limit) = account.promise(needed, spare) {
+                let error = self.lacking(limit, "one more write", (needed, flying.used), spare);
                 // What this store cannot use others may.
                 self.give_up_credit(writer);
                 return Err(error);
             }
         }
-        credit.families = families;
-        (credit.readers, credit.groups) = (registered, groups);
+        beside.extend(asked.updates.into_keys());
+        credit.families = beside;
+        (credit.readers, credit.groups) = (registered, flying.groups);
         Ok(tombstones)
     }
 
@@ -118,20 +152,15 @@ impl Memtables {
     /// Returns what is to be taken off `staging` when that memory is in use, or given back. Whoever `waits` for what
     /// there is not says how much that is.
     pub fn reserve_staged_dram(&self, writer: &mut Writer, bytes: u64, waits: bool) -> Result<u64> {
-        let credit = &mut writer.credit;
         // What was promised ahead is reckoned anew by the next write.
-        credit.writes = 0;
-        let flying = self.common.commits.ring.records();
-        let readers = self.common.commits.readers.moments()
-            + 2
-            + index(self.common.commits.ring.groups() + 8)
-            + self.common.operands_a_list();
-        let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
-        let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
-        let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
+        writer.credit.spend();
+        let flying = self.flying(self.common.commits.readers.moments());
+        let families = writer.credit.families.iter().map(|cf| (*cf, 0));
+        let reckoning = self.reckoning(&flying, 0);
+        let need = flying.used + bytes + writer.active.reckoned(reckoning, families);
         let promised = self.common.account.promise(need, Spare::Keep);
         promised.map_err(|limit| match waits {
-            true => self.lacking(limit, "this batch", (need, used), Spare::Keep),
+            true => self.lacking(limit, "this batch", (need, flying.used), Spare::Keep),
             false => self.common.account.full(limit, "this index"),
         })?;
         // Under the writer's lock, as every promise is.

@@ -66,12 +66,13 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{BatchEntry, CfId, Error, Result, SeqNo};
 use thermocline_commit::{Told, WriteOptions};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
+use crate::dram::asked::Asked;
 use crate::next_memtable::prepared::Prepared;
 use crate::start::opened;
 use crate::store::Stager;
@@ -189,15 +190,7 @@ impl Stager {
         entries: impl Iterator<Item = BatchEntry<'b>> + Clone,
         bytes: u64,
     ) -> Result<Staging<'_, 'b>> {
-        let mut updates: BTreeMap<CfId, u64> = BTreeMap::new();
-        let (mut ranges, mut range_bytes) = (0, 0);
-        for entry in entries.clone() {
-            *updates.entry(entry.cf).or_default() += 1;
-            if entry.kind == Kind::RangeDelete {
-                ranges += 1;
-                range_bytes += (entry.key.len() + entry.value.len()) as u64;
-            }
-        }
+        let asked = Asked::of(entries.clone());
         let mut writer = lock(&self.memtables.writer);
         let writer = &mut *writer;
         self.common.check_writable()?;
@@ -219,10 +212,12 @@ impl Stager {
         let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 1);
         let most = self.common.options.memtable.item_bytes_max;
         let stage = Stage::new(&self.common.space, chain, &self.common.account, most);
-        let merges = |cf| self.common.families.operator(cf).is_some();
-        let bound = updates.iter();
-        let bound = bound.map(|(&cf, &n)| stage.reserve_bound(cf, n, merges(cf)));
-        let bound = bound.sum::<u64>() + stage.tombstones_bound(ranges, range_bytes);
+        let merges = |cf: CfId| self.common.families.operator(cf).is_some();
+        let (merging, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            asked.updates.into_iter().partition(|(cf, _)| merges(*cf));
+        let bound = stage.reserve_bound(merging, true)
+            + stage.reserve_bound(others, false)
+            + stage.tombstones_bound(asked.ranges, asked.range_bytes);
         let promised = self.memtables.reserve_staged_dram(writer, bound, true)?;
         let staging = Staging {
             inner: self,

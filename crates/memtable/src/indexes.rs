@@ -122,6 +122,11 @@ impl Indexes {
             .sum()
     }
 
+    /// The memory of all trees.
+    pub fn memory(&self) -> &dyn NodeMemory {
+        &*self.memory
+    }
+
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }

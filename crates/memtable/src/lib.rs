@@ -100,7 +100,7 @@ pub use replay::{Stretch, replay};
 pub use scan::{Direction, ScanEntry, Versions};
 pub use stage::{Stage, Staged};
 pub use table::Memtable;
-pub use thermocline_art::OPERANDS_A_BLOCK;
+pub use thermocline_art::{OPERANDS_A_BLOCK, Reckoning};
 pub use thermocline_base::blob_ref::{BLOB_REF_LEN, decode_blob_ref, encode_blob_ref};
 pub use tombstones::{Cover, Fragment};
 pub use trail::{Mark, Trail};

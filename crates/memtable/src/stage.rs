@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use thermocline_art::OPERANDS_A_BLOCK;
+use thermocline_art::{OPERANDS_A_BLOCK, Reckoning};
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
@@ -189,12 +189,16 @@ impl<'a> Stage<'a> {
         &self.items
     }
 
-    /// Most DRAM in bytes that an index of `updates` records in family `cf` takes here, which may be operands if
-    /// the family `has_operator`.
-    pub fn reserve_bound(&self, cf: CfId, updates: u64, has_operator: bool) -> u64 {
+    /// Most DRAM in bytes that indexes of so many records in each of these families take here, which may be operands if
+    /// the families `have_operators`.
+    pub fn reserve_bound(
+        &self,
+        updates: impl IntoIterator<Item = (CfId, u64)>,
+        have_operators: bool,
+    ) -> u64 {
         // Of a key without operands the newest record stays: there are no lists.
-        let readers = has_operator.then_some(OPERANDS_A_BLOCK);
-        self.memtable.reserve_bound(cf, updates, readers)
+        let readers = have_operators.then_some(OPERANDS_A_BLOCK);
+        self.memtable.reckoned(Reckoning::new(0, readers), updates)
     }
 
     /// Most DRAM in bytes that `count` range tombstones, whose keys have `key_bytes` bytes together, take

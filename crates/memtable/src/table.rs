@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thermocline_art::{Leaf, Tree};
+use thermocline_art::{Leaf, Reckoning, Tree};
 use thermocline_base::budget::Account;
 use thermocline_base::sync::{AtomicBool, Ordering};
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
@@ -197,10 +197,20 @@ impl Memtable {
 
     /// Most DRAM in bytes that `updates` more writes into family `cf` may take, range tombstones apart.
     pub fn reserve_bound(&self, cf: CfId, updates: u64, readers: Option<usize>) -> u64 {
-        self.indexes
-            .get_or_new(cf)
-            .tree
-            .reserve_bound(updates, readers)
+        self.reckoned(Reckoning::new(0, readers), [(cf, updates)])
+    }
+
+    /// Most DRAM in bytes that writes may take together, range tombstones apart: so many into each of these families,
+    /// and what `reckoning` has of writes that may be into any of them.
+    pub fn reckoned(
+        &self,
+        mut reckoning: Reckoning,
+        writes: impl IntoIterator<Item = (CfId, u64)>,
+    ) -> u64 {
+        for (cf, updates) in writes {
+            reckoning.add(self.tree_or_new(cf), updates);
+        }
+        reckoning.bytes(self.indexes.memory())
     }
 
     /// Most DRAM in bytes that `count` more range tombstones may take, whose keys have `key_bytes` bytes

@@ -140,7 +140,7 @@ fn the_last_sixteenth_has_room_for_deletes() {
         }
         let mut deletes = 0;
         while account
-            .promise(account.used() + 2048 + slab.slack_bytes(1), Spare::Use)
+            .promise(account.used() + 2048 + slab.slack_bytes(1, 96), Spare::Use)
             .is_ok()
         {
             slab.allocate(96).unwrap();

@@ -1,9 +1,10 @@
 //! The memory bound: at most 40 bytes of live and retained memory per key.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::records::{Random, Records, hostile_keys};
-use thermocline_art::{Direction, KeySource, Leaf, Tree};
+use thermocline_art::{Direction, KeySource, Leaf, NodeMemory, Reckoning, Slab, Tree};
 use thermocline_base::{Result, SeqNo};
 
 /// Keys of 16 bytes in one run of memory, numbered.
@@ -143,6 +144,82 @@ fn lists_stay_within_the_reserved_bound() {
             .unwrap();
         }
         assert!(total() <= limit, "{seqno}: {} > {limit}", total());
+    }
+    assert_eq!(tree.memory().lists, KEYS as u64);
+}
+
+#[test]
+fn trees_of_one_memory_stay_within_what_is_reckoned_for_all() {
+    let records = Records::new((0..40_000u32).map(|n| n.to_be_bytes().to_vec()).collect());
+    for (seed, trees, step) in [(1, 2, 50), (2, 20, 1000), (3, 300, 1000), (4, 300, 10_000)] {
+        let mut random = Random(seed);
+        let mut order: Vec<usize> = (0..records.keys.len()).collect();
+        random.shuffle(&mut order);
+        let memory = Arc::new(Slab::new());
+        let trees: Vec<Tree> = (0..trees)
+            .map(|_| Tree::with_memory(memory.clone()))
+            .collect();
+        for some in order.chunks(step) {
+            let places = some.iter().map(|_| random.below(trees.len()));
+            let places: Vec<usize> = places.collect();
+            // Of half of them nobody says where they are.
+            let (own, anywhere) = places.split_at(places.len() / 2);
+            let mut reckoning = Reckoning::new(anywhere.len() as u64, None);
+            for (n, tree) in trees.iter().enumerate() {
+                let updates = own.iter().filter(|place| **place == n).count();
+                reckoning.add(tree, updates as u64);
+            }
+            let limit = memory.usage().reserved_bytes + reckoning.bytes(&*memory);
+            let _held: Vec<_> = trees.iter().map(Tree::pin).collect();
+            for (&key, &place) in some.iter().zip(&places) {
+                let guard = trees[place].pin();
+                let leaf = records.leaf(key, 0);
+                trees[place]
+                    .update(&guard, &records.keys[key], &records, |_| {
+                        Ok(Some(leaf.into()))
+                    })
+                    .unwrap();
+            }
+            let now = memory.usage().reserved_bytes;
+            assert!(now <= limit, "{seed}: {now} > {limit}");
+        }
+    }
+}
+
+#[test]
+fn lists_that_grow_by_groups_stay_within_what_is_reckoned_for_those() {
+    const KEYS: usize = 1000;
+    let records = Records::new((0..KEYS).map(|i| i.to_be_bytes().to_vec()).collect());
+    let memory = Arc::new(Slab::new());
+    let tree = Tree::with_memory(memory.clone());
+    let total = || tree.memory().live_bytes + tree.memory().retained_bytes;
+    for group in 1..40 {
+        // Each group writes all keys twice, and somebody reads where it ends.
+        let readers: Vec<SeqNo> = (1..=group).map(|n| SeqNo(2 * n + 1)).collect();
+        tree.collect();
+        let mut reckoning = Reckoning::new(0, Some(10_000)).in_groups(1);
+        reckoning.add(&tree, 2 * KEYS as u64);
+        let limit = total() + reckoning.bytes(&*memory);
+        let _held = tree.pin();
+        for key in 0..KEYS {
+            for seqno in [2 * group, 2 * group + 1] {
+                let leaf = records.leaf(key, seqno as usize);
+                let guard = tree.pin();
+                tree.update(&guard, &records.keys[key], &records, |present| {
+                    let Some(present) = present else {
+                        return Ok(Some(leaf.into()));
+                    };
+                    // Alone is what the first group has written.
+                    let own = || Ok(SeqNo(if group == 1 { 2 } else { 3 }));
+                    let new = present.with_version(SeqNo(seqno), leaf, own, &readers[..])?;
+                    Ok(Some(new))
+                })
+                .unwrap();
+            }
+        }
+        assert!(total() <= limit, "{group}: {} > {limit}", total());
+        // Little more than lists of this length take.
+        assert!(limit - total() < 8 << 20, "{group}: {limit}");
     }
     assert_eq!(tree.memory().lists, KEYS as u64);
 }

@@ -55,7 +55,7 @@ unsafe impl NodeMemory for Plain {
         bytes
     }
 
-    fn slack_bytes(&self, _sizes: usize) -> u64 {
+    fn slack_bytes(&self, _sizes: usize, _bytes: u64) -> u64 {
         0
     }
 

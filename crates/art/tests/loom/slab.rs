@@ -84,7 +84,7 @@ unsafe impl NodeMemory for Slab {
         bytes
     }
 
-    fn slack_bytes(&self, _: usize) -> u64 {
+    fn slack_bytes(&self, _: usize, _: u64) -> u64 {
         0
     }
 

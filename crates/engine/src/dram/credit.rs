@@ -1,5 +1,7 @@
 //! Writes that are known to fit the budgets of DRAM.
 
+use std::collections::BTreeSet;
+
 use thermocline_base::CfId;
 
 /// Writes that a promise covers in advance, and records that a store must have written before it gets
@@ -10,7 +12,7 @@ pub(super) const CREDIT: u64 = 1024;
 
 pub(super) const CREDIT_AFTER: u64 = 64;
 
-/// Most families for which it does: each is reckoned as if all writes were into it.
+/// Most families for which it does: of each is reckoned how many of its nodes all those writes may make grow.
 pub(super) const CREDIT_FAMILIES: usize = 4;
 
 /// Writes that are known to fit the budgets.
@@ -20,7 +22,7 @@ pub(crate) struct Credit {
     /// Records written without credit.
     pub(super) without: u64,
     /// The families that they are in, whichever each, and that the writes in flight are in.
-    pub(super) families: Vec<CfId>,
+    pub(super) families: BTreeSet<CfId>,
     /// Registered readers for which it was reckoned: with more, version lists are longer.
     pub(super) readers: usize,
     /// The same of groups in flight.

@@ -12,7 +12,7 @@ use thermocline_testkit::Rng;
 const CF: CfId = CfId::DEFAULT;
 const LIMIT: u64 = 6 << 20;
 
-fn home() -> tempfile::TempDir {
+pub(crate) fn home() -> tempfile::TempDir {
     match Path::new("/dev/shm").is_dir() {
         true => tempfile::tempdir_in("/dev/shm").unwrap(),
         false => tempfile::tempdir().unwrap(),

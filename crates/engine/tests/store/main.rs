@@ -12,6 +12,7 @@ mod events;
 mod few_descriptors;
 mod held;
 mod larger;
+mod many;
 mod room;
 mod shadow;
 mod small_dram;

@@ -1,0 +1,85 @@
+//! Batches into many families, and beside many readers of the past: what their indexes may take is promised, and not many
+//! times as much.
+
+use std::path::Path;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfId, CfOptions, WriteBatch};
+use thermocline_engine::{Durability, Engine, World};
+
+use crate::budget::home;
+
+fn open(dir: &Path) -> Engine {
+    let mut options = Options {
+        pm: 256 << 20,
+        ..Options::default()
+    };
+    options.flush.automatic = false;
+    Engine::open(World::real(), dir, options).unwrap()
+}
+
+fn families(engine: &Engine, count: u32) -> Vec<CfId> {
+    let family = |n| engine.family(&format!("family {n}"), &CfOptions::default());
+    (0..count).map(|n| family(n).unwrap().id).collect()
+}
+
+#[track_caller]
+fn assert_within_the_promise(engine: &Engine) {
+    let metrics = engine.metrics();
+    assert_eq!((metrics.dram.overdrawn, metrics.flushes), (0, 0));
+}
+
+#[test]
+fn a_batch_goes_into_very_many_families() {
+    let home = home();
+    let engine = open(home.path());
+    let families = families(&engine, 2000);
+    for n in 0..3u32 {
+        let mut batch = WriteBatch::new();
+        for family in &families {
+            batch.put(*family, &n.to_be_bytes(), b"value").unwrap();
+        }
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+    assert_within_the_promise(&engine);
+}
+
+#[test]
+fn a_large_batch_goes_into_some_families() {
+    let home = home();
+    let engine = open(home.path());
+    let families = families(&engine, 10);
+    let mut batch = WriteBatch::new();
+    for n in 0..200_000u32 {
+        let family = families[n as usize % families.len()];
+        batch.put(family, &n.to_be_bytes(), b"v").unwrap();
+    }
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    assert_within_the_promise(&engine);
+}
+
+/// Lists of versions could be as long as there are readers. They are not, and so nobody need reckon with that.
+#[test]
+fn a_batch_is_written_beside_many_snapshots() {
+    let home = home();
+    let engine = open(home.path());
+    let mut snapshots = Vec::new();
+    for n in 0..5000u32 {
+        let mut batch = WriteBatch::new();
+        // Some keys have several versions.
+        batch
+            .put(CfId::DEFAULT, &(n % 2000).to_be_bytes(), b"old")
+            .unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+        snapshots.push(engine.snapshot());
+    }
+    let mut batch = WriteBatch::new();
+    for n in 0..20_000u32 {
+        let key = n.to_be_bytes();
+        batch.put(CfId::DEFAULT, &key, b"new").unwrap();
+        batch.put(CfId::DEFAULT, &key, b"newest").unwrap();
+    }
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    assert_within_the_promise(&engine);
+    drop(snapshots);
+}
