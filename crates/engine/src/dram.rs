@@ -7,8 +7,11 @@
 //! All of this happens under the writer's lock, so no group is granted meanwhile. Groups in flight are
 //! counted first and memory in use after: a group that is in the count is in the bound; one that is not
 //! had finished, so its memory is among what is in use. The bound is for the families of this write and
-//! of the promise before, which are all that groups in flight may be in: a write into a family that a
-//! promise was not for comes here. (If room for the write is made by sealing the memtable, it goes into
+//! of those of the promises before that groups in flight may be in: a write into a family that the last
+//! promise was not for comes here. With each family it is known up to which seqno writes into it were
+//! granted. When `visible`, loaded before memory in use is looked at, has reached that, they have finished, and the
+//! family is forgotten. So a promise is for as many families as writes in flight are in, and not for all
+//! there ever were. (If room for the write is made by sealing the memtable, it goes into
 //! trees that are empty. No node of theirs was there before, so what it takes depends on the number of its
 //! records alone, in whichever trees that is counted.) Batches that are staged beside grow their indexes outside the lock:
 //! what was promised to them counts until they are committed, whether it is in use by then or not.
@@ -47,6 +50,8 @@ struct Flying {
     groups: u64,
     /// Moments that are read at, at most.
     readers: usize,
+    /// Groups up to this seqno have finished.
+    visible: u64,
     /// DRAM in use, or promised to batches that are staged.
     used: u64,
 }
@@ -58,11 +63,13 @@ impl Memtables {
         let ring = &self.common.commits.ring;
         let records = ring.records();
         let groups = ring.groups() + 8;
+        let visible = ring.visible();
         let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
         Flying {
             records,
             groups,
             readers: registered + 2 + index(groups) + self.common.operands_a_list(),
+            visible,
             used,
         }
     }
@@ -87,6 +94,7 @@ impl Memtables {
         records: u64,
         deletes_only: bool,
     ) -> Result<u64> {
+        let granted = writer.next_seqno() - 1;
         let credit = &mut writer.credit;
         let registered = self.common.commits.readers.moments();
         let credited = credit.writes >= records
@@ -95,7 +103,7 @@ impl Memtables {
         if credited
             && entries
                 .clone()
-                .all(|entry| entry.kind != Kind::RangeDelete && credit.families.contains(&entry.cf))
+                .all(|entry| entry.kind != Kind::RangeDelete && credit.is_for(entry.cf))
         {
             credit.writes -= records;
             return Ok(0);
@@ -109,11 +117,7 @@ impl Memtables {
         };
         let asked = Asked::of(entries);
         let flying = self.flying(registered);
-        let mut beside = credit.families.clone();
-        beside.retain(|cf| !asked.updates.contains_key(cf));
-        if flying.records == 0 && asked.updates.len() + beside.len() > CREDIT_FAMILIES {
-            beside.clear();
-        }
+        let beside = credit.beside(&asked.updates, (flying.visible, granted));
         let few = asked.updates.len() + beside.len() <= CREDIT_FAMILIES;
         let tombstones =
             writer
@@ -121,7 +125,7 @@ impl Memtables {
                 .tombstones_bound(asked.ranges, asked.range_bytes, flying.readers);
         let need = |ahead: u64| -> u64 {
             let writes = asked.updates.iter().map(|(cf, records)| (*cf, *records));
-            let writes = writes.chain(beside.iter().map(|cf| (*cf, 0)));
+            let writes = writes.chain(beside.keys().map(|cf| (*cf, 0)));
             let reckoning = self.reckoning(&flying, ahead);
             flying.used + tombstones + writer.active.reckoned(reckoning, writes)
         };
@@ -142,8 +146,7 @@ impl Memtables {
                 return Err(error);
             }
         }
-        beside.extend(asked.updates.into_keys());
-        credit.families = beside;
+        credit.promised_for(asked.updates.into_keys(), granted + records, beside);
         (credit.readers, credit.groups) = (registered, flying.groups);
         Ok(tombstones)
     }
@@ -155,7 +158,7 @@ impl Memtables {
         // What was promised ahead is reckoned anew by the next write.
         writer.credit.spend();
         let flying = self.flying(self.common.commits.readers.moments());
-        let families = writer.credit.families.iter().map(|cf| (*cf, 0));
+        let families = writer.credit.families().map(|cf| (cf, 0));
         let reckoning = self.reckoning(&flying, 0);
         let need = flying.used + bytes + writer.active.reckoned(reckoning, families);
         let promised = self.common.account.promise(need, Spare::Keep);

@@ -58,6 +58,28 @@ fn a_large_batch_goes_into_some_families() {
     assert_within_the_promise(&engine);
 }
 
+#[test]
+fn writers_into_many_families_keep_to_what_they_are_promised() {
+    let home = home();
+    let engine = open(home.path());
+    let families = families(&engine, 300);
+    std::thread::scope(|scope| {
+        for writer in 0..4u32 {
+            let (engine, families) = (&engine, &families);
+            scope.spawn(move || {
+                for n in 0..3000u32 {
+                    let mut batch = WriteBatch::new();
+                    let key = (n * 4 + writer).wrapping_mul(0x9e37_79b9);
+                    let family = families[key as usize % families.len()];
+                    batch.put(family, &key.to_be_bytes(), b"v").unwrap();
+                    engine.write(batch.iter(), Durability::Immediate).unwrap();
+                }
+            });
+        }
+    });
+    assert_within_the_promise(&engine);
+}
+
 /// Lists of versions could be as long as there are readers. They are not, and so nobody need reckon with that.
 #[test]
 fn a_batch_is_written_beside_many_snapshots() {
