@@ -49,9 +49,12 @@ impl PmTables {
         (version, db_id): (&Version, [u8; 16]),
         account: &Arc<Account>,
     ) -> Result<()> {
+        let mut by_owner: BTreeMap<u64, Vec<Zone>> = BTreeMap::new();
+        for zone in zones {
+            by_owner.entry(zone.owner).or_default().push(*zone);
+        }
         for (info, references) in version.pm_tables() {
-            let own = zones.iter().filter(|zone| zone.owner == info.meta.owner);
-            let own: Vec<Zone> = own.copied().collect();
+            let own = by_owner.get(&info.meta.owner).cloned().unwrap_or_default();
             if references.is_empty() {
                 let open = Open {
                     table: None,

@@ -1,5 +1,6 @@
 //! What an open asks of the region, and of what is stored.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use thermocline_base::budget::Account;
@@ -147,7 +148,7 @@ pub(crate) fn open_space(
         .version()
         .pm_tables()
         .map(|(table, _)| table.meta.owner);
-    let live: Vec<u64> = chains.chain(tables).collect();
+    let live: BTreeSet<u64> = chains.chain(tables).collect();
     let is_live = |owner| live.contains(&owner);
     let (space, zones) = Space::open(region, &region_id, space_spec, is_live)?;
     Ok(OpenedSpace {

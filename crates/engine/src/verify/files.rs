@@ -39,7 +39,7 @@ pub(super) fn check_files(
         dir,
         origins,
         version,
-        there: files_in(&**storage, dir)?,
+        there: files_in(&**storage, dir)?.into_iter().collect(),
         sound: BTreeMap::new(),
         report,
     };
@@ -58,7 +58,7 @@ struct Files<'a> {
     dir: &'a Path,
     origins: Origins,
     version: &'a Version,
-    there: Vec<(FileId, FileKind)>,
+    there: BTreeSet<(FileId, FileKind)>,
     /// The blob files in which no fault was found.
     sound: BTreeMap<FileId, (BlobFile, Arc<TableFile>)>,
     report: &'a mut Report,
