@@ -313,6 +313,13 @@ impl Reclaim {
         lock(&self.books).retired.is_empty()
     }
 
+    /// How many hold retired memtables, beside the list of those: fewer when readers have let go.
+    pub fn holders(&self) -> usize {
+        let books = lock(&self.books);
+        let others = |retired: &Retired| Arc::strong_count(&retired.home).saturating_sub(1);
+        books.retired.iter().map(others).sum()
+    }
+
     /// Leaves out the blob files to which a dead memtable refers that is still named.
     pub fn retain_unnoted(&self, files: &mut Vec<FileId>) {
         let books = lock(&self.books);

@@ -11,6 +11,9 @@ use crate::write::writer::Writer;
 /// dead: a `get` does within microseconds.
 const PATIENCE: u32 = 1000;
 
+/// How often at most while nobody does: who holds it longer than that is no `get`.
+const PATIENCE_IN_VAIN: u32 = 200;
+
 impl Upkeep {
     /// As [`Reclaimer::reclaim`](crate::store::Reclaimer), for whoever writes and lacks something. What cannot be read stays, for its
     /// reader to hear of.
@@ -52,21 +55,40 @@ impl Upkeep {
         Ok(())
     }
 
-    /// There is no room, as `error` says: drops what is dead, or gives the error back.
+    /// There is no room, as `error` says: drops what is dead, or gives the error back. What is alive is looked at once:
+    /// all other writers wait meanwhile.
     pub fn reclaim_or(&self, writer: &mut Writer, error: Error) -> Result<()> {
         if !matches!(error, Error::OutOfSpace(_)) {
             return Err(error);
         }
+        if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(writer)? {
+            return Ok(());
+        }
+        let (mut holders, mut in_vain) = (usize::MAX, 0);
         for _ in 0..PATIENCE {
-            if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(writer)? {
+            // Counted before anything is dropped: who lets go afterwards is missing from the next count.
+            let now = self.holders();
+            if now < holders && self.reclaimer.drop_dead(writer)? > 0 {
+                // What was not the oldest may be now.
+                self.reclaim_for(writer)?;
                 return Ok(());
             }
-            if self.common.reclaim.is_nothing_retired() {
+            in_vain = if now < holders { 0 } else { in_vain + 1 };
+            // What nobody holds is kept for others than readers.
+            if now == 0 || in_vain == PATIENCE_IN_VAIN {
                 break;
             }
+            holders = now;
             thread::yield_now();
         }
         Err(error)
+    }
+
+    /// How many hold what is dead: readers of this opening, and of earlier ones.
+    fn holders(&self) -> usize {
+        let elders = self.common.elders.held();
+        let elders = elders.memtables.len() + usize::from(elders.everything);
+        self.common.reclaim.holders() + elders
     }
 
     /// All descriptors are taken: drops what is dead, but not for every write anew.
