@@ -7,7 +7,8 @@
 //!    chunk), and write all needed versions into new tables (`jobs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
-//!    gets none. (With shapes `tiered` and `immutables` there may be several edits, each for ranges of keys: [`evacuate`]. Tables may
+//!    gets none. (With shapes `tiered` and `immutables` there may be several edits, each for ranges of keys: [`evacuate`]; with the others,
+//!    too, where one would be too long: [`edits`]. Tables may
 //!    lie in persistent memory; with some shapes only if little of the memtables is alive: [`rewrite`].)
 //! 5. *Go over*, under the same lock: one view without the memtables and with the tables.
 //! 6. The memtables are dead (`reclaim`): once no reader holds them, *edit 2* drops them, and their zones are free.
@@ -56,6 +57,7 @@ mod ahead;
 mod along;
 mod deletes;
 mod due;
+mod edits;
 mod evacuate;
 mod name;
 mod ranges;
@@ -212,27 +214,32 @@ impl Flusher {
             }
             let because = "flush: tables are ingested above it".into();
             let mut made = self.begin_flush(&taken.memtables, because);
-            let mut outputs = Outputs::default();
-            let rest = taken.rest();
-            let written = self.flush_writer.write_tables(
-                &taken.memtables,
-                &rest,
-                &[],
-                To::Files,
-                &mut outputs,
-            );
-            made.add(&outputs, &[]);
-            let named = (&outputs, &[][..]);
-            let done =
-                written.and_then(|()| self.evacuator.name_holding(&taken, &rest, named, &made));
-            self.making.release(&outputs);
+            let done = self.write_exclusive(&taken, &mut made);
             self.end_flush(&made, done.as_ref().err());
             done?;
-            self.evacuator.count_flush(&outputs, &[]);
             if taken.front.is_none() {
                 return Ok(());
             }
         }
+    }
+
+    /// Writes into files and names all that was taken, for whoever holds the writer's lock.
+    fn write_exclusive(&self, taken: &Taken, made: &mut Made) -> Result<()> {
+        for span in taken.cut_for_edits(vec![taken.rest()], 1)? {
+            let mut outputs = Outputs::default();
+            let (memtables, files) = (&taken.memtables, To::Files);
+            let written =
+                self.flush_writer
+                    .write_tables(memtables, &span, &[], files, &mut outputs);
+            made.add(&outputs, &[]);
+            let named = (&outputs, &[][..]);
+            let done =
+                written.and_then(|()| self.evacuator.name_holding(taken, &span, named, made));
+            self.making.release(&outputs);
+            done?;
+            self.evacuator.count_flush(&outputs, &[]);
+        }
+        Ok(())
     }
 }
 

@@ -68,7 +68,8 @@
 //!
 //! # Ranges
 //! They become a table each, about, reckoned by the keys of the frozen indexes, of which some are read. Where level
-//! 0 has slices (`policy::pick::level0_cuts`) a range ends at the next one's beginning: tables end there anyhow.
+//! 0 has slices (`policy::pick::level0_cuts`) a range ends at the next one's beginning: tables end there anyhow. With any
+//! shape a range ends where its edit would be too long ([`edits`](super::edits)).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

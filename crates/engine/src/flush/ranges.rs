@@ -41,6 +41,7 @@ impl Evacuator {
             true => vec![taken.rest()],
             false => self.divided(taken, &colds, Cuts::OfLevel0)?,
         };
+        let spans = taken.cut_for_edits(spans, 1)?;
         let takes = |span: &Span| leaving.all || span.is_cold(&colds);
         let each = bytes / spans.len() as u64;
         let of = |span: &Span, promise: &Option<Promise>| Range {

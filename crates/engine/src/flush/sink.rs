@@ -26,24 +26,20 @@
 //!    waits for no compaction.
 //! 5. *A crash* finds what any evacuation leaves (`evacuate`): the front stands where a group ends.
 
-use std::ops::Bound;
-
-use thermocline_base::limits::KEY_LEN_MAX;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, KeyRange, Result, SeqNo};
+use thermocline_base::{CfId, KeyRange, Result};
 use thermocline_catalog::view::Position;
-use thermocline_memtable::{Direction, Fragment, Memtable};
 use thermocline_observe::count::Count;
 use thermocline_policy::pick::{Sinking, pick_sinking};
 use thermocline_policy::ranges;
 
 use super::along::Along;
+use super::edits::hull;
 use super::evacuate::{Colds, Cuts, Span, Taken};
 use super::told::Made;
 use crate::compact::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Evacuator, FlushWriter};
-use crate::sync::Arc;
 
 /// A flush into the base level.
 pub(super) struct Sink<'e> {
@@ -57,6 +53,7 @@ impl<'e> Sink<'e> {
     /// Writes and names all of it, group by group.
     pub fn flush(evacuator: &'e Evacuator, taken: &'e Taken, made: &mut Made) -> Result<()> {
         let spans = evacuator.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
+        let spans = taken.cut_for_edits(spans, evacuator.flush_writer.ranges_at_once())?;
         let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         let sink = Sink {
             evacuator,
@@ -199,53 +196,6 @@ impl FlushWriter {
         let fits = ranges::sinking_fits(self.common.options.dram);
         self.at_once_most(fits, 1)
     }
-}
-
-/// Where the keys and range tombstones of a family lie that memtables have within these keys; `None` if they have none.
-fn hull(
-    memtables: &[Arc<Memtable>],
-    cf: CfId,
-    (from, to): (&[u8], Option<&[u8]>),
-) -> Result<Option<KeyRange>> {
-    let mut hull: Option<KeyRange> = None;
-    let mut add = |range: KeyRange<&[u8]>| {
-        let all = match &hull {
-            Some(hull) => hull.borrowed().hull(range).owned(),
-            None => range.owned(),
-        };
-        hull = Some(all);
-    };
-    let behind = to.map_or(Bound::Unbounded, Bound::Excluded);
-    let within = |key: &[u8]| key >= from && to.is_none_or(|to| key < to);
-    for memtable in memtables {
-        for (bound, direction) in [
-            (Bound::Included(from), Direction::Forward),
-            (behind, Direction::Reverse),
-        ] {
-            let mut found = Vec::new();
-            memtable.scan(cf, bound, direction, SeqNo::MAX, 1, &mut found)?;
-            if let Some(entry) = found.first() {
-                // Verified, as it decides what is written where.
-                let key = memtable.record(entry.at, true)?.key;
-                if within(key) {
-                    add(KeyRange::inclusive(key, key));
-                }
-            }
-        }
-        for cover in memtable.covers(cf) {
-            let before = |fragment: &Fragment<'_>| to.is_none_or(|to| fragment.start < to);
-            for fragment in cover.fragments().take_while(before) {
-                let first = fragment.start.max(from);
-                let end = [fragment.end, to].into_iter().flatten().min();
-                match end {
-                    Some(end) if first < end => add(KeyRange::until(first, end)),
-                    Some(_) => {}
-                    None => add(KeyRange::inclusive(first, &[u8::MAX; KEY_LEN_MAX])),
-                }
-            }
-        }
-    }
-    Ok(hull)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Batches into many families, and beside many readers of the past: what their indexes may take is promised, and not many
-//! times as much.
+//! times as much. And flushes of many families, whose tables one edit could not name.
 
 use std::path::Path;
 
-use thermocline_base::options::Options;
+use thermocline_base::limits::KEY_LEN_MAX;
+use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, WriteBatch};
 use thermocline_engine::{Durability, Engine, World};
 
@@ -104,4 +105,75 @@ fn a_batch_is_written_beside_many_snapshots() {
     engine.write(batch.iter(), Durability::Immediate).unwrap();
     assert_within_the_promise(&engine);
     drop(snapshots);
+}
+
+fn long_key(last: u8) -> Vec<u8> {
+    let mut key = vec![b'k'; KEY_LEN_MAX];
+    key[KEY_LEN_MAX - 1] = last;
+    key
+}
+
+#[track_caller]
+fn assert_has_long_keys(engine: &Engine, families: &[CfId]) {
+    for family in families {
+        for last in [1, 2] {
+            let value = engine.get(*family, &long_key(last), <[u8]>::to_vec);
+            assert_eq!(value.unwrap(), Some(vec![last]), "{family:?}");
+        }
+    }
+}
+
+/// Each family has a table with the longest first and last key.
+fn flush_with_long_keys(mut options: Options) {
+    const FAMILIES: u32 = 300;
+    options.flush.automatic = false;
+    let home = home();
+    let engine = Engine::open(World::real(), home.path(), options.clone()).unwrap();
+    let families = families(&engine, FAMILIES);
+    for family in &families {
+        let mut batch = WriteBatch::new();
+        for last in [1, 2] {
+            batch.put(*family, &long_key(last), &[last]).unwrap();
+        }
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+    engine.flush().unwrap();
+    // Threads of the store may still hold what was flushed.
+    let memtables = engine.metrics().memtables;
+    let left = memtables.iter().filter(|m| !m.retired);
+    assert_eq!(left.map(|m| m.records).sum::<u64>(), 0, "{memtables:?}");
+    assert_has_long_keys(&engine, &families);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = Engine::open(World::real(), home.path(), options).unwrap();
+    assert_has_long_keys(&engine, &families);
+}
+
+fn with_shape(shape: &str) -> Options {
+    let mut options = Options {
+        pm: 512 << 20,
+        ..Options::default()
+    };
+    options.set("level0.shape", shape).unwrap();
+    options
+}
+
+#[test]
+fn a_flush_of_long_keys_is_named_in_parts_if_tiered() {
+    flush_with_long_keys(with_shape("tiered"));
+}
+
+#[test]
+fn a_flush_of_long_keys_is_named_in_parts_into_pm_tables() {
+    flush_with_long_keys(with_shape("pm-tables"));
+}
+
+#[test]
+fn a_flush_of_long_keys_is_named_in_parts_into_the_base_level() {
+    flush_with_long_keys(with_shape("immutables"));
+}
+
+#[test]
+fn a_flush_of_long_keys_is_named_in_parts_from_dram() {
+    flush_with_long_keys(Options::preset(Preset::Leveled));
 }
