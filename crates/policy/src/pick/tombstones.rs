@@ -88,6 +88,8 @@ fn below(
 
 #[cfg(test)]
 mod tests {
+    use thermocline_base::FileId;
+
     use super::*;
 
     fn table(file: u64, (entries, deletes): (u64, u64), in_pm: bool) -> Table<'static> {
