@@ -42,8 +42,10 @@ pub struct Catalog {
     manifest: Mutex<Manifest>,
     /// What was transferred of manifests.
     bytes: Arc<DeviceBytes>,
-    /// Behind the manifest's lock, where both are held.
+    /// Behind the manifest's lock, where both are held. It is held while an edit is made durable.
     pub(crate) versions: Mutex<VersionSet>,
+    /// The current one of those, for who waits for no edit: a writer asks what persistent memory tables take.
+    current: ArcSwap<Version>,
     /// Where its tables lie.
     pub table_files: Arc<TableFiles>,
     view: ArcSwap<View>,
@@ -70,6 +72,7 @@ impl Catalog {
         Catalog {
             manifest: Mutex::new(manifest),
             bytes,
+            current: ArcSwap::new(versions.current().clone()),
             versions: Mutex::new(versions),
             table_files,
             view: ArcSwap::from_pointee(view),
@@ -101,9 +104,9 @@ impl Catalog {
         &self.bytes
     }
 
-    /// The current version.
+    /// The current version. It takes no lock, and waits for no edit.
     pub fn version(&self) -> Arc<Version> {
-        lock(&self.versions).current().clone()
+        self.current.load_full()
     }
 
     /// When what was written was written, as far as the manifest knows.
@@ -232,6 +235,8 @@ impl Edits<'_> {
             Err(_) => versions.freeze(),
         }
         let version = versions.current().clone();
+        // The one before is handed out no more, and whoever has it holds it: only now it may be the last that names a file.
+        catalog.current.store(version.clone());
         drop(versions);
         let changed = !Arc::ptr_eq(&version_before, &version);
         if self.manifest.path() != before {

@@ -19,7 +19,8 @@
 //!    its view for a call, and with it all that the view leads to.
 //!
 //! # Locks
-//! `manifest`, then `versions`. Whoever holds either may take the locks of [`observe`](thermocline_observe); the observer is
+//! `manifest`, then `versions`; both are held while an edit is made durable. The current version and the view are read without
+//! them, so that writers and readers wait for no sync of the manifest. Whoever holds either may take the locks of [`observe`](thermocline_observe); the observer is
 //! told under the first and not under the second.
 #![forbid(unsafe_code)]
 

@@ -20,8 +20,8 @@ use thermocline_policy::work::Decision;
 use thermocline_policy::{flush, indexes, scans, tuning};
 use thermocline_runtime::{Job, Task};
 use thermocline_tables::Promise;
+use thermocline_version::PmTotals;
 
-use crate::pm_tables::release::PmTablesUse;
 use crate::store::Common;
 use crate::sync::{Arc, Ordering};
 
@@ -364,18 +364,8 @@ impl Common {
     }
 
     /// The persistent memory of all PM tables that the manifest names.
-    pub fn pm_tables_use(&self) -> PmTablesUse {
-        let version = self.catalog.version();
-        let mut all = PmTablesUse::default();
-        for (table, references) in version.pm_tables() {
-            all.tables += 1;
-            all.bytes += table.meta.zone_bytes;
-            if references.is_empty() {
-                all.retired += 1;
-                all.retired_bytes += table.meta.zone_bytes;
-            }
-        }
-        all
+    pub fn pm_tables_use(&self) -> PmTotals {
+        self.catalog.version().pm_totals()
     }
 
     /// Promises the bytes that are left until all PM tables together have `limit` bytes, at most `most`. `None` if less

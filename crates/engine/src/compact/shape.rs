@@ -66,10 +66,10 @@ impl<'v> Levels<'v> {
             in_pm: version.pm_table(table.file).is_some(),
         };
         let tables = refs.iter().map(|level| level.iter().map(table).collect());
-        let referred = version.pm_tables().filter(|(_, r)| !r.is_empty());
+        let in_pm = version.pm_totals();
         Levels {
             tables: tables.collect(),
-            pm_bytes: referred.map(|(table, _)| table.meta.zone_bytes).sum(),
+            pm_bytes: in_pm.bytes - in_pm.retired_bytes,
             version,
             cf,
             refs,

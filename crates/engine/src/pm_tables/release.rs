@@ -15,16 +15,6 @@ const OWNERS_AHEAD: u64 = 16;
 /// low 16 bits of its number, and which of two is newer by half of those (`halloc::Witness`).
 const OWNERS_MAX: u64 = 1 << 14;
 
-/// How many PM tables there are, and the persistent memory that they take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct PmTablesUse {
-    pub tables: u64,
-    pub bytes: u64,
-    /// Of those, tables that nothing refers to: they go when nobody reads them.
-    pub retired: u64,
-    pub retired_bytes: u64,
-}
-
 impl Sweeper {
     /// The owner of a new table's zones. The caller holds no lock but `flushing`, or the gate of compactions.
     ///

@@ -62,7 +62,7 @@ use crate::partitions::Partitions;
 use crate::table::{Level, Place, TableRef};
 
 pub use level::LevelTables;
-pub use named::{BlobFile, FileKind};
+pub use named::{BlobFile, FileKind, PmTotals};
 use named::{FileEntry, Named, PmTables};
 
 /// The levels of one family.

@@ -1,7 +1,8 @@
 //! What a version names: files, and tables in persistent memory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use thermocline_base::{CfId, FileId, SeqNo};
 
@@ -62,4 +63,63 @@ pub(super) struct PmEntry {
     pub(super) references: Vec<(Place, Arc<TableRef>)>,
 }
 
-pub(super) type PmTables = BTreeMap<FileId, Arc<PmEntry>>;
+/// All tables in persistent memory, by number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PmTables {
+    by_number: BTreeMap<FileId, Arc<PmEntry>>,
+    /// Added up by whoever asks first.
+    totals: OnceLock<PmTotals>,
+}
+
+/// What tables in persistent memory come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PmTotals {
+    /// How many there are.
+    pub tables: u64,
+    /// Bytes of their zones.
+    pub bytes: u64,
+    /// Tables among those to which nothing refers.
+    pub retired: u64,
+    /// Bytes of their zones.
+    pub retired_bytes: u64,
+}
+
+impl PmTables {
+    pub(super) fn totals(&self) -> PmTotals {
+        *self.totals.get_or_init(|| {
+            let mut all = PmTotals::default();
+            for entry in self.by_number.values() {
+                let bytes = entry.table.meta.zone_bytes;
+                all.tables += 1;
+                all.bytes += bytes;
+                if entry.references.is_empty() {
+                    all.retired += 1;
+                    all.retired_bytes += bytes;
+                }
+            }
+            all
+        })
+    }
+
+    /// Them, to be changed: what they came to does not hold any more.
+    pub(super) fn to_change(&mut self) -> &mut BTreeMap<FileId, Arc<PmEntry>> {
+        self.totals = OnceLock::new();
+        &mut self.by_number
+    }
+}
+
+impl Deref for PmTables {
+    type Target = BTreeMap<FileId, Arc<PmEntry>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_number
+    }
+}
+
+impl PartialEq for PmTables {
+    fn eq(&self, other: &PmTables) -> bool {
+        self.by_number == other.by_number
+    }
+}
+
+impl Eq for PmTables {}

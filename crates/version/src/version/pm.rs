@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{FileId, PmFamily, PmTableMeta, SeqNo, limits};
 
 use super::Version;
-use super::named::PmEntry;
+use super::named::{PmEntry, PmTotals};
 use crate::impossible::{Impossible, must, possible_seqno};
 use crate::pm_table::PmTableInfo;
 use crate::table::{BlobBytes, Level, Place, TableRef};
@@ -22,6 +22,11 @@ impl Version {
     ) -> impl ExactSizeIterator<Item = (&Arc<PmTableInfo>, &[(Place, Arc<TableRef>)])> {
         let entries = self.pm.values();
         entries.map(|entry| (&entry.table, &entry.references[..]))
+    }
+
+    /// What they come to. It is added up once for a version, however many ask.
+    pub fn pm_totals(&self) -> PmTotals {
+        self.pm.totals()
     }
 
     /// Whether these zones are a table's.
@@ -47,7 +52,8 @@ impl Version {
             table: Arc::clone(table),
             references: Vec::new(),
         };
-        Arc::make_mut(&mut self.pm).insert(file, Arc::new(entry));
+        let tables = Arc::make_mut(&mut self.pm).to_change();
+        tables.insert(file, Arc::new(entry));
         Arc::make_mut(&mut self.pm_owners).insert(meta.owner);
         Ok(())
     }
@@ -62,7 +68,7 @@ impl Version {
         let got = format_args!("{count} to PM table {file}");
         must(count == 0, what, "no references to it", got)?;
         let owner = entry.table.meta.owner;
-        Arc::make_mut(&mut self.pm).remove(&file);
+        Arc::make_mut(&mut self.pm).to_change().remove(&file);
         Arc::make_mut(&mut self.pm_owners).remove(&owner);
         Ok(())
     }
@@ -75,7 +81,7 @@ impl Version {
         if !self.pm.contains_key(&file) {
             return None;
         }
-        let entry = Arc::make_mut(&mut self.pm).get_mut(&file)?;
+        let entry = Arc::make_mut(&mut self.pm).to_change().get_mut(&file)?;
         Some(&mut Arc::make_mut(entry).references)
     }
 
