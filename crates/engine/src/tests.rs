@@ -15,6 +15,7 @@ use super::*;
 mod keys;
 mod shapes;
 mod tables;
+mod versions;
 
 const CF: CfId = CfId::DEFAULT;
 

@@ -1,0 +1,39 @@
+//! Who waits for an edit to become durable, and who must not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use thermocline_base::When;
+
+use super::*;
+
+/// A writer that takes another zone asks for the current version, and must not wait for somebody's edit.
+#[test]
+fn the_version_is_read_while_an_edit_is_made_durable() {
+    let machine = Machine::new(1 << 20);
+    let engine = machine.open().unwrap();
+    put(&engine, b"a", b"value");
+    let before = version_of(&engine);
+    let (reached, edits) = channel();
+    let (goes_on, may_go_on) = channel::<()>();
+    let (first, may_go_on) = (AtomicBool::new(true), std::sync::Mutex::new(may_go_on));
+    machine.fs.steps().observe(Some(Arc::new(move |point| {
+        let is_edit = point.site.0 == "manifest: edit durable" && point.when == When::Before;
+        if is_edit && first.swap(false, Ordering::SeqCst) {
+            reached.send(()).unwrap();
+            may_go_on.lock().unwrap().recv().unwrap();
+        }
+    })));
+    std::thread::scope(|threads| {
+        let edits_made = threads.spawn(|| engine.flush().unwrap());
+        edits.recv().unwrap();
+        let (found, version) = channel();
+        threads.spawn(|| found.send(version_of(&engine)).unwrap());
+        let version = version.recv_timeout(Duration::from_secs(60));
+        goes_on.send(()).unwrap();
+        edits_made.join().unwrap();
+        assert!(Arc::ptr_eq(&version.expect("nobody waits"), &before));
+    });
+    assert!(!Arc::ptr_eq(&version_of(&engine), &before));
+}
