@@ -55,7 +55,7 @@
 //!
 //! # Invariants
 //! The numbered ones stand where they are used: N1 to N4 (nodes) in `node/mod.rs`, E1 to E4
-//! (epochs) in `epoch.rs`, V1 and V2 (lists) in `versions.rs`, S1 to S4 (memory) in `slab.rs`. The
+//! (epochs) in `epoch.rs`, V1 to V3 (lists) in `versions.rs`, S1 to S4 (memory) in `slab.rs`. The
 //! two that carry the design:
 //! - All keys below a node of depth d share their first d bytes, for ever (N4). There is no
 //!   removal (a delete is a tombstone record), no node ever changes its depth, and splitting a
@@ -126,6 +126,7 @@ mod scan;
 #[expect(unsafe_code, reason = "an allocator")]
 mod slab;
 mod source;
+mod splice;
 mod sync;
 #[expect(unsafe_code, reason = "dropping a tree releases its nodes")]
 mod tree;
@@ -151,5 +152,6 @@ pub use memory::{NodeMemory, Usage};
 pub use node::Direction;
 pub use slab::Slab;
 pub use source::KeySource;
+pub use splice::Moments;
 pub use tree::{MemoryUse, Reckoning, Tree};
-pub use versions::{Entry, Moments, NewEntry, OPERANDS_A_BLOCK, Version};
+pub use versions::{Entry, NewEntry, OPERANDS_A_BLOCK, Version};

@@ -86,7 +86,8 @@ impl Tree {
         Entry::new(link, &*self.memory)
     }
 
-    /// An entry with these versions of one key, newest first, for [`Tree::update`] to store.
+    /// An entry with these versions of one key, newest first, for [`Tree::update`] to store. It looks at the tree's memory
+    /// alone, so the function that is given to that may call it.
     ///
     /// # Errors
     /// [`thermocline_base::Error::OutOfSpace`] without memory for a list.
@@ -198,7 +199,8 @@ impl Tree {
     /// readers given to [`Entry::with_version`] (`None`: no lists are made), with [`crate::OPERANDS_A_BLOCK`] more where keys
     /// have operands. For reserving budget
     /// before a write that may not fail. It does not depend on the length of the keys: an update
-    /// makes at most one node, and blocks that it replaces are counted as if guards kept them.
+    /// makes at most one node, and blocks that it replaces are counted as if guards kept them. Only what an operand
+    /// copies that comes later than newer ones (`splice.rs`) is not: for so long both are there.
     ///
     /// Each node there is may grow once at the price of the next kind. To grow again, and for new
     /// nodes to grow, inserts into that same node must have filled it, which makes 55 bytes an

@@ -246,13 +246,14 @@ where
         let Some(new) = self.decide(Some(present))? else {
             return Ok(Outcome::Done(None));
         };
-        let new = new.publish(self.guard);
-        edge.slot.store(new);
+        let shared = new.shared();
+        edge.slot.store(new.publish(self.guard));
         drop(lock);
-        if edge.link.word().is_list() {
+        let word = edge.link.word();
+        if word.is_list() {
             // SAFETY: V2: this thread has replaced the list, under the lock; a new one is never the
             // old one, and lists come from the tree's memory (`decide`).
-            unsafe { versions::retire(edge.link.word(), new, self.guard, &*self.tree.memory) };
+            unsafe { versions::retire(word, shared, self.guard, &*self.tree.memory) };
         }
         Ok(Outcome::Done(Some(present)))
     }

@@ -28,16 +28,19 @@
 //! length n + FOLLOWS     n versions        older block    seqno of the last version of the chain
 //! ```
 //!
-//! Blocks behind the first are shared by one word after the other and never change. Writing trims the first block; the
-//! others go together, when nothing in them is needed: a version too much is never wrong. A version that is older than
-//! the first block (groups apply their records in any order) copies the blocks down to its place into one.
+//! Blocks behind the first are shared by one word after the other and never change. Writing trims what it copies; the
+//! others go together, when nothing in them is needed: a version too much is never wrong. What is copied, and what a
+//! version costs that comes late, says `splice.rs`.
 //!
 //! # Invariants
 //! - **V1** A list word leads to a block of this layout with at least two versions, or one and an older block; the seqnos
 //!   of a chain strictly descend; no block ever changes.
 //! - **V2** Each block belongs to one [`NewEntry`], then (published) to one slot; who takes a block from
 //!   the slot retires it, once. A new entry may share a tail of the chain that is in the slot, which it leaves there:
-//!   its blocks are those before.
+//!   its blocks are those before. So a reader that walks a chain finds all of it: what its successors share is in the
+//!   tree, and what they have replaced was retired after the reader had pinned (E4).
+//! - **V3** Of a chain with operands only the first block may have fewer than [`OPERANDS_A_BLOCK`] versions: what lies
+//!   behind it is no more blocks than there must be.
 
 use std::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
@@ -76,11 +79,11 @@ pub(crate) fn list_bytes(len: usize) -> usize {
 /// What lies behind the versions of a block that is not the last: as long as a version.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-struct Tail {
+pub(crate) struct Tail {
     /// The older block's word.
-    older: Word,
+    pub(crate) older: Word,
     /// Of the last version of the chain.
-    oldest: SeqNo,
+    pub(crate) oldest: SeqNo,
 }
 
 const _: () = assert!(size_of::<Tail>() == size_of::<Version>());
@@ -89,8 +92,8 @@ const _: () = assert!(size_of::<Tail>() == size_of::<Version>());
 #[derive(Clone, Copy)]
 pub struct Entry<'g> {
     /// A leaf or a list.
-    link: Link<'g>,
-    memory: &'g dyn NodeMemory,
+    pub(crate) link: Link<'g>,
+    pub(crate) memory: &'g dyn NodeMemory,
 }
 
 impl<'g> Entry<'g> {
@@ -114,7 +117,12 @@ impl<'g> Entry<'g> {
 
     /// All versions, newest first, if there are several; none if there is just the leaf.
     pub fn versions(self) -> impl Iterator<Item = &'g Version> {
-        Blocks::of(self.link).flat_map(|(versions, _)| versions)
+        self.blocks().flatten()
+    }
+
+    /// As [`Entry::versions`], in the blocks in which they lie.
+    pub fn blocks(self) -> impl Iterator<Item = &'g [Version]> {
+        Blocks::of(self.link).map(|(versions, _)| versions)
     }
 
     /// The leaf of the newest version not after `seqno`. Where there is only one version its seqno
@@ -139,96 +147,6 @@ impl<'g> Entry<'g> {
         let all = only.into_iter().chain(below.map(|version| version.leaf));
         all.take_while(move |leaf| std::mem::replace(&mut open, leaf.is_operand()))
     }
-
-    /// This entry with one more version, trimmed to what is needed: the new version, the newest
-    /// one, and for each moment of `readers` the newest version not after it, with what that is an operand on. A version
-    /// with the same seqno is replaced. `present` tells the seqno of the leaf where there is just one.
-    ///
-    /// # Errors
-    /// Those of `present`, or [`thermocline_base::Error::OutOfSpace`].
-    ///
-    /// # Panics
-    /// If `leaf` has another fingerprint than this entry, that is, belongs to another key.
-    pub fn with_version(
-        self,
-        seqno: SeqNo,
-        leaf: Leaf,
-        present: impl FnOnce() -> Result<SeqNo>,
-        readers: &(impl Moments + ?Sized),
-    ) -> Result<NewEntry<'g>> {
-        assert_eq!(leaf.fingerprint(), self.link.word().fingerprint());
-        let (new, word) = (Version { seqno, leaf }, self.link.word());
-        let Some((first, tail)) = list(word) else {
-            let only = Version {
-                seqno: present()?,
-                leaf: self.leaf(),
-            };
-            return spliced((&[only], None), new, readers, self.memory);
-        };
-        let last = first[first.len() - 1].seqno;
-        if leaf.is_operand() && first.len() >= OPERANDS_A_BLOCK && first[0].seqno < seqno {
-            // It hides nothing: all stays, and nothing is copied.
-            let oldest = tail.map_or(last, |tail| tail.oldest);
-            let tail = Tail {
-                older: word,
-                oldest,
-            };
-            return NewEntry::block(1, std::iter::once(new), Some(tail), self.memory);
-        }
-        if tail.is_none() || last <= seqno {
-            return spliced((first, tail), new, readers, self.memory);
-        }
-        let (mut all, mut rest) = (Vec::new(), None);
-        for (list, tail) in Blocks::of(self.link) {
-            all.extend_from_slice(list);
-            rest = tail;
-            if list.last().is_some_and(|last| last.seqno <= seqno) {
-                break;
-            }
-        }
-        spliced((&all, rest), new, readers, self.memory)
-    }
-}
-
-/// `old` with a version more, trimmed, before `tail`, which stays as it is or goes.
-fn spliced<'m>(
-    (old, tail): (&[Version], Option<Tail>),
-    new: Version,
-    readers: &(impl Moments + ?Sized),
-    memory: &'m dyn NodeMemory,
-) -> Result<NewEntry<'m>> {
-    let seqno = new.seqno;
-    let newer = old.partition_point(|version| version.seqno > seqno);
-    let rest = &old[newer..];
-    let rest = match rest.first() {
-        Some(same) if same.seqno == seqno => &rest[1..],
-        _ => rest,
-    };
-    let all = || old[..newer].iter().chain([&new]).chain(rest).copied();
-    let kept = || {
-        let mut above = None;
-        all().filter(move |version| {
-            let needed = is_needed(version.seqno, above, readers);
-            if !version.leaf.is_operand() {
-                above = Some(version.seqno);
-            }
-            needed || version.seqno == seqno
-        })
-    };
-    let tail = tail.filter(|tail| {
-        let oldest_base = all().rfind(|version| !version.leaf.is_operand());
-        is_needed(tail.oldest, oldest_base.map(|base| base.seqno), readers)
-    });
-    let len = kept().count();
-    if len == 1 && tail.is_none() {
-        return Ok(NewEntry::from(new.leaf));
-    }
-    NewEntry::block(len, kept(), tail, memory)
-}
-
-/// Whether somebody may be answered with a version at `seqno`, or with one behind it, if the next base above is at `above`.
-fn is_needed(seqno: SeqNo, above: Option<SeqNo>, readers: &(impl Moments + ?Sized)) -> bool {
-    above.is_none_or(|above| readers.any_in(seqno, above))
 }
 
 impl std::fmt::Debug for Entry<'_> {
@@ -237,27 +155,6 @@ impl std::fmt::Debug for Entry<'_> {
             Some(_) => f.debug_list().entries(self.versions()).finish(),
             None => self.leaf().fmt(f),
         }
-    }
-}
-
-/// The moments at which somebody may read.
-pub trait Moments {
-    /// Whether somebody may read at `from`, or later but before `to`: whoever does sees a version at
-    /// `from` whose next newer version is at `to`.
-    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool;
-}
-
-impl<M: Moments + ?Sized> Moments for &M {
-    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {
-        (**self).any_in(from, to)
-    }
-}
-
-/// Ascending.
-impl Moments for [SeqNo] {
-    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {
-        let first = self.partition_point(|&reader| reader < from);
-        self.get(first).is_some_and(|&reader| reader < to)
     }
 }
 
@@ -273,7 +170,7 @@ pub(crate) fn newest(link: Link<'_>) -> Leaf {
 /// The versions of the block that a word leads to, and what follows. The word is of a link that lives during `'g`, or of
 /// the chain of one.
 #[inline]
-fn list<'g>(word: Word) -> Option<(&'g [Version], Option<Tail>)> {
+pub(crate) fn list<'g>(word: Word) -> Option<(&'g [Version], Option<Tail>)> {
     if !word.is_list() {
         return None;
     }
@@ -291,13 +188,13 @@ fn list<'g>(word: Word) -> Option<(&'g [Version], Option<Tail>)> {
 }
 
 /// The blocks of a list, newest first, each with what follows.
-struct Blocks<'g> {
+pub(crate) struct Blocks<'g> {
     next: Option<Word>,
     link: std::marker::PhantomData<Link<'g>>,
 }
 
 impl<'g> Blocks<'g> {
-    fn of(link: Link<'g>) -> Blocks<'g> {
+    pub(crate) fn of(link: Link<'g>) -> Blocks<'g> {
         Blocks {
             next: Some(link.word()),
             link: std::marker::PhantomData,
@@ -315,11 +212,25 @@ impl<'g> Iterator for Blocks<'g> {
     }
 }
 
+/// The words of a list from `first` on and before `end`, newest first. A block is read before its word is given out, and
+/// not afterwards.
+fn words(first: Word, end: Option<Word>) -> impl Iterator<Item = Word> {
+    let mut next = Some(first).filter(|word| Some(*word) != end);
+    std::iter::from_fn(move || {
+        let word = next?;
+        let older = list(word).and_then(|(_, tail)| Some(tail?.older));
+        next = older.filter(|older| Some(*older) != end);
+        Some(word)
+    })
+}
+
 /// What [`crate::Tree::update`] is to store: a leaf, or a list made by [`Entry::with_version`].
 /// Dropped unused, it costs nothing.
 pub struct NewEntry<'m> {
-    /// Of a list, its first block, the only one that is new (V2).
+    /// Of a list, its first block.
     word: Word,
+    /// The first block that is not its own, but of the list that it is to replace (V2).
+    shared: Option<Word>,
     /// Of a list not published yet (V2).
     memory: Option<&'m dyn NodeMemory>,
 }
@@ -328,6 +239,7 @@ impl From<Leaf> for NewEntry<'_> {
     fn from(leaf: Leaf) -> Self {
         NewEntry {
             word: Word::of_leaf(leaf),
+            shared: None,
             memory: None,
         }
     }
@@ -343,11 +255,43 @@ impl<'m> NewEntry<'m> {
         assert!(versions.iter().all(same), "versions of another key");
         match versions.len() {
             1 => Ok(NewEntry::from(newest)),
-            len => NewEntry::block(len, versions.iter().copied(), None, memory),
+            _ => NewEntry::laid_out(versions, None, memory),
         }
     }
 
-    fn block(
+    /// A list of these versions, newest first, before `tail`: in one block, or with operands among them in as many
+    /// as keep V3.
+    pub(crate) fn laid_out(
+        versions: &[Version],
+        tail: Option<Tail>,
+        memory: &'m dyn NodeMemory,
+    ) -> Result<NewEntry<'m>> {
+        let most = match versions.iter().any(|version| version.leaf.is_operand()) {
+            true => OPERANDS_A_BLOCK,
+            false => versions.len(),
+        };
+        let last = versions[versions.len() - 1].seqno;
+        let oldest = tail.map_or(last, |tail| tail.oldest);
+        let shared = tail.map(|tail| tail.older);
+        let (mut behind, mut list) = (tail, None);
+        // From the end: so it is the first block that has fewer.
+        for part in versions.rchunks(most) {
+            let mut block = NewEntry::block(part.len(), part.iter().copied(), behind, memory)?;
+            block.shared = shared;
+            behind = Some(Tail {
+                older: block.word,
+                oldest,
+            });
+            if let Some(older) = list.replace(block) {
+                // Its blocks are now those of the entry that leads to them.
+                std::mem::forget(older);
+            }
+        }
+        Ok(list.expect("there is a version"))
+    }
+
+    /// A list whose first block has these `len` versions, and is the only one that is new.
+    pub(crate) fn block(
         len: usize,
         versions: impl Iterator<Item = Version>,
         tail: Option<Tail>,
@@ -372,6 +316,7 @@ impl<'m> NewEntry<'m> {
         let address = block.as_ptr().expose_provenance();
         Ok(NewEntry {
             word: Word::of_list(address, fingerprint),
+            shared: tail.map(|tail| tail.older),
             memory: Some(memory),
         })
     }
@@ -385,16 +330,21 @@ impl<'m> NewEntry<'m> {
         self.memory.is_none_or(|own| std::ptr::addr_eq(own, memory))
     }
 
+    /// The first block that it leaves where it is, in the list that it is to replace.
+    pub(crate) fn shared(&self) -> Option<Word> {
+        self.shared
+    }
+
     /// The word to put into a slot; from then on a list is the tree's.
     pub(crate) fn publish(self, guard: &Guard<'_>) -> Word {
         if let Some(memory) = self.memory {
-            let bytes = block_of(self.word).1;
-            guard.note_list(((bytes - HEADER) / size_of::<Version>()) as u64);
-            guard.count(|c| &c.lists, 1);
-            guard.count(
-                |c| &c.list_bytes,
-                memory.block_bytes(bytes).cast_signed() as i64,
-            );
+            for word in words(self.word, self.shared) {
+                let bytes = block_of(word).1;
+                let size = memory.block_bytes(bytes).cast_signed() as i64;
+                guard.note_list(((bytes - HEADER) / size_of::<Version>()) as u64);
+                guard.count(|c| &c.lists, 1);
+                guard.count(|c| &c.list_bytes, size);
+            }
         }
         let word = self.word;
         std::mem::forget(self);
@@ -404,9 +354,12 @@ impl<'m> NewEntry<'m> {
 
 impl Drop for NewEntry<'_> {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory {
-            // SAFETY: V2: the list was never published, so nobody else knows it.
-            unsafe { release(self.word, memory) };
+        let Some(memory) = self.memory else {
+            return;
+        };
+        for word in words(self.word, self.shared) {
+            // SAFETY: V2: the list was never published, so nobody else knows these blocks.
+            unsafe { release(word, memory) };
         }
     }
 }
@@ -442,24 +395,24 @@ pub(crate) unsafe fn release(word: Word, memory: &dyn NodeMemory) {
 /// # Safety
 /// The word is a list of this memory, and nobody uses it any more.
 pub(crate) unsafe fn release_all(word: Word, memory: &dyn NodeMemory) {
-    let mut next = Some(word);
-    while let Some(word) = next {
-        next = list(word).and_then(|(_, tail)| Some(tail?.older));
-        // SAFETY: by contract; the tail was read before.
+    for word in words(word, None) {
+        // SAFETY: by contract.
         unsafe { release(word, memory) };
     }
 }
 
-/// Gives the blocks of a list back that its successor does not share, once no guard can see them.
+/// Gives the blocks of a list back that its successor does not share, those before `shared`, once no guard can see them.
 ///
 /// # Safety
-/// V2: the caller has just replaced the list in its slot by `by`; it came from `memory`, the memory of the
-/// guard's tree.
-pub(crate) unsafe fn retire(word: Word, by: Word, guard: &Guard<'_>, memory: &dyn NodeMemory) {
-    let shared = list(by).and_then(|(_, tail)| Some(tail?.older));
-    let mut next = Some(word);
-    while let Some(word) = next.filter(|word| Some(*word) != shared) {
-        next = list(word).and_then(|(_, tail)| Some(tail?.older));
+/// V2: the caller has just replaced the list in its slot by an entry that had this [`NewEntry::shared`]; it came from
+/// `memory`, the memory of the guard's tree.
+pub(crate) unsafe fn retire(
+    word: Word,
+    shared: Option<Word>,
+    guard: &Guard<'_>,
+    memory: &dyn NodeMemory,
+) {
+    for word in words(word, shared) {
         let (block, bytes) = block_of(word);
         let size = memory.block_bytes(bytes).cast_signed() as i64;
         guard.count(|c| &c.lists, -1);

@@ -12,7 +12,7 @@
 //!
 //! | who leaves entries out | what it must not take for hiding |
 //! |---|---|
-//! | the tree of a memtable, when a record is added | `art::versions`: the next newer version that is a base |
+//! | the tree of a memtable, when a record is added | `art::splice`: the next newer version that is a base |
 //! | replay and staged batches, which keep the newest record alone | `memtable::insert`: where there is an operand, all that the tree keeps |
 //! | a memtable that is dropped whole | `memtable::needed`: a newer base, in whichever memtable; operands between do not count |
 //! | a merge of indexes | `memtable::merge`: memtables with operands are no inputs |

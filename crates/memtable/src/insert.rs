@@ -1,6 +1,6 @@
 //! Filling indexes from the write path.
 
-use thermocline_art::{Leaf, Moments, NewEntry};
+use thermocline_art::{Leaf, Moments, NewEntry, Version};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
@@ -155,6 +155,39 @@ impl Memtable {
             let present = || self.seqno_of(entry.leaf());
             entry.with_version(seqno, leaf, present, &moments).map(Some)
         })?;
+        Ok(())
+    }
+
+    /// Puts stored operands of one key, newest first, into the index of its family, with one update. `moments` as for
+    /// [`Memtable::insert`].
+    pub(crate) fn insert_operands<M: Moments>(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        operands: &[Version],
+        moments: impl FnOnce() -> M,
+    ) -> Result<()> {
+        let index = self.index_or_new(cf);
+        if let [one] = operands {
+            self.insert_into(index, (key, one.leaf), one.seqno, moments)?;
+        } else {
+            if operands.iter().any(|version| version.leaf.is_operand()) {
+                index.note_operand();
+            }
+            let tree = &index.tree;
+            let guard = tree.pin();
+            tree.update(&guard, key, self.records(), |present| {
+                let Some(entry) = present else {
+                    return tree.entry_with(operands).map(Some);
+                };
+                let moments = moments();
+                let present = || self.seqno_of(entry.leaf());
+                entry.with_versions(operands, present, &moments).map(Some)
+            })?;
+        }
+        if let Some(gaps) = index.gaps() {
+            gaps.put(key);
+        }
         Ok(())
     }
 

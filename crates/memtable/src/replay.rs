@@ -7,7 +7,9 @@
 //! Of each key the newest record stays, in whatever order records come, and those that somebody needs who
 //! reads at a given moment: nobody does but readers of an earlier opening in this process. As a rule there are none.
 //! A record that comes late is trimmed against those beside it as any group's that is indexed late
-//! (`art::versions`); what it leaves too much takes memory, and no more. Range tombstones are noted, and added when all are known, in the order of
+//! (`art::versions`); what it leaves too much takes memory, and no more. Operands go in for each key together, at the end
+//! of a step or as soon as there are [`OPERANDS`]: one that comes late copies the newer ones, which others have
+//! put in meanwhile (`operands`), and so a step does once, however many it has itself. Range tombstones are noted, and added when all are known, in the order of
 //! seqnos, in which each is added in the time that a bisection takes. So the indexes are the same however
 //! many threads there are.
 //!
@@ -33,6 +35,7 @@ use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
 use crate::format::RECORD_HEADER;
+use crate::operands::Operands;
 use crate::table::Memtable;
 use crate::walk::{ItemRef, each_record};
 
@@ -41,6 +44,9 @@ const STEP: usize = 256;
 
 /// Items whose records lie ahead of the one at hand by so many are prefetched.
 const AHEAD: usize = 4;
+
+/// Operands that a thread notes at most before it puts them into an index, which bounds its memory: less than a MiB.
+const OPERANDS: usize = 16 << 10;
 
 /// Valid items of one memtable, in the order in which they lie.
 #[derive(Debug, Clone, Copy)]
@@ -134,7 +140,7 @@ struct Replay<'a> {
     found: Mutex<Vec<Found>>,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
     /// Adds all range tombstones.
     fn cover_all(&self) -> Result<()> {
         let mut found = std::mem::take(&mut *lock(&self.found));
@@ -157,11 +163,11 @@ impl Replay<'_> {
         range: std::ops::Range<usize>,
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
     ) -> Result<u64> {
-        let mut records = 0;
+        let (mut records, mut operands) = (0, Operands::default());
         let mut at = range.start;
         let mut i = self.ends.partition_point(|&end| end <= at);
         while at < range.end {
-            let stretch = &self.stretches[i];
+            let stretch: &'a Stretch<'a> = &self.stretches[i];
             let Stretch {
                 memtable, items, ..
             } = *stretch;
@@ -174,8 +180,13 @@ impl Replay<'_> {
                     region.prefetch(ahead.at.plus(LINE));
                 }
                 let found = |seqno, at| lock(&self.found).push((seqno, i, at));
-                records += stretch.replay_item(item, self.moments, &admit, found)?;
+                let later = (&mut operands, found);
+                records += stretch.replay_item(item, self.moments, &admit, later)?;
+                if operands.len() >= OPERANDS {
+                    operands.insert(memtable, || self.moments)?;
+                }
             }
+            operands.insert(memtable, || self.moments)?;
             if self.is_beside {
                 memtable.settle();
             }
@@ -185,16 +196,16 @@ impl Replay<'_> {
     }
 }
 
-impl Stretch<'_> {
-    /// Returns how many records were put into the index, or are range tombstones to be.
+impl<'a> Stretch<'a> {
+    /// Returns how many records were put into the index, or will be: operands are noted, and range tombstones are `found`.
     fn replay_item(
         &self,
         item: &ItemRef,
         moments: &[SeqNo],
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
-        found: impl Fn(SeqNo, PmOff),
+        (operands, found): (&mut Operands<'a>, impl Fn(SeqNo, PmOff)),
     ) -> Result<u64> {
-        let (memtable, indexed) = (self.memtable, self.indexed);
+        let (memtable, indexed): (&'a Memtable, bool) = (self.memtable, self.indexed);
         let region = memtable.region();
         let mut records = 0;
         memtable.count_item_beside(u64::from(item.bytes), u64::from(item.count));
@@ -225,6 +236,10 @@ impl Stretch<'_> {
             let record = (head.kind().unwrap_or(Kind::Put), key);
             match (indexed, moments) {
                 (false, _) => Ok(()),
+                (true, _) if record.0 == Kind::Merge => {
+                    operands.note(cf, key, at, seqno);
+                    Ok(())
+                }
                 (true, []) => memtable.keep_newest(cf, record, at, seqno),
                 (true, moments) => memtable.insert(cf, record, at, seqno, || moments),
             }

@@ -7,6 +7,7 @@
 mod faults;
 mod memory;
 mod model;
+mod operands;
 mod plain;
 mod records;
 mod threads;

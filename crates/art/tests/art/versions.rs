@@ -189,7 +189,7 @@ fn a_guard_keeps_the_list_that_it_found() {
 }
 
 /// Of a key, all that the tree has, newest first: seqno, and whether it is an operand.
-fn all_of(tree: &Tree, records: &Records) -> Vec<(u64, bool)> {
+pub fn all_of(tree: &Tree, records: &Records) -> Vec<(u64, bool)> {
     let guard = tree.pin();
     let entry = tree.get(&guard, b"key", records).unwrap().unwrap();
     let only = (records.of(entry.leaf()).1 as u64, entry.leaf().is_operand());

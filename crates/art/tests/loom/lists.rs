@@ -8,9 +8,10 @@ use crate::check;
 use crate::keys::{Indexed, Keys, number};
 use crate::leaf::Leaf;
 use crate::sync::thread;
+use crate::versions::Version;
 
 /// Version `n` of the one key has seqno `n` and leads to record `n`.
-const KEYS: &[&[u8]] = &[b"k", b"k", b"k", b"k", b"k"];
+const KEYS: &[&[u8]] = &[b"k", b"k", b"k", b"k", b"k", b"k", b"k"];
 
 /// Writes version `n` and keeps what a reader at seqno 0 sees.
 fn write(indexed: &Indexed, n: u64) {
@@ -141,4 +142,51 @@ fn a_reader_sees_operands_and_what_they_are_on() {
             assert_eq!(indexed.tree.memory().lists, 0);
         },
     );
+}
+
+/// Versions 2 and 3 are operands that come later than those above them, with one update.
+fn stack_below(indexed: &Indexed) {
+    let late = [3, 2].map(|n| Version {
+        seqno: SeqNo(n),
+        leaf: Leaf::of(KEYS[0], 8 * n).as_operand(),
+    });
+    let guard = indexed.tree.pin();
+    let written = indexed
+        .tree
+        .update(&guard, KEYS[0], &Keys(KEYS), |present| {
+            let present = present.expect("it has some");
+            let nobody: &[SeqNo] = &[];
+            let new = present.with_versions(&late, || unreachable!("it has a list"), nobody)?;
+            Ok(Some(new))
+        });
+    written.unwrap();
+}
+
+/// The blocks above are copied, and the one below is shared.
+#[test]
+fn a_reader_sees_operands_that_come_late_all_or_none() {
+    check("operands below newer ones beside a reader", 3, || {
+        let indexed = Indexed::new(KEYS, 1);
+        for n in [1, 4, 5] {
+            stack_up(&indexed, n, true);
+        }
+        let writer = {
+            let indexed = indexed.clone();
+            thread::spawn(move || {
+                stack_below(&indexed);
+                stack_up(&indexed, 6, false);
+                indexed.tree.collect();
+            })
+        };
+        let guard = indexed.tree.pin();
+        let entry = indexed.tree.get(&guard, KEYS[0], &Keys(KEYS));
+        let entry = entry.unwrap().unwrap();
+        let seen: Vec<usize> = entry.stack(SeqNo::MAX).map(number).collect();
+        let whole = [&[5, 4, 1, 0][..], &[5, 4, 3, 2, 1, 0], &[6]].contains(&&*seen);
+        assert!(whole, "{seen:?}");
+        drop(guard);
+        writer.join().unwrap();
+        indexed.tree.collect();
+        assert_eq!(indexed.tree.memory().lists, 0);
+    });
 }

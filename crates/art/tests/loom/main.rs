@@ -26,6 +26,8 @@ mod node;
 mod scan;
 #[path = "../../src/source.rs"]
 mod source;
+#[path = "../../src/splice.rs"]
+mod splice;
 #[expect(dead_code, reason = "the models use parts of the sources")]
 #[path = "../../src/tree.rs"]
 mod tree;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use arc_swap::Guard;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::{BatchEntry, Error, Result, SeqNo};
+use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo};
 use thermocline_catalog::View;
 use thermocline_commit::readers::Moments;
 use thermocline_commit::ring::Range;
 use thermocline_commit::{CommitEnv, Entries, Group, Limits, Persists, Reserved, WriteOptions};
 use thermocline_halloc::Reserve;
-use thermocline_memtable::{Grant, ItemBuilder, Persist, item_bytes};
+use thermocline_memtable::{Grant, ItemBuilder, OPERANDS_A_BLOCK, Operands, Persist, item_bytes};
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::events::Courier;
 use thermocline_pm::{PmOff, RegionKind};
@@ -326,10 +326,16 @@ impl Inner {
     ) -> Result<()> {
         let memtable = &group.place.view.memtables[0];
         let commits = &self.common.commits;
+        let moments = || Moments::now(&commits.ring, &commits.readers);
+        // A large group may have many operands of a key, and another one newer ones that each would copy.
+        let (is_large, mut operands) = (offsets.len() > OPERANDS_A_BLOCK, Operands::default());
         for ((entry, &at), seqno) in entries.zip(offsets).zip(group.first.0..) {
-            let moments = || Moments::now(&commits.ring, &commits.readers);
-            memtable.insert_entry(entry, at, SeqNo(seqno), moments)?;
+            match is_large && entry.kind == Kind::Merge {
+                true => operands.note(entry.cf, entry.key, at, SeqNo(seqno)),
+                false => memtable.insert_entry(entry, at, SeqNo(seqno), moments)?,
+            }
         }
+        operands.insert(memtable, moments)?;
         if group.place.tombstones > 0 {
             memtable.tombstones_added(group.place.tombstones);
         }

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use thermocline_art::{Entry, OPERANDS_A_BLOCK};
 use thermocline_base::{BatchEntry, Error, Kind};
 use thermocline_halloc::{Reserve, Space};
 
@@ -366,4 +367,109 @@ fn who_settles_waits_for_whoever_is_inside_the_tree() {
         assert_eq!(settled.join().unwrap(), 1);
     });
     assert_eq!(memtable.index_or_new(CfId(0)).tree.collect(), 0);
+}
+
+/// A memtable with one record an item, of these kinds and keys.
+fn store_of<'a>(records: impl Iterator<Item = (Kind, &'a [u8])>) -> Store {
+    let space = space();
+    let chain = Chain::new(&[3; 16], 1, 1, 17, 1);
+    let mut writer = ChainWriter::new(space.clone(), chain, None);
+    let mut builder = ItemBuilder::default();
+    let mut items = Vec::new();
+    for (first_seqno, (kind, key)) in (1..).zip(records) {
+        let entries = std::iter::once(BatchEntry {
+            kind,
+            cf: CfId(0),
+            key,
+            value: match kind {
+                Kind::Delete => &[],
+                _ => b"1",
+            },
+        });
+        let bytes = item_bytes(entries.clone());
+        writer.ensure(bytes, Reserve::Keep).unwrap();
+        let grant = writer.grant(bytes);
+        let region = space.region();
+        let stored = builder.store(region, &grant, entries, first_seqno, 0, Persist::Now);
+        stored.unwrap();
+        items.push(ItemRef {
+            at: grant.at(),
+            bytes: bytes.try_into().unwrap(),
+            count: 1,
+            first_seqno,
+        });
+    }
+    Store {
+        space,
+        chains: vec![chain],
+        stretches: vec![(0, items)],
+    }
+}
+
+/// Looks at what the index has for a key.
+fn entry_of<R>(memtable: &Memtable, key: &[u8], look: impl FnOnce(Entry<'_>) -> R) -> R {
+    let tree = memtable.tree_or_new(CfId(0));
+    let guard = tree.pin();
+    let entry = tree.get(&guard, key, memtable.records()).unwrap();
+    look(entry.unwrap())
+}
+
+/// A counter: threads bring its operands out of order, and no block of them grows.
+#[test]
+fn operands_of_one_key_lie_in_short_blocks_however_they_come() {
+    const N: u64 = 20_000;
+    let merges = (0..N).map(|_| (Kind::Merge, &b"counter"[..]));
+    let store = store_of(merges);
+    let all: Vec<u64> = (1..=N).rev().collect();
+    for threads in [1, 4] {
+        let memtable = store.replayed(threads, |_, _, _| Ok(true)).unwrap();
+        let memtable = &memtable[0];
+        assert!(memtable.has_operands());
+        entry_of(memtable, b"counter", |entry| {
+            let found: Vec<u64> = entry.versions().map(|v| v.seqno.0).collect();
+            assert_eq!(found, all, "{threads} threads");
+            let longest = entry.blocks().map(<[_]>::len).max();
+            assert!(longest.unwrap() <= OPERANDS_A_BLOCK, "{longest:?}");
+            for at in [1, 255, 256, 257, 10_000, N] {
+                assert_eq!(entry.stack(SeqNo(at)).count() as u64, at);
+            }
+        });
+    }
+}
+
+/// Operands and puts of few keys: whoever reads finds the newest, and what that is on.
+#[test]
+fn operands_and_what_they_are_on_come_back_with_any_threads() {
+    const N: u64 = 5000;
+    let keys: [&[u8]; 3] = [b"a", b"b", b"bc"];
+    let record = |n: u64| {
+        let kind = match n * 7919 % 101 {
+            0 => Kind::Put,
+            1 => Kind::Delete,
+            _ => Kind::Merge,
+        };
+        (kind, usize::try_from(n * 31 % 3).unwrap())
+    };
+    let store = store_of((1..=N).map(|n| (record(n).0, keys[record(n).1])));
+    let readers = [1, 300, 2222, 4999].map(SeqNo);
+    let (nobody, some): (&[SeqNo], &[SeqNo]) = (&[], &readers);
+    for (threads, moments) in [(1, nobody), (4, nobody), (1, some), (4, some)] {
+        let memtables = store.replayed_for(threads, moments, |_, _, _| Ok(true));
+        let memtable = &memtables.unwrap().remove(0);
+        for (k, key) in keys.iter().enumerate() {
+            for at in moments.iter().copied().chain([SeqNo(N)]) {
+                let mut open = true;
+                let of_key = (1..=at.0).rev().filter(|n| record(*n).1 == k);
+                let needed: Vec<u64> = of_key
+                    .take_while(|n| std::mem::replace(&mut open, record(*n).0 == Kind::Merge))
+                    .collect();
+                let found: Vec<u64> = entry_of(memtable, key, |entry| {
+                    let records = entry.stack(at).map(|leaf| PmOff(leaf.offset()));
+                    let seqnos = records.map(|at| memtable.record(at, true).unwrap().seqno);
+                    seqnos.filter(|s| *s <= at).map(|s| s.0).collect()
+                });
+                assert_eq!(found, needed, "{threads} threads, at {at}");
+            }
+        }
+    }
 }
