@@ -34,7 +34,7 @@ pub(crate) mod credit;
 use thermocline_base::budget::{Full, Spare};
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, Error, Kind, Result};
-use thermocline_memtable::Reckoning;
+use thermocline_memtable::{Memtable, Reckoning};
 use thermocline_policy::seal;
 
 use crate::store::Memtables;
@@ -84,6 +84,13 @@ impl Memtables {
         }
     }
 
+    /// Whether DRAM is short, and the index of this memtable takes so much of it that it should be sealed.
+    pub fn is_heavy(&self, active: &Memtable) -> bool {
+        self.common.flushes()
+            && self.common.is_dram_short()
+            && seal::is_heavy(active.index_bytes(), self.common.dram_limit())
+    }
+
     /// Sees to it that the index entries of a write fit the DRAM budgets, before anything is written.
     /// The last sixteenth is left to deletes. Returns how much of that is for range tombstones: their
     /// memtable takes it before the grant, so that what is in flight counts as in use.
@@ -108,9 +115,7 @@ impl Memtables {
             credit.writes -= records;
             return Ok(0);
         }
-        writer.heavy = self.common.flushes()
-            && self.common.is_dram_short()
-            && seal::is_heavy(writer.active.index_bytes(), self.common.dram_limit());
+        writer.heavy = self.is_heavy(&writer.active);
         let spare = match deletes_only {
             true => Spare::Use,
             false => Spare::Keep,

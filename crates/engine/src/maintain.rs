@@ -220,10 +220,11 @@ impl Inner {
         self.common.check_writable()?;
         self.memtables.record_chain(&mut writer)?;
         let incarnation = writer.chain.chain().incarnation;
-        let filling = seal::is_filling(writer.active.bytes(), &writer.limits);
+        let bytes = writer.active.bytes();
+        let wants_next = seal::wants_next(bytes, &writer.limits, writer.wants_next);
         // Writers go on while the manifest is synced.
         drop(writer);
-        if filling {
+        if wants_next {
             self.memtables
                 .prepare(&mut lock(&self.memtables.next), incarnation)?;
         }

@@ -132,6 +132,7 @@ impl Memtables {
             active_bytes: writer.active.bytes(),
             limits: writer.limits,
             next_is_missing: self.is_next_missing(),
+            next_is_awaited: writer.wants_next,
             lacks_zones: lacks.zones,
             lacks_pages: lacks.pages,
         };
@@ -146,21 +147,34 @@ impl Memtables {
             .is_something()
     }
 
-    /// Refuses a write of `bytes` bytes that would have to wait for a file's sync, for growth, or for other writes.
-    pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
+    /// Refuses a write of `bytes` bytes that would have to wait for a file's sync, for growth, or for other writes. If it
+    /// is the next memtable that it lacks, [`Inner::work_ahead`] names that, whatever it is needed for.
+    ///
+    /// [`Inner::work_ahead`]: crate::store::Inner::work_ahead
+    pub fn check_no_slowdown(
+        &self,
+        writer: &mut Writer,
+        bytes: u64,
+        reserve: Reserve,
+    ) -> Result<()> {
+        // Since that was found a flush may have given DRAM back.
+        writer.heavy = writer.heavy && self.is_heavy(&writer.active);
         // As in `find_room`.
         let (in_hand, limits) = (writer.in_hand(), &writer.limits);
-        let seals = seal::is_due(&in_hand, limits, bytes, || {
+        let wide = seal::is_wide(&in_hand, limits);
+        let due = seal::is_due(&in_hand, limits, bytes, || {
             self.common.space.has_room(bytes)
         });
-        let can_seal = self.common.space.descriptors().free() > 0;
-        let wide = seal::is_wide(&in_hand, limits);
+        let seals = due || wide;
+        // Without a descriptor the active memtable grows, unless it is too wide for that.
+        let can_seal = wide || self.common.space.descriptors().free() > 0;
         let fits =
             writer.chain.state().left >= bytes || self.common.space.has_room_now(bytes, reserve);
         let next = seals.then(|| try_lock(&self.next));
         // The next memtable is being named right now, or is missing.
         let no_next = next.is_some_and(|next| next.is_none_or(|next| next.is_none()));
-        if !writer.recorded || wide || no_next && can_seal {
+        writer.wants_next |= no_next && can_seal;
+        if !writer.recorded || no_next && can_seal {
             return Err(busy("for the manifest"));
         }
         if seals && !no_next && self.common.commits.ring.groups() > 0

@@ -27,6 +27,7 @@ use crate::{indexes, seal};
 ///     active_bytes: 60,
 ///     limits,
 ///     next_is_missing: true,
+///     next_is_awaited: false,
 ///     lacks_zones: false,
 ///     lacks_pages: false,
 /// };
@@ -59,7 +60,8 @@ pub fn next_collection(levels: &Levels<'_>) -> Option<Decision> {
 }
 
 fn of_ahead(ahead: &Ahead) -> Option<Decision> {
-    let name = ahead.next_is_missing && seal::is_filling(ahead.active_bytes, &ahead.limits);
+    let (bytes, limits) = (ahead.active_bytes, &ahead.limits);
+    let name = ahead.next_is_missing && seal::wants_next(bytes, limits, ahead.next_is_awaited);
     let (grow, populate) = (ahead.lacks_zones, ahead.lacks_pages);
     let work = Work::Prepare {
         grow,

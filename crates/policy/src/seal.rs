@@ -137,6 +137,13 @@ pub fn is_filling(bytes: u64, limits: &Limits) -> bool {
     bytes > limits.bytes / PREPARE_PARTS
 }
 
+/// Whether the next memtable should be named behind one of so many bytes: since that is filling, or a write `awaits` it.
+/// A memtable may be full of something else than bytes, or the item may be large, before it is half full.
+#[inline]
+pub fn wants_next(bytes: u64, limits: &Limits, awaits: bool) -> bool {
+    awaits || is_filling(bytes, limits)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

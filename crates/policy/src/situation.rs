@@ -77,6 +77,8 @@ pub struct Ahead {
     pub limits: seal::Limits,
     /// Whether the next one is not named.
     pub next_is_missing: bool,
+    /// Whether a write needed the next one, and was refused since it would not wait for it.
+    pub next_is_awaited: bool,
     /// Whether fewer zones than are kept ahead are free, and the region can grow.
     pub lacks_zones: bool,
     /// Whether zones that are kept ahead would meet page faults.

@@ -271,7 +271,9 @@ impl Inner {
         self.common.check_writable()?;
         self.common.families.check_write(entries.clone())?;
         if mode.no_slowdown
-            && let Err(error) = self.memtables.check_no_slowdown(&writer, bytes, reserve)
+            && let Err(error) = self
+                .memtables
+                .check_no_slowdown(&mut writer, bytes, reserve)
         {
             drop(writer);
             // A worker does meanwhile what the write would have waited for.

@@ -1,10 +1,11 @@
-//! What a commit says, and what a power cut leaves of it.
+//! What a commit says, what a power cut leaves of it, and who asks not to wait.
 
 use std::path::Path;
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{BatchEntry, CfId, WriteBatch};
-use thermocline_commit::{Callback, Durability};
+use thermocline_base::{BatchEntry, CfId, ErrorKind, WriteBatch};
+use thermocline_commit::{Callback, Durability, WriteOptions};
+use thermocline_policy::seal;
 
 use crate::store::Engine;
 use crate::sync::{Arc, Mutex, lock};
@@ -100,4 +101,60 @@ fn a_commit_of_nothing_is_told_behind_those_before_it_and_as_durable_as_they_are
         .write_with_callback(nothing(), false, tell(5))
         .unwrap();
     assert_eq!(lock(&told).last(), Some(&(5, true)));
+}
+
+/// Writes without waiting. Between tries is done what the write would have waited for.
+fn write_without_waiting(engine: &Engine, batch: &WriteBatch) {
+    let mode = WriteOptions {
+        durability: Durability::Immediate,
+        no_slowdown: true,
+    };
+    for _ in 0..4 {
+        match engine.write(batch.iter(), mode) {
+            Ok(_) => return,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
+        }
+        engine.work_ahead().unwrap();
+    }
+    panic!("busy for ever");
+}
+
+/// A memtable that refers to as much in blob files as it may has hardly any bytes of its own.
+#[test]
+fn who_asks_not_to_wait_gets_past_a_memtable_that_is_full_of_blobs() {
+    let mut options = options();
+    (options.blob.inline_bytes_max, options.blob.generation_bytes) = (64, 64);
+    let engine = open(&Machine::new(1 << 20), &options);
+    for n in 0..3u8 {
+        let mut batch = WriteBatch::new();
+        batch.put(CF, &[n], &[n; 100]).unwrap();
+        write_without_waiting(&engine, &batch);
+    }
+    assert!(engine.metrics().memtables.len() > 1);
+    for n in 0..3u8 {
+        let found = engine.get(CF, &[n], <[u8]>::to_vec).unwrap();
+        assert_eq!(found, Some(vec![n; 100]));
+    }
+}
+
+/// An open after a crash leaves a gap of as many seqnos as DRAM could have held records.
+#[test]
+fn who_asks_not_to_wait_gets_past_a_memtable_that_spans_too_much() {
+    let options = asked_for(Preset::Leveled);
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine, &options);
+    engine
+        .write(put(b"a").iter(), Durability::Immediate)
+        .unwrap();
+    let after = open(&machine.without_power(), &options);
+    let is_wide = || {
+        let writer = lock(&after.inner.memtables.writer);
+        seal::is_wide(&writer.in_hand(), &writer.limits)
+    };
+    assert!(is_wide());
+    write_without_waiting(&after, &put(b"b"));
+    assert!(!is_wide());
+    for key in [b"a", b"b"] {
+        assert!(after.get(CF, key, |_| ()).unwrap().is_some());
+    }
 }

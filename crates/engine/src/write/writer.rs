@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     pub credit: Credit,
     /// Whether the index of the active memtable takes so much DRAM that it should be sealed.
     pub heavy: bool,
+    /// Whether a write needed the next memtable, and was refused since that was not named and it would not wait.
+    pub wants_next: bool,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
     /// Whether transactions watch. If so, changes are noted as they are granted (`commit::recent`).
@@ -64,6 +66,7 @@ impl Writer {
             in_reserve: true,
             credit: Credit::default(),
             heavy: false,
+            wants_next: false,
             covered: true,
             watched: false,
         }
@@ -125,7 +128,7 @@ impl Writer {
         self.ended.push(cut);
         (self.active, self.limits) = (active, limits);
         self.credit = Credit::default();
-        self.heavy = false;
+        (self.heavy, self.wants_next) = (false, false);
         std::mem::replace(&mut self.chain, chain)
     }
 

@@ -41,6 +41,34 @@ fn sealed(bytes: u64) -> Sealed {
     }
 }
 
+/// A memtable may be due to be sealed long before it is half full of bytes.
+#[test]
+fn the_next_memtable_is_named_for_whoever_awaits_it() {
+    let mut ahead = Ahead {
+        active_bytes: 10,
+        limits: seal::Limits {
+            bytes: 100,
+            blob_bytes: 1000,
+            span: 50,
+        },
+        next_is_missing: true,
+        next_is_awaited: false,
+        lacks_zones: false,
+        lacks_pages: false,
+    };
+    assert!(of_ahead(&ahead).is_none());
+    ahead.next_is_awaited = true;
+    let work = of_ahead(&ahead).map(|decision| decision.work);
+    let named = Work::Prepare {
+        grow: false,
+        populate: false,
+        name: true,
+    };
+    assert_eq!(work, Some(named));
+    ahead.next_is_missing = false;
+    assert!(of_ahead(&ahead).is_none());
+}
+
 #[test]
 fn what_is_urgent_comes_first_and_says_why() {
     let mut memory = Memory::default();
