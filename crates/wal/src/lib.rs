@@ -25,7 +25,8 @@
 //!    might succeed without what the failed one had to write.
 //!
 //! # Crash argument of an append
-//! Frames that were appended are written with the next [`LogWriter::sync`], then synced. A crash before the
+//! Frames that were appended are written with the next [`LogWriter::sync`], or where they are many some before it
+//! ([`LogWriter::write_out`]), then synced. A crash before the
 //! sync ends leaves any mixture of old and new sectors behind the old end: frames whose checksums
 //! hold, which are whole, and others, which are not given to anybody. A torn frame may lie before a
 //! whole one; that is the caller's to see ([`Frame::at`] tells where each lies). After the sync all are

@@ -130,6 +130,11 @@ impl LogWriter {
         }
     }
 
+    /// Bytes that are kept in memory: what was appended and is not written yet, and what is before that on its page.
+    pub fn waiting(&self) -> usize {
+        self.tail.len()
+    }
+
     fn check(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |cause| {
             Err(Error::Poisoned(format!("an earlier write failed: {cause}")))
@@ -148,6 +153,30 @@ impl LogWriter {
         self.tail
             .resize(self.tail.len().next_multiple_of(FRAME_ALIGN));
         self.dirty = true;
+        Ok(())
+    }
+
+    /// Writes the whole pages of what was appended, so that less than a page of it is kept in memory. Nothing is
+    /// synced, and nothing grows for later: it is durable after the next [`LogWriter::sync`].
+    ///
+    /// # Errors
+    /// As [`LogWriter::sync`].
+    pub fn write_out(&mut self) -> Result<()> {
+        self.check()?;
+        let len = self.tail.len();
+        let whole = len - len % DIRECT_UNIT;
+        if whole == 0 {
+            return Ok(());
+        }
+        if let Err(error) = self.file.write_at(&self.tail[..whole], self.page) {
+            self.failed = Some(error.to_string());
+            return Err(error);
+        }
+        self.tail.copy_within(whole..len, 0);
+        self.tail.resize(len - whole);
+        self.page += whole as u64;
+        // No zeros come to lie there.
+        self.grown = self.grown.max(self.page);
         Ok(())
     }
 
@@ -173,7 +202,9 @@ impl LogWriter {
         // Whole pages, of which the last ends with zeros.
         self.tail.resize(len.next_multiple_of(DIRECT_UNIT));
         let end = self.page + self.tail.len() as u64;
-        self.file.write_at(&self.tail, self.page)?;
+        if len > 0 {
+            self.file.write_at(&self.tail, self.page)?;
+        }
         self.grow(end)?;
         if !active(Bug::ForgetLogSync) {
             self.file.sync(SITE_FRAMES)?;

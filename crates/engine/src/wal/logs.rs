@@ -26,6 +26,10 @@ pub(super) const SPARES: usize = 2;
 /// What writes that do not only delete leave of a log, in bytes, where the disk has no more room.
 pub(super) const KEPT_FOR_DELETES: u64 = 8 << 10;
 
+/// Bytes that wait in DRAM for the sync of a log, at most, and one item: what is more is written before. A batch, or a
+/// log that is copied, may be as large as memory for records.
+const WAITING_MAX: usize = 4 << 20;
+
 /// The logs of an open store.
 #[derive(Debug)]
 pub(crate) struct Wal {
@@ -312,7 +316,7 @@ impl Wal {
         let mut reader = LogReader::open(storage, found)?;
         let mut log = LogWriter::create(storage, &copy, *reader.id(), &self.bytes)?;
         while let Some(frame) = reader.next_frame()? {
-            log.append(frame.payload)?;
+            append(&mut log, frame.payload)?;
         }
         log.sync()?;
         storage.rename(&copy, own)
@@ -344,9 +348,19 @@ pub(super) fn write_to(
     ranges: impl Iterator<Item = Range>,
 ) -> Result<()> {
     for Range { at, bytes } in ranges {
-        log.append(region.bytes(PmOff(at), index(bytes))?)?;
+        append(log, region.bytes(PmOff(at), index(bytes))?)?;
     }
     log.sync()
+}
+
+/// Appends a frame. It is durable after the log's sync, and whatever is written before that is not: a crash leaves frames
+/// that are whole and others, as one during the sync does.
+fn append(log: &mut LogWriter, payload: &[u8]) -> Result<()> {
+    log.append(payload)?;
+    match log.waiting() < WAITING_MAX {
+        true => Ok(()),
+        false => log.write_out(),
+    }
 }
 
 /// Of a log that could not be begun: if it is room that it lacks, that is no more than that.

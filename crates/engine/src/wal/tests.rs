@@ -17,6 +17,7 @@ mod copied;
 mod full;
 mod ingest;
 mod moved;
+mod pieces;
 
 const DB: &str = "/db";
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::ErrorKind;
 use thermocline_env::Env;
-use thermocline_env::direct::DeviceBytes;
+use thermocline_env::direct::{DIRECT_UNIT, DeviceBytes};
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_wal::{GROWTH_BYTES_MAX, LogReader, LogWriter};
 
@@ -38,6 +38,37 @@ fn random_payloads_come_back_in_order() {
             }
         }
         log.sync().unwrap();
+        log.sync().unwrap();
+        assert_eq!(frames(&fs, 7).unwrap().len(), payloads.len());
+    }
+}
+
+#[test]
+fn what_is_written_out_before_the_sync_is_there_with_the_rest() {
+    for seed in seeds(0..40) {
+        let _replay = Replay::new("-p thermocline-wal --test log what_is_written_out", seed);
+        let mut rng = Rng::new(seed);
+        let fs = fresh();
+        fs.refuse_direct(rng.one_in(3));
+        let payloads = payloads(&mut rng, 60);
+        let places = places(&payloads);
+        let mut log = create(&fs, 7).unwrap();
+        for (i, payload) in payloads.iter().enumerate() {
+            assert_eq!(log.end(), places[i]);
+            log.append(payload).unwrap();
+            if rng.one_in(3) {
+                log.write_out().unwrap();
+                assert!(log.waiting() < DIRECT_UNIT);
+            }
+            if rng.one_in(6) {
+                // Room for later is made behind what is written.
+                log.reserve(places[i + 1] + 50_000).unwrap();
+            }
+            if rng.one_in(10) {
+                log.sync().unwrap();
+                check(&frames(&fs, 7).unwrap(), &payloads, i + 1, "");
+            }
+        }
         log.sync().unwrap();
         assert_eq!(frames(&fs, 7).unwrap().len(), payloads.len());
     }
