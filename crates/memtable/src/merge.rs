@@ -59,6 +59,9 @@ use crate::record::RecordRef;
 use crate::scan::Versions;
 use crate::table::Memtable;
 
+/// Keys that an input is asked for at once, at least: so many are prefetched together.
+const AT_ONCE_MIN: usize = 32;
+
 /// A merge under way.
 #[derive(Debug)]
 pub struct Merging {
@@ -146,7 +149,11 @@ impl Merging {
         };
         let from = self.from.clone();
         let from = from.as_ref().map(Vec::as_slice);
-        let sources = self.inputs.iter().map(|m| (m, Versions::new(m, cf, limit)));
+        // Together they are asked for as many keys as are taken, not each for all of them: what a source has collected is
+        // forgotten with the step.
+        let at_once = limit.min((limit / self.inputs.len()).max(AT_ONCE_MIN));
+        let sources = self.inputs.iter();
+        let sources = sources.map(|m| (m, Versions::new(m, cf, at_once)));
         let mut sources = sources.collect::<Vec<_>>();
         for (_, source) in &mut sources {
             source.seek(from)?;

@@ -402,3 +402,31 @@ fn a_step_takes_no_more_than_its_bound() {
         assert!(used > 0);
     }
 }
+
+/// A step takes more keys of one input than it asks that for at once.
+#[test]
+fn an_input_is_asked_again_within_a_step() {
+    let space = fixture::space(16 << 20, 256 << 10);
+    let keys: Vec<[u8; 2]> = (0..300u16).map(u16::to_be_bytes).collect();
+    let rows: Vec<Row<'_>> = (1..)
+        .zip(&keys)
+        .map(|(seqno, key)| (0, &key[..], seqno, true))
+        .collect();
+    let (mut inputs, mut zones) = (Vec::new(), Zones::new());
+    for (id, rows) in [(1, &rows[..200]), (2, &rows[200..])] {
+        let (memtable, own) = memtable_and_zones(&space, id, rows, &[]);
+        memtable.seal();
+        inputs.insert(0, Arc::new(memtable));
+        zones.insert(id, own);
+    }
+    let free = Registered(Vec::new());
+    for limit in [64, 2 * AT_ONCE_MIN, 150, 1000] {
+        let merged = merge_with(&inputs, &zones, limit, without(&free, &nobody));
+        let merged = merged.unwrap().unwrap();
+        assert_eq!(merged.keys(), 300, "{limit} keys a step");
+        for key in &keys {
+            let found = merged.get(CfId(0), key, SeqNo::MAX, true).unwrap();
+            assert!(matches!(found, Lookup::Record(record) if record.key == key));
+        }
+    }
+}
