@@ -30,10 +30,11 @@ fn the_version_is_read_while_an_edit_is_made_durable() {
         }
     })));
     std::thread::scope(|threads| {
+        let engine = &engine;
         let edits_made = threads.spawn(|| engine.flush().unwrap());
         edits.recv().unwrap();
         let (found, version) = channel();
-        threads.spawn(|| found.send(current(&engine)).unwrap());
+        threads.spawn(move || found.send(current(engine)).unwrap());
         let version = version.recv_timeout(Duration::from_secs(60));
         goes_on.send(()).unwrap();
         edits_made.join().unwrap();

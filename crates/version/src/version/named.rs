@@ -102,7 +102,7 @@ impl PmTables {
     }
 
     /// Them, to be changed: what they came to does not hold any more.
-    pub(super) fn to_change(&mut self) -> &mut BTreeMap<FileId, Arc<PmEntry>> {
+    pub(super) fn by_number_mut(&mut self) -> &mut BTreeMap<FileId, Arc<PmEntry>> {
         self.totals = OnceLock::new();
         &mut self.by_number
     }

@@ -52,7 +52,7 @@ impl Version {
             table: Arc::clone(table),
             references: Vec::new(),
         };
-        let tables = Arc::make_mut(&mut self.pm).to_change();
+        let tables = Arc::make_mut(&mut self.pm).by_number_mut();
         tables.insert(file, Arc::new(entry));
         Arc::make_mut(&mut self.pm_owners).insert(meta.owner);
         Ok(())
@@ -68,7 +68,7 @@ impl Version {
         let got = format_args!("{count} to PM table {file}");
         must(count == 0, what, "no references to it", got)?;
         let owner = entry.table.meta.owner;
-        Arc::make_mut(&mut self.pm).to_change().remove(&file);
+        Arc::make_mut(&mut self.pm).by_number_mut().remove(&file);
         Arc::make_mut(&mut self.pm_owners).remove(&owner);
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Version {
         if !self.pm.contains_key(&file) {
             return None;
         }
-        let entry = Arc::make_mut(&mut self.pm).to_change().get_mut(&file)?;
+        let entry = Arc::make_mut(&mut self.pm).by_number_mut().get_mut(&file)?;
         Some(&mut Arc::make_mut(entry).references)
     }
 
