@@ -64,9 +64,6 @@ pub struct OpenTables {
     tables_max: usize,
     bytes_max: u64,
     pub(crate) of: Arc<OpenUse>,
-    /// Bytes of tables that were closed, and are about to be freed. Changed upwards under the lock alone. Relaxed: who
-    /// sees too much or too little of it closes a table too few or too many.
-    closing: AtomicU64,
     /// Those that stay open, in the order in which they are looked at. Some may have gone.
     ring: Mutex<VecDeque<Weak<Handle>>>,
 }
@@ -139,7 +136,6 @@ impl OpenTables {
             tables_max,
             bytes_max,
             of: Arc::default(),
-            closing: AtomicU64::new(0),
             ring: Mutex::default(),
         }
     }
@@ -151,77 +147,37 @@ impl OpenTables {
     pub(crate) fn add(&self, handle: &Arc<Handle>) {
         let mut ring = lock(&self.ring);
         ring.push_back(Arc::downgrade(handle));
-        let closed = self.close_while(&mut ring, |ring, bytes| {
-            ring.len() > self.tables_max || bytes > self.bytes_max
-        });
-        drop(ring);
-        self.free(closed);
+        let too_many =
+            |ring: &VecDeque<_>| ring.len() > self.tables_max || self.of.bytes() > self.bytes_max;
+        close_while(&mut ring, too_many);
     }
 
     /// Closes tables until `bytes` less are charged, or none is open that nobody reads.
     pub fn evict(&self, bytes: u64) {
-        let mut ring = lock(&self.ring);
-        let goal = self.bytes_that_stay().saturating_sub(bytes);
-        let closed = self.close_while(&mut ring, |_, bytes| bytes > goal);
-        drop(ring);
-        self.free(closed);
-    }
-
-    /// DRAM of what is open, without tables that are about to be freed.
-    fn bytes_that_stay(&self) -> u64 {
-        let closing = self.closing.load(Ordering::Relaxed);
-        self.of.bytes().saturating_sub(closing)
-    }
-
-    /// Closes tables, those first that were not read since they were looked at, as long as it `goes_on`, which is told
-    /// the bytes that stay. They are to be freed without the lock.
-    fn close_while(
-        &self,
-        ring: &mut VecDeque<Weak<Handle>>,
-        goes_on: impl Fn(&VecDeque<Weak<Handle>>, u64) -> bool,
-    ) -> Closed {
-        let mut closed = Closed::default();
-        // Twice around, at most: then each has had its chance.
-        for _ in 0..2 * ring.len() {
-            if !goes_on(ring, self.bytes_that_stay()) {
-                break;
-            }
-            let Some(weak) = ring.pop_front() else {
-                break;
-            };
-            let Some(handle) = weak.upgrade() else {
-                continue;
-            };
-            if handle.used.swap(false, Ordering::Relaxed) {
-                ring.push_back(weak);
-                continue;
-            }
-            let Some(table) = handle.open.swap(None) else {
-                continue;
-            };
-            // Whoever reads it keeps its bytes.
-            if Arc::strong_count(&table) == 1 {
-                let bytes = table._charge.bytes();
-                self.closing.fetch_add(bytes, Ordering::Relaxed);
-                closed.bytes += bytes;
-            }
-            closed.tables.push(table);
-        }
-        closed
-    }
-
-    /// Frees what was closed. The caller has not the lock: it takes long, since files and much memory go with tables.
-    fn free(&self, closed: Closed) {
-        let Closed { tables, bytes } = closed;
-        drop(tables);
-        self.closing.fetch_sub(bytes, Ordering::Relaxed);
+        let goal = self.of.bytes().saturating_sub(bytes);
+        close_while(&mut lock(&self.ring), |_| self.of.bytes() > goal);
     }
 }
 
-/// Tables that were closed, and are not yet freed.
-#[derive(Default)]
-struct Closed {
-    tables: Vec<Arc<OpenTable>>,
-    /// Of those that nobody reads.
-    bytes: u64,
+/// Closes tables, those first that were not read since they were looked at.
+fn close_while(
+    ring: &mut VecDeque<Weak<Handle>>,
+    goes_on: impl Fn(&VecDeque<Weak<Handle>>) -> bool,
+) {
+    // Twice around, at most: then each has had its chance.
+    for _ in 0..2 * ring.len() {
+        if !goes_on(ring) {
+            return;
+        }
+        let Some(weak) = ring.pop_front() else {
+            return;
+        };
+        let Some(handle) = weak.upgrade() else {
+            continue;
+        };
+        match handle.used.swap(false, Ordering::Relaxed) {
+            true => ring.push_back(weak),
+            false => handle.open.store(None),
+        }
+    }
 }
