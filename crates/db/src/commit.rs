@@ -100,7 +100,8 @@ impl Commit {
             if is_calling() {
                 return Err(Error::Busy(
                     "a callback or listener must not wait for a commit, whose outcome is told behind it; the \
-                     commit goes on: wait on another thread, or have a callback told"
+                     commit goes on, and what comes of it is told no more: move it to another thread to wait, or \
+                     have a callback told"
                         .into(),
                 ));
             }

@@ -71,12 +71,12 @@ impl Client for Inner {
                 merged
             }
             Job::Compact => {
+                let begun = self.common.now_ns();
                 let ran = self.common.flushes().then(|| self.compactor.compact_once());
-                let ran = ran.is_some_and(|ran| ran.unwrap_or(false));
-                if let Some(pause) = self.retries_after(ran) {
+                if let Some(pause) = self.retries_after(ran.as_ref(), begun) {
                     self.common.background.request_after(Task::Retry, pause);
                 }
-                ran
+                ran.is_some_and(|ran| ran.unwrap_or(false))
             }
         }
     }
@@ -91,16 +91,18 @@ impl Client for Inner {
 }
 
 impl Inner {
-    /// After how long somebody looks again for a compaction, because tables rest with which one has failed; none if one `ran`, behind
-    /// which the next one comes anyhow. Not as late as the longest rest: a timer that is set is not set anew, and another rest may end
-    /// before.
-    fn retries_after(&self, ran: bool) -> Option<Duration> {
-        if ran || self.common.check_writable().is_err() {
+    /// After how long somebody looks again for a compaction that has failed, or for one that tables may take which rested when one was
+    /// looked for, at `begun`; none if one `ran`, behind which the next one comes anyhow. Not as late as the longest rest: a timer
+    /// that is set is not set anew, and another rest may end before.
+    fn retries_after(&self, ran: Option<&Result<bool>>, begun: u64) -> Option<Duration> {
+        if matches!(ran, None | Some(Ok(true))) || self.common.check_writable().is_err() {
             return None;
         }
-        let now_ns = self.common.now_ns();
-        let ends = self.common.compactions.first_rest_ends_after(now_ns)?;
-        Some(ends.min(Duration::from_nanos(tuning::AGAIN_NS)))
+        let latest = Duration::from_nanos(tuning::AGAIN_NS);
+        let rest = self.common.compactions.first_rest_ends_after(begun);
+        let failed = ran.is_some_and(|ran| ran.as_ref().is_err_and(|error| !error.is_no_room()));
+        rest.map(|rest| rest.min(latest))
+            .or_else(|| failed.then_some(latest))
     }
 
     /// A write was granted. `due` if something is to be done ahead of need.

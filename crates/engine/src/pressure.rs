@@ -172,6 +172,28 @@ impl Admission {
         }
     }
 
+    /// As [`Admission::hold_back`], for who does not wait and has another step to come: it owes afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where it would have to wait for what others owe.
+    pub fn refuse_if_owed(&self) -> Result<()> {
+        let gauge = &self.pressure.gauge;
+        let owed_until = gauge.owed_until.load(Ordering::Relaxed);
+        let is_held = gauge.now.load(Ordering::Relaxed) & !FULL != 0;
+        match is_held && pressure::waits(owed_until, self.common.now_ns()) {
+            true => Err(busy("for flushing or compaction, which are behind")),
+            false => Ok(()),
+        }
+    }
+
+    /// A write that did not wait owes `bytes` for what was set apart of it, if it was `written`.
+    pub fn owe_for(&self, bytes: u64, written: &Result<()>) {
+        let gauge = &self.pressure.gauge;
+        if written.is_ok() && bytes > 0 && gauge.now.load(Ordering::Relaxed) & !FULL != 0 {
+            let _ = gauge.owe(bytes, self.common.now_ns());
+        }
+    }
+
     /// Asks again whether the disk is full, or would be with so many bytes more. What is only kept for change feeds
     /// gives way, as far as that helps: nobody who writes waits for feeds. The caller holds no lock.
     ///

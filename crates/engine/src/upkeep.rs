@@ -7,12 +7,12 @@ use crate::store::Upkeep;
 use crate::sync::thread;
 use crate::write::writer::Writer;
 
-/// How often a writer that found no room looks again whether readers have let go of what is
-/// dead: a `get` does within microseconds.
-const PATIENCE: u32 = 1000;
+/// How often at most a writer that found no room looks whether readers have let go of what is dead, while none does: a `get` does
+/// within microseconds.
+const PATIENCE: u32 = 200;
 
-/// How often at most while nobody does: who holds it longer than that is no `get`.
-const PATIENCE_IN_VAIN: u32 = 200;
+/// Nanoseconds for which it looks at least where nobody else makes room: the thread of a `get` may have lost its turn.
+const PATIENCE_NS: u64 = 5_000_000;
 
 impl Upkeep {
     /// As [`Reclaimer::reclaim`](crate::store::Reclaimer), for whoever writes and lacks something. What cannot be read stays, for its
@@ -64,24 +64,32 @@ impl Upkeep {
         if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(writer)? {
             return Ok(());
         }
-        let (mut holders, mut in_vain) = (usize::MAX, 0);
-        for _ in 0..PATIENCE {
+        let (begun, mut holders, mut in_vain) = (self.common.now_ns(), usize::MAX, 0);
+        loop {
             // Counted before anything is dropped: who lets go afterwards is missing from the next count.
             let now = self.holders();
-            if now < holders && self.reclaimer.drop_dead(writer)? > 0 {
+            in_vain = if now < holders { 0 } else { in_vain + 1 };
+            // What nobody holds is kept for others than readers.
+            let ends = now == 0 || in_vain >= PATIENCE && self.is_out_of_patience(begun);
+            // At the end, too: one may have come as another one went.
+            if (now < holders || ends) && self.reclaimer.drop_dead(writer)? > 0 {
                 // What was not the oldest may be now.
                 self.reclaim_for(writer)?;
                 return Ok(());
             }
-            in_vain = if now < holders { 0 } else { in_vain + 1 };
-            // What nobody holds is kept for others than readers.
-            if now == 0 || in_vain == PATIENCE_IN_VAIN {
-                break;
+            if ends {
+                return Err(error);
             }
             holders = now;
             thread::yield_now();
         }
-        Err(error)
+    }
+
+    /// Whether who began to look at this time has looked for long enough. Where flushes make room, that is waited for without the
+    /// writer's lock. A clock that stands still says nothing.
+    fn is_out_of_patience(&self, begun: u64) -> bool {
+        let passed = self.common.now_ns().saturating_sub(begun);
+        self.common.flushes() || passed == 0 || passed >= PATIENCE_NS
     }
 
     /// How many hold what is dead: readers of this opening, and of earlier ones.

@@ -12,6 +12,9 @@ use thermocline_pm::PmOff;
 use crate::insert::leaf_of;
 use crate::table::Memtable;
 
+/// How many are noted before they go in, so that their number is bounded: under a mebibyte.
+const OPERANDS: usize = 16 << 10;
+
 /// An operand that is stored.
 #[derive(Debug, Clone, Copy)]
 struct Noted<'k> {
@@ -31,9 +34,9 @@ impl<'k> Operands<'k> {
         self.0.push(Noted { cf, key, seqno, at });
     }
 
-    /// How many are noted.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// Whether so many are noted that they are to go in.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= OPERANDS
     }
 
     /// Puts those that are noted into the indexes of `memtable`, in which they are stored. `moments` as for

@@ -8,7 +8,7 @@
 //! reads at a given moment: nobody does but readers of an earlier opening in this process. As a rule there are none.
 //! A record that comes late is trimmed against those beside it as any group's that is indexed late
 //! (`art::versions`); what it leaves too much takes memory, and no more. Operands go in for each key together, at the end
-//! of a step or as soon as there are [`OPERANDS`]: one that comes late copies the newer ones, which others have
+//! of a step or as soon as there are many: one that comes late copies the newer ones, which others have
 //! put in meanwhile (`operands`), and so a step does once, however many it has itself. Range tombstones are noted, and added when all are known, in the order of
 //! seqnos, in which each is added in the time that a bisection takes. So the indexes are the same however
 //! many threads there are.
@@ -44,9 +44,6 @@ const STEP: usize = 256;
 
 /// Items whose records lie ahead of the one at hand by so many are prefetched.
 const AHEAD: usize = 4;
-
-/// Operands that a thread notes at most before it puts them into an index, which bounds its memory: less than a MiB.
-const OPERANDS: usize = 16 << 10;
 
 /// Valid items of one memtable, in the order in which they lie.
 #[derive(Debug, Clone, Copy)]
@@ -182,7 +179,7 @@ impl<'a> Replay<'a> {
                 let found = |seqno, at| lock(&self.found).push((seqno, i, at));
                 let later = (&mut operands, found);
                 records += stretch.replay_item(item, self.moments, &admit, later)?;
-                if operands.len() >= OPERANDS {
+                if operands.is_full() {
                     operands.insert(memtable, || self.moments)?;
                 }
             }

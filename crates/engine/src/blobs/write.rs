@@ -17,6 +17,8 @@ pub(crate) struct Separated {
     references: Vec<[u8; BLOB_REF_LEN]>,
     inline_max: usize,
     hold: Hold,
+    /// Bytes that are owed once the batch is written: of a write that does not wait, its long values.
+    pub owes: u64,
 }
 
 /// Bytes that are being written, as long as it lives.
@@ -122,6 +124,7 @@ impl Stager {
                 references,
                 inline_max,
                 hold,
+                owes: if no_slowdown { bytes } else { 0 },
             })),
             Err(error) => {
                 drop(gate);
@@ -134,7 +137,11 @@ impl Stager {
 
     /// Room on the disk for `bytes` bytes.
     fn find_disk(&self, bytes: u64, no_slowdown: bool) -> Result<Coming<'_>> {
-        self.admission.hold_back(bytes, no_slowdown, || false)?;
+        match no_slowdown {
+            // It owes when it is written: the record that names the values would be refused for what they owe.
+            true => self.admission.refuse_if_owed()?,
+            false => self.admission.hold_back(bytes, false, || false)?,
+        }
         // What others write just now has not taken its room yet.
         let coming = Coming::new(&self.sweeper.blobs.coming, bytes);
         self.admission.check_disk(coming.all)?;

@@ -34,6 +34,7 @@ fn at(level: Level, key: &[u8]) -> Held {
         range: KeyRange::inclusive(key, key).owned(),
         seqnos: Held::ANY_AGE,
         stays: true,
+        rests: false,
     }
 }
 
@@ -45,6 +46,7 @@ fn all_of(place: Place, table: &TableRef) -> Held {
         range: table.range.clone(),
         seqnos: Held::ANY_AGE,
         stays: true,
+        rests: false,
     }
 }
 
@@ -158,6 +160,7 @@ impl Picker {
         let inputs = picked.inputs.iter().map(|n| levels.refs[0][*n]);
         let wholes = inputs.map(|table| Held {
             stays: false,
+            rests: false,
             ..all_of(Place::new(cf, Level::ZERO), table)
         });
         let holds = wholes.chain([picked.holds.clone()]).collect();

@@ -131,7 +131,7 @@ impl Compactor {
             self.picker.internal_gave_up();
         }
         let tables = job.inputs.iter().map(|(_, table)| table.file);
-        let failed = done.as_ref().err();
+        let failed = done.as_ref().err().filter(|_| !left_alone);
         let compactions = &self.common.compactions;
         let rest = compactions.job_ended(begun.reason, tables, failed, self.common.now_ns());
         let takes_room = !begun.moved && !job.picked.is_drop();

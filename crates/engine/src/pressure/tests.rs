@@ -208,6 +208,26 @@ fn who_asked_not_to_wait_only_owes_and_the_next_one_is_refused() {
     write().unwrap();
 }
 
+/// The record that names long values would be refused for what they owe, and all would be written in vain, each time.
+#[test]
+fn a_long_value_is_not_refused_for_what_it_owes_itself() {
+    let engine = open(true);
+    let mut held = Vec::new();
+    fill(&engine, 90, &mut held);
+    let owed_until = &engine.inner.pressure.gauge.owed_until;
+    owed_until.store(0, Ordering::Relaxed);
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"k", &vec![7; 2 << 20]).unwrap();
+    let separated = engine.inner.stager.separate(batch.iter(), 2 << 20, true);
+    let separated = separated.unwrap().unwrap();
+    let admission = &engine.inner.admission;
+    admission.hold_back(64, true, || false).unwrap();
+    owed_until.store(0, Ordering::Relaxed);
+    admission.owe_for(separated.owes, &Ok(()));
+    let error = admission.hold_back(64, true, || false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+}
+
 #[test]
 fn a_store_without_background_holds_nobody_back() {
     let engine = open(false);

@@ -202,6 +202,7 @@ impl Inner {
             let (entries, bytes) = separated.entries(entries);
             self.write_group(entries.into_iter(), (bytes, mode), guard)
         };
+        self.admission.owe_for(separated.owes, &written);
         drop(separated);
         if written.is_err() {
             self.sweeper.discard_blobs();
@@ -332,9 +333,13 @@ impl Inner {
         // A large group may have many operands of a key, and another one newer ones that each would copy.
         let (is_large, mut operands) = (offsets.len() > OPERANDS_A_BLOCK, Operands::default());
         for ((entry, &at), seqno) in entries.zip(offsets).zip(group.first.0..) {
-            match is_large && entry.kind == Kind::Merge {
-                true => operands.note(entry.cf, entry.key, at, SeqNo(seqno)),
-                false => memtable.insert_entry(entry, at, SeqNo(seqno), moments)?,
+            if !(is_large && entry.kind == Kind::Merge) {
+                memtable.insert_entry(entry, at, SeqNo(seqno), moments)?;
+                continue;
+            }
+            operands.note(entry.cf, entry.key, at, SeqNo(seqno));
+            if operands.is_full() {
+                operands.insert(memtable, moments)?;
             }
         }
         operands.insert(memtable, moments)?;

@@ -74,6 +74,7 @@ impl Engine {
                     .write_alone(inner, entries, bytes, mode),
             }
         };
+        inner.admission.owe_for(separated.owes, &written);
         drop(separated);
         if written.is_err() {
             inner.sweeper.discard_blobs();
@@ -130,6 +131,7 @@ impl Engine {
             let (entries, bytes) = separated.entries(entries);
             self.write_told(entries.into_iter(), bytes, no_slowdown, told)
         };
+        inner.admission.owe_for(separated.owes, &written);
         drop(separated);
         if written.is_err() {
             inner.sweeper.discard_blobs();

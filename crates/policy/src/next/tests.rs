@@ -6,7 +6,7 @@ use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use super::*;
 use crate::collect::Refers;
 use crate::flush::Dram;
-use crate::pick::{Cursors, DeletedRanges, PickOptions, Reason, State, Table};
+use crate::pick::{Cursors, DeletedRanges, Held, PickOptions, Reason, State, Table, level0_slices};
 use crate::scans::Scans;
 use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Relief, Sealed};
 use crate::{flush, tuning};
@@ -250,4 +250,20 @@ fn collection_and_what_is_too_large_take_turns() {
     assert_eq!(of(1, Some(full(0)), &mut memory), None);
     memory.gave_up.gave_up(1, 1 << 40, 0);
     assert_eq!(of(1, Some(full(1 << 40)), &mut memory), None);
+}
+
+/// What rests is no job that will write a file: what lies above it may be merged.
+#[test]
+fn a_table_that_rests_is_no_file_to_come() {
+    let levels = [vec![table(2, 1 << 20), table(1, 1 << 20)]];
+    let files = |running: &[Held]| {
+        let state = State {
+            levels: &levels,
+            running,
+        };
+        let slices = level0_slices(&state);
+        (slices[0].files, slices[0].free)
+    };
+    assert_eq!(files(&[]), (2, true));
+    assert_eq!(files(&[Held::resting(0, &levels[0][1])]), (2, false));
 }

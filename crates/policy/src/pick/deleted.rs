@@ -161,6 +161,7 @@ fn job(level: usize, inputs: Vec<usize>, state: &State<'_>) -> Option<Job> {
         range: hull.owned(),
         seqnos,
         stays: false,
+        rests: false,
     };
     let is_free = !state.running.iter().any(|held| held.collides(&holds));
     is_free.then(|| Job {

@@ -79,6 +79,7 @@ pub(super) fn job(
         range: all.owned(),
         seqnos,
         stays: reason == Reason::Internal,
+        rests: false,
     };
     if state.running.iter().any(|held| held.collides(&holds)) {
         return None;

@@ -81,7 +81,8 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
         let sinks = |n: &usize| down.iter().any(|held| held.may_take(&tables[*n]));
         let files = others.iter().filter(|n| !tables[**n].in_pm && !sinks(n));
         let files: Vec<usize> = files.copied().collect();
-        let coming = within.iter().filter(|held| held.range.overlaps(&range));
+        let writes = |held: &&&Held| !held.rests && held.range.overlaps(&range);
+        let coming = within.iter().filter(writes);
         Some(Slice {
             runs: deepest(tables, &pm).map_or(pm.len().min(1), |(depth, _)| depth),
             files: depth_of(tables, &files) + coming.count(),
@@ -382,6 +383,7 @@ fn to_files(state: &State<'_>, range: &KeyRange<&[u8]>, inputs: Vec<usize>) -> O
                 // What is written with it is newer than all that there is.
                 seqnos: oldest..=SeqNo::MAX,
                 stays: false,
+                rests: false,
             },
             inputs,
             overlapped: Vec::new(),
@@ -416,6 +418,7 @@ fn to_base(
                 range: hull.owned(),
                 seqnos: Held::ANY_AGE,
                 stays: false,
+                rests: false,
             },
         },
     )

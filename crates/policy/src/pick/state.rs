@@ -116,6 +116,8 @@ pub struct Held {
     pub seqnos: RangeInclusive<SeqNo>,
     /// Whether what lies in persistent memory stays there.
     pub stays: bool,
+    /// Whether no job runs there: a table is left alone.
+    pub rests: bool,
 }
 
 impl Held {
@@ -126,6 +128,7 @@ impl Held {
             range: table.range.owned(),
             seqnos: table.smallest_seqno..=table.largest_seqno,
             stays: false,
+            rests: true,
         }
     }
 

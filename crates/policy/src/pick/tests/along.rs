@@ -177,6 +177,7 @@ fn no_range_goes_below_what_a_spill_joins_over_it() {
         range: KeyRange::inclusive("b", "w").owned(),
         seqnos: SeqNo(smallest)..=SeqNo(largest),
         stays: false,
+        rests: false,
     };
     let free = picked(&[]).unwrap();
     assert_eq!((free.to, &free.inputs[..]), (0, &[2][..]));

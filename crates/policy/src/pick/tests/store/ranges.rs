@@ -104,6 +104,7 @@ impl Store {
             range: range.owned(),
             seqnos: Held::ANY_AGE,
             stays: true,
+            rests: false,
         };
         let own = std::iter::once(picked.holds.clone());
         let reaches = |table: &&KeyRange<&[u8]>| table.hull(range) != range;
@@ -234,6 +235,7 @@ impl Store {
             range: KeyRange::inclusive(&key, &key).owned(),
             seqnos: Held::ANY_AGE,
             stays: true,
+            rests: false,
         };
         let holds: Vec<Held> = levels.map(at).collect();
         let free = |held: &Held| {
