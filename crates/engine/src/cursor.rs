@@ -6,8 +6,11 @@
 //! the newest memtable's record wins. A tombstone hides a key, or a range of keys (`hidden`). Stretches of deleted keys
 //! are stepped through once, and then passed (`gaps`); a worker is mostly the first (`explore`). A record's checksum is verified before the record is used.
 //!
-//! A move may have a bound. The key that comes next is compared with it before its value is read, so what lies behind a range can
-//! neither cost much nor fail. The bound belongs to the move: the next one may have another, or go back.
+//! A move may have a bound. Of what lies behind it no value is read or folded, no deleted key is stepped over, and no other table is
+//! opened. Each source looks at the next record, or the next block of its table, at most, and that is verified: so the end of a
+//! range costs little, whatever lies behind it, but rot in the very next record or block may show. A source that meets a key
+//! behind the bound before one that it may show waits there. The bound belongs to the move: the next one may have another, with
+//! which sources that wait go on, or go back.
 //!
 //! All moves are in the order of the cursor's family. Indexes always ascend. For a family whose keys descend the cursor
 //! goes through them the other way, and nothing else differs.

@@ -6,8 +6,9 @@
 //! its range was entered by then, since the tables of a run are entered in their order; those that have
 //! range tombstones are kept until what comes next lies behind them.
 //!
-//! A table that lies behind all that a cursor is asked for ([`Course::until`]) is not entered. The source waits before it,
-//! with no key, and goes on if more is asked for later ([`TableSource::resume`]).
+//! A table that lies behind all that a cursor is asked for ([`Course::until`]) is not entered, and within a table no more than the
+//! first key that lies there is looked at. The source waits before it, with no key, and goes on if more is asked for later
+//! ([`TableSource::resume`]).
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -43,6 +44,8 @@ pub struct TableSource {
     there: bool,
     /// The table that was not entered, since all of it lies behind what is asked for.
     waits: Option<usize>,
+    /// Whether the cursor stands at the first key of its table that lies behind what is asked for. Whether that shows is not known.
+    paused: bool,
     /// The tables with range tombstones that were entered, by their places in the run.
     covers: VecDeque<(usize, AnyPart)>,
     /// Reads what the tables refer to.
@@ -106,6 +109,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         cursor: None,
         there: false,
         waits: None,
+        paused: false,
         covers: VecDeque::new(),
         values: ValuesAhead::new(tables.files.clone(), run.level),
     };
@@ -232,6 +236,7 @@ impl TableSource {
     /// Goes to where there is nothing.
     pub fn end(&mut self) {
         (self.there, self.cursor, self.waits) = (false, None, None);
+        self.paused = false;
         self.covers.clear();
         self.values.begin();
     }
@@ -242,9 +247,12 @@ impl TableSource {
         self.arrive(from, course)
     }
 
-    /// If it waits before a table that is asked for now, goes on into it.
+    /// If it waits before a key or a table, goes on as far as is asked for now.
     #[inline]
     pub fn resume(&mut self, course: Course<'_>) -> Result<()> {
+        if std::mem::take(&mut self.paused) {
+            return self.settle(course);
+        }
         if let Some(at) = self.waits
             && self.enter(at, course, false)?
         {
@@ -351,7 +359,7 @@ impl TableSource {
         Ok(())
     }
 
-    /// From where the cursor is, finds the first entry that shows.
+    /// From where the cursor is, finds the first entry that shows, as far as is asked for.
     fn settle(&mut self, course: Course<'_>) -> Result<()> {
         let Course {
             direction, seqno, ..
@@ -370,6 +378,11 @@ impl TableSource {
                 }
                 self.go(first_move(Bound::Unbounded, direction))?;
                 continue;
+            }
+            // Before it is known whether it shows: behind it there may be very many that do not.
+            if course.is_over(cursor.key().user_key) {
+                self.paused = true;
+                return Ok(());
             }
             let key = cursor.key().user_key.to_vec();
             // Forwards it stands at the newest version, backwards at the oldest.

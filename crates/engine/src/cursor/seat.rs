@@ -122,7 +122,8 @@ impl Cursor {
     }
 
     /// Goes to the first key from `from` on in this direction of the family's order, unless that lies behind `until`: then it
-    /// is at no key. Of what lies behind `until` no value is read, and no deleted key is stepped over.
+    /// is at no key. Of what lies behind `until` no value is read, no deleted key is stepped over, and no key that is too new is
+    /// passed.
     ///
     /// # Errors
     /// As [`Cursor::seek`].

@@ -29,6 +29,9 @@ pub(super) struct Source {
     pub(super) more: bool,
     pub(super) chunk_len: usize,
     pub(super) head: Option<Head>,
+    /// The record at which it stopped, verified: it does not show, and lies behind what was asked for. There is no head
+    /// then.
+    pub(super) waits: Option<PmOff>,
     /// Entries that were collected and are not counted yet.
     pub(super) collected: u64,
     /// The range tombstones of its memtable.
@@ -115,7 +118,8 @@ impl Source {
     /// Goes to the end, where there is no record.
     pub(super) fn end(&mut self) {
         self.chunk.clear();
-        (self.at, self.more, self.head) = (0, false, None);
+        (self.at, self.more) = (0, false);
+        (self.head, self.waits) = (None, None);
     }
 
     pub(super) fn restart(
@@ -130,6 +134,7 @@ impl Source {
             Direction::Forward => not_before(from, &first),
             Direction::Reverse => from,
         };
+        (self.head, self.waits) = (None, None);
         self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
         self.fill(memtable, reader, from)?;
         self.find_head(memtable, reader)
@@ -162,9 +167,21 @@ impl Source {
         self.find_head(memtable, reader)
     }
 
-    /// Finds the next record that the reader may see, from the present position on.
+    /// If it waits before what is asked for now, goes on.
+    #[inline]
+    pub(super) fn resume(&mut self, memtable: &Memtable, reader: Reader<'_>) -> Result<()> {
+        match self.waits {
+            Some(at) if !reader.course().is_over(memtable.record(at, false)?.key) => {
+                self.find_head(memtable, reader)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds the next record that the reader may see, from the present position on. Those that it may not see are passed only
+    /// as far as is asked for: there may be very many of them behind.
     pub(super) fn find_head(&mut self, memtable: &Memtable, reader: Reader<'_>) -> Result<()> {
-        self.head = None;
+        (self.head, self.waits) = (None, None);
         loop {
             if let Some(ahead) = self.chunk.get(self.at + AHEAD) {
                 memtable.prefetch(ahead.at);
@@ -179,6 +196,10 @@ impl Source {
                 }
                 if record.seqno <= reader.seqno {
                     self.head = Some(Head::of(&record));
+                    return Ok(());
+                }
+                if reader.course().is_over(record.key) {
+                    self.waits = Some(record.at);
                     return Ok(());
                 }
                 self.at += 1;

@@ -179,9 +179,7 @@ impl Walk {
     /// Takes the next key that has a value, unless that lies behind what is asked for.
     pub(super) fn settle(&mut self, reader: Reader<'_>) -> Result<bool> {
         self.valid = false;
-        for run in &mut self.runs {
-            run.resume(reader.course())?;
-        }
+        self.resume(reader)?;
         self.passed.begin();
         let mut deletes = 0;
         while self.passed.stepped() < self.steps_max
@@ -214,6 +212,18 @@ impl Walk {
         self.end_of_passed();
         self.at.inner().common.compact_for_reads();
         Ok(self.valid)
+    }
+
+    /// Lets the sources that wait go on, as far as is asked for now.
+    #[inline]
+    fn resume(&mut self, reader: Reader<'_>) -> Result<()> {
+        for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
+            source.resume(memtable, reader)?;
+        }
+        for run in &mut self.runs {
+            run.resume(reader.course())?;
+        }
+        Ok(())
     }
 
     /// Whether the entry that comes first lies behind what is asked for. Of such an entry nothing but its key is looked at.

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
-use thermocline_base::Codec;
 use thermocline_base::bounds::is_empty;
-use thermocline_memtable::Direction;
+use thermocline_base::{Codec, ErrorKind};
+use thermocline_memtable::{Direction, Lookup};
 
 use super::*;
 
@@ -83,6 +83,10 @@ fn a_bounded_move_finds_what_lies_within_and_nothing_else() {
         run.engine = open_with(&run.machine, &run.options);
         for n in 0..200 {
             run.step(n);
+            // These are older than most keys.
+            if matches!(n, 3 | 10) {
+                run.held.push((run.engine.snapshot(), run.models.clone()));
+            }
             if !n.is_multiple_of(5) {
                 continue;
             }
@@ -128,4 +132,120 @@ fn deleted_keys_behind_a_bound_are_not_stepped_over() {
         }
         assert_eq!((seen, engine.metrics().stepped_over - before), (10, 0));
     }
+}
+
+/// At a moment that is older than most keys, wherever they lie.
+#[test]
+fn a_bounded_move_at_an_older_moment_loses_nothing() {
+    let all = keys();
+    for seed in seeds(0..explored(16, 80)) {
+        let _replay = Replay::new("-p thermocline-engine a_bounded_move_at_an_older", seed);
+        let mut rng = Rng::new(seed);
+        let machine = Machine::new(PM);
+        let mut options = options();
+        let shapes = ["global-index", "tiered", "pm-tables", "immutables", "ssd"];
+        let shape = *rng.pick(&shapes[..]);
+        options.set("level0.shape", shape).unwrap();
+        options.read.readahead = *rng.pick(&[1, 3, 64]);
+        options.compaction.table_bytes = *rng.pick(&[1 << 10, options.compaction.table_bytes]);
+        options.compaction.compression_level0 = Codec::None;
+        let engine = open_with(&machine, &options);
+        let mut model = Model::new();
+        for key in all.iter().filter(|_| rng.one_in(6)) {
+            put(&engine, key, b"old");
+            model.insert(key.clone(), b"old".to_vec());
+        }
+        let before = engine.snapshot();
+        for _ in 0..150 {
+            let (key, value) = (&all[rng.below(all.len())], vec![7u8; rng.below(200)]);
+            put(&engine, key, &value);
+            match rng.below(60) {
+                0 => drop(engine.flush().unwrap()),
+                1 => engine.inner.memtables.seal_active().unwrap(),
+                2 => delete_range(&engine, key, None),
+                _ => {}
+            }
+        }
+        for _ in 0..10 {
+            let cursor = before.cursor(Family::DEFAULT).unwrap();
+            wander(&mut rng, cursor, &model);
+        }
+    }
+}
+
+/// Two old keys, and a moment that has nothing else, since all that lies between them is newer.
+fn old_around_new(engine: &Engine) -> Snapshot {
+    put(engine, b"a", b"old");
+    put(engine, b"c", b"old");
+    let before = engine.snapshot();
+    for n in 0..1000 {
+        put(engine, format!("b{n:04}").as_bytes(), &[7; 40]);
+    }
+    before
+}
+
+/// What is newer is rotten in the middle: a cursor meets that if it is asked for, and not sooner.
+fn check_ends(before: &Snapshot) {
+    for (key, near, way) in [
+        (&b"a"[..], &b"b0100"[..], Direction::Forward),
+        (&b"c"[..], &b"b0900"[..], Direction::Reverse),
+    ] {
+        let mut cursor = before.cursor(Family::DEFAULT).unwrap();
+        for until in [key, near] {
+            let until = Bound::Included(until);
+            let end = Bound::Included(key);
+            let found = cursor.seek_within(Bound::Unbounded, end, way);
+            assert!(found.unwrap(), "{way:?}");
+            assert_eq!((cursor.key(), cursor.value()), (key, &b"old"[..]));
+            assert!(!cursor.step_within(until, way).unwrap(), "{way:?}");
+            // Once more from there, with no bound.
+            assert!(cursor.seek_within(end, until, way).unwrap(), "{way:?}");
+            assert_eq!(cursor.key(), key);
+            let error = cursor.step_within(Bound::Unbounded, way).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            assert!(!cursor.valid());
+        }
+    }
+}
+
+/// The records of newer keys behind a bound are not walked over: here they cannot be.
+#[test]
+fn newer_records_behind_a_bound_are_not_walked_over() {
+    let machine = Machine::new(PM);
+    let engine = open_with(&machine, &options());
+    let before = old_around_new(&engine);
+    let seqno = engine.visible();
+    let view = engine.inner.common.catalog.view();
+    let mut places = view.memtables.iter().filter_map(|memtable| {
+        match memtable.get(CF, b"b0500", seqno, true).unwrap() {
+            Lookup::Record(record) => Some(record.at),
+            _ => None,
+        }
+    });
+    let at = places.next().expect("a memtable has it");
+    machine.rot(at.plus(4));
+    check_ends(&before);
+}
+
+/// Nor are the entries of tables.
+#[test]
+fn newer_entries_of_a_table_behind_a_bound_are_not_walked_over() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.compaction.block_bytes = 2 << 10;
+    options.compaction.table_bytes = 1 << 20;
+    options.compaction.compression_level0 = Codec::None;
+    // Each block is read when it is needed.
+    options.read.ahead_bytes = 0;
+    let engine = open_with(&machine, &options);
+    let before = old_around_new(&engine);
+    engine.flush().unwrap();
+    let table = machine.only_table();
+    let len = machine.file_len(&table);
+    let middle = len * 2 / 5..len * 3 / 5;
+    middle
+        .step_by(64)
+        .for_each(|at| machine.rot_file(&table, at));
+    engine.inner.common.catalog.table_files.cache().forget();
+    check_ends(&before);
 }
