@@ -457,6 +457,7 @@ impl StoreCache {
 
     /// Forgets all blocks of this store. Whoever still reads brings them in again.
     pub fn forget(&self) {
+        self.own.end_order();
         self.cache.blocks.retain(|key, _| key.store != self.store);
     }
 }

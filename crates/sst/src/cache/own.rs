@@ -1,6 +1,9 @@
 //! What one store has in the cache, and in which order that came: so a store that must make room among its own blocks finds
 //! them without a look at those of others, however many there are.
 //!
+//! A store that is alone has no use for an order, and one that never makes room has none either. So it is kept from when
+//! it is first needed, which takes one look at all of the cache, until the store is alone.
+//!
 //! The cache lets blocks go by itself and tells nobody. So a place in the order is a guess, and whoever comes to it looks
 //! whether the entry that stood there is still in.
 
@@ -26,6 +29,9 @@ pub struct Place {
     turn: u64,
 }
 
+/// An order has room for so many places though there are fewer.
+const ROOM_MIN: usize = 64;
+
 /// Entries by the order in which they came, or had their second chance.
 #[derive(Debug, Default)]
 pub struct Order {
@@ -40,11 +46,34 @@ impl Order {
 
     /// The place that comes first is no more in the order.
     pub fn take_first(&self) -> Option<Place> {
-        lock(&self.places).pop_front()
+        let mut places = lock(&self.places);
+        let first = places.pop_front();
+        // The room of many that have gone is not charged to anybody, so it does not stay.
+        let len = places.len().max(ROOM_MIN);
+        if places.capacity() / 4 > len {
+            places.shrink_to(2 * len);
+        }
+        first
     }
 
-    pub fn add(&self, place: Place) {
-        lock(&self.places).push_back(place);
+    /// Adds the last place. How many there are then.
+    pub fn add(&self, place: Place) -> usize {
+        let mut places = lock(&self.places);
+        places.push_back(place);
+        places.len()
+    }
+
+    /// Adds places before all others, by when their entries came.
+    fn add_before(&self, mut older: Vec<Place>) {
+        older.sort_unstable_by_key(|place| place.turn);
+        let mut all = VecDeque::from(older);
+        let mut places = lock(&self.places);
+        all.append(&mut places);
+        *places = all;
+    }
+
+    fn clear(&self) {
+        *lock(&self.places) = VecDeque::new();
     }
 }
 
@@ -55,6 +84,10 @@ pub struct Own {
     entries: AtomicU64,
     /// How many have come.
     turns: AtomicU64,
+    /// Whether what comes has a place in its order.
+    ordered: AtomicBool,
+    /// Held by whoever changes that.
+    ordering: Mutex<()>,
     /// Data blocks, and values.
     pub data: Order,
     /// Index blocks, which go after them.
@@ -70,6 +103,54 @@ impl Own {
     /// How many there are.
     pub fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether what comes is to have a place. To be asked once it is found in the cache.
+    #[inline]
+    pub fn is_ordered(&self) -> bool {
+        self.ordered.load(Ordering::Relaxed)
+    }
+
+    /// Orders are kept from here on. `all` looks at all of the cache, and gives the places of data and of index blocks.
+    pub fn begin_order(&self, all: impl FnOnce() -> [Vec<Place>; 2]) {
+        // Who makes room as well waits, or he would find none.
+        let _one = lock(&self.ordering);
+        if self.is_ordered() {
+            return;
+        }
+        self.clear();
+        // Before the look: what it does not find came into the cache behind it, and sees this. What sees this and is found
+        // has two places, of which the second is taken for that of one that has gone.
+        self.ordered.store(true, Ordering::Relaxed);
+        let [data, indexes] = all();
+        self.data.add_before(data);
+        self.indexes.add_before(indexes);
+    }
+
+    /// Orders are not kept any more.
+    pub fn end_order(&self) {
+        let _one = lock(&self.ordering);
+        self.ordered.store(false, Ordering::Relaxed);
+        self.clear();
+    }
+
+    /// Clears the orders if all entries but `others`, which have no place yet, have gone.
+    pub fn clear_if_gone(&self, others: u64) {
+        if self.entries() > others {
+            return;
+        }
+        for order in [&self.data, &self.indexes] {
+            let mut places = lock(&order.places);
+            // Asked again: whoever has a place was counted before it was given one under this lock.
+            if self.entries() <= others {
+                *places = VecDeque::new();
+            }
+        }
+    }
+
+    fn clear(&self) {
+        self.data.clear();
+        self.indexes.clear();
     }
 }
 
@@ -151,5 +232,50 @@ impl Living {
 impl Drop for Living {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(turn: u64) -> Place {
+        let key = Key {
+            store: 0,
+            file: FileId(1),
+            offset: 8 * turn,
+        };
+        Place { key, turn }
+    }
+
+    #[test]
+    fn the_room_of_places_that_have_gone_is_given_back() {
+        let order = Order::default();
+        for turn in 0..10_000 {
+            assert_eq!(order.add(place(turn)) as u64, turn + 1);
+        }
+        assert!(lock(&order.places).capacity() >= 10_000);
+        for turn in 0..9_990 {
+            assert_eq!(order.take_first().map(|first| first.turn), Some(turn));
+            let places = lock(&order.places);
+            assert!(places.capacity() <= 4 * places.len().max(ROOM_MIN) + 3);
+        }
+        assert_eq!(order.places(), 10);
+    }
+
+    #[test]
+    fn what_was_there_before_the_order_comes_first_in_it() {
+        let own = Own::default();
+        own.begin_order(|| {
+            own.data.add(place(3));
+            [vec![place(2), place(0), place(1)], Vec::new()]
+        });
+        own.begin_order(|| panic!("it is kept already"));
+        let first = || own.data.take_first().map(|first| first.turn);
+        assert_eq!([first(), first(), first()], [Some(0), Some(1), Some(2)]);
+        assert!(own.is_ordered());
+        own.end_order();
+        assert!(!own.is_ordered());
+        assert_eq!(own.data.places(), 0);
     }
 }
