@@ -170,23 +170,25 @@ impl Partitioner {
         cf: CfId,
         range: &KeyRange<&[u8]>,
     ) -> Vec<Vec<u8>> {
-        let (from, to) = (Bound::Included(range.first), Bound::Included(range.last));
-        self.starts_between(version, cf, (from, to))
+        let to = Bound::Included(range.last);
+        self.starts_between(version, cf, (range.first, to))
     }
 
-    /// The same, between two keys.
+    /// The same, from a key on.
     pub fn starts_between(
         &self,
         version: &Version,
         cf: CfId,
-        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        (from, to): (&[u8], Bound<&[u8]>),
     ) -> Vec<Vec<u8>> {
         let cuts = self.common.options.partition.cuts;
         let is_left_out = || !cuts && self.division(cf).by == PartitionBy::Prefix;
         if cf == CfId::METADATA || is_left_out() {
             return Vec::new();
         }
-        let within = version.partitions(cf).overlapping(from, to);
+        let within = version
+            .partitions(cf)
+            .overlapping(Bound::Included(from), to);
         within
             .skip(1)
             .map(|partition| partition.start.to_vec())

@@ -181,11 +181,8 @@ impl FlushWriter {
         let inputs = inputs.chain(along::inputs_of(runs));
         let levels = Levels::of(version, cf, None);
         // Of what is written alone: a flush of many spans would sort all of them for each.
-        let bounds = (
-            Bound::Included(from),
-            to.map_or(Bound::Unbounded, Bound::Excluded),
-        );
-        let starts = self.partitioner.starts_between(version, cf, bounds);
+        let behind = to.map_or(Bound::Unbounded, Bound::Excluded);
+        let starts = self.partitioner.starts_between(version, cf, (from, behind));
         let place = Place::new(cf, own.map_or(Level::ZERO, |own| own.to));
         let options = match own {
             Some(own) => own.write_options(shape),

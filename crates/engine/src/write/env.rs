@@ -257,15 +257,13 @@ impl Inner {
         let records = entries.len() as u64;
         let deletes_only = only_deletes(entries.clone());
         let deletes = deletes_only || deletes_any(entries.clone());
-        let reserve = if deletes_only {
-            Reserve::Use
-        } else {
-            Reserve::Keep
+        let reserve = match deletes_only {
+            true => Reserve::Use,
+            false => Reserve::Keep,
         };
-        let mut writer = if mode.no_slowdown {
-            try_lock(&self.memtables.writer).ok_or_else(|| busy("for another writer"))?
-        } else {
-            lock_short(&self.memtables.writer)
+        let mut writer = match mode.no_slowdown {
+            true => try_lock(&self.memtables.writer).ok_or_else(|| busy("for another writer"))?,
+            false => lock_short(&self.memtables.writer),
         };
         // Again: closing cuts the chain under this lock, and a write behind the cut would be lost. So would a write
         // after a failed persist.
