@@ -51,15 +51,17 @@ fn steps(random: &SeededRandom) -> Op {
     Op::Steps((0..len).map(|_| step(random)).collect())
 }
 
-/// One key has more operands than a block of its list takes.
-fn many(random: &SeededRandom) -> Op {
+/// One key has more operands than a block of its list takes: one, and then all others, which meet it.
+fn many(life: &mut Life, random: &SeededRandom) {
     let one = key(random).to_vec();
-    let operands = (0..20).map(|_| Step::Merge {
-        cf: MERGED,
-        key: one.clone(),
-        operand: value(random, 3),
-    });
-    Op::Steps(operands.collect())
+    for count in [1, 20] {
+        let operands = (0..count).map(|_| Step::Merge {
+            cf: MERGED,
+            key: one.clone(),
+            operand: value(random, 3),
+        });
+        run(life, &Op::Steps(operands.collect()));
+    }
 }
 
 /// Over seals and flushes, with memtables that die, and over lives.
@@ -67,7 +69,7 @@ pub fn operands(life: &mut Life, random: &SeededRandom) {
     for n in 0..16 {
         run(life, &steps(random));
         if n % 5 == 1 {
-            run(life, &many(random));
+            many(life, random);
         }
         if n % 2 == 0 {
             run(life, &Op::put(0, key(random), value(random, 500)));
@@ -91,7 +93,7 @@ pub fn sinking(life: &mut Life, random: &SeededRandom) {
         for _ in 0..4 {
             run(life, &steps(random));
         }
-        run(life, &many(random));
+        many(life, random);
         run(life, &Op::put(0, key(random), value(random, 900)));
         if round == 1 {
             held = Some((life.engine().snapshot(), life.expected()));
