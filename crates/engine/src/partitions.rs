@@ -170,29 +170,23 @@ impl Partitioner {
         cf: CfId,
         range: &KeyRange<&[u8]>,
     ) -> Vec<Vec<u8>> {
-        let to = Bound::Included(range.last);
-        self.starts_between(version, cf, (range.first, to))
-    }
-
-    /// The same, from a key on.
-    pub fn starts_between(
-        &self,
-        version: &Version,
-        cf: CfId,
-        (from, to): (&[u8], Bound<&[u8]>),
-    ) -> Vec<Vec<u8>> {
         let cuts = self.common.options.partition.cuts;
         let is_left_out = || !cuts && self.division(cf).by == PartitionBy::Prefix;
         if cf == CfId::METADATA || is_left_out() {
             return Vec::new();
         }
-        let within = version
-            .partitions(cf)
-            .overlapping(Bound::Included(from), to);
+        let (from, to) = (Bound::Included(range.first), Bound::Included(range.last));
+        let within = version.partitions(cf).overlapping(from, to);
         within
             .skip(1)
             .map(|partition| partition.start.to_vec())
             .collect()
+    }
+
+    /// As [`Partitioner::starts_within`], of all keys.
+    pub fn starts_of(&self, version: &Version, cf: CfId) -> Vec<Vec<u8>> {
+        let most = [u8::MAX; limits::KEY_LEN_MAX];
+        self.starts_within(version, cf, &KeyRange::inclusive(b"", &most))
     }
 
     /// As [`Engine::partition_at`](crate::Engine::partition_at).

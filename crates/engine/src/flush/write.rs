@@ -1,7 +1,5 @@
 //! Writing what a flush has taken into tables.
 
-use std::ops::Bound;
-
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_jobs::sink::{Apart, FileSink, PmSink, Scale, TableSink};
@@ -180,9 +178,7 @@ impl FlushWriter {
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(along::inputs_of(runs));
         let levels = Levels::of(version, cf, None);
-        // Of what is written alone: a flush of many spans would sort all of them for each.
-        let behind = to.map_or(Bound::Unbounded, Bound::Excluded);
-        let starts = self.partitioner.starts_between(version, cf, (from, behind));
+        let starts = self.partitioner.starts_of(version, cf);
         let place = Place::new(cf, own.map_or(Level::ZERO, |own| own.to));
         let options = match own {
             Some(own) => own.write_options(shape),
