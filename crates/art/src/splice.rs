@@ -81,7 +81,10 @@ impl<'g> Entry<'g> {
         let fingerprint = self.link.word().fingerprint();
         let is_own = |version: &Version| version.leaf.fingerprint() == fingerprint;
         assert!(new.iter().all(is_own), "versions of another key");
-        let oldest = new.last().expect("there is a version").seqno;
+        let oldest = new
+            .last()
+            .expect("whoever calls has a version: see Panics")
+            .seqno;
         let hide_nothing = new.iter().all(|version| version.leaf.is_operand());
         let whole = hide_nothing.then(|| self.as_tail(oldest)).flatten();
         let (old, tail) = match (self.list(), whole) {

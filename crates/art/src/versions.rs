@@ -287,7 +287,7 @@ impl<'m> NewEntry<'m> {
                 std::mem::forget(older);
             }
         }
-        Ok(list.expect("there is a version"))
+        Ok(list.expect("the newest version always stays, so there was a part"))
     }
 
     /// A list whose first block has these `len` versions, and is the only one that is new.

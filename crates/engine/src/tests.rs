@@ -358,6 +358,22 @@ fn a_write_that_dies_between_grant_and_finish_lets_nobody_wait() {
 }
 
 /// The tables and files that readers see.
+/// How many keys a cursor finds from `from` on that do not lie behind `until`.
+pub(crate) fn count_within(
+    engine: &Engine,
+    from: std::ops::Bound<&[u8]>,
+    until: std::ops::Bound<&[u8]>,
+    way: Direction,
+) -> u64 {
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    let (mut seen, mut more) = (0, cursor.seek_within(from, until, way).unwrap());
+    while more {
+        seen += 1;
+        more = cursor.step_within(until, way).unwrap();
+    }
+    seen
+}
+
 pub(crate) fn version_of(engine: &Engine) -> Arc<Version> {
     let view = engine.inner.common.catalog.view();
     view.tables.version().clone()

@@ -117,13 +117,7 @@ fn values_behind_a_bound_are_not_read() {
     let read_by = |from: Bound<&[u8]>, until: Bound<&[u8]>, way: Direction| {
         files(&engine).cache().forget();
         let before = files(&engine).blob_bytes().read();
-        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
-        let mut seen = 0;
-        let mut more = cursor.seek_within(from, until, way).unwrap();
-        while more {
-            seen += 1;
-            more = cursor.step_within(until, way).unwrap();
-        }
+        let seen = crate::tests::count_within(&engine, from, until, way);
         (seen, files(&engine).blob_bytes().read() - before)
     };
     for way in [Direction::Forward, Direction::Reverse] {
