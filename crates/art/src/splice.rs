@@ -45,7 +45,7 @@ impl<'g> Entry<'g> {
                 seqno: present()?,
                 leaf: self.leaf(),
             };
-            return spliced((&[only], None), new, readers, self.memory);
+            return spliced((&[only], None), new, &readers, self.memory);
         };
         if leaf.is_operand()
             && let Some(all) = self.as_tail(seqno)
@@ -54,10 +54,10 @@ impl<'g> Entry<'g> {
             return NewEntry::block(1, std::iter::once(new), Some(all), self.memory);
         }
         if tail.is_none() || first[first.len() - 1].seqno <= seqno {
-            return spliced((first, tail), new, readers, self.memory);
+            return spliced((first, tail), new, &readers, self.memory);
         }
         let (above, tail) = self.down_to(seqno);
-        spliced((&above, tail), new, readers, self.memory)
+        spliced((&above, tail), new, &readers, self.memory)
     }
 
     /// As [`Entry::with_version`] for each of `new`, newest first, but none of these stays only because it is new.
@@ -101,13 +101,13 @@ impl<'g> Entry<'g> {
         let mut all = merged(&old, new);
         let mut above = None;
         all.retain(|version| {
-            let needed = is_needed(version.seqno, above, readers);
+            let needed = is_needed(version.seqno, above, &readers);
             if !version.leaf.is_operand() {
                 above = Some(version.seqno);
             }
             needed
         });
-        let tail = tail.filter(|tail| is_needed(tail.oldest, above, readers));
+        let tail = tail.filter(|tail| is_needed(tail.oldest, above, &readers));
         match (all.as_slice(), tail) {
             ([only], None) => Ok(NewEntry::from(only.leaf)),
             (all, tail) => NewEntry::laid_out(all, tail, self.memory),
@@ -162,7 +162,7 @@ fn merged(old: &[Version], new: &[Version]) -> Vec<Version> {
 fn spliced<'m>(
     (old, tail): (&[Version], Option<Tail>),
     new: Version,
-    readers: &(impl Moments + ?Sized),
+    readers: &dyn Moments,
     memory: &'m dyn NodeMemory,
 ) -> Result<NewEntry<'m>> {
     let seqno = new.seqno;
@@ -199,7 +199,7 @@ fn spliced<'m>(
 }
 
 /// Whether somebody may be answered with a version at `seqno`, or with one behind it, if the next base above is at `above`.
-fn is_needed(seqno: SeqNo, above: Option<SeqNo>, readers: &(impl Moments + ?Sized)) -> bool {
+fn is_needed(seqno: SeqNo, above: Option<SeqNo>, readers: &dyn Moments) -> bool {
     above.is_none_or(|above| readers.any_in(seqno, above))
 }
 

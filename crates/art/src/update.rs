@@ -41,14 +41,18 @@ struct Edge<'g> {
     link: Link<'g>,
 }
 
-struct Update<'a, 'g, K: ?Sized, F> {
+/// What the caller makes of the entry that is there. It is not a type parameter of [`Update`], which would then be made anew
+/// for each caller.
+type Decide<'a, 'g> = &'a mut dyn FnMut(Option<Entry<'g>>) -> Result<Option<NewEntry<'g>>>;
+
+struct Update<'a, 'g, K: ?Sized> {
     tree: &'g Tree,
     guard: &'g Guard<'g>,
     key: &'a [u8],
     keys: &'a K,
     fingerprint: u16,
-    /// Taken when it is called.
-    f: Option<F>,
+    /// Called at most once.
+    f: Decide<'a, 'g>,
 }
 
 impl Tree {
@@ -78,13 +82,18 @@ impl Tree {
         F: FnOnce(Option<Entry<'g>>) -> Result<Option<NewEntry<'g>>>,
     {
         batch::check_key(key)?;
+        let mut f = Some(f);
+        let mut once = |present| {
+            let f = f.take().expect("an attempt that calls it is the last");
+            f(present)
+        };
         let mut update = Update {
             tree: self,
             guard,
             key,
             keys,
             fingerprint: fingerprint(key),
-            f: Some(f),
+            f: &mut once,
         };
         let mut suspect = None;
         loop {
@@ -115,11 +124,7 @@ fn contradiction(at: usize) -> Error {
     )
 }
 
-impl<'g, K, F> Update<'_, 'g, K, F>
-where
-    K: KeySource + ?Sized,
-    F: FnOnce(Option<Entry<'g>>) -> Result<Option<NewEntry<'g>>>,
-{
+impl<'g, K: KeySource + ?Sized> Update<'_, 'g, K> {
     /// One descent. `suspect` is a byte at which the key is believed to leave the path.
     fn attempt(&mut self, suspect: Option<usize>) -> Result<Outcome<'g>> {
         let tree = self.tree;
@@ -185,8 +190,7 @@ where
 
     /// Calls the caller's function. The place is locked, nothing else can fail.
     fn decide(&mut self, present: Option<Entry<'g>>) -> Result<Option<NewEntry<'g>>> {
-        let f = self.f.take().expect("an attempt that calls it is the last");
-        let new = f(present)?;
+        let new = (self.f)(present)?;
         if let Some(new) = &new {
             let fingerprint = new.fingerprint();
             assert_eq!(fingerprint, self.fingerprint, "an entry for another key");

@@ -49,9 +49,7 @@ impl<'k> Operands<'k> {
         memtable: &Memtable,
         moments: impl Fn() -> M,
     ) -> Result<()> {
-        let mut all = std::mem::take(&mut self.0);
-        all.sort_unstable_by(|a, b| (a.cf, a.key, b.seqno).cmp(&(b.cf, b.key, a.seqno)));
-        all.dedup_by_key(|noted| (noted.cf, noted.key, noted.seqno));
+        let mut all = self.take_in_order();
         let mut versions = Vec::new();
         for of_key in all.chunk_by(|a, b| (a.cf, a.key) == (b.cf, b.key)) {
             let Noted { cf, key, .. } = of_key[0];
@@ -65,5 +63,13 @@ impl<'k> Operands<'k> {
         all.clear();
         self.0 = all;
         Ok(())
+    }
+
+    /// What is noted, by families and keys, newest first. This is no part of [`Operands::insert`], so that there is one of it.
+    fn take_in_order(&mut self) -> Vec<Noted<'k>> {
+        let mut all = std::mem::take(&mut self.0);
+        all.sort_unstable_by(|a, b| (a.cf, a.key, b.seqno).cmp(&(b.cf, b.key, a.seqno)));
+        all.dedup_by_key(|noted| (noted.cf, noted.key, noted.seqno));
+        all
     }
 }

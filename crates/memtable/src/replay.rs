@@ -68,7 +68,7 @@ pub fn replay(
     stretches: &[Stretch<'_>],
     threads: usize,
     moments: &[SeqNo],
-    admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
+    admit: &(dyn Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync),
 ) -> Result<u64> {
     let mut behind = 0;
     let ends = stretches.iter().map(|stretch| {
@@ -96,7 +96,7 @@ pub fn replay(
                 return Ok(());
             }
             let to = (from + STEP).min(total);
-            let records = replay.range(from..to, &admit).map_err(|error| {
+            let records = replay.range(from..to, admit).map_err(|error| {
                 // The others stop at their next step; those before this one have been taken.
                 next.store(total, Ordering::Relaxed);
                 (from, error)
@@ -158,7 +158,7 @@ impl<'a> Replay<'a> {
     fn range(
         &self,
         range: std::ops::Range<usize>,
-        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+        admit: &dyn Fn(PmOff, CfId, &[u8]) -> Result<bool>,
     ) -> Result<u64> {
         let (mut records, mut operands) = (0, Operands::default());
         let mut at = range.start;
@@ -178,7 +178,7 @@ impl<'a> Replay<'a> {
                 }
                 let found = |seqno, at| lock(&self.found).push((seqno, i, at));
                 let later = (&mut operands, found);
-                records += stretch.replay_item(item, self.moments, &admit, later)?;
+                records += stretch.replay_item(item, self.moments, admit, later)?;
                 if operands.is_full() {
                     operands.insert(memtable, || self.moments)?;
                 }
@@ -199,7 +199,7 @@ impl<'a> Stretch<'a> {
         &self,
         item: &ItemRef,
         moments: &[SeqNo],
-        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+        admit: &dyn Fn(PmOff, CfId, &[u8]) -> Result<bool>,
         (operands, found): (&mut Operands<'a>, impl Fn(SeqNo, PmOff)),
     ) -> Result<u64> {
         let (memtable, indexed): (&'a Memtable, bool) = (self.memtable, self.indexed);

@@ -148,7 +148,7 @@ impl Found {
                 indexed,
             }));
         }
-        let records = replay(&stretches, threads, moments, |at, cf, key| {
+        let records = replay(&stretches, threads, moments, &|at, cf, key| {
             families.admits(space, at, cf, key)
         })?;
         drop(stretches);

@@ -249,7 +249,7 @@ fn read(region: &Region, chain: &Chain, end: &ChainEnd) -> Result<u64> {
             }],
             1,
             &[],
-            |_, _, _| Ok(true),
+            &|_, _, _| Ok(true),
         )?;
     }
     let mut found = Newest::new();

@@ -129,7 +129,7 @@ impl Store {
             indexed: true,
         });
         let stretches: Vec<Stretch<'_>> = stretches.collect();
-        replay(&stretches, threads, moments, admit)
+        replay(&stretches, threads, moments, &admit)
     }
 }
 
@@ -321,7 +321,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        match replay(&[stretch], 1, &[], |_, _, _| Ok(true)) {
+        match replay(&[stretch], 1, &[], &|_, _, _| Ok(true)) {
             Ok(_) => assert!(sound, "{start:?} {end:?}"),
             Err(Error::Corruption { offset, .. }) => assert!(!sound && offset == at.0),
             Err(other) => panic!("{other}"),
@@ -335,7 +335,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        let again = replay(&[stretch], 1, &[], |_, _, _| Ok(true));
+        let again = replay(&[stretch], 1, &[], &|_, _, _| Ok(true));
         assert_eq!(again.is_err(), !sound || !end.is_empty());
     }
 }

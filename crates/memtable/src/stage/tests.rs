@@ -105,7 +105,7 @@ fn recovered(
             indexed: true,
         })
         .collect();
-    replay(&stretches, 2, &[], |_, _, _| Ok(true))?;
+    replay(&stretches, 2, &[], &|_, _, _| Ok(true))?;
     drop(stretches);
     Ok((memtable, walk))
 }

@@ -119,7 +119,7 @@ fn all_items_are_found_across_zones_by_one_thread_or_many() {
                 }],
                 threads,
                 &[],
-                |_, _, _| Ok(true),
+                &|_, _, _| Ok(true),
             )
             .unwrap();
         }
@@ -265,7 +265,7 @@ fn nonsense_with_sound_checksums_is_cut_or_an_error_and_never_a_panic() {
                         }],
                         1,
                         &[],
-                        |_, _, _| Ok(true),
+                        &|_, _, _| Ok(true),
                     )
                     .is_err()
                     {
