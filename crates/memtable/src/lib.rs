@@ -98,7 +98,7 @@ pub use merge::{Merging, Without};
 pub use needed::{Checked, NeededCheck, Neighbours, Position, Readers};
 pub use operands::Operands;
 pub use record::RecordRef;
-pub use replay::{Stretch, replay};
+pub use replay::{Admit, Stretch, replay};
 pub use scan::{Direction, ScanEntry, Versions};
 pub use stage::{Stage, Staged};
 pub use table::Memtable;

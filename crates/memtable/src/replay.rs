@@ -57,6 +57,9 @@ pub struct Stretch<'a> {
     pub indexed: bool,
 }
 
+/// Whether a record is taken: its place, its family and its key.
+pub type Admit<'a> = dyn Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync + 'a;
+
 /// Puts the records of all stretches into the indexes, by `threads` threads: those that `admit`, given
 /// the place, family and key of each, takes. Somebody may read at each of `moments`, ascending. Returns how
 /// many those were.
@@ -68,7 +71,7 @@ pub fn replay(
     stretches: &[Stretch<'_>],
     threads: usize,
     moments: &[SeqNo],
-    admit: &(dyn Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync),
+    admit: &Admit<'_>,
 ) -> Result<u64> {
     let mut behind = 0;
     let ends = stretches.iter().map(|stretch| {
@@ -155,11 +158,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Replays a range of the whole. Returns how many records were put into indexes, or noted to be.
-    fn range(
-        &self,
-        range: std::ops::Range<usize>,
-        admit: &dyn Fn(PmOff, CfId, &[u8]) -> Result<bool>,
-    ) -> Result<u64> {
+    fn range(&self, range: std::ops::Range<usize>, admit: &Admit<'_>) -> Result<u64> {
         let (mut records, mut operands) = (0, Operands::default());
         let mut at = range.start;
         let mut i = self.ends.partition_point(|&end| end <= at);
@@ -199,7 +198,7 @@ impl<'a> Stretch<'a> {
         &self,
         item: &ItemRef,
         moments: &[SeqNo],
-        admit: &dyn Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+        admit: &Admit<'_>,
         (operands, found): (&mut Operands<'a>, impl Fn(SeqNo, PmOff)),
     ) -> Result<u64> {
         let (memtable, indexed): (&'a Memtable, bool) = (self.memtable, self.indexed);
