@@ -201,24 +201,43 @@ impl Inner {
         self.pressure.look_whether_readers_have_gone();
     }
 
-    /// Grows the region and prepares the next memtable where that will be needed soon.
+    /// Grows the region and prepares the next memtable where that will be needed soon. Neither waits for the other: a
+    /// region that cannot grow has zones that are free, or that a flush makes free, and they take a memtable with a name.
     pub fn work_ahead(&self) -> Result<()> {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
         let _ahead = self.common.turns.ahead.take();
         self.common.check_writable()?;
+        let grown = self.grow_ahead();
+        let named = self.name_ahead();
+        // The first error: where it poisoned the store, the second one says only that.
+        grown.and(named)
+    }
+
+    /// Grows the region where it lacks zones, and has the pages made that are needed next.
+    fn grow_ahead(&self) -> Result<()> {
         let space = &self.common.space;
         if self.memtables.lacks().zones {
             // How far it may.
             self.pressure.press();
         }
+        let mut done = Ok(());
         if self.memtables.lacks().zones {
             let grown = space.grow(space.region_bytes());
-            grown.map_err(|error| self.common.poison.poison_unless_full(error))?;
-            self.memtables.note_growth();
+            done = grown
+                .map(|_| ())
+                .map_err(|error| self.common.poison.poison_unless_full(error));
+            if done.is_ok() {
+                self.memtables.note_growth();
+            }
         }
         space.populate_ahead(room::zones_ahead(space.newest_zones()));
+        done
+    }
+
+    /// Names the chain that is written to, and the next memtable where that will be needed soon.
+    fn name_ahead(&self) -> Result<()> {
         let mut writer = lock(&self.memtables.writer);
-        // Again, since the store may have been closed meanwhile.
+        // Again, since the store may have been closed meanwhile, or growing has failed.
         self.common.check_writable()?;
         self.memtables.record_chain(&mut writer)?;
         let incarnation = writer.chain.chain().incarnation;

@@ -157,6 +157,12 @@ impl Machine {
         self.fs.limit(bytes);
     }
 
+    /// From now on the region takes its room of the file system, which has so many bytes more than are in use then.
+    pub fn lay_region_on_disk(&self, left: u64) {
+        self.pm.lie_on(&self.fs);
+        self.fs.limit(self.fs.used() + left);
+    }
+
     /// Bytes of a file.
     pub fn file_len(&self, path: &Path) -> usize {
         self.fs.contents(path).unwrap().len()

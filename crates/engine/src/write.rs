@@ -148,7 +148,8 @@ impl Memtables {
     }
 
     /// Refuses a write of `bytes` bytes that would have to wait for a file's sync, for growth, or for other writes. If it
-    /// is the next memtable that it lacks, [`Inner::work_ahead`] names that, whatever it is needed for.
+    /// is the next memtable that it lacks, [`Inner::work_ahead`] names that, whatever it is needed for, and whether or
+    /// not the region can grow.
     ///
     /// [`Inner::work_ahead`]: crate::store::Inner::work_ahead
     pub fn check_no_slowdown(
@@ -182,9 +183,13 @@ impl Memtables {
         {
             return Err(busy("for writes in flight"));
         }
-        // A region that cannot grow is full: waiting would not help.
+        // A region that cannot grow is full: waiting would not help. So is one whose device has just refused it, until
+        // working ahead finds room there; a flush may help.
         if !fits && self.common.space.can_grow() {
-            return Err(busy("for the region to grow"));
+            return Err(match self.common.space.is_growth_refused() {
+                true => self.common.space.full(bytes),
+                false => busy("for the region to grow"),
+            });
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use thermocline_base::limits::MEMTABLES_MAX;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
-use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
+use thermocline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_pm::{PmOff, Region};
 
@@ -77,6 +77,8 @@ pub struct Space {
     pm: AtomicU64,
     /// Most bytes that the device has for it, as far as is known, and what growing must leave there.
     device: [AtomicU64; 2],
+    /// Whether the device had no room for the growth that was tried last. Relaxed: it guards nothing.
+    growth_refused: AtomicBool,
     descriptors: ObjectPool,
     /// Of all zone headers that the open saw, live or not.
     highest_owner: u64,
@@ -125,6 +127,7 @@ impl Space {
             part_bytes_first: spec.part_bytes_first,
             pm: AtomicU64::new(spec.pm),
             device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
+            growth_refused: AtomicBool::new(false),
             descriptors,
             highest_owner: 0,
             state: Mutex::new(state),
@@ -267,6 +270,7 @@ impl Space {
             part_bytes_first: spec.part_bytes_first,
             pm: AtomicU64::new(spec.pm),
             device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
+            growth_refused: AtomicBool::new(false),
             descriptors,
             highest_owner: highest_owner.get(),
             state,

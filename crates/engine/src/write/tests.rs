@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{BatchEntry, CfId, ErrorKind, WriteBatch};
+use thermocline_base::{BatchEntry, CfId, ErrorKind, Result, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
 use thermocline_policy::seal;
 
@@ -103,20 +103,62 @@ fn a_commit_of_nothing_is_told_behind_those_before_it_and_as_durable_as_they_are
     assert_eq!(lock(&told).last(), Some(&(5, true)));
 }
 
-/// Writes without waiting. Between tries is done what the write would have waited for.
-fn write_without_waiting(engine: &Engine, batch: &WriteBatch) {
+/// Writes without waiting. Between tries is done what the write would have waited for. Fails where waiting would not help.
+fn try_without_waiting(engine: &Engine, batch: &WriteBatch) -> Result<()> {
     let mode = WriteOptions {
         durability: Durability::Immediate,
         no_slowdown: true,
     };
     for _ in 0..4 {
         match engine.write(batch.iter(), mode) {
-            Ok(_) => return,
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
+            Err(error) if error.kind() == ErrorKind::Busy => engine.work_ahead()?,
+            done => return done,
         }
-        engine.work_ahead().unwrap();
     }
     panic!("busy for ever");
+}
+
+fn write_without_waiting(engine: &Engine, batch: &WriteBatch) {
+    try_without_waiting(engine, batch).unwrap();
+}
+
+/// The zones that it has are filled, memtable after memtable; then it says that it is full. With room it goes on.
+#[test]
+fn who_asks_not_to_wait_gets_past_a_region_whose_disk_lets_it_not_grow() {
+    let mut options = options();
+    options.memtable.bytes_max = 32 << 10;
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine, &options);
+    let row = |n: u16| {
+        let mut batch = WriteBatch::new();
+        batch.put(CF, &n.to_be_bytes(), &[7; 1000]).unwrap();
+        batch
+    };
+    write_without_waiting(&engine, &row(0));
+    // For the manifest, and for no part of the region.
+    machine.lay_region_on_disk(128 << 10);
+    let had = engine.metrics().space;
+    let mut kept = 1;
+    let full = loop {
+        match try_without_waiting(&engine, &row(kept)) {
+            Ok(()) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::OutOfSpace, "{full}");
+    assert!(full.to_string().contains("grow"), "{full}");
+    let metrics = engine.metrics();
+    assert_eq!(metrics.space.region_bytes, had.region_bytes);
+    assert_eq!(metrics.space.zones_free, 1, "the one that is kept back");
+    assert!(metrics.memtables.len() > 4, "{:?}", metrics.memtables);
+    machine.limit_disk(u64::MAX);
+    engine.work_ahead().unwrap();
+    write_without_waiting(&engine, &row(kept));
+    assert!(engine.metrics().space.region_bytes > had.region_bytes);
+    for n in 0..=kept {
+        let there = engine.get(CF, &n.to_be_bytes(), |_| ()).unwrap();
+        assert!(there.is_some(), "{n}");
+    }
 }
 
 /// A memtable that refers to as much in blob files as it may has hardly any bytes of its own.

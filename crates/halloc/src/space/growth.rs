@@ -28,6 +28,10 @@ impl Space {
         let usage = self.usage();
         let limit = self.limit();
         let way_out = match self.reachable() < limit {
+            false if self.is_growth_refused() => {
+                "it found no room to grow: make some where it lies, or delete and compact"
+                    .to_string()
+            }
             false => "raise pm, or delete and compact".to_string(),
             true => format!(
                 "it has {} and may have {}, but its disk must keep room for flushing and compaction: make room \
@@ -77,6 +81,12 @@ impl Space {
     /// Whether the region can still grow.
     pub fn can_grow(&self) -> bool {
         self.next_part(&lock(&self.state)).is_some()
+    }
+
+    /// Whether the device had no room for the growth that was tried last. It may have some by now: whoever tries to grow
+    /// finds out.
+    pub fn is_growth_refused(&self) -> bool {
+        self.growth_refused.load(Ordering::Relaxed)
     }
 
     /// Whether `bytes` bytes in all could be attached, in however many zones, without the one that is
@@ -148,7 +158,10 @@ impl Space {
         let Some(header) = next else { return Ok(false) };
         let keep = self.device[1].load(Ordering::Relaxed);
         let end = header.offset + header.bytes;
-        self.region.grow_keeping(header.offset, end, keep)?;
+        let grown = self.region.grow_keeping(header.offset, end, keep);
+        let is_refused = matches!(grown, Err(Error::OutOfSpace(_)));
+        self.growth_refused.store(is_refused, Ordering::Relaxed);
+        grown?;
         growing.note(write_part_header(&self.region, self.seed, &header))?;
         growing.note(write_parts_word(&self.region, self.seed, header.index + 1))?;
         lock(&self.state).parts.push(Part::new(header));

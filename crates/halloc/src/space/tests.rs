@@ -7,6 +7,7 @@ use thermocline_base::options::RegionDemand;
 use thermocline_base::planted::plant;
 use thermocline_base::{ErrorKind, Point, Steps};
 use thermocline_env::Env;
+use thermocline_env::sim::SimFs;
 use thermocline_pm::sim::CrashImage;
 use thermocline_pm::{Emulation, Place, RegionSpec, SimPm};
 
@@ -368,6 +369,28 @@ fn it_grows_as_far_as_its_device_has_room() {
     assert!(error.contains("its disk must keep room"), "{error}");
     space.set_device_limit(u64::MAX, 0);
     assert!(space.attach(2, count, 1000, Reserve::Keep).is_ok());
+}
+
+/// A device that refuses growth is remembered until it has room.
+#[test]
+fn a_device_without_room_is_remembered_until_it_has_some() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let disk = SimFs::new(Steps::new());
+    sim.lie_on(&disk);
+    disk.limit(disk.used() + 1000);
+    let had = space.region_bytes();
+    assert!(!space.is_growth_refused());
+    let error = space.grow(had).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert!(space.is_growth_refused() && space.can_grow());
+    let full = space.full(1000).to_string();
+    assert!(full.contains("found no room to grow"), "{full}");
+    disk.limit(u64::MAX);
+    assert!(space.grow(had).unwrap());
+    assert!(!space.is_growth_refused());
+    let full = space.full(1000).to_string();
+    assert!(full.contains("raise pm"), "{full}");
 }
 
 /// Sixteenths of a part lie one behind the other from its first zone on, and leave no zone between them that nobody takes; where
