@@ -25,8 +25,8 @@ pub struct WriteOptions {
     /// Whether to give up with [`Error::Busy`] rather than wait for the manifest, for the region's
     /// growth, for another writer's grant, for room among the writes in flight, for a flush that makes
     /// room, because flushing or compaction are behind, or because too many commits wait for their callbacks. It still waits for
-    /// its own persist, and for those of writes before it. A batch over `memtable.item_bytes_max`, or with a
-    /// value over `blob.inline_bytes_max`, always waits for the manifest.
+    /// its own persist, and for those of writes before it. A batch over `memtable.item_bytes_max`, one for which the
+    /// region has room in pieces alone, or one with a value over `blob.inline_bytes_max` always waits for the manifest.
     pub no_slowdown: bool,
 }
 

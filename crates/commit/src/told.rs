@@ -12,17 +12,17 @@ use crate::pipeline::Commits;
 const CALLED_AT_ONCE: usize = 64;
 
 impl Commits {
-    /// Writes with the callback of `told`, and returns when it is visible. Nobody writes back for it: the caller sees
-    /// to that, and to the callback.
+    /// Writes with the callback of `told`, which is taken when it is granted, and returns when it is visible. Nobody writes
+    /// back for it: the caller sees to that, and to the callback.
     ///
     /// # Errors
-    /// As [`Commits::write`], and then the callback is never called.
+    /// As [`Commits::write`], and then the callback is never called. If `told` is left there, nothing has happened.
     pub fn write_told<'a>(
         &self,
         env: &impl CommitEnv,
         entries: impl Entries<'a>,
         (bytes, no_slowdown): (u64, bool),
-        told: Told<'_>,
+        told: &mut Option<Told<'_>>,
     ) -> Result<()> {
         let mode = WriteOptions {
             durability: Durability::Buffered,
@@ -31,7 +31,9 @@ impl Commits {
         env.admit(entries.clone(), bytes, no_slowdown)?;
         let reserved = env.reserve(entries.clone(), bytes, mode)?;
         let last = reserved.group.last;
-        told.granted(last);
+        if let Some(told) = told.take() {
+            told.granted(last);
+        }
         if let Err(error) = self.carry(env, reserved.group, entries, mode.durability) {
             // If the callback was called already, it has told the outcome.
             let untold = self.acks.forget(last);

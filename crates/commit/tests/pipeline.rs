@@ -313,7 +313,7 @@ fn callbacks_are_called_in_order_and_learn_of_a_failure() {
         let place = fake.commits().take_place(&*fake, false, done).unwrap();
         let size = (1, false);
         fake.commits()
-            .write_told(&*fake, batch.iter(), size, place)
+            .write_told(&*fake, batch.iter(), size, &mut Some(place))
             .unwrap();
     };
     (0..3).for_each(write);

@@ -195,10 +195,11 @@ impl Batch {
     /// with [`Durability::Immediate`].
     ///
     /// A batch may have up to [`BATCH_BYTES_MAX`] bytes. One over `memtable.item_bytes_max`, 64 MiB, is written
-    /// ahead, beside all other writers. It is durable on return, whatever durability was asked for. It fits into any
-    /// free room in persistent memory, in however many pieces, and takes one of the 64 memtables that a database can
-    /// have. [`Error::OutOfSpace`] says which of the two was missing, or that DRAM for its index was. Such a batch
-    /// always waits for the manifest, so with `no_slowdown` it is [`Error::Busy`].
+    /// ahead, beside all other writers, and so is one that finds no room in one piece. It is durable on return,
+    /// whatever durability was asked for. It fits into any free room in persistent memory, in however many pieces, and
+    /// takes one of the 64 memtables that a database can have. [`Error::OutOfSpace`] says which of the two was
+    /// missing, or that DRAM for its index was. Such a batch always waits for the manifest, so with `no_slowdown` it is
+    /// [`Error::Busy`].
     ///
     /// [`Durability`]: crate::Durability
     /// [`BATCH_BYTES_MAX`]: crate::limits::BATCH_BYTES_MAX

@@ -3,6 +3,8 @@
 //! A batch that takes more than [`item_bytes_max`] would hold up everybody behind it in the ring, and
 //! one beyond the largest part of the region would not fit into an item at all. So it is written
 //! into a chain of its own, which becomes a sealed memtable of its own (`memtable::stage`).
+//! So is one that was refused as an item, since free zones that have room for it do not lie side by side ([`due`]): it
+//! has waited for a flush before, as every write that finds no room.
 //!
 //! # Steps
 //! 1. *Reserve* (under the writer's lock): both budgets are checked, DRAM is promised, and an edit
@@ -62,6 +64,8 @@
 //! A single record is never staged: it could not be divided, and fits into an item.
 //!
 //! [`item_bytes_max`]: thermocline_base::options::MemtableOptions::item_bytes_max
+
+mod due;
 
 use std::collections::BTreeMap;
 
@@ -152,11 +156,7 @@ impl Stager {
         (told, guard): (Option<Told<'_>>, Option<&Guarded<'_>>),
     ) -> Result<SeqNo> {
         if mode.no_slowdown {
-            return Err(Error::Busy(format!(
-                "a batch of {bytes} bytes exceeds memtable.item_bytes_max, {}: it always waits for \
-                 the manifest, and it asked not to; write smaller batches, or let this one wait",
-                self.common.options.memtable.item_bytes_max
-            )));
+            return Err(self.always_waits(bytes));
         }
         // Invariant 6.
         let _staging = self.common.turns.stages.enter();
@@ -176,12 +176,6 @@ impl Stager {
         // `visible` and `durable` may move over it a little later, in somebody else's hands.
         self.common.commits.make_durable(&*self.memtables, last)?;
         Ok(last)
-    }
-
-    /// Whether a batch of `records` records that would take `bytes` bytes as one item is staged.
-    #[inline]
-    pub fn is_oversized(&self, records: usize, bytes: u64) -> bool {
-        bytes > self.common.options.memtable.item_bytes_max && records > 1
     }
 
     /// Step 1.
@@ -470,8 +464,8 @@ impl Stager {
         }
         if descriptors.free() < wanted {
             return Err(Error::OutOfSpace(
-                "there are as many memtables as can be, and a batch over \
-                 memtable.item_bytes_max becomes one of its own; write smaller batches, or delete"
+                "there are as many memtables as can be, and a batch over memtable.item_bytes_max, or in several \
+                 pieces, becomes one of its own; write smaller batches, or delete"
                     .into(),
             ));
         }

@@ -18,6 +18,9 @@ const ZONES_PER_PART: u64 = 16;
 /// Small beside a table of persistent memory, which leaves half of its last zone unused on average.
 const ZONE_BYTES_MAX: u64 = 1 << 20;
 
+/// Bytes of data that every zone has, however small it is, and wherever it lies.
+pub(crate) const ZONE_DATA_LEAST: u64 = META_BYTES_MIN - ZONE_HEADER_BYTES - PART_HEADER_SPAN;
+
 /// An attached zone (or run of adjacent ones).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zone {
@@ -114,6 +117,11 @@ impl Part {
         flags.filter_map(|(i, (&taken, &present))| (!taken).then_some((i, present)))
     }
 
+    /// Bytes of data that each of its zones has, wherever it lies.
+    pub fn zone_data(&self) -> u64 {
+        self.header.zone_bytes - ZONE_HEADER_BYTES - PART_HEADER_SPAN
+    }
+
     /// Bytes of data that a sixteenth of the part has, wherever it begins: so sixteenths leave nothing between them.
     pub fn wide_bytes(&self) -> u64 {
         let zones = self.taken.len() as u64 / ZONES_PER_PART;
@@ -140,6 +148,17 @@ impl Part {
         }
         None
     }
+}
+
+/// Bytes of data in the longest run of zones that such a part has, were all of them free but `kept`.
+pub(crate) fn longest_run(header: &PartHeader, kept: u64) -> u64 {
+    // The first zone of the region is the meta zone. In another part it has the part's header.
+    let (meta, span) = match header.index {
+        0 => (1, 0),
+        _ => (0, PART_HEADER_SPAN),
+    };
+    let zones = (header.bytes / header.zone_bytes).saturating_sub(meta + kept);
+    (zones * header.zone_bytes).saturating_sub(ZONE_HEADER_BYTES + span)
 }
 
 pub(crate) fn end_of(parts: &[Part]) -> u64 {

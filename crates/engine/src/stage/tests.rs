@@ -15,6 +15,8 @@ use crate::store::Engine;
 use crate::tests::Machine;
 use crate::{Callback, Cursor, Family, Snapshot, World};
 
+mod pieces;
+
 const CF: CfId = CfId::DEFAULT;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

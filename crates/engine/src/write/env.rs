@@ -219,20 +219,38 @@ impl Inner {
     ) -> Result<()> {
         let commits = &self.common.commits;
         self.admit(entries.clone(), bytes, mode.no_slowdown)?;
-        let (last, due) = if self.stager.is_oversized(entries.len(), bytes) {
-            let staged = self
-                .stager
-                .write_guarded(entries, (bytes, mode), (None, Some(guard)))?;
-            (staged, true)
-        } else {
-            let reserved = self.reserve_guarded(entries.clone(), (bytes, mode), Some(guard))?;
-            let last = reserved.group.last;
-            commits.carry(self, reserved.group, entries, mode.durability)?;
-            (last, reserved.due)
+        let (last, due) = match self.reserve_in_one(entries.clone(), (bytes, mode), guard)? {
+            None => {
+                let stager = &self.stager;
+                let staged = stager.write_guarded(entries, (bytes, mode), (None, Some(guard)))?;
+                (staged, true)
+            }
+            Some(reserved) => {
+                let last = reserved.group.last;
+                commits.carry(self, reserved.group, entries, mode.durability)?;
+                (last, reserved.due)
+            }
         };
         let acknowledged = commits.acknowledge(self, last, mode.durability);
         self.wrote(due);
         acknowledged
+    }
+
+    /// As [`Inner::reserve_guarded`]; `None` for a batch that is staged.
+    fn reserve_in_one<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        (bytes, mode): (u64, WriteOptions),
+        guard: &Guarded<'_>,
+    ) -> Result<Option<Reserved<Place>>> {
+        let records = entries.len();
+        if self.stager.is_oversized(records, bytes) {
+            return Ok(None);
+        }
+        match self.reserve_guarded(entries, (bytes, mode), Some(guard)) {
+            Err(error) if self.stager.takes_refused(&error, records, bytes) => Ok(None),
+            reserved => reserved.map(Some),
+        }
     }
 
     /// As [`CommitEnv::reserve`], unless the guard refuses under the writer's lock.
@@ -245,7 +263,12 @@ impl Inner {
         let reserved = self.admission.with_room(bytes, mode.no_slowdown, || {
             self.try_reserve(entries.clone(), (bytes, mode), guard)
         });
-        reserved.inspect_err(|error| self.common.events.refused(bytes, error))
+        reserved.inspect_err(|error| {
+            // One that goes in pieces is not refused.
+            if !self.stager.takes_refused(error, entries.len(), bytes) {
+                self.common.events.refused(bytes, error);
+            }
+        })
     }
 
     fn try_reserve<'a>(

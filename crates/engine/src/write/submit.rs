@@ -1,5 +1,5 @@
 //! A write's way to the pipeline of `commit`. Long values go into a blob file before. A batch that is too large for
-//! an item is staged.
+//! an item is staged, and so is one that found room in pieces alone (`stage::due`).
 
 pub(crate) mod kinds;
 
@@ -51,7 +51,26 @@ impl Engine {
         if inner.stager.is_oversized(entries.len(), bytes) {
             return self.write_oversized(entries, bytes, mode);
         }
-        inner.common.commits.write(inner, entries, bytes, mode)
+        let commits = &inner.common.commits;
+        match commits.write(inner, entries.clone(), bytes, mode) {
+            Err(error) => self.write_refused(entries, (bytes, mode), error),
+            written => written,
+        }
+    }
+
+    /// Stages a batch that was refused with `error` as one item, if it fits in pieces.
+    #[cold]
+    fn write_refused<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        (bytes, mode): (u64, WriteOptions),
+        error: Error,
+    ) -> Result<()> {
+        let stager = &self.inner.stager;
+        match stager.takes_refused(&error, entries.len(), bytes) {
+            true => self.write_oversized(entries, bytes, mode),
+            false => Err(error),
+        }
     }
 
     /// Writes a batch whose long values lie in a blob file.
@@ -66,12 +85,12 @@ impl Engine {
         let written = {
             let (entries, bytes) = separated.entries(entries);
             let entries = entries.into_iter();
-            match inner.stager.is_oversized(entries.len(), bytes) {
-                true => self.write_oversized(entries, bytes, mode),
-                false => inner
-                    .common
-                    .commits
-                    .write_alone(inner, entries, bytes, mode),
+            if inner.stager.is_oversized(entries.len(), bytes) {
+                self.write_oversized(entries, bytes, mode)
+            } else {
+                let commits = &inner.common.commits;
+                let written = commits.write_alone(inner, entries.clone(), bytes, mode);
+                written.or_else(|error| self.write_refused(entries, (bytes, mode), error))
             }
         };
         inner.admission.owe_for(separated.owes, &written);
@@ -148,22 +167,40 @@ impl Engine {
         told: Told<'_>,
     ) -> Result<()> {
         let inner = &*self.inner;
-        if inner.stager.is_oversized(entries.len(), bytes) {
-            let mode = WriteOptions {
-                durability: Durability::Buffered,
-                no_slowdown,
-            };
-            inner.admit(entries.clone(), bytes, no_slowdown)?;
-            self.inner.stager.write(entries, bytes, mode, Some(told))?;
-            inner.wrote(true);
+        let (records, size) = (entries.len(), (bytes, no_slowdown));
+        if inner.stager.is_oversized(records, bytes) {
+            self.write_told_staged(entries, size, told)?;
         } else {
-            let size = (bytes, no_slowdown);
-            inner
-                .common
-                .commits
-                .write_told(inner, entries, size, told)?;
+            let mut told = Some(told);
+            let commits = &inner.common.commits;
+            let written = commits.write_told(inner, entries.clone(), size, &mut told);
+            match (written, told) {
+                (Err(error), Some(told)) if inner.stager.takes_refused(&error, records, bytes) => {
+                    self.write_told_staged(entries, size, told)?;
+                }
+                (written, _) => written?,
+            }
         }
         self.have_told();
+        Ok(())
+    }
+
+    /// As [`Engine::write_told`], of a batch that is staged, and without having it told.
+    #[cold]
+    fn write_told_staged<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        (bytes, no_slowdown): (u64, bool),
+        told: Told<'_>,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        let mode = WriteOptions {
+            durability: Durability::Buffered,
+            no_slowdown,
+        };
+        inner.admit(entries.clone(), bytes, no_slowdown)?;
+        inner.stager.write(entries, bytes, mode, Some(told))?;
+        inner.wrote(true);
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Growing the region, what is to be there before writers need it, and giving the region's end back.
 
+use std::iter::successors;
+
 use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::{Ordering, lock};
 use thermocline_base::{Error, Result};
@@ -7,7 +9,10 @@ use thermocline_pm::PmOff;
 
 use super::{Reserve, Space, State};
 use crate::format::{META_BYTES_MIN, PartHeader, narrow};
-use crate::part::{PART_BYTES_MAX, Part, end_of, write_part_header, write_parts_word, zone_bytes};
+use crate::part::{
+    PART_BYTES_MAX, Part, ZONE_DATA_LEAST, end_of, longest_run, write_part_header,
+    write_parts_word, zone_bytes,
+};
 
 /// A part that its device cuts short has at least such a part of the bytes that it should have.
 const DEVICE_PART_LEAST: u64 = 8;
@@ -95,6 +100,46 @@ impl Space {
         let usage = self.usage();
         let growth = usage.limit_bytes.saturating_sub(usage.region_bytes);
         usage.zones_free + growth / META_BYTES_MIN > 1 && usage.free_bytes + growth > bytes
+    }
+
+    /// Whether `bytes` bytes of data fit the region when it is as large as it may be, but no run of its zones, were all free
+    /// but the one that is kept back. Costs nothing where any zone holds so much.
+    #[inline]
+    pub fn needs_pieces(&self, bytes: u64) -> bool {
+        bytes > ZONE_DATA_LEAST && bytes < self.limit() && !self.may_hold_whole(bytes)
+    }
+
+    fn may_hold_whole(&self, bytes: u64) -> bool {
+        let state = lock(&self.state);
+        let there = state.parts.iter().map(|part| part.header);
+        let mut parts = there.chain(self.parts_to_come(&state, self.limit()));
+        // Where there are several parts, the zone that is kept back may be in another one.
+        let are_several =
+            state.parts.len() > 1 || self.parts_to_come(&state, self.limit()).next().is_some();
+        parts.any(|part| longest_run(&part, u64::from(!are_several)) >= bytes)
+    }
+
+    /// Whether free zones have room for `bytes` bytes of data, without the one that is kept back, but neither any run of them
+    /// has, nor a part that growth would add.
+    pub fn has_pieces_alone(&self, bytes: u64) -> bool {
+        if bytes <= ZONE_DATA_LEAST {
+            return false;
+        }
+        let state = lock(&self.state);
+        let some_free = state.parts.iter().filter(|part| part.free > 0);
+        let zones: usize = some_free.clone().map(|part| part.free).sum();
+        let least = some_free.clone().map(Part::zone_data).min().unwrap_or(0);
+        let all: u64 = some_free
+            .clone()
+            .map(|part| part.free as u64 * part.zone_data())
+            .sum();
+        let whole = some_free.clone().find_map(|part| part.find(bytes));
+        let is_whole = whole.is_some_and(|(_, run)| zones > run);
+        let grows = !self.is_growth_refused()
+            && self
+                .parts_to_come(&state, self.reachable())
+                .any(|part| longest_run(&part, u64::from(zones == 0)) >= bytes);
+        !is_whole && !grows && all - least >= bytes
     }
 
     /// The zones of the newest part.
@@ -207,15 +252,32 @@ impl Space {
     }
 
     pub(super) fn next_part(&self, state: &State) -> Option<PartHeader> {
-        let offset = end_of(&state.parts);
-        let last = state
-            .parts
-            .iter()
-            .map(|p| p.header.bytes)
-            .max()
-            .unwrap_or(0);
-        let wanted = (last * 2).clamp(self.part_bytes_first, PART_BYTES_MAX);
-        let (limit, reachable) = (self.limit(), self.reachable());
+        self.parts_to_come(state, self.reachable()).next()
+    }
+
+    /// The parts that growth adds, one after the other, to a region that can have so many bytes as `reachable`.
+    fn parts_to_come(&self, state: &State, reachable: u64) -> impl Iterator<Item = PartHeader> {
+        let largest = state.parts.iter().map(|p| p.header.bytes).max();
+        let largest = largest.unwrap_or(0);
+        let number = u32::try_from(state.parts.len());
+        let first = number
+            .ok()
+            .and_then(|number| self.part_at((number, end_of(&state.parts)), largest, reachable));
+        successors(first, move |last| {
+            let next = (last.index.checked_add(1)?, last.offset + last.bytes);
+            self.part_at(next, largest.max(last.bytes), reachable)
+        })
+    }
+
+    /// The part with this number and offset, where the largest one before it has `largest` bytes.
+    fn part_at(
+        &self,
+        (number, offset): (u32, u64),
+        largest: u64,
+        reachable: u64,
+    ) -> Option<PartHeader> {
+        let wanted = (largest * 2).clamp(self.part_bytes_first, PART_BYTES_MAX);
+        let limit = self.limit();
         let bytes =
             |limit: u64| wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;
         let least = match reachable < limit {
@@ -224,7 +286,6 @@ impl Space {
             true => bytes(limit) / DEVICE_PART_LEAST,
         };
         let bytes = bytes(reachable);
-        let number = u32::try_from(state.parts.len()).ok()?;
         // A remainder too small for a few zones is not worth a part.
         (bytes >= least.max(4 * META_BYTES_MIN)).then(|| PartHeader {
             offset,

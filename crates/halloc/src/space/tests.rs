@@ -15,6 +15,7 @@ use super::*;
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader};
 
 mod copies;
+mod pieces;
 
 const ID: RegionId = [7; 16];
 const PM: u64 = 1 << 20;

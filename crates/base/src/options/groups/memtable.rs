@@ -15,7 +15,8 @@ option_group! {
         bytes_max: Bytes = 0, 0 => 64 << 30;
         /// A batch of several records that take more persistent memory than this is staged: written
         /// beside all other writers, and committed as a memtable of its own instead of one item.
-        /// That takes some syncs of the manifest. There are at most 64 memtables at a time.
+        /// So is one that fits the region in several pieces only. That takes some syncs of the manifest. There are at
+        /// most 64 memtables at a time.
         item_bytes_max: Bytes = (64 << 20) - 4096, 4 << 10 => (64 << 20) - 4096;
         /// An idle store appends an empty item after this time, so that its last
         /// acknowledged write is covered by a later `published` (design §14). 0 switches

@@ -1,0 +1,141 @@
+//! Batches that are no larger than an item may be, and go in pieces alone.
+
+use thermocline_commit::recent::{Changed, Footprint};
+use thermocline_halloc::{Reserve, Zone};
+
+use super::*;
+
+/// What no change meets.
+struct Nothing;
+
+impl Footprint for Nothing {
+    fn meets(&self, _: &Changed<'_>) -> bool {
+        false
+    }
+
+    fn holds_for_all(&self, _: &mut dyn FnMut(u64) -> bool) -> bool {
+        false
+    }
+}
+
+/// An item may be larger than any part of the region.
+fn with_large_items() -> Options {
+    let mut options = options(MIB);
+    options.memtable.item_bytes_max = 4 * MIB;
+    options
+}
+
+fn opened(machine: &Machine) -> Engine {
+    Engine::open(machine.world(), Path::new("/db"), with_large_items()).unwrap()
+}
+
+fn hurried() -> WriteOptions {
+    WriteOptions {
+        no_slowdown: true,
+        ..WriteOptions::default()
+    }
+}
+
+/// Its parts have 256, 512 and 256 KiB.
+#[test]
+fn what_fits_no_part_of_the_region_goes_in_pieces() {
+    let machine = Machine::new(MIB);
+    let engine = opened(&machine);
+    write(&engine, &puts(CF, 0..10, b"before")).unwrap();
+    let batch = puts(CF, 5..555, &[7; 1100]);
+    assert!(is_staged(&engine, &batch));
+    // The largest part has room for this one.
+    assert!(!is_staged(&engine, &puts(CF, 0..400, &[1; 1100])));
+    let busy = engine.write(batch.iter(), hurried()).unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    assert!(busy.to_string().contains("pieces"), "{busy}");
+    write(&engine, &batch).unwrap();
+    // More than there can be, and one record, are refused as ever.
+    let large = puts(CF, 600..1700, &[1; 1100]);
+    let single = puts(CF, 600..601, &vec![1; 600 << 10]);
+    for refused in [large, single] {
+        assert!(!is_staged(&engine, &refused));
+        let error = write(&engine, &refused).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    }
+    let mut expected = model(0..10, b"before");
+    expected.extend(model(5..555, &[7; 1100]));
+    assert_eq!(contents(&engine, CF), expected);
+    let killed = machine.killed();
+    drop(engine);
+    for machine in [machine, killed] {
+        assert_eq!(contents(&opened(&machine), CF), expected);
+        assert_sound(&machine, MIB);
+    }
+}
+
+/// Takes all that is left of the region, for nobody, and frees every second zone of that. Returns the others.
+fn scatter(engine: &Engine) -> Vec<Zone> {
+    let space = &engine.inner.common.space;
+    // As a table's that was never made.
+    let owner = engine.inner.sweeper.pm_owner().unwrap();
+    let mut taken = Vec::new();
+    for ordinal in 0.. {
+        match space.attach(owner, ordinal, 1, Reserve::Use) {
+            Ok(zone) => taken.push(zone),
+            Err(_) => break,
+        }
+    }
+    let (others, free): (Vec<_>, Vec<_>) = taken
+        .into_iter()
+        .partition(|zone| zone.ordinal.is_multiple_of(2));
+    space.release(&free);
+    others
+}
+
+#[test]
+fn what_finds_no_zones_side_by_side_goes_in_pieces_whichever_way_it_comes() {
+    let machine = Machine::new(MIB);
+    let engine = opened(&machine);
+    write(&engine, &puts(CF, 0..1, b"before")).unwrap();
+    let taken = scatter(&engine);
+    let batch = |n: u16| puts(CF, n..n + 60, &[n.to_le_bytes()[0]; 1100]);
+    let refused_as_item = |batch: &WriteBatch| {
+        let bytes = thermocline_memtable::item_bytes(batch.iter());
+        !is_staged(&engine, batch) && !engine.inner.common.space.has_room(bytes)
+    };
+    assert!(refused_as_item(&batch(100)));
+    // Not from the first: it may be waited for a flush.
+    let busy = engine.write(batch(100).iter(), hurried()).unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    let single = puts(CF, 1..2, &[1; 60 << 10]);
+    let error = write(&engine, &single).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert_eq!(contents(&engine, CF), model(0..1, b"before"));
+    write(&engine, &batch(100)).unwrap();
+    assert!(refused_as_item(&batch(200)));
+    let told = Arc::new(crate::sync::Mutex::new(Vec::new()));
+    let tell = told.clone();
+    let done: Callback = Box::new(move |result| lock(&tell).push(result.is_ok()));
+    engine
+        .write_with_callback(batch(200).iter(), false, done)
+        .unwrap();
+    engine.sync().unwrap();
+    assert_eq!(*lock(&told), [true]);
+    assert!(refused_as_item(&batch(300)));
+    let watch = engine.watch().unwrap();
+    let mode = WriteOptions::default();
+    watch.write(batch(300).iter(), mode, &Nothing).unwrap();
+    drop(watch);
+    let mut expected = model(0..1, b"before");
+    for n in [100u16, 200, 300] {
+        expected.extend(model(n..n + 60, &[n.to_le_bytes()[0]; 1100]));
+    }
+    assert_eq!(contents(&engine, CF), expected);
+    // Each is one memtable, and the active one.
+    assert_eq!(engine.metrics().memtables.len(), 5);
+    // More than is free, in whatever pieces.
+    let before = holdings(&engine);
+    let error = write(&engine, &puts(CF, 400..800, &[1; 1100])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert_eq!(holdings(&engine), before);
+    engine.inner.common.space.release(&taken);
+    drop(engine);
+    assert_eq!(contents(&opened(&machine), CF), expected);
+    assert_sound(&machine, MIB);
+}

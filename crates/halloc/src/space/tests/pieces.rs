@@ -1,0 +1,78 @@
+//! What fits whole, and what fits in pieces alone.
+
+use super::*;
+
+/// Parts have 256, 512 and 256 KiB; in each but the first the part's header and a zone's take 384 bytes.
+#[test]
+fn what_fits_in_pieces_alone_is_told_from_what_fits_whole() {
+    const LARGEST: u64 = (512 << 10) - 384;
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let needs = |bytes: u64| space.needs_pieces(bytes);
+    // Before it has grown, and when it has.
+    for _ in 0..2 {
+        assert!(!needs(0) && !needs(16 << 10) && !needs(LARGEST));
+        assert!(needs(LARGEST + 1) && needs(PM - 1));
+        assert!(!needs(PM), "that fits in no way");
+        assert!(!space.has_pieces_alone(LARGEST));
+        while space.grow(space.region_bytes()).unwrap() {}
+    }
+    assert_eq!(space.region_bytes(), PM);
+    // Zones of 16 KiB, but for those of 32 in the second part.
+    let mut taken = Vec::new();
+    while let Ok(zone) = space.attach(1, narrow(taken.len() as u64).unwrap(), 1000, Reserve::Use) {
+        taken.push(zone);
+    }
+    assert_eq!(taken.len(), 15 + 16 + 16);
+    let in_pieces = |bytes: u64| space.has_pieces_alone(bytes);
+    assert!(!in_pieces(20 << 10), "nothing is free");
+    // One is kept back.
+    space.release(&[taken[0], taken[2]]);
+    assert!(!in_pieces(20 << 10) && !in_pieces(15 << 10));
+    space.release(&[taken[4]]);
+    assert!(in_pieces(20 << 10) && in_pieces(30 << 10) && !in_pieces(32 << 10));
+    assert!(!in_pieces(15 << 10), "that fits any zone");
+    // Side by side.
+    space.release(&[taken[3]]);
+    assert!(!in_pieces(20 << 10) && !in_pieces(47 << 10) && !in_pieces(60 << 10));
+    assert!(space.attach(2, 0, 47 << 10, Reserve::Keep).is_ok());
+}
+
+/// With one part alone the zone that is kept back is one of that part.
+#[test]
+fn a_part_alone_keeps_one_of_its_own_zones() {
+    let spec = SpaceSpec {
+        part_bytes_first: PM,
+        pm: PM,
+    };
+    let sim = SimPm::new(PM, Steps::new());
+    let region = Region::create(&region_spec(&sim), Space::first_part_bytes(&spec)).unwrap();
+    let space = Space::create(region, &ID, spec).unwrap();
+    // Sixteen zones: the meta zone, and the one that is kept back.
+    let longest = 14 * (64 << 10) - ZONE_HEADER_BYTES;
+    assert!(!space.needs_pieces(longest) && space.needs_pieces(longest + 1));
+    assert!(space.attach(1, 0, longest + 1, Reserve::Keep).is_err());
+    assert!(space.attach(1, 0, longest, Reserve::Keep).is_ok());
+}
+
+/// Where the device lets the region not grow, pieces are what is left.
+#[test]
+fn a_part_that_the_device_refuses_holds_nothing_whole() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let disk = SimFs::new(Steps::new());
+    sim.lie_on(&disk);
+    disk.limit(disk.used());
+    let mut taken = Vec::new();
+    for ordinal in 0..15 {
+        taken.push(space.attach(1, ordinal, 1000, Reserve::Use).unwrap());
+    }
+    let apart = [taken[0], taken[2], taken[4], taken[6]];
+    space.release(&apart);
+    // It is not known yet.
+    assert!(!space.has_pieces_alone(40 << 10));
+    assert!(space.attach(2, 0, 40 << 10, Reserve::Keep).is_err());
+    assert!(space.has_pieces_alone(40 << 10));
+    disk.limit(u64::MAX);
+    assert!(space.attach(2, 0, 40 << 10, Reserve::Keep).is_ok());
+}
