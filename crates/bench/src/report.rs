@@ -202,7 +202,8 @@ impl Report {
 pub struct Drained {
     /// Whether it was waited for.
     pub waited: bool,
-    /// Bytes above level 1 at the end: records in persistent memory, and tables of level 0.
+    /// Bytes above level 1 at the end: records in persistent memory, and tables of level 0, on the SSD and in persistent
+    /// memory. What is flushed or compacted already, and only held by readers, does not count.
     pub level0_bytes: u64,
 }
 

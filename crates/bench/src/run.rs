@@ -236,10 +236,13 @@ pub(crate) fn hits_between(before: &Metrics, after: &Metrics) -> HitCounts {
     }
 }
 
-/// Bytes above level 1: records in persistent memory, and tables of level 0.
+/// Bytes above level 1: records in persistent memory, and tables of level 0, wherever they lie. What is flushed or compacted
+/// already, and only held by readers, does not count.
 pub(crate) fn level0_bytes(m: &Metrics) -> u64 {
-    let tables = m.levels.iter().filter(|level| level.level == 0);
-    m.pm_active_bytes + m.pm_sealed_bytes + tables.map(|level| level.bytes).sum::<u64>()
+    let on_ssd = m.levels.iter().filter(|level| level.level == 0);
+    let on_ssd: u64 = on_ssd.map(|level| level.bytes).sum();
+    let in_pm = m.pm_table_bytes.saturating_sub(m.pm_table_retired_bytes);
+    m.pm_active_bytes + m.pm_sealed_bytes + in_pm + on_ssd
 }
 
 pub(crate) fn amplification(written: u64, user: u64) -> f64 {
@@ -247,4 +250,31 @@ pub(crate) fn amplification(written: u64, user: u64) -> f64 {
         return 0.0;
     }
     written as f64 / user as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline::LevelMetrics;
+
+    use super::*;
+
+    #[test]
+    fn level_0_counts_wherever_its_tables_lie() {
+        let level = |level: u8, bytes: u64| LevelMetrics {
+            level,
+            bytes,
+            ..LevelMetrics::default()
+        };
+        let metrics = Metrics {
+            pm_active_bytes: 1,
+            pm_sealed_bytes: 20,
+            pm_retired_bytes: 7,
+            pm_tables: 3,
+            pm_table_bytes: 5300,
+            pm_table_retired_bytes: 5000,
+            levels: vec![level(0, 4000), level(1, 9)],
+            ..Metrics::default()
+        };
+        assert_eq!(level0_bytes(&metrics), 4321);
+    }
 }
