@@ -216,6 +216,14 @@ impl Readers {
         all
     }
 
+    /// Whether a reader is registered at `seqno`. Readers that are about to register do not count. Costs a look at the
+    /// slots, however many readers there are.
+    pub fn has_any_at(&self, seqno: SeqNo) -> bool {
+        let in_slot = |i| self.slot(i).load(Ordering::Acquire) == seqno.0 + 1;
+        let used = self.used.load(Ordering::Acquire);
+        (0..used).any(in_slot) || lock(&self.registry).contains_key(&seqno.0)
+    }
+
     /// The last moment at which a reader is registered. Readers that are about to register do not count.
     pub fn last(&self) -> Option<SeqNo> {
         let last = self.by_seqno().last_key_value().map(|(seqno, _)| *seqno);

@@ -24,7 +24,7 @@
 //!    reads on reads in the newest view of the newest opening. Who registers with the closed store
 //!    after 4, by a handle, reads nothing.
 //! 6. *A seqno stays registered* there until nobody has it here any more: who leaves trims what he left behind
-//!    ([`After::trim`]). In the opening after that both are elders, and read there at once. So there is no chain of stores, but through those in
+//!    ([`After::trim_at`]). In the opening after that both are elders, and read there at once. So there is no chain of stores, but through those in
 //!    which a family was dropped while somebody could read it.
 //!
 //! What still holds a place in the region, or a file, is a call that was under way, a value that is read in place, a
@@ -37,7 +37,7 @@
 
 pub(crate) mod position;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{PoisonError, Weak};
 
@@ -71,22 +71,40 @@ impl After {
             After::View(_) if readers.is_empty() => std::mem::take(self),
             After::Opened(moments) => {
                 let registered = readers.by_seqno();
-                let gone = |by: &mut Moment| !registered.contains_key(&by.seqno().0);
-                let gone = moments.extract_if(.., gone).collect();
-                if moments.is_empty() {
-                    *self = After::Nothing;
-                }
+                let all = std::mem::take(moments).into_iter();
+                let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                    all.partition(|(seqno, _)| registered.contains_key(&seqno.0));
+                *self = match kept.is_empty() {
+                    true => After::Nothing,
+                    false => After::Opened(kept),
+                };
                 After::Opened(gone)
             }
             After::Nothing | After::View(_) => After::Nothing,
         }
     }
 
+    /// As [`After::trim`], for who has left `seqno`: nothing else can have become unneeded by that. So it does not go through
+    /// all who are there, and many who leave one after the other do not take the longer the more they are.
+    fn trim_at(&mut self, readers: &Readers, seqno: SeqNo) -> After {
+        let After::Opened(moments) = self else {
+            return self.trim(readers);
+        };
+        if readers.has_any_at(seqno) {
+            return After::Nothing;
+        }
+        let gone = moments.remove_entry(&seqno);
+        if moments.is_empty() {
+            *self = After::Nothing;
+        }
+        gone.map_or(After::Nothing, |gone| After::Opened([gone].into()))
+    }
+
     /// Whether it is read through a store that has something of its own for its readers.
     fn is_kept(&self) -> bool {
         match self {
             After::Opened(moments) => {
-                let mut stores = moments.iter().map(Moment::inner);
+                let mut stores = moments.values().map(Moment::inner);
                 stores.any(|by| !lock(&by.reads.relics).is_empty())
             }
             After::Nothing | After::View(_) => false,
@@ -114,7 +132,7 @@ impl Left {
         self.inner
             .upgrade()
             .is_some_and(|inner| match &*lock(&inner.left) {
-                After::Opened(moments) => moments.iter().any(|by| {
+                After::Opened(moments) => moments.values().any(|by| {
                     let by = Arc::as_ptr(by.inner());
                     others.iter().any(|other| other.inner.as_ptr() == by)
                 }),
@@ -219,7 +237,7 @@ impl Elders {
     /// Those who are registered with them, and by `registered` with `inner`, read in that from now on.
     pub fn follow(&self, inner: &Arc<Inner>, registered: Vec<Registration>) {
         let all = registered.into_iter().map(|at| Moment::past(inner, at));
-        let all: Vec<Moment> = all.collect();
+        let all: BTreeMap<SeqNo, Moment> = all.map(|by| (by.seqno(), by)).collect();
         for left in self.left.iter().filter_map(|left| left.inner.upgrade()) {
             let mut after = lock(&left.left);
             if after.is_kept() {
@@ -344,7 +362,7 @@ impl Inner {
         *lock(&self.left) = After::View(view.clone());
         self.common.catalog.show(view.closed());
         drop(view);
-        self.let_left_go();
+        self.let_left_go(After::trim);
         self.common.space.region().unlock();
         drop(lock(&self.common.lock).take());
     }
@@ -377,9 +395,14 @@ impl Inner {
         }
     }
 
-    /// What was set aside for those who are registered, and nobody of them needs any more, goes.
-    pub fn let_left_go(&self) {
-        let gone = lock(&self.left).trim(&self.common.commits.readers);
+    /// Of a store that is closed: a reader at `seqno` has left.
+    pub fn reader_left(&self, seqno: SeqNo) {
+        self.let_left_go(|left, readers| left.trim_at(readers, seqno));
+    }
+
+    /// What was set aside for those who are registered, and nobody of them needs any more, goes: what `trim` takes out.
+    fn let_left_go(&self, trim: impl FnOnce(&mut After, &Readers) -> After) {
+        let gone = trim(&mut lock(&self.left), &self.common.commits.readers);
         drop(gone);
         if self.common.commits.readers.is_empty() {
             drop(std::mem::take(&mut *lock(&self.reads.relics)));

@@ -80,7 +80,7 @@ impl Drop for Registered {
         }
         // SeqCst, as what `leave` counts: see `close`.
         if self.inner.common.closed.load(Ordering::SeqCst) {
-            self.inner.let_left_go();
+            self.inner.reader_left(self.registration.seqno);
         }
     }
 }
@@ -149,7 +149,7 @@ impl Moment {
             }
             // Whoever registered after that reads nothing: there may be no version for him.
             After::Opened(moments) => {
-                let own = moments.iter().find(|by| by.seqno() == self.seqno());
+                let own = moments.get(&self.seqno());
                 own.cloned().ok_or(Error::Closed)?
             }
         };

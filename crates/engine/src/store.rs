@@ -1,5 +1,6 @@
 //! The fields of an open store, room by room.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Weak;
 
@@ -415,8 +416,8 @@ pub(crate) enum After {
     Nothing,
     /// Its last view.
     View(Arc<View>),
-    /// Views of the store that was opened since, where these moments are registered.
-    Opened(Vec<Moment>),
+    /// Views of the store that was opened since, where these moments are registered, each by its seqno.
+    Opened(BTreeMap<SeqNo, Moment>),
 }
 
 /// The stores that were open here before, and that still have readers (`close`).

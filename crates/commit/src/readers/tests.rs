@@ -53,3 +53,31 @@ fn whoever_holds_registrations_up_is_told_who_reads_from_a_seqno_on() {
     registry.iter().for_each(|reader| readers.leave(reader));
     assert!(!reads(0));
 }
+
+#[test]
+fn a_seqno_has_readers_until_the_last_of_them_leaves() {
+    let readers = Readers::default();
+    let mut all = Vec::new();
+    // Some of each seqno in slots, and some in the registry.
+    for n in 0..2 * SLOTS {
+        all.push(readers.register(&AtomicU64::new(5 + n as u64 % 3), n));
+    }
+    for seqno in 5..8 {
+        let is_any = |in_slot: bool| {
+            let mut all = all.iter();
+            all.any(|reader| reader.seqno.0 == seqno && reader.slot.is_some() == in_slot)
+        };
+        assert!(is_any(true) && is_any(false));
+    }
+    assert!(!readers.has_any_at(SeqNo(4)) && !readers.has_any_at(SeqNo(8)));
+    for (left, reader) in (0..all.len()).rev().zip(&all) {
+        assert!(readers.has_any_at(reader.seqno));
+        readers.leave(reader);
+        let rest = &all[all.len() - left..];
+        for seqno in 5..8 {
+            let is_there = rest.iter().any(|reader| reader.seqno.0 == seqno);
+            assert_eq!(readers.has_any_at(SeqNo(seqno)), is_there);
+        }
+    }
+    assert!(readers.is_empty());
+}

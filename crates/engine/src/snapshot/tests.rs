@@ -1,6 +1,6 @@
 //! Snapshots beside writers, sealed memtables and each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::cursor::Cursor;
 use crate::store::Moment;
+use crate::tests::{Machine, options};
 use crate::{Durability, Engine, Family, Snapshot, World};
 
 const FAMILIES: [CfId; 3] = [CfId(0), CfId(1), CfId(2)];
@@ -237,4 +238,37 @@ fn many_snapshots_of_one_moment_are_one_reader_for_a_writer() {
         ),
         (0, 0)
     );
+}
+
+/// Whoever leaves takes his own seqno out of what the closed stores have left, once he is the last there, and nobody else's.
+#[test]
+fn readers_of_closed_stores_leave_one_by_one() {
+    const MOMENTS: u32 = 300;
+    let machine = Machine::new(1 << 20);
+    let opened = || Engine::open(machine.world(), Path::new("/db"), options()).unwrap();
+    let key = [(CfId::DEFAULT, b"k".to_vec())];
+    let mut engine = opened();
+    let mut held = Vec::new();
+    for n in 0..MOMENTS {
+        put_all(&engine, &key, &n.to_be_bytes());
+        for _ in 0..1 + n % 2 {
+            held.push((n, engine.snapshot()));
+        }
+    }
+    // They follow to another opening, and from there to one more.
+    for _ in 0..2 {
+        engine.close().unwrap();
+        engine = opened();
+    }
+    let registered = || engine.inner.common.commits.readers.by_seqno().len();
+    assert_eq!(registered(), 300);
+    let mut rng = Rng::new(4);
+    while !held.is_empty() {
+        let (n, snapshot) = held.swap_remove(rng.below(held.len()));
+        let got = snapshot.get(CfId::DEFAULT, b"k", <[u8]>::to_vec);
+        assert_eq!(got.unwrap(), Some(n.to_be_bytes().to_vec()));
+        drop(snapshot);
+        let moments: BTreeSet<u32> = held.iter().map(|(n, _)| *n).collect();
+        assert_eq!(registered(), moments.len());
+    }
 }
