@@ -46,6 +46,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result, SeqNo, limits};
 use thermocline_env::Clock;
 use thermocline_policy::tuning::TTL_PARTS;
+use thermocline_version::write_times::UNIX_S_MAX;
 use thermocline_version::{WriteTime, WriteTimes};
 
 use crate::sync::Arc;
@@ -122,8 +123,8 @@ impl Expiry {
         times.written_by(self.clock.unix_s().checked_sub(ttl)?)
     }
 
-    /// The pair that the next edit takes along; `None` if it is too early for one. All up to `durable`, which the caller has loaded
-    /// before, survives every crash.
+    /// The pair that the next edit takes along; `None` if it is too early for one, or the clock says what no pair can. All up to
+    /// `durable`, which the caller has loaded before, survives every crash.
     pub fn next_pair(&self, durable: u64, last: Option<WriteTime>) -> Option<WriteTime> {
         let step = self.ttls.step()?;
         let ahead = match active(Bug::TimesAhead) {
@@ -137,7 +138,8 @@ impl Expiry {
         let is_due = last.is_none_or(|last| {
             pair.seqno > last.seqno && pair.unix_s >= last.unix_s.saturating_add(step)
         });
-        (is_due && durable > 0).then_some(pair)
+        let is_possible = pair.unix_s <= UNIX_S_MAX;
+        (is_due && is_possible && durable > 0).then_some(pair)
     }
 }
 
@@ -181,8 +183,26 @@ mod tests {
             let pair = expiry.next_pair(durable, Some(first));
             assert_eq!(pair.is_some(), is_due, "{unix_s} {durable}");
         }
+        // What no pair can say is not said, and the manifest is not asked to.
+        for (unix_s, is_due) in [
+            (UNIX_S_MAX, true),
+            (UNIX_S_MAX + 1, false),
+            (u64::MAX, false),
+        ] {
+            clock.set_unix_s(unix_s);
+            for last in [None, Some(first)] {
+                let pair = expiry.next_pair(8, last);
+                assert_eq!(pair.is_some(), is_due, "{unix_s}");
+            }
+        }
+        let last = WriteTime {
+            seqno: SeqNo(7),
+            unix_s: UNIX_S_MAX,
+        };
+        assert_eq!(expiry.next_pair(8, Some(last)), None);
         let times = [first].into_iter().collect();
-        for (unix_s, expected) in [(5999, None), (6000, Some(SeqNo(7))), (500, None)] {
+        let all = [(5999, None), (6000, Some(SeqNo(7))), (500, None)];
+        for (unix_s, expected) in all.into_iter().chain([(u64::MAX, Some(SeqNo(7)))]) {
             clock.set_unix_s(unix_s);
             let ttl = expiry.ttl("f").unwrap();
             assert_eq!(expiry.expired(ttl, &times), expected, "{unix_s}");

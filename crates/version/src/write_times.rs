@@ -5,8 +5,9 @@
 //! time of the first pair with a seqno of s or more; one that has no such pair may be of any age. An entry costs no byte for that.
 //!
 //! # Invariants
-//! 1. **Both rise** from pair to pair. Whoever adds one has made sure that all it speaks of was written, and would be found after a
-//!    crash, or that no seqno up to it is ever given out again: else one that is given out anew would be thought to be older than it is.
+//! 1. **Both rise** from pair to pair, and stay below 2^63: what is larger is damage, and to add to it would overflow. Whoever adds
+//!    one has made sure that all it speaks of was written, and would be found after a crash, or that no seqno up to it is ever given
+//!    out again: else one that is given out anew would be thought to be older than it is.
 //! 2. **Dropping a pair is safe.** What it spoke of is then known by the next one, whose time is later. So whoever asks hears of a
 //!    later time, and never of an earlier one.
 //! 3. **There are at most [`PAIRS_MAX`].** Of more, that one goes without which the answer is wrong by the least part of the age: the
@@ -27,12 +28,16 @@ use crate::impossible::{Impossible, must, possible_seqno};
 /// known to within 6 percent of its age, as a test below shows.
 pub const PAIRS_MAX: usize = 512;
 
+/// The last time that a pair can have, in seconds since the beginning of 1970 (UTC): no calendar of an operating system goes
+/// beyond.
+pub const UNIX_S_MAX: u64 = (1 << 63) - 1;
+
 /// All that has a seqno up to this one was written by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteTime {
     /// The seqno.
     pub seqno: SeqNo,
-    /// The time, in seconds since the beginning of 1970 (UTC).
+    /// The time, in seconds since the beginning of 1970 (UTC); at most [`UNIX_S_MAX`].
     pub unix_s: u64,
 }
 
@@ -68,8 +73,12 @@ impl WriteTimes {
     }
 
     /// Adds a pair, and drops one if there are too many.
+    ///
+    /// # Errors
+    /// What of it cannot be (1): the list is as it was.
     pub(crate) fn add(&mut self, pair: WriteTime) -> Result<(), Impossible> {
         let (seqno, unix_s) = (pair.seqno.0, pair.unix_s);
+        must(unix_s <= UNIX_S_MAX, "write time", "below 2^63", unix_s)?;
         let what = "seqno of a write time";
         possible_seqno(seqno, what)?;
         if let Some(last) = self.last() {
@@ -90,7 +99,7 @@ impl WriteTimes {
         let Some(WriteTime { unix_s: now, .. }) = self.last() else {
             return;
         };
-        // What would be late by how much, at which age.
+        // What would be late by how much, at which age. Both rise, and the product of two is below 2^126.
         let late = |n: usize| {
             let (before, after) = (self.0[n - 1].unix_s, self.0[n + 1].unix_s);
             (u128::from(after - before), u128::from(now - before))
@@ -196,10 +205,40 @@ mod tests {
             pair(6, 20),
             pair(6, 19),
             pair(1 << 63, 30),
+            pair(u64::MAX, 30),
+            pair(6, UNIX_S_MAX + 1),
+            pair(6, u64::MAX),
         ] {
             let mut times: WriteTimes = [pair(5, 20)].into_iter().collect();
             times.add(wrong).unwrap_err();
             assert_eq!(times.pairs(), [pair(5, 20)]);
         }
+    }
+
+    /// An empty list refuses the same, and nothing overflows between times that lie as far from each other as can be.
+    #[test]
+    fn times_at_both_ends_are_known_and_those_behind_are_refused() {
+        for impossible in [UNIX_S_MAX + 1, u64::MAX] {
+            let mut times = WriteTimes::default();
+            let refused = times.add(pair(1, impossible)).unwrap_err();
+            assert_eq!(refused.what, "write time");
+            assert_eq!(refused.got, impossible.to_string());
+            assert_eq!(times, WriteTimes::default());
+        }
+        let few = PAIRS_MAX as u64 - 1;
+        let pairs = (0..few).map(|n| pair(1 + n, n));
+        let mut times: WriteTimes = pairs.collect();
+        let last = pair((1 << 63) - 1, UNIX_S_MAX);
+        // One goes for each of the last two.
+        for late in [pair(600, UNIX_S_MAX - 9), pair(601, UNIX_S_MAX - 8), last] {
+            times.add(late).unwrap();
+        }
+        assert_eq!(times.pairs().len(), PAIRS_MAX);
+        assert_eq!((times.pairs()[0], times.last()), (pair(1, 0), Some(last)));
+        assert_eq!(times.written_by(u64::MAX), Some(last.seqno));
+        assert_eq!(times.written_by(0), Some(SeqNo(1)));
+        // Behind it there is no time any more.
+        times.add(pair(last.seqno.0, UNIX_S_MAX)).unwrap_err();
+        assert_eq!(times.last(), Some(last));
     }
 }
