@@ -398,6 +398,12 @@ impl Background {
         self.tasks.request_after(task, delay);
     }
 
+    /// Whether the system gives no thread for tasks. What was requested waits for a later request, which asks for one
+    /// again; so who must not wait for that does it by itself. False for a store without threads, which has no tasks.
+    pub fn lacks_workers(&self) -> bool {
+        self.tasks.is_alone()
+    }
+
     /// Has a job run soon, on a job thread. May be asked for under any lock.
     pub fn request_job(&self, job: Job) {
         if let Some((jobs, lane)) = &self.jobs {

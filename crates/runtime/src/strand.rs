@@ -175,6 +175,11 @@ impl Strand {
         }
     }
 
+    /// Whether the system has given it nobody, and nobody came since.
+    pub fn is_alone(&self) -> bool {
+        self.flags.0.load(Ordering::SeqCst) & ALONE != 0
+    }
+
     /// It was told that no worker comes, and something is asked for.
     #[cold]
     fn ask_again(&self) {

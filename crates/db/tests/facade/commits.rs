@@ -1,6 +1,9 @@
 //! Commits that wait, that do not, and that are told about later.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Waker};
 
 use thermocline::{Commit, Db, Durability, Error, ErrorKind, Event, Options, Result, WriteOptions};
 
@@ -106,6 +109,46 @@ fn a_commit_can_be_awaited() {
     assert!(db.metrics().seqno_durable >= 1);
     let error = commit.wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+}
+
+/// A commit goes on whoever asks for its outcome: it may be dropped at once, or polled once and never again.
+#[test]
+fn commits_that_nobody_asks_about_hold_up_no_writer() {
+    const EACH: u16 = 500;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let db = Db::open(&path, options()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let db = &db;
+            scope.spawn(move || {
+                let mut batch = db.batch();
+                let mut polled = Vec::new();
+                for n in 0..EACH {
+                    batch.put([&[thread][..], &n.to_be_bytes()].concat(), "v");
+                    if thread < 2 {
+                        // Others wait, as leaders and followers of groups.
+                        batch.commit(Durability::Immediate).unwrap();
+                        continue;
+                    }
+                    let mut commit = batch.commit_async().unwrap();
+                    if n % 2 == 0 {
+                        let mut context = Context::from_waker(Waker::noop());
+                        let _ = Pin::new(&mut commit).poll(&mut context);
+                        polled.push(commit);
+                    }
+                }
+                // Not even dropped.
+                std::mem::forget(polled);
+            });
+        }
+    });
+    commit_and_wait(&db, "last").unwrap();
+    let metrics = db.metrics();
+    assert_eq!(metrics.seqno_durable, metrics.seqno_visible);
+    db.close().unwrap();
+    let db = Db::open(&path, options()).unwrap();
+    assert_eq!(db.iter().count(), 4 * usize::from(EACH) + 1);
 }
 
 fn commit_and_wait(db: &Db, key: &str) -> Result<()> {

@@ -204,9 +204,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Has a worker write back, which then has the callback called.
+    /// Has a worker write back, which then has the callback called. Where the system gives no worker this thread does it:
+    /// perhaps nobody else comes by, and who waits for the commit asks for nothing.
     fn have_told(&self) {
         self.request_sync();
+        if self.inner.common.background.lacks_workers() {
+            // What fails poisons the store, and is told to the callback.
+            let _ = self.sync();
+        }
         if self.inner.common.closed.load(Ordering::Acquire) {
             // No worker comes any more. The store has failed and was closed during this write: its callback must be
             // called.

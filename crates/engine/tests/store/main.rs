@@ -13,6 +13,7 @@ mod few_descriptors;
 mod held;
 mod larger;
 mod many;
+mod no_threads;
 mod room;
 mod shadow;
 mod small_dram;

@@ -51,9 +51,11 @@ fn requests_ask_for_a_worker_again_but_not_at_once() {
     let system = System::of(&runtime.shared.workers.starter);
     let (done, tasks) = channel();
     let store = told(&runtime, 0, &done);
+    assert!(!store.background.lacks_workers());
     for pauses in 0..3 {
         for _ in 0..100 {
             store.background.request(Task::Sync);
+            assert!(store.background.lacks_workers());
         }
         assert_eq!(system.asked(), pauses + 1);
         clock.advance_ns(PAUSE_NS);
@@ -62,6 +64,7 @@ fn requests_ask_for_a_worker_again_but_not_at_once() {
     system.set(true);
     store.background.request(Task::Sync);
     assert_eq!(tasks.recv().unwrap(), (0, Task::Sync));
+    assert!(!store.background.lacks_workers());
     // As if there had been one from the beginning.
     store.finish_tasks();
     clock.advance_ns(PAUSE_NS);
