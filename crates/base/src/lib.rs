@@ -1,6 +1,6 @@
 //! The shared words of all layers of Thermocline: errors, sequence numbers, ranges of keys, record kinds, range
-//! tombstones, write batches, options, limits and checksums. The seams through which tests see the engine are here,
-//! too: the `sync` facade, the step counter of the simulators, planted bugs.
+//! tombstones, write batches, options, limits, checksums, and sequences that share memory. The seams through which tests
+//! see the engine are here, too: the `sync` facade, the step counter of the simulators, planted bugs.
 //!
 //! Nothing here knows of files, persistent memory or threads. Every other crate may use it.
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ pub mod bounds;
 pub mod budget;
 mod cf_options;
 pub mod checksum;
+pub mod chunked;
 mod codec;
 pub mod counter;
 pub mod error;

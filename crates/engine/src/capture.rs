@@ -82,7 +82,7 @@ impl Capture {
             let snapshot = Snapshot::of(Moment::now(inner), ReaderKind::Copy);
             let view = inner.common.catalog.view_to_keep();
             let unflushed = inner.common.reclaim.unflushed(view.memtables.iter());
-            let (below, written_anew) = match hold.version().pm_tables().len() {
+            let (below, written_anew) = match hold.version().pm_table_count() {
                 0 => (hold.version().clone(), Vec::new()),
                 _ => {
                     let (below, taken) = hold.version().without_pm_tables();

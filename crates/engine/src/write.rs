@@ -32,7 +32,7 @@ use writer::{SPAN_MAX, Writer};
 
 /// The limits of a memtable that takes writes from now on. They depend on whether `version` has PM tables.
 pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits {
-    let tables = version.pm_tables().len() > 0;
+    let tables = version.pm_table_count() > 0;
     seal::Limits {
         bytes: options.memtable_bytes_beside(tables),
         blob_bytes: options.blob.generation_bytes,

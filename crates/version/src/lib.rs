@@ -18,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 pub mod age;
-mod chunked;
 pub mod edit;
 #[cfg(test)]
 mod fixture;
@@ -46,6 +45,8 @@ pub use partitions::{Partition, Partitions};
 pub use pm_table::PmTableInfo;
 pub use state::{Chain, Cut, Evacuation, MemtableEntry, State};
 pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};
-pub use version::{BlobFile, FamilyTables, FileKind, Joined, LevelTables, PmTotals, Version};
+pub use version::{
+    BlobFile, FamilyTables, FileKind, Joined, LevelTables, PmTotals, TableDifference, Version,
+};
 pub use version_set::{Hold, VersionSet};
 pub use write_times::{WriteTime, WriteTimes};

@@ -38,9 +38,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use thermocline_base::chunked::{Chunked, Position};
 use thermocline_base::limits;
 
-use crate::chunked::{Chunked, Position};
 use crate::impossible::{Impossible, must};
 use crate::table::PartitionId;
 

@@ -93,8 +93,7 @@ impl Level0Costs {
         let costs = &self.common.compactions.costs;
         let form = costs.form?;
         // With other shapes some may lie there, because it was rewritten.
-        if !self.common.options.level0.shape().keeps_tables_in_pm()
-            && version.pm_tables().len() == 0
+        if !self.common.options.level0.shape().keeps_tables_in_pm() && version.pm_table_count() == 0
         {
             return None;
         }

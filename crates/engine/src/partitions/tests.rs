@@ -1212,7 +1212,7 @@ fn tables_in_persistent_memory_are_cut_and_joined_too() {
         model.insert(key(n), vec![1; 100]);
     }
     flush(&engine);
-    let there = |engine: &Engine| version(engine).pm_tables().len();
+    let there = |engine: &Engine| version(engine).pm_table_count();
     let references = version(&engine).tables().count();
     let cut: Vec<FileId> = {
         let version = version(&engine);

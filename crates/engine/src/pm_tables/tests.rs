@@ -46,7 +46,7 @@ fn in_pm(engine: &Engine) -> (usize, usize) {
     let manifest = engine.inner.common.catalog.edits();
     let version = manifest.state().version();
     let references = version.pm_tables().map(|(_, references)| references.len());
-    (version.pm_tables().len(), references.sum())
+    (version.pm_table_count(), references.sum())
 }
 
 fn verified(machine: &Machine) -> crate::Report {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thermocline_base::{CfId, FileId, SeqNo, limits};
 
-use super::named::{BlobFile, FileEntry, Named, TableFile};
+use super::named::{BlobFile, FileEntry, Named, PmTables, TableFile};
 use super::{LevelTables, Version};
 use crate::impossible::{Impossible, must, possible_seqno};
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
@@ -19,13 +19,20 @@ impl Version {
     ) -> Result<(), Impossible> {
         check_place(place)?;
         check_table(table)?;
-        match self.pm.contains_key(&table.file) {
+        match self.pm.get(table.file).is_some() {
             true => self.check_pm_reference(place, table)?,
             false => self.check_file(place, table)?,
         }
         self.check_blobs(table)?;
         self.add_to_level(place, table)?;
         // From here on nothing is refused.
+        self.count_reference(place, table);
+        Ok(())
+    }
+
+    /// Counts a reference that stands in its level by its file, and by the blob files to which it refers. Those
+    /// are named, and so is a table in persistent memory.
+    fn count_reference(&mut self, place: Place, table: &Arc<TableRef>) {
         for blob in &table.blobs {
             if let Some(file) = self.blob_mut(blob.file) {
                 file.references += 1;
@@ -39,9 +46,8 @@ impl Version {
             let at = references.partition_point(key);
             references.insert(at, (place, Arc::clone(table)));
         };
-        if let Some(references) = self.pm_references_mut(table.file) {
-            insert(references);
-            return Ok(());
+        if self.pm.change_references(table.file, &insert) {
+            return;
         }
         let position = self.position(table.file);
         match self.files.get_mut(position) {
@@ -61,12 +67,14 @@ impl Version {
                 self.files.insert(position, FileEntry { id, named });
             }
         }
-        Ok(())
     }
 
     fn add_to_level(&mut self, place: Place, table: &Arc<TableRef>) -> Result<(), Impossible> {
-        let families = &mut self.families;
-        let family = Arc::make_mut(families.entry(place.cf).or_default());
+        if self.families.find(&place.cf).is_none() {
+            self.families.set(place.cf, Arc::default());
+        }
+        let family = self.families.find_mut(&place.cf);
+        let family = Arc::make_mut(family.expect("it is there by now"));
         let index = usize::from(place.level.0);
         for missing in family.levels.len()..=index {
             let level = Level(u8::try_from(missing).expect("no more than the deepest level"));
@@ -107,7 +115,7 @@ impl Version {
             .tables_of(cf)
             .map(|(at, table)| (at, Arc::clone(table)))
             .collect();
-        self.families.remove(&cf);
+        self.families.take(&cf);
         self.partitions.remove(&cf);
         for (place, table) in tables {
             self.forget_reference(place, &table);
@@ -115,7 +123,7 @@ impl Version {
     }
 
     pub(super) fn remove_from_level(&mut self, place: Place, table: &TableRef) {
-        let family = self.families.get_mut(&place.cf).map(Arc::make_mut);
+        let family = self.families.find_mut(&place.cf).map(Arc::make_mut);
         let level = family.and_then(|f| f.levels.get_mut(usize::from(place.level.0)));
         Arc::make_mut(level.expect("a reference stands in its level")).remove(table);
         self.forget_empty(place.cf);
@@ -123,7 +131,7 @@ impl Version {
 
     /// Forgets the levels of a family from the deepest one up as far as there is nothing.
     fn forget_empty(&mut self, cf: CfId) {
-        let Some(family) = self.families.get_mut(&cf) else {
+        let Some(family) = self.families.find_mut(&cf) else {
             return;
         };
         let family = Arc::make_mut(family);
@@ -131,7 +139,7 @@ impl Version {
             family.levels.pop();
         }
         if family.levels.is_empty() {
-            self.families.remove(&cf);
+            self.families.take(&cf);
         }
     }
 
@@ -171,8 +179,9 @@ impl Version {
         // Parts of one table do not overlap, so they begin with different keys.
         let same = |other: &TableRef| other.range.first == table.range.first;
         let stays = |(at, other): &(Place, Arc<TableRef>)| *at != place || !same(other);
-        if let Some(references) = self.pm_references_mut(table.file) {
-            return references.retain(stays);
+        let forget = |references: &mut Vec<(Place, Arc<TableRef>)>| references.retain(stays);
+        if self.pm.change_references(table.file, forget) {
+            return;
         }
         let position = self.position(table.file);
         let entry = self.files.get_mut(position);
@@ -190,7 +199,7 @@ impl Version {
     /// that is newer than the oldest of them.
     pub fn without_pm_tables(&self) -> (Version, Vec<(Place, Arc<TableRef>)>) {
         let mut oldest: BTreeMap<Place, SeqNo> = BTreeMap::new();
-        for (place, table) in self.pm.values().flat_map(|entry| &entry.references) {
+        for (place, table) in self.pm.iter().flat_map(|entry| &entry.references) {
             let oldest = oldest.entry(*place).or_insert(SeqNo::MAX);
             *oldest = table.smallest_seqno.min(*oldest);
         }
@@ -206,25 +215,58 @@ impl Version {
             version.remove_from_level(*place, table);
             version.forget_reference(*place, table);
         }
-        version.pm = Arc::default();
-        version.pm_owners = Arc::default();
+        version.pm = PmTables::default();
         (version, taken)
     }
 
-    /// This version with the tables of these families alone, and the blob files that they refer to.
+    /// This version with the tables of these families alone, and the blob files that they refer to. The cost is that of
+    /// what stays.
     pub(crate) fn with_only(&self, families: &[CfId]) -> Version {
-        let mut version = self.clone();
-        let others = self.families().filter(|cf| !families.contains(cf));
-        for (place, table) in others.flat_map(|cf| self.tables_of(cf)) {
-            version.remove_from_level(place, table);
-            version.forget_reference(place, table);
+        let mut only = Version {
+            front: self.front.clone(),
+            ..Version::default()
+        };
+        for cf in families {
+            if let Some(partitions) = self.partitions.get(cf) {
+                only.partitions.insert(*cf, partitions.clone());
+            }
+            let Some(family) = self.family(*cf) else {
+                continue;
+            };
+            if only.families.set(*cf, Arc::clone(family)).is_some() {
+                // It was named twice.
+                continue;
+            }
+            for (place, table) in self.tables_of(*cf) {
+                only.name_as(self, table);
+                only.count_reference(place, table);
+            }
         }
-        let blobs: Vec<FileId> = version.blob_files().map(|(file, _)| file).collect();
-        for file in blobs {
-            // Those that are referred to stay.
-            let _ = version.remove_blob_file(file);
+        only
+    }
+
+    /// Names what a reference of `whole` refers to, as that does, but without the references to it.
+    fn name_as(&mut self, whole: &Version, table: &TableRef) {
+        for blob in &table.blobs {
+            let id = blob.file;
+            if self.blob_file(id).is_none()
+                && let Some(of) = whole.blob_file(id)
+            {
+                let named = Named::Blob(BlobFile {
+                    references: 0,
+                    referenced_bytes: 0,
+                    ..of
+                });
+                self.files
+                    .insert(self.position(id), FileEntry { id, named });
+            }
         }
-        version
+        if self.pm.get(table.file).is_none()
+            && let Some(of) = whole.pm.get(table.file)
+        {
+            let added = self.pm.add(&of.table);
+            debug_assert!(added, "all of them were counted");
+        }
     }
 
     /// The tables of a level 0 that are not wholly older than `oldest`, nor than any of those: tables that were

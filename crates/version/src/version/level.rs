@@ -5,9 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use thermocline_base::bounds::is_behind;
+use thermocline_base::chunked::{Chunked, Position};
 use thermocline_base::{FileId, SeqNo};
 
-use crate::chunked::{Chunked, Position};
 use crate::impossible::{Impossible, must};
 use crate::table::{Level, Place, TableRef};
 
@@ -75,6 +75,11 @@ impl LevelTables {
     /// All references: of level 0 newest first, of others in key order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<TableRef>> + Clone {
         self.tables.iter()
+    }
+
+    /// The same, to be kept: what it shares with this level costs nothing.
+    pub fn list(&self) -> &Chunked<Arc<TableRef>> {
+        &self.tables
     }
 
     /// The references that may have `key`: of level 0 newest first, of others at most one.

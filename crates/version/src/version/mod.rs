@@ -25,7 +25,9 @@
 //!    records in persistent memory may refer to it too, of which a version knows nothing.
 //! 6. **Sums.** Counts and bytes of a level are those of its references.
 //! 7. **Shared.** An edit copies what it changes: of the levels that it touches one chunk for each
-//!    reference and the lists of chunks; everything else is the same memory before and after.
+//!    reference and the lists of chunks, and as much of the lists of families, of files and of tables in
+//!    persistent memory. Everything else is the same memory before and after. So what differs is found
+//!    without a look at the rest ([`Version::tables_since`]).
 //!
 //! 8. **Tables in persistent memory** are no files. An edit names each before references to it can stand,
 //!    in level 0 only, and removes it, when there are none: whoever reads an older version may read it
@@ -51,18 +53,18 @@ mod level;
 mod named;
 mod pm;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thermocline_base::chunked::{Chunked, Position};
 use thermocline_base::{CfId, FileId};
 
-use crate::chunked::{Chunked, Position};
 use crate::edit::Change;
 use crate::partitions::Partitions;
 use crate::table::{Level, Place, TableRef};
 
 pub use level::LevelTables;
-pub use named::{BlobFile, FileKind, PmTotals};
+pub use named::{BlobFile, FileKind, PmTotals, TableDifference};
 use named::{FileEntry, Named, PmTables};
 
 /// The levels of one family.
@@ -120,16 +122,14 @@ impl Joined {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Of the families that have tables.
-    families: BTreeMap<CfId, Arc<FamilyTables>>,
+    /// Of the families that have tables, by id.
+    families: Chunked<(CfId, Arc<FamilyTables>)>,
     /// Of the families that have more than one.
     partitions: BTreeMap<CfId, Partitions>,
     /// By id.
     files: Chunked<FileEntry>,
-    /// By number.
-    pm: Arc<PmTables>,
-    /// Whose zones those are.
-    pm_owners: Arc<BTreeSet<u64>>,
+    /// The tables in persistent memory.
+    pm: PmTables,
     /// Where an evacuation has come to, if one has begun: [`Version::front`].
     front: Option<(CfId, Arc<[u8]>)>,
 }
@@ -137,12 +137,12 @@ pub struct Version {
 impl Version {
     /// The families that have tables, ascending.
     pub fn families(&self) -> impl DoubleEndedIterator<Item = CfId> {
-        self.families.keys().copied()
+        self.families.iter().map(|(cf, _)| *cf)
     }
 
     /// The levels of a family, if it has tables.
     pub fn family(&self, cf: CfId) -> Option<&Arc<FamilyTables>> {
-        self.families.get(&cf)
+        self.families.find(&cf)
     }
 
     /// A level of a family; `None` if neither it nor a deeper one has tables.
@@ -277,7 +277,7 @@ impl Version {
 
     /// Every table reference: by family and level, and there in the level's order.
     pub fn tables(&self) -> impl DoubleEndedIterator<Item = (Place, &Arc<TableRef>)> {
-        self.families.keys().flat_map(|cf| self.tables_of(*cf))
+        self.families().flat_map(|cf| self.tables_of(cf))
     }
 
     /// Every table reference of a family.
@@ -335,7 +335,7 @@ impl Version {
     pub fn references(&self, file: FileId) -> &[(Place, Arc<TableRef>)] {
         match self.entry(file).map(|entry| &entry.named) {
             Some(Named::Table(table)) => &table.references,
-            _ => self.pm.get(&file).map_or(&[], |entry| &entry.references),
+            _ => self.pm.get(file).map_or(&[], |entry| &entry.references),
         }
     }
 
@@ -360,6 +360,34 @@ impl Version {
         })
     }
 
+    /// The tables in files to which this version does not refer as `before` does, by number: such that came or
+    /// went, and such that were moved or cut. The cost is that of what differs, and a step for each chunk of the
+    /// list of files.
+    pub fn tables_since<'a>(
+        &'a self,
+        before: &'a Version,
+    ) -> impl Iterator<Item = TableDifference<'a>> {
+        let key_of = |entry: &FileEntry| entry.id;
+        let all = self
+            .files
+            .differences(&before.files, key_of, |old, new| old == new);
+        all.filter_map(|one| {
+            let file = one.after.or(one.before)?.id;
+            let [before, after] = [one.before, one.after].map(references_to);
+            TableDifference::new(file, before, after)
+        })
+    }
+
+    /// The families whose tables are not the same memory as those of `before`, by id: if nothing of a family has
+    /// changed, it is not among them. The cost is as that of [`Version::tables_since`].
+    pub fn families_since<'a>(&'a self, before: &'a Version) -> impl Iterator<Item = CfId> {
+        type Entry = (CfId, Arc<FamilyTables>);
+        let key_of = |(cf, _): &Entry| *cf;
+        let is_same = |old: &Entry, new: &Entry| Arc::ptr_eq(&old.1, &new.1);
+        let all = self.families.differences(&before.families, key_of, is_same);
+        all.filter_map(|one| Some(one.after.or(one.before)?.0))
+    }
+
     fn position(&self, file: FileId) -> Position {
         self.files.position(|entry| entry.id < file)
     }
@@ -367,6 +395,14 @@ impl Version {
     fn entry(&self, file: FileId) -> Option<&FileEntry> {
         let entry = self.files.get(self.position(file))?;
         (entry.id == file).then_some(entry)
+    }
+}
+
+/// The references to a table in a file.
+fn references_to(entry: Option<&FileEntry>) -> &[(Place, Arc<TableRef>)] {
+    match entry.map(|entry| &entry.named) {
+        Some(Named::Table(table)) => &table.references,
+        _ => &[],
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{FileId, PmFamily, PmTableMeta, SeqNo, limits};
 
 use super::Version;
-use super::named::{PmEntry, PmTotals};
+use super::named::{PmTotals, TableDifference};
 use crate::impossible::{Impossible, must, possible_seqno};
 use crate::pm_table::PmTableInfo;
 use crate::table::{BlobBytes, Level, Place, TableRef};
@@ -13,32 +13,46 @@ use crate::table::{BlobBytes, Level, Place, TableRef};
 impl Version {
     /// A table in persistent memory.
     pub fn pm_table(&self, file: FileId) -> Option<&Arc<PmTableInfo>> {
-        self.pm.get(&file).map(|entry| &entry.table)
+        self.pm.get(file).map(|entry| &entry.table)
     }
 
     /// Every table in persistent memory, by number, and the references to it.
     pub fn pm_tables(
         &self,
-    ) -> impl ExactSizeIterator<Item = (&Arc<PmTableInfo>, &[(Place, Arc<TableRef>)])> {
-        let entries = self.pm.values();
+    ) -> impl Iterator<Item = (&Arc<PmTableInfo>, &[(Place, Arc<TableRef>)])> {
+        let entries = self.pm.iter();
         entries.map(|entry| (&entry.table, &entry.references[..]))
     }
 
-    /// What they come to. It is added up once for a version, however many ask.
+    /// How many they are.
+    pub fn pm_table_count(&self) -> usize {
+        self.pm.len()
+    }
+
+    /// Those to which this version does not refer as `before` does, by number: such to which something refers now, or nothing any
+    /// more, and such whose references are others. The cost is as that of [`Version::tables_since`].
+    pub fn pm_tables_since<'a>(
+        &'a self,
+        before: &'a Version,
+    ) -> impl Iterator<Item = TableDifference<'a>> {
+        self.pm.since(&before.pm)
+    }
+
+    /// What they come to. Edits keep it: whoever asks adds nothing up.
     pub fn pm_totals(&self) -> PmTotals {
         self.pm.totals()
     }
 
     /// Whether these zones are a table's.
     pub(crate) fn owns_pm_table(&self, owner: u64) -> bool {
-        self.pm_owners.contains(&owner)
+        self.pm.owns(owner)
     }
 
     /// Names a table in persistent memory.
     pub(crate) fn add_pm_table(&mut self, table: &Arc<PmTableInfo>) -> Result<(), Impossible> {
         let (file, meta) = (table.file, &table.meta);
         check_meta(file, meta)?;
-        let free = self.file(file).is_none() && !self.pm.contains_key(&file);
+        let free = self.file(file).is_none() && self.pm.get(file).is_none();
         must(
             free,
             "number of an added PM table",
@@ -48,41 +62,21 @@ impl Version {
         let free = !self.owns_pm_table(meta.owner);
         let what = "owner of an added PM table";
         must(free, what, "one that is free", meta.owner)?;
-        let entry = PmEntry {
-            table: Arc::clone(table),
-            references: Vec::new(),
-        };
-        let tables = Arc::make_mut(&mut self.pm).by_number_mut();
-        tables.insert(file, Arc::new(entry));
-        Arc::make_mut(&mut self.pm_owners).insert(meta.owner);
-        Ok(())
+        let (added, what) = (self.pm.add(table), "zones of a PM table");
+        must(added, what, "sums below 2^64", meta.zone_bytes)
     }
 
     /// Names a table in persistent memory no longer.
     pub(crate) fn remove_pm_table(&mut self, file: FileId) -> Result<(), Impossible> {
         let what = "removed PM table";
-        let Some(entry) = self.pm.get(&file) else {
+        let Some(entry) = self.pm.get(file) else {
             return must(false, what, "one that exists", file);
         };
         let count = entry.references.len();
         let got = format_args!("{count} to PM table {file}");
         must(count == 0, what, "no references to it", got)?;
-        let owner = entry.table.meta.owner;
-        Arc::make_mut(&mut self.pm).by_number_mut().remove(&file);
-        Arc::make_mut(&mut self.pm_owners).remove(&owner);
+        self.pm.remove(file);
         Ok(())
-    }
-
-    /// Its references, to be changed.
-    pub(super) fn pm_references_mut(
-        &mut self,
-        file: FileId,
-    ) -> Option<&mut Vec<(Place, Arc<TableRef>)>> {
-        if !self.pm.contains_key(&file) {
-            return None;
-        }
-        let entry = Arc::make_mut(&mut self.pm).by_number_mut().get_mut(&file)?;
-        Some(&mut Arc::make_mut(entry).references)
     }
 
     /// Whether a reference to a table in persistent memory may be added.
@@ -92,7 +86,7 @@ impl Version {
         table: &TableRef,
     ) -> Result<(), Impossible> {
         let what = "reference to a PM table";
-        let entry = self.pm.get(&table.file);
+        let entry = self.pm.get(table.file);
         let Some((entry, family)) = entry.and_then(|e| Some((e, e.table.meta.family(place.cf)?)))
         else {
             return must(false, what, "a family that it has", place);

@@ -328,6 +328,12 @@ fn an_edit_shares_what_it_does_not_change() {
     let one = |version: &Version| Arc::clone(version.level(at(1)).unwrap());
     assert!(Arc::ptr_eq(&one(&before), &one(&after)));
     assert_eq!((old.len(), new.len()), (20_000, 19_999));
+    let since = after.tables_since(&before);
+    let since: Vec<_> = since
+        .map(|one| (one.file, one.before.len(), one.after.len()))
+        .collect();
+    assert_eq!(since, [(FileId(777), 1, 0)]);
+    assert!(after.families_since(&before).eq([CfId(0)]));
     // What is neither table nor blob file shares all of it.
     state.apply(&Change::Options(vec![]).into()).unwrap();
     assert!(Arc::ptr_eq(state.version(), &after));

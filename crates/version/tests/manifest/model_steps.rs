@@ -61,7 +61,7 @@ impl Step {
                 vec![Change::ColumnFamilyCreated { id, name }]
             }
             Step::Refer(n, family) => {
-                let all = state.version().pm_tables().len();
+                let all = state.version().pm_table_count();
                 let found = state.version().pm_tables().nth(n % all.max(1));
                 let refer = found.map(|(table, _)| pm_tables::reference(table, *family));
                 refer.into_iter().collect()
@@ -131,17 +131,21 @@ proptest! {
         let mut held = Vec::new();
         for (n, steps) in steps.iter().enumerate() {
             let changes = steps.iter().flat_map(|step| step.changes(&state)).collect();
+            let before = Arc::clone(state.version());
             if !apply(&mut state, &mut model, &VersionEdit { changes })? {
                 continue;
             }
             model.tables.check(state.version())?;
+            tables::check_since(&before, state.version())?;
             if n % 8 == 0 {
                 check_snapshot(&state)?;
                 held.push((Arc::clone(state.version()), model.tables.clone()));
             }
         }
-        for (version, tables) in &held {
-            tables.check(version)?;
+        for (version, then) in &held {
+            then.check(version)?;
+            tables::check_since(version, state.version())?;
+            tables::check_since(state.version(), version)?;
         }
     }
 }

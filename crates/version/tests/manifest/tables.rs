@@ -10,8 +10,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use thermocline_version::{
-    BlobBytes, Change, FileKind, Level, PartitionId, Place, PmTableInfo, TableRef, Version,
-    VersionEdit,
+    BlobBytes, Change, FileKind, Level, PartitionId, Place, PmTableInfo, PmTotals, TableDifference,
+    TableRef, Version, VersionEdit,
 };
 
 use crate::pm_tables;
@@ -26,6 +26,42 @@ pub struct ModelTables {
     pub values: Vec<(FileId, u64)>,
     /// Tables in persistent memory.
     pub pm: Vec<Arc<PmTableInfo>>,
+}
+
+/// A table, and the references to it in an earlier version and in a later one.
+type Moved = (FileId, Vec<Placed>, Vec<Placed>);
+
+fn moved<'a>(all: impl Iterator<Item = TableDifference<'a>>) -> Vec<Moved> {
+    let all = all.map(|one| (one.file, one.before.to_vec(), one.after.to_vec()));
+    all.collect()
+}
+
+/// Whether a version says how it differs from an earlier one.
+pub fn check_since(before: &Version, after: &Version) -> Result<(), TestCaseError> {
+    let tables = before.tables().chain(after.tables());
+    let files: BTreeSet<FileId> = tables.map(|(_, table)| table.file).collect();
+    let expected = |of: fn(&Version, FileId) -> Vec<Placed>| -> Vec<Moved> {
+        let both = files.iter();
+        let both = both.map(|file| (*file, of(before, *file), of(after, *file)));
+        both.filter(|(_, old, new)| old != new).collect()
+    };
+    let in_file = |version: &Version, file: FileId| match version.file(file) {
+        Some(FileKind::Table) => version.references(file).to_vec(),
+        _ => Vec::new(),
+    };
+    prop_assert_eq!(moved(after.tables_since(before)), expected(in_file));
+    let in_pm = |version: &Version, file: FileId| match version.pm_table(file) {
+        Some(_) => version.references(file).to_vec(),
+        None => Vec::new(),
+    };
+    prop_assert_eq!(moved(after.pm_tables_since(before)), expected(in_pm));
+    let families: BTreeSet<CfId> = before.families().chain(after.families()).collect();
+    let changed = families.into_iter().filter(|cf| {
+        let both = before.family(*cf).zip(after.family(*cf));
+        both.is_none_or(|(old, new)| !Arc::ptr_eq(old, new))
+    });
+    prop_assert!(after.families_since(before).eq(changed));
+    Ok(())
 }
 
 const LETTERS: std::ops::RangeInclusive<u8> = b'a'..=b'h';
@@ -342,6 +378,15 @@ impl ModelTables {
             prop_assert!(got.is_sorted_by_key(|(_, t)| &t.range.first));
             prop_assert_eq!(version.file(table.file), None);
         }
+        let retired = self.pm.iter().filter(|t| self.is_retired(t.file));
+        let retired: Vec<_> = retired.collect();
+        let totals = PmTotals {
+            tables: self.pm.len() as u64,
+            bytes: self.pm.iter().map(|t| t.meta.zone_bytes).sum(),
+            retired: retired.len() as u64,
+            retired_bytes: retired.iter().map(|t| t.meta.zone_bytes).sum(),
+        };
+        prop_assert_eq!(version.pm_totals(), totals);
         for (file, bytes) in &self.blobs {
             let blob = version.blob_file(*file).unwrap();
             prop_assert_eq!(blob.bytes, *bytes);
@@ -355,6 +400,10 @@ impl ModelTables {
             self.check_level(version, place)?;
         }
         Ok(())
+    }
+
+    fn is_retired(&self, file: FileId) -> bool {
+        self.references.iter().all(|(_, table)| table.file != file)
     }
 
     fn check_level(&self, version: &Version, place: Place) -> Result<(), TestCaseError> {

@@ -237,7 +237,7 @@ fn without_tables_in_persistent_memory_nothing_newer_stays_in_their_level() {
     let (version, taken) = state.version().without_pm_tables();
     assert_eq!(files(taken.iter().map(|(_, table)| table)), [3, 2, 2]);
     assert_eq!(files(version.tables().map(|(_, table)| table)), [1, 4, 5]);
-    assert_eq!(version.pm_tables().len(), 0);
+    assert_eq!(version.pm_table_count(), 0);
     assert_eq!(version.level(at(0)).unwrap().bytes(), 1001);
     let left: Vec<u64> = version.files().map(|(file, _)| file.0).collect();
     assert_eq!(left, [1, 4, 5]);
@@ -269,4 +269,90 @@ fn data_in_persistent_memory_is_not_moved_past_other_data() {
     assert!(error.to_string().contains("above a newer one"), "{error}");
     let error = moved(&[newer], table(9, "b", "c", 30)).unwrap_err();
     assert!(error.to_string().contains("moved past"), "{error}");
+}
+
+/// As if the others were dropped, and then went what nothing refers to any more.
+#[test]
+fn a_version_with_one_family_alone_has_what_that_refers_to() {
+    let blob_file = |file: u64| Change::BlobFileAdded {
+        file: FileId(file),
+        bytes: 100,
+    };
+    let below = |cf, table: TableRef, blobs: &[u64]| {
+        let blobs = blobs.iter().map(|file| BlobBytes {
+            file: FileId(*file),
+            bytes: 10,
+        });
+        let blobs = blobs.collect();
+        Change::TableAdded {
+            place: Place::new(CfId(cf), Level(1)),
+            table: Arc::new(TableRef { blobs, ..table }),
+        }
+    };
+    let cut = table(7, "d", "h", 5);
+    let state = two_families([
+        Change::PartitionCreated {
+            cf: CfId(1),
+            partition: PartitionId(1),
+            start: b"g"[..].into(),
+        },
+        blob_file(10),
+        blob_file(11),
+        blob_file(12),
+        pm_added(&info(2, "a", "m", 20)),
+        pm_added(&info(3, "n", "z", 20)),
+        pm_added(&info(4, "n", "z", 40)),
+        in_family(0, table(2, "a", "m", 20)),
+        in_family(1, table(2, "a", "m", 20)),
+        in_family(1, table(3, "n", "z", 20)),
+        below(0, table(5, "a", "c", 5), &[10, 11]),
+        below(1, table(6, "a", "c", 5), &[11]),
+        below(1, cut.part(None, Some(b"f")).unwrap(), &[]),
+        below(1, cut.part(Some(b"f"), None).unwrap(), &[]),
+    ]);
+    let whole = state.version();
+    for (stays, goes) in [(CfId(0), CfId(1)), (CfId(1), CfId(0))] {
+        let mut expected = Version::clone(whole);
+        expected.drop_family(goes);
+        let blobs: Vec<FileId> = expected.blob_files().map(|(file, _)| file).collect();
+        let pm: Vec<FileId> = expected.pm_tables().map(|(table, _)| table.file).collect();
+        // Those that are referred to stay.
+        for file in blobs {
+            let _ = expected.remove_blob_file(file);
+        }
+        for file in pm {
+            let _ = expected.remove_pm_table(file);
+        }
+        let only = whole.with_only(&[stays, CfId::METADATA, stays]);
+        assert_eq!(only, expected);
+        let (old, new) = (whole.family(stays), only.family(stays));
+        assert!(Arc::ptr_eq(old.unwrap(), new.unwrap()));
+    }
+}
+
+#[test]
+fn an_edit_of_one_table_among_many_shares_the_others() {
+    let reference = |n: u64| table(n, "a", "m", 20 * n);
+    let all = (1..=300).flat_map(|n| {
+        [
+            pm_added(&info(n, "a", "m", 20 * n)),
+            in_family(0, reference(n)),
+        ]
+    });
+    let mut state = two_families(all);
+    let before = Arc::clone(state.version());
+    let removed = Change::table_removed(at(0), &reference(123));
+    state.apply(&removed.into()).unwrap();
+    let after = state.version();
+    let (chunks, shared) = after.pm.shared_chunks(&before.pm);
+    assert_eq!((chunks, shared), (5, 4));
+    let since = after.pm_tables_since(&before);
+    let since: Vec<_> = since
+        .map(|one| (one.file, one.before.len(), one.after.len()))
+        .collect();
+    assert_eq!(since, [(FileId(123), 1, 0)]);
+    assert_eq!(
+        (before.pm_totals().retired, after.pm_totals().retired),
+        (0, 1)
+    );
 }
