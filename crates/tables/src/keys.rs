@@ -120,14 +120,12 @@ impl Level0Keys {
 
     /// Those of a table of level 0, for who holds them from now on.
     pub(crate) fn find(&self, file: FileId) -> Option<Arc<KeptKeys>> {
+        if self.most == 0 {
+            return None;
+        }
         let mut all = lock(&self.all);
         let entry = all.get_mut(&file)?;
         entry.unnamed.take().or_else(|| entry.keys.upgrade())
-    }
-
-    /// Whether any are.
-    pub(crate) fn are_wanted(&self) -> bool {
-        self.most > 0
     }
 
     /// Those that nobody has come to hold of tables that are `named`, for whoever drops them: of level 0 they are held.
@@ -136,8 +134,9 @@ impl Level0Keys {
             return Vec::new();
         }
         let mut all = lock(&self.all);
-        let named = all.iter_mut().filter(|(file, _)| named(**file));
-        named
+        let unseen = all.iter_mut().filter(|(_, entry)| entry.unnamed.is_some());
+        let unseen = unseen.filter(|(file, _)| named(**file));
+        unseen
             .filter_map(|(_, entry)| entry.unnamed.take())
             .collect()
     }
@@ -168,7 +167,7 @@ impl Level0Keys {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use thermocline_base::budget::Budget;
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     /// Those of a table that has this key alone.
-    fn keys_of(key: &[u8]) -> TableKeys {
+    pub(crate) fn keys_of(key: &[u8]) -> TableKeys {
         let disk = SimFs::new(Steps::new());
         let (path, options) = (Path::new("/table"), WriteOptions::default());
         let identity = Identity::new([1; 16], FileId(7));
@@ -190,7 +189,7 @@ mod tests {
         table.finish_with_keys().unwrap().1.unwrap()
     }
 
-    fn account(limit: u64) -> Arc<Account> {
+    pub(crate) fn account(limit: u64) -> Arc<Account> {
         Account::new(Budget::new(limit), limit)
     }
 

@@ -1,8 +1,6 @@
 //! The sizes of levels and the indexes of tables, for who wants to know how a store is doing.
 
-use std::collections::BTreeSet;
-
-use thermocline_base::{CfId, Result};
+use thermocline_base::Result;
 use thermocline_sst::IndexUse;
 use thermocline_version::{Level, TableRef};
 
@@ -44,7 +42,7 @@ impl Tables {
     /// Those of reading.
     pub fn indexes(&self) -> Result<TableIndexes> {
         let mut indexes = TableIndexes::default();
-        for handle in self.handles.values() {
+        for handle in self.held.handles() {
             *match handle.index(&self.files)? {
                 IndexUse::Binary => &mut indexes.binary,
                 IndexUse::Learned => &mut indexes.learned,
@@ -57,17 +55,17 @@ impl Tables {
     /// The levels from 0 to the deepest one that has tables, over all families: what lies in files. Runs are those
     /// that a reader asks, wherever they lie.
     pub fn levels(&self) -> Vec<LevelState> {
-        let families: BTreeSet<CfId> = self.version.tables().map(|(place, _)| place.cf).collect();
+        let version = self.held.version();
         let mut levels: Vec<LevelState> = Vec::new();
-        for cf in families {
+        for cf in version.families() {
             let mut of_family: Vec<u64> = Vec::new();
-            let family = self.version.family(cf).into_iter();
+            let family = version.family(cf).into_iter();
             for (level, tables) in family.flat_map(|family| family.levels()) {
                 let at = usize::from(level.0);
                 levels.resize(levels.len().max(at + 1), LevelState::default());
                 of_family.resize(at + 1, 0);
                 let sum = &mut levels[at];
-                let in_pm = |table: &TableRef| self.version.pm_table(table.file).is_some();
+                let in_pm = |table: &TableRef| version.pm_table(table.file).is_some();
                 for table in tables.iter().filter(|table| !in_pm(table)) {
                     sum.tables += 1;
                     sum.bytes += table.bytes;

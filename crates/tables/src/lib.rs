@@ -4,7 +4,7 @@
 //! 1. *Held means kept.* [`Tables`] holds its [`Version`], so none of the files that it names is
 //!    obsolete (`version::version_set`) while a view has it.
 //! 2. *Opened when needed.* A table is opened by the first reader that needs it. Versions that follow
-//!    each other share what is open. It is closed when the last of them that names it has gone, or when
+//!    each other share what is open ([`held`]). It is closed when the last of them that names it has gone, or when
 //!    others are needed more ([`open`]).
 //! 3. *No other file.* A table opens only as the file of this database that it is named as, whole.
 //!    So who reads on after his store was closed, and finds another database in the folder, gets an
@@ -23,6 +23,7 @@ mod drive;
 mod file;
 mod files;
 mod habit;
+mod held;
 mod in_order;
 mod keys;
 mod levels;
@@ -43,10 +44,9 @@ mod together;
 mod values;
 mod window;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
 use thermocline_sst::{
@@ -59,8 +59,8 @@ pub use any::{AnyCursor, AnyPart};
 pub use course::Course;
 pub use file::TableFile;
 pub use files::{Carried, FoundIn, Lent, SharedCache, TableFiles, Work, dram_of};
+use held::Held;
 pub use in_order::ValuesInOrder;
-use keys::KeptKeys;
 pub use keys::Level0Keys;
 pub use levels::{LevelState, TableIndexes};
 pub use name::file_name;
@@ -78,77 +78,42 @@ pub use together::{LongValue, read_values, wait_for_all, wait_for_all_async};
 /// The tables of a version.
 #[derive(Debug)]
 pub struct Tables {
-    version: Arc<Version>,
     files: Arc<TableFiles>,
-    handles: BTreeMap<FileId, Arc<Handle>>,
-    /// Those that lie in persistent memory.
-    pm: BTreeMap<FileId, Arc<thermocline_level0::PmTable>>,
-    /// Of tables of level 0 in files, the keys, as far as they are kept.
-    keys: BTreeMap<FileId, Arc<KeptKeys>>,
-    /// Of each family; made by whoever reads it first, so that nobody who comes later takes a lock.
-    runs: BTreeMap<CfId, OnceLock<Box<[Run]>>>,
+    held: Held,
 }
 
 impl Tables {
-    /// Those of `version`; what `before` has open stays open.
+    /// Those of `version`; what `before` has open stays open. The cost is that of what differs from `before`, and a step for
+    /// each 64 tables: it is made under the writer's lock.
     pub fn new(
         version: Arc<Version>,
         files: Arc<TableFiles>,
         before: Option<&Tables>,
     ) -> Arc<Tables> {
-        // Others are nobody's to read, and wait to be freed.
-        let referred = version.pm_tables().filter(|(_, r)| !r.is_empty());
-        let pm = referred.map(|(info, _)| info.file);
-        let pm = pm.filter_map(|file| Some((file, files.pm.get(file)?)));
-        let pm: BTreeMap<_, _> = pm.collect();
-        let any = files.keys.are_wanted();
-        let level0 = version
-            .tables()
-            .filter(|(at, _)| any && at.level == Level::ZERO);
-        let keys = level0.map(|(_, table)| table.file);
-        let keys = keys.filter_map(|file| Some((file, files.keys.find(file)?)));
-        let keys: BTreeMap<_, _> = keys.collect();
-        let handle = |(_, table): (_, &Arc<TableRef>)| {
-            let file = table.file;
-            let known = before.and_then(|before| before.handles.get(&file).cloned());
-            (file, known.unwrap_or_else(|| Handle::new(file)))
-        };
-        let handles: BTreeMap<_, _> = version
-            .tables()
-            .filter(|(_, table)| version.pm_table(table.file).is_none())
-            .map(handle)
-            .collect();
-        // They left level 0 before anybody saw them there.
-        drop(files.keys.unseen(|file| handles.contains_key(&file)));
-        Arc::new(Tables {
-            handles,
-            runs: version.families().map(|cf| (cf, OnceLock::new())).collect(),
-            pm,
-            keys,
-            version,
-            files,
-        })
+        let of = (&files.pm, &files.keys);
+        let held = Held::new(version, of, before.map(|before| &before.held));
+        Arc::new(Tables { files, held })
     }
 
     /// The version whose tables they are.
     pub fn version(&self) -> &Arc<Version> {
-        &self.version
+        self.held.version()
     }
 
     /// Whether there is no table.
     pub fn is_empty(&self) -> bool {
-        self.handles.is_empty() && self.pm.is_empty()
+        self.held.is_empty()
     }
 
     fn handle(&self, table: &TableRef) -> &Arc<Handle> {
-        let handle = self.handles.get(&table.file);
+        let handle = self.held.handle(table.file);
         handle.expect("there is a handle for each table of the version")
     }
 
     /// Where in the file of `table` all entries of `key` are, as far as is known without reading.
     #[inline]
     fn known_place(&self, table: &TableRef, key: &[u8]) -> Where {
-        let keys = self.keys.get(&table.file);
+        let keys = self.held.keys(table.file);
         keys.map_or(Where::Ask, |keys| keys.find(key))
     }
 
@@ -161,7 +126,7 @@ impl Tables {
 
     /// What `table` refers to of family `cf`, if it lies in persistent memory.
     fn pm_part(&self, cf: CfId, table: &TableRef) -> Option<PmPart> {
-        let found = self.pm.get(&table.file)?;
+        let found = self.held.pm(table.file)?;
         let (lower, upper) = table.limits();
         Some(PmPart::limited(found.clone(), cf, lower, upper))
     }
@@ -281,7 +246,7 @@ impl Tables {
         if watch.looks {
             let runs = self.runs(cf).iter();
             let asked = runs.filter_map(|run| runs::may_have(run, key));
-            for table in asked.filter(|table| !self.pm.contains_key(&table.file)) {
+            for table in asked.filter(|table| self.held.pm(table.file).is_none()) {
                 watch.asked(table);
             }
         }
@@ -295,7 +260,7 @@ impl Tables {
     }
 
     fn charge(&self, cf: CfId, table: &TableRef) {
-        if let Some(handle) = self.handles.get(&table.file) {
+        if let Some(handle) = self.held.handle(table.file) {
             handle.charge(&self.files, cf, table);
         }
     }
@@ -303,10 +268,7 @@ impl Tables {
     /// The runs of a family, newest first.
     #[inline]
     fn runs(&self, cf: CfId) -> &[Run] {
-        let runs = self.runs.get(&cf);
-        runs.map_or(&[], |runs| {
-            runs.get_or_init(|| runs::runs_of(&self.version, cf).into())
-        })
+        self.held.runs(cf)
     }
 }
 

@@ -13,68 +13,70 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use thermocline_base::CfId;
-use thermocline_version::{Level, LevelTables, TableRef, Version};
+use thermocline_base::chunked::Chunked;
+use thermocline_version::{FamilyTables, Level, LevelTables, TableRef};
 
 use std::sync::Arc;
 
-/// Tables of a level that do not overlap, in key order. It is used as a slice.
+/// Tables of a level that do not overlap, in key order. It is used as a sequence.
 #[derive(Debug, Clone)]
 pub struct Run {
     pub level: Level,
-    tables: Arc<[Arc<TableRef>]>,
+    tables: Chunked<Arc<TableRef>>,
 }
 
+/// Tables that do not overlap, by their first keys.
+type Piece<'a> = BTreeMap<&'a [u8], &'a Arc<TableRef>>;
+
 impl Run {
-    fn new(level: Level, tables: impl Iterator<Item = Arc<TableRef>>) -> Run {
-        let tables = tables.collect();
-        Run { level, tables }
+    fn of_level0(piece: Piece<'_>) -> Run {
+        Run {
+            level: Level::ZERO,
+            tables: piece.into_values().cloned().collect(),
+        }
     }
 }
 
 impl Deref for Run {
-    type Target = [Arc<TableRef>];
+    type Target = Chunked<Arc<TableRef>>;
 
-    fn deref(&self) -> &[Arc<TableRef>] {
+    fn deref(&self) -> &Chunked<Arc<TableRef>> {
         &self.tables
     }
 }
 
-/// The runs of `cf`, newest first.
-pub fn runs_of(version: &Version, cf: CfId) -> Vec<Run> {
+/// The runs of a family, newest first.
+pub fn runs_of(family: &FamilyTables) -> Vec<Run> {
     let mut runs = Vec::new();
-    let family = version.family(cf).into_iter();
-    for (level, tables) in family.flat_map(|family| family.levels()) {
+    for (level, tables) in family.levels() {
         runs_of_level(level, tables, &mut runs);
     }
     runs
 }
 
-/// Adds the runs of a level.
+/// Adds the runs of a level. One below 0 has its list in common with its run, so that costs nothing.
 pub fn runs_of_level(level: Level, tables: &LevelTables, runs: &mut Vec<Run>) {
     if level > Level::ZERO {
         if !tables.is_empty() {
-            runs.push(Run::new(level, tables.iter().cloned()));
+            let tables = tables.list().clone();
+            runs.push(Run { level, tables });
         }
         return;
     }
-    let mut piece: BTreeMap<&[u8], &Arc<TableRef>> = BTreeMap::new();
+    let mut piece = Piece::new();
     for table in tables.iter() {
         if overlaps(&piece, table) {
-            runs.push(Run::new(
-                level,
-                std::mem::take(&mut piece).into_values().cloned(),
-            ));
+            runs.push(Run::of_level0(std::mem::take(&mut piece)));
         }
         piece.insert(&table.range.first, table);
     }
     if !piece.is_empty() {
-        runs.push(Run::new(level, piece.into_values().cloned()));
+        runs.push(Run::of_level0(piece));
     }
 }
 
 /// Whether a table overlaps one of those, which do not overlap each other.
-fn overlaps(piece: &BTreeMap<&[u8], &Arc<TableRef>>, table: &TableRef) -> bool {
+fn overlaps(piece: &Piece<'_>, table: &TableRef) -> bool {
     let first = &*table.range.first;
     // Of those that begin before it the last one reaches furthest.
     let before = piece.range(..=first).next_back();
@@ -84,14 +86,15 @@ fn overlaps(piece: &BTreeMap<&[u8], &Arc<TableRef>>, table: &TableRef) -> bool {
 }
 
 /// The table of a run that may have `key`.
+#[inline]
 pub fn may_have<'a>(run: &'a Run, key: &[u8]) -> Option<&'a Arc<TableRef>> {
-    let at = run.partition_point(|table| table.range.ends_before(key));
+    let at = run.position(|table| table.range.ends_before(key));
     run.get(at).filter(|table| table.range.contains(key))
 }
 
 #[cfg(test)]
 mod tests {
-    use thermocline_base::{FileId, KeyRange, SeqNo};
+    use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
     use thermocline_testkit::{Replay, Rng, seeds};
     use thermocline_version::{Change, NextIds, Place, State, VersionEdit};
 
@@ -115,8 +118,8 @@ mod tests {
         })
     }
 
-    /// A version with these tables in level 0, oldest first.
-    fn version(tables: &[Arc<TableRef>]) -> Arc<Version> {
+    /// A family with these tables in level 0, oldest first.
+    fn family(tables: &[Arc<TableRef>]) -> Arc<FamilyTables> {
         let mut state = State::default();
         let created = VersionEdit::new()
             .with(Change::Created {
@@ -143,7 +146,7 @@ mod tests {
             };
             state.apply(&edit).unwrap();
         }
-        state.version().clone()
+        state.version().family(CF).unwrap().clone()
     }
 
     fn files(runs: &[Run]) -> Vec<Vec<u64>> {
@@ -162,8 +165,7 @@ mod tests {
             table(5, 10, 19, 300),
             table(6, 20, 29, 400),
         ];
-        let version = version(&tables);
-        let runs = runs_of(&version, CF);
+        let runs = runs_of(&family(&tables));
         assert_eq!(files(&runs), [vec![5, 6], vec![4], vec![1, 2, 3]]);
         let hit = |run: usize, key: u8| may_have(&runs[run], &[key]).map(|t| t.file.0);
         assert_eq!(
@@ -186,11 +188,11 @@ mod tests {
                     table(n, first, last, 100 * n)
                 })
                 .collect();
-            let runs = runs_of(&version(&tables), CF);
+            let runs = runs_of(&family(&tables));
             for run in &runs {
-                let disjoint =
-                    |pair: &[Arc<TableRef>]| pair[0].range.ends_before(&pair[1].range.first);
-                assert!(run.windows(2).all(disjoint), "{run:?}");
+                let pairs = run.iter().zip(run.iter().skip(1));
+                let mut disjoint = pairs.map(|(a, b)| a.range.ends_before(&b.range.first));
+                assert!(disjoint.all(|is| is), "{run:?}");
             }
             for key in 0..50u8 {
                 let newest_first = tables.iter().rev().filter(|t| t.range.contains(&[key]));

@@ -45,9 +45,9 @@ impl Tables {
         (from, to): KeyBounds<'_>,
         size: &mut RangeSize,
     ) -> Result<()> {
-        let first = run.partition_point(|table| table.range.ends_below(from));
+        let first = run.position(|table| table.range.ends_below(from));
         let behind = |table: &TableRef| is_behind(&table.range.first, to);
-        for table in run[first..].iter().take_while(|table| !behind(table)) {
+        for table in run.iter_from(first).take_while(|table| !behind(table)) {
             let blob_bytes = table.blob_bytes();
             let begins_before = is_below(&table.range.first, from);
             if begins_before || is_behind(&table.range.last, to) {
@@ -75,13 +75,13 @@ impl Tables {
         keys: &[&[u8]],
         opens: &mut usize,
     ) -> Option<(Vec<u64>, u64)> {
-        if let Some(found) = self.pm.get(&table.file) {
+        if let Some(found) = self.held.pm(table.file) {
             let whole = PmPart::limited(found.clone(), cf, None, None);
             let before = |to| share_in_pm(&whole, (Bound::Unbounded, to));
             let offsets = keys.iter().map(|key| before(Bound::Excluded(*key)).0);
             return Some((offsets.collect(), before(Bound::Unbounded).0));
         }
-        let handle = self.handles.get(&table.file)?;
+        let handle = self.held.handle(table.file)?;
         let open = match handle.opened() {
             Some(open) => open,
             None => {
@@ -98,7 +98,7 @@ impl Tables {
     /// What a table says of its entries, its deletes, and what it refers to in blob files; range tombstones are among
     /// both. `None` if that cannot be read.
     pub fn contents(&self, table: &TableRef) -> Option<(u64, u64, Vec<BlobBytes>)> {
-        let open = self.handles.get(&table.file)?.open(&self.files).ok()?;
+        let open = self.held.handle(table.file)?.open(&self.files).ok()?;
         let says = open.table.properties();
         let blobs = says.blobs.iter().map(|blob| BlobBytes {
             file: blob.file,

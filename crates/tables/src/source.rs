@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use thermocline_base::chunked::Position;
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
 use thermocline_exec::RangeBuf;
 use thermocline_memtable::Direction;
@@ -38,16 +39,16 @@ pub struct TableSource {
     /// In key order.
     run: Run,
     /// Which of them the cursor is in.
-    at: usize,
+    at: Position,
     cursor: Option<AnyCursor<TableBlocks>>,
     /// Whether the cursor stands at an entry that shows.
     there: bool,
     /// The table that was not entered, since all of it lies behind what is asked for.
-    waits: Option<usize>,
+    waits: Option<Position>,
     /// Whether the cursor stands at the first key of its table that lies behind what is asked for. Whether that shows is not known.
     paused: bool,
     /// The tables with range tombstones that were entered, by their places in the run.
-    covers: VecDeque<(usize, AnyPart)>,
+    covers: VecDeque<(Position, AnyPart)>,
     /// Reads what the tables refer to.
     values: ValuesAhead,
 }
@@ -105,7 +106,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         tables: tables.clone(),
         cf,
         run: run.clone(),
-        at: 0,
+        at: Position::default(),
         cursor: None,
         there: false,
         waits: None,
@@ -178,9 +179,12 @@ impl TableSource {
     /// `key` comes next of all sources in this direction: forgets the range tombstones of tables that lie before it on this way.
     pub fn forget_passed(&mut self, key: &[u8], direction: Direction) {
         let run = &self.run;
-        let is_past = |(at, _): &(usize, AnyPart)| match direction {
-            Direction::Forward => run[*at].range.ends_before(key),
-            Direction::Reverse => *key < *run[*at].range.first,
+        let is_past = |(at, _): &(Position, AnyPart)| {
+            let table = run.get(*at).expect("a table that was entered");
+            match direction {
+                Direction::Forward => table.range.ends_before(key),
+                Direction::Reverse => *key < *table.range.first,
+            }
         };
         while self.covers.front().is_some_and(is_past) {
             self.covers.pop_front();
@@ -254,7 +258,7 @@ impl TableSource {
             return self.settle(course);
         }
         if let Some(at) = self.waits
-            && self.enter(at, course, false)?
+            && self.enter(Some(at), course, false)?
         {
             self.go(first_move(Bound::Unbounded, course.direction))?;
             self.settle(course)?;
@@ -288,12 +292,12 @@ impl TableSource {
         };
         let run = &self.run;
         let first = match (course.direction, key) {
-            (Direction::Forward, None) => 0,
-            (Direction::Forward, Some(key)) => run.partition_point(|t| t.range.ends_before(key)),
-            (Direction::Reverse, None) => run.len().wrapping_sub(1),
-            (Direction::Reverse, Some(key)) => run
-                .partition_point(|t| *t.range.first <= *key)
-                .wrapping_sub(1),
+            (Direction::Forward, None) => Some(Position::default()),
+            (Direction::Forward, Some(key)) => Some(run.position(|t| t.range.ends_before(key))),
+            (Direction::Reverse, None) => run.place_before(run.end()),
+            (Direction::Reverse, Some(key)) => {
+                run.place_before(run.position(|t| *t.range.first <= *key))
+            }
         };
         self.enter(first, course, true)?;
         Ok(())
@@ -313,8 +317,11 @@ impl TableSource {
     }
 
     /// Opens table `at` of the run, if there is one and it is asked for: to be `placed` in it, or to go on.
-    fn enter(&mut self, at: usize, course: Course<'_>, placed: bool) -> Result<bool> {
+    fn enter(&mut self, at: Option<Position>, course: Course<'_>, placed: bool) -> Result<bool> {
         (self.cursor, self.waits) = (None, None);
+        let Some(at) = at else {
+            return Ok(false);
+        };
         let Some(table) = self.run.get(at) else {
             return Ok(false);
         };
@@ -370,8 +377,8 @@ impl TableSource {
             };
             if !cursor.is_at_entry() {
                 let next = match direction {
-                    Direction::Forward => self.at + 1,
-                    Direction::Reverse => self.at.wrapping_sub(1),
+                    Direction::Forward => Some(self.run.place_after(self.at)),
+                    Direction::Reverse => self.run.place_before(self.at),
                 };
                 if !self.enter(next, course, false)? {
                     return Ok(());
