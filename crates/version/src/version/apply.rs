@@ -46,7 +46,7 @@ impl Version {
             let at = references.partition_point(key);
             references.insert(at, (place, Arc::clone(table)));
         };
-        if self.pm.change_references(table.file, &insert) {
+        if self.pm.change_references(table.file, insert) {
             return;
         }
         let position = self.position(table.file);

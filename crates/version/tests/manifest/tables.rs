@@ -31,7 +31,7 @@ pub struct ModelTables {
 /// A table, and the references to it in an earlier version and in a later one.
 type Moved = (FileId, Vec<Placed>, Vec<Placed>);
 
-fn moved<'a>(all: impl Iterator<Item = TableDifference<'a>>) -> Vec<Moved> {
+fn differences<'a>(all: impl Iterator<Item = TableDifference<'a>>) -> Vec<Moved> {
     let all = all.map(|one| (one.file, one.before.to_vec(), one.after.to_vec()));
     all.collect()
 }
@@ -49,12 +49,12 @@ pub fn check_since(before: &Version, after: &Version) -> Result<(), TestCaseErro
         Some(FileKind::Table) => version.references(file).to_vec(),
         _ => Vec::new(),
     };
-    prop_assert_eq!(moved(after.tables_since(before)), expected(in_file));
+    prop_assert_eq!(differences(after.tables_since(before)), expected(in_file));
     let in_pm = |version: &Version, file: FileId| match version.pm_table(file) {
         Some(_) => version.references(file).to_vec(),
         None => Vec::new(),
     };
-    prop_assert_eq!(moved(after.pm_tables_since(before)), expected(in_pm));
+    prop_assert_eq!(differences(after.pm_tables_since(before)), expected(in_pm));
     let families: BTreeSet<CfId> = before.families().chain(after.families()).collect();
     let changed = families.into_iter().filter(|cf| {
         let both = before.family(*cf).zip(after.family(*cf));
