@@ -106,8 +106,8 @@ pub struct CompactionPlan {
 }
 
 /// How far what level 0 has in files, or what it has in persistent memory, is on its way to being compacted.
-fn level0_score(tables: &[&Table<'_>], running: &[Held], options: &PickOptions) -> f64 {
-    let levels = [tables.iter().map(|table| **table).collect::<Vec<_>>()];
+fn level0_score(tables: &[Table<'_>], running: &[Held], options: &PickOptions) -> f64 {
+    let levels = [tables.to_vec()];
     let alone = State {
         levels: &levels,
         running,
@@ -122,36 +122,31 @@ impl Reporter {
         let state = levels.state(&running);
         let scores = Scores::new(&state, &options);
         let (depth, depth_in_pm) = levels.depths();
-        let part = |level: usize, in_pm: bool| -> Vec<&Table<'_>> {
-            let tables = state.level(level).iter();
-            tables.filter(|table| table.in_pm == in_pm).collect()
-        };
-        let level = |level: usize| {
-            let tables = part(level, false);
-            let first = level == 0;
+        let of_level0 = |in_pm: bool, runs: usize, (bytes_due, runs_due): (u64, usize)| {
+            let tables = state.level0().iter();
+            let tables = tables.filter(|table| table.in_pm == in_pm);
+            let tables: Vec<Table<'_>> = tables.copied().collect();
             LevelPlan {
                 tables: tables.len(),
                 bytes: tables.iter().map(|table| table.bytes).sum(),
-                runs: if first { depth } else { tables.len().min(1) },
-                bytes_due: match first {
-                    true => Some(options.level0_bytes),
-                    false => scores.target(level),
-                },
-                runs_due: first.then_some(options.level0_tables),
-                score: match first {
-                    true => level0_score(&tables, &running, &options),
-                    false => scores.score(level),
-                },
+                runs,
+                bytes_due: Some(bytes_due),
+                runs_due: Some(runs_due),
+                score: level0_score(&tables, &running, &options),
             }
         };
-        let in_pm = part(0, true);
-        let level0_pm = LevelPlan {
-            tables: in_pm.len(),
-            bytes: in_pm.iter().map(|table| table.bytes).sum(),
-            runs: depth_in_pm,
-            bytes_due: Some(options.level0_pm_bytes),
-            runs_due: Some(options.level0_pm_tables),
-            score: level0_score(&in_pm, &running, &options),
+        let due = (options.level0_bytes, options.level0_tables);
+        let due_in_pm = (options.level0_pm_bytes, options.level0_pm_tables);
+        let level = |level: usize| match level {
+            0 => of_level0(false, depth, due),
+            _ => LevelPlan {
+                tables: state.level(level).len(),
+                bytes: state.level(level).bytes(),
+                runs: state.level(level).len().min(1),
+                bytes_due: scores.target(level),
+                runs_due: None,
+                score: scores.score(level),
+            },
         };
         let decision = self.picker.next_compaction_of(version, family);
         let because = decision.because.to_string();
@@ -162,8 +157,8 @@ impl Reporter {
         FamilyPlan {
             family,
             name: self.common.families.name_of(family),
-            levels: (0..levels.refs.len()).map(level).collect(),
-            level0_pm,
+            levels: (0..levels.count()).map(level).collect(),
+            level0_pm: of_level0(true, depth_in_pm, due_in_pm),
             partitions: self.partitioner.partitions_plan(version, family),
             running: running.len(),
             next: job.map(|job| CompactionPlan {

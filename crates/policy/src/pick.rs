@@ -43,6 +43,7 @@ mod expired;
 mod garbage;
 mod jobs;
 mod level0;
+mod levels;
 mod score;
 mod slices;
 mod state;
@@ -55,9 +56,10 @@ pub use level0::{
     Along, Sinking, Slice, level0_slices, pick_along, pick_internal, pick_sinking, pick_slices,
     pick_spill,
 };
+pub use levels::{Level, Table, Tables};
 pub use score::{Gaps, Scores, base_and_above, level0_cuts, level0_gaps, pending_bytes};
 pub use slices::{depth, runs};
-pub use state::{Cursors, Expired, Held, Job, PickOptions, Reason, State, Table};
+pub use state::{Cursors, Expired, Held, Job, PickOptions, Reason, State};
 pub use tombstones::pick_tombstones;
 
 #[cfg(test)]

@@ -39,7 +39,6 @@ use thermocline_policy::collect::{self, Moves, Refers};
 use thermocline_policy::pick::Reason;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
-use super::costs::OfFamily;
 use super::counted::{referred, referring};
 use crate::store::{Common, Picker};
 
@@ -126,26 +125,22 @@ impl Garbage {
     }
 }
 
-/// What the tables of `families`, which are those of `version`, refer to in victims, if what moves has `room` bytes.
-pub(super) fn refers(
-    version: &Version,
-    families: &[OfFamily<'_>],
-    (common, room): (&Common, u64),
-) -> Vec<Refers> {
+/// What the tables of a version refer to in victims, if what moves has `room` bytes.
+pub(super) fn refers(version: &Version, (common, room): (&Common, u64)) -> Vec<Refers> {
     let garbage = garbage(version, &common.catalog.view(), common, (room, false));
     if garbage.victims.is_empty() && garbage.parts.is_empty() {
         return Vec::new();
     }
     let mut refers = Vec::new();
-    for of in families {
-        for (level, tables) in of.levels.refs.iter().enumerate() {
+    for family in version.families() {
+        let levels = version.family(family).into_iter();
+        for (level, tables) in levels.flat_map(|family| family.levels()) {
             for (place, table) in tables.iter().enumerate() {
                 let bytes = garbage.bytes_of(table);
                 if bytes > 0 {
-                    let family = of.cf;
                     refers.push(Refers {
                         family,
-                        level,
+                        level: usize::from(level.0),
                         place,
                         bytes,
                     });

@@ -15,13 +15,13 @@ use thermocline_policy::level0::{
 use thermocline_policy::pick::{Held, Slice, level0_slices};
 use thermocline_version::{TableRef, Version};
 
-use super::shape::Levels;
+use super::shape::{Levels, seen};
 use crate::store::Level0Costs;
 use crate::sync::{Arc, lock};
 
 /// What the tables of level 0 have, by place.
 pub(super) fn contents_of(version: &Version, levels: &Levels<'_>) -> Vec<Content> {
-    let level0 = levels.refs.first().into_iter().flatten();
+    let level0 = levels.refs(0).iter();
     let content = |table: &&Arc<TableRef>| {
         let pm = version.pm_table(table.file);
         let references = || version.references(table.file).len().max(1) as u64;
@@ -59,14 +59,13 @@ impl<'v> OfFamily<'v> {
 
     /// The same, where these tables rest.
     pub fn beside(mut self, resting: &BTreeSet<FileId>) -> OfFamily<'v> {
-        if !resting.is_empty() {
-            let state = self.levels.state(&[]);
-            let levels = state.levels.iter().enumerate();
-            let tables = levels.flat_map(|(n, level)| level.iter().map(move |table| (n, table)));
-            let rests = tables.filter(|(_, table)| resting.contains(&table.file));
-            let rests = rests.map(|(n, table)| Held::resting(n, table));
-            self.held.extend(rests);
-        }
+        let (version, cf) = (self.levels.version, self.cf);
+        let references = resting.iter().flat_map(|file| version.references(*file));
+        let own = references.filter(|(place, _)| place.cf == cf);
+        self.held.extend(own.map(|(place, table)| {
+            let level = usize::from(place.level.0);
+            Held::resting(level, &seen(table, false))
+        }));
         self
     }
 }
@@ -153,7 +152,7 @@ impl Level0Costs {
             let Some(of) = slices.get(slice.place).filter(same) else {
                 continue;
             };
-            let files: Vec<FileId> = of.pm.iter().map(|n| levels.refs[0][*n].file).collect();
+            let files: Vec<FileId> = of.pm.iter().map(|n| levels.refs(0)[*n].file).collect();
             let key = (slice.family, files);
             let share = match before.remove(&key) {
                 Some(share) => Some(share),

@@ -97,7 +97,7 @@ impl Picker {
             },
             deleted,
             turn: families.partition_point(passed),
-            garbage: collect::refers(version, &families, (&self.common, to_move)),
+            garbage: collect::refers(version, (&self.common, to_move)),
             families,
             room: room.map(|room| {
                 self.pressure.note_readers();

@@ -1,17 +1,19 @@
 //! The levels of a version as the picker sees them, and how they should be.
 
+use std::sync::OnceLock;
+
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Codec, FileId, IndexKind, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
-    Held, PickOptions, Scores, State, Table, base_and_above, depth, level0_cuts, level0_gaps,
-    pending_bytes, runs,
+    Held, PickOptions, Scores, State, Table, Tables, base_and_above, depth, level0_cuts,
+    level0_gaps, pending_bytes, runs,
 };
 use thermocline_policy::scans::level0_share;
 use thermocline_sst::{Compression, Creation, WriteOptions};
-use thermocline_version::{Level, TableRef, Version};
+use thermocline_version::{Level, LevelTables, Place, TableRef, Version};
 
 use crate::sync::{Arc, AtomicU64, Ordering};
 
@@ -31,14 +33,92 @@ pub(crate) struct Shape {
 }
 
 /// The levels of a family.
+#[derive(Debug)]
 pub(crate) struct Levels<'v> {
-    /// By level: of level 0 newest first, of others in key order.
-    pub refs: Vec<Vec<&'v Arc<TableRef>>>,
-    tables: Vec<Vec<Table<'v>>>,
+    /// Of level 0, newest first.
+    refs: Vec<&'v Arc<TableRef>>,
+    /// The same as pickers see them.
+    tables: Vec<Table<'v>>,
+    /// The levels from 1 on, to the deepest one that has tables.
+    deeper: Vec<Deeper<'v>>,
+    /// How many levels there are, with level 0.
+    count: usize,
     /// Persistent memory of tables to which any family refers.
     pm_bytes: u64,
     pub version: &'v Version,
     cf: CfId,
+}
+
+/// A level from 1 on. It may have very many tables, and mostly nobody asks for more than their sums.
+#[derive(Debug)]
+struct Deeper<'v> {
+    tables: &'v LevelTables,
+    /// In key order, once somebody has asked for one.
+    refs: OnceLock<Vec<&'v Arc<TableRef>>>,
+}
+
+impl<'v> Deeper<'v> {
+    fn refs(&self) -> &[&'v Arc<TableRef>] {
+        let tables = self.tables;
+        self.refs.get_or_init(|| {
+            let mut refs = Vec::with_capacity(tables.len());
+            refs.extend(tables.iter());
+            refs
+        })
+    }
+}
+
+/// A reference as pickers see it.
+pub(super) fn seen(table: &TableRef, in_pm: bool) -> Table<'_> {
+    Table {
+        file: table.file,
+        range: table.range.borrowed(),
+        bytes: table.bytes,
+        smallest_seqno: table.smallest_seqno,
+        largest_seqno: table.largest_seqno,
+        entries: table.entries,
+        deletes: table.deletes,
+        in_pm,
+    }
+}
+
+impl Tables for Levels<'_> {
+    fn level_count(&self) -> usize {
+        self.count
+    }
+
+    fn level0(&self) -> &[Table<'_>] {
+        &self.tables
+    }
+
+    fn len_of(&self, level: usize) -> usize {
+        match level {
+            0 => self.tables.len(),
+            _ => self.deeper(level).map_or(0, |of| of.tables.len()),
+        }
+    }
+
+    fn table(&self, level: usize, place: usize) -> Table<'_> {
+        match level {
+            0 => self.tables[place],
+            // Only tables of level 0 lie in persistent memory.
+            _ => seen(self.refs(level)[place], false),
+        }
+    }
+
+    fn bytes_of(&self, level: usize) -> u64 {
+        match level {
+            0 => self.tables.iter().map(|table| table.bytes).sum(),
+            _ => self.deeper(level).map_or(0, |of| of.tables.bytes()),
+        }
+    }
+
+    fn deletes_of(&self, level: usize) -> u64 {
+        match level {
+            0 => self.tables.iter().map(|table| table.deletes).sum(),
+            _ => self.deeper(level).map_or(0, |of| of.tables.deletes()),
+        }
+    }
 }
 
 impl<'v> Levels<'v> {
@@ -47,56 +127,84 @@ impl<'v> Levels<'v> {
     /// of old data.)
     pub fn of(version: &'v Version, cf: CfId, then: Option<(FileId, SeqNo)>) -> Levels<'v> {
         let levels = version.family(cf).into_iter().flat_map(|f| f.levels());
-        let refs = levels.map(|(level, tables)| {
-            let too_new = |table: &&Arc<TableRef>| {
-                let since = |(file, seqno)| table.file >= file && table.smallest_seqno > seqno;
-                level == Level::ZERO && then.is_some_and(since)
-            };
-            tables.iter().skip_while(too_new).collect()
-        });
-        let refs: Vec<Vec<&Arc<TableRef>>> = refs.collect();
-        let table = |table: &&'v Arc<TableRef>| Table {
-            file: table.file,
-            range: table.range.borrowed(),
-            bytes: table.bytes,
-            smallest_seqno: table.smallest_seqno,
-            largest_seqno: table.largest_seqno,
-            entries: table.entries,
-            deletes: table.deletes,
-            in_pm: version.pm_table(table.file).is_some(),
+        let mut levels = levels.map(|(_, tables)| &**tables);
+        let too_new = |table: &&Arc<TableRef>| {
+            let since = |(file, seqno)| table.file >= file && table.smallest_seqno > seqno;
+            then.is_some_and(since)
         };
-        let tables = refs.iter().map(|level| level.iter().map(table).collect());
+        let level0 = levels.next();
+        let refs = level0.into_iter().flat_map(LevelTables::iter);
+        let refs: Vec<&Arc<TableRef>> = refs.skip_while(too_new).collect();
+        let table = |table: &&'v Arc<TableRef>| seen(table, version.pm_table(table.file).is_some());
+        let deeper = levels.map(|tables| Deeper {
+            tables,
+            refs: OnceLock::new(),
+        });
+        let deeper: Vec<Deeper<'v>> = deeper.collect();
         let in_pm = version.pm_totals();
         Levels {
-            tables: tables.collect(),
+            tables: refs.iter().map(table).collect(),
+            refs,
+            count: usize::from(level0.is_some()) + deeper.len(),
+            deeper,
             pm_bytes: in_pm.bytes - in_pm.retired_bytes,
             version,
             cf,
-            refs,
         }
     }
 
     /// Them, beside jobs that hold this.
     pub fn state<'s>(&'s self, running: &'s [Held]) -> State<'s> {
         State {
-            levels: &self.tables,
+            levels: self,
             running,
         }
     }
 
+    /// How many there are, from level 0 to the deepest one that has tables.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    fn deeper(&self, level: usize) -> Option<&Deeper<'v>> {
+        self.deeper.get(level.checked_sub(1)?)
+    }
+
+    /// The references of a level: of level 0 newest first, of others in key order.
+    pub fn refs(&self, level: usize) -> &[&'v Arc<TableRef>] {
+        match level {
+            0 => &self.refs,
+            _ => self.deeper(level).map_or(&[][..], Deeper::refs),
+        }
+    }
+
+    /// The references of a level from 1 on that overlap a range.
+    pub fn overlapped(&self, level: usize, range: &KeyRange<&[u8]>) -> &[&'v Arc<TableRef>] {
+        let places = self.state(&[]).level(level).overlapped(range);
+        &self.refs(level)[places]
+    }
+
     /// The level of the reference to a file that begins at `first`, and its place there.
     pub fn find(&self, file: FileId, first: &[u8]) -> Option<(usize, usize)> {
-        let is = |table: &Table<'_>| table.file == file && table.range.first == first;
-        let place = |tables: &Vec<Table<'_>>| tables.iter().position(is);
-        let mut levels = self.tables.iter().enumerate();
-        levels.find_map(|(level, tables)| Some((level, place(tables)?)))
+        let mut found = self.version.references(file).iter();
+        let is =
+            |place: &Place, table: &TableRef| place.cf == self.cf && *table.range.first == *first;
+        let (place, _) = found.find(|(place, table)| is(place, table))?;
+        let level = usize::from(place.level.0);
+        let refs = self.refs(level);
+        let place = match level {
+            0 => refs
+                .iter()
+                .position(|table| table.file == file && *table.range.first == *first)?,
+            _ => refs.partition_point(|table| *table.range.first < *first),
+        };
+        Some((level, place))
     }
 
     /// How many tables of level 0 a read may have to ask: of those in files, and of those in persistent memory.
     pub fn depths(&self) -> (usize, usize) {
-        let level0 = self.tables.first().map_or(&[][..], |tables| &tables[..]);
         let of = |in_pm: bool| {
-            let some = level0.iter().filter(|table| table.in_pm == in_pm);
+            let some = self.tables.iter().filter(|table| table.in_pm == in_pm);
             depth(&some.copied().collect::<Vec<_>>())
         };
         (of(false), of(true))
@@ -108,8 +216,18 @@ impl<'v> Levels<'v> {
     where
         'v: 'k,
     {
-        let tables = self.version.tables_of(self.cf);
-        let largest = || tables.map(|(_, table)| &*table.range.last).max();
+        let levels = self.version.family(self.cf).into_iter();
+        let ends = levels
+            .flat_map(|family| family.levels())
+            .flat_map(|(level, tables)| {
+                // From level 1 on the last table ends last.
+                let asked = match level {
+                    Level::ZERO => tables.len(),
+                    _ => 1,
+                };
+                tables.iter().rev().take(asked)
+            });
+        let largest = || ends.map(|table| &*table.range.last).max();
         match end {
             Some(end) => KeyRange::until(from, end),
             None => KeyRange::inclusive(from, largest().unwrap_or(from).max(from)),
@@ -118,13 +236,13 @@ impl<'v> Levels<'v> {
 
     /// The deepest one that has tables.
     fn deepest(&self) -> usize {
-        self.refs.len().saturating_sub(1)
+        self.count.saturating_sub(1)
     }
 
     /// Of these places in level 0, newest first, the runs.
     pub fn runs(&self, places: &[usize]) -> Vec<Vec<Arc<TableRef>>> {
-        let tables: Vec<Table<'_>> = places.iter().map(|n| self.tables[0][*n]).collect();
-        let all = |run: std::ops::Range<usize>| run.map(|n| self.refs[0][places[n]].clone());
+        let tables: Vec<Table<'_>> = places.iter().map(|n| self.tables[*n]).collect();
+        let all = |run: std::ops::Range<usize>| run.map(|n| self.refs[places[n]].clone());
         runs(&tables)
             .into_iter()
             .map(|run| all(run).collect())
@@ -161,8 +279,7 @@ impl Shape {
 
     /// For a family with these levels.
     pub fn pick_options(&self, levels: &Levels<'_>) -> PickOptions {
-        let level0 = levels.tables.first().into_iter().flatten();
-        let own = level0.filter(|table| table.in_pm);
+        let own = levels.tables.iter().filter(|table| table.in_pm);
         self.geometry().pick_options(&Has {
             deepest: levels.deepest(),
             level0_pm_bytes: own.map(|table| table.bytes).sum(),
@@ -192,7 +309,7 @@ impl Shape {
         starts: Vec<Vec<u8>>,
     ) -> Cutter<'static> {
         let cuts = self.level0_cuts(levels);
-        let is_empty = levels.refs.first().is_none_or(Vec::is_empty);
+        let is_empty = levels.refs.is_empty();
         let bytes_min = self.geometry.flush_table_min(is_empty, small);
         let cutter = self.cutter_in_level0(cuts, bytes_min, starts, vec![]);
         if !self.geometry.level0_ends_at_partitions() || is_empty {
@@ -207,8 +324,9 @@ impl Shape {
     /// For what is merged inside level 0: nothing else will lie where its tables do, so they end as those of a first
     /// flush would.
     pub fn internal_cutter(&self, levels: &Levels<'_>, starts: Vec<Vec<u8>>) -> Cutter<'static> {
-        let below = levels.refs.iter().skip(1).find(|level| !level.is_empty());
-        let begins = below.into_iter().flatten().map(|t| &*t.range.first);
+        let mut below = levels.deeper.iter().map(|of| of.tables);
+        let below = below.find(|tables| !tables.is_empty()).into_iter();
+        let begins = below.flat_map(LevelTables::iter).map(|t| &*t.range.first);
         let cuts = begins.map(<[u8]>::to_vec).collect();
         // The two sides of an evacuation's front have different seqnos: what comes behind the front is newer than all
         // tables there now, and older than some tables before the front.
@@ -247,13 +365,12 @@ impl Shape {
         bounds: Vec<Vec<u8>>,
         starts: Vec<Vec<u8>>,
     ) -> Cutter<'v> {
-        let next = levels.refs.get(to + 1);
-        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
+        let grandparents = levels.overlapped(to + 1, range).iter();
+        let grandparents = grandparents.map(|table| Grandparent {
             range: table.range.borrowed(),
             bytes: table.bytes,
         });
-        let grandparents = grandparents.filter(|g| g.range.overlaps(range)).collect();
-        let cutter = Cutter::new(self.output_options(), bounds, grandparents);
+        let cutter = Cutter::new(self.output_options(), bounds, grandparents.collect());
         cutter
             .preferring(starts, self.geometry.sinking_table_min())
             .with_rests(self.geometry.cuts)
@@ -271,8 +388,7 @@ impl Shape {
 
     /// Where its tables begin.
     pub fn base_begins(&self, levels: &Levels<'_>) -> Vec<Vec<u8>> {
-        let tables = levels.refs.get(self.base_level(levels));
-        let tables = tables.into_iter().flatten();
+        let tables = levels.refs(self.base_level(levels)).iter();
         tables.map(|table| table.range.first.to_vec()).collect()
     }
 

@@ -153,9 +153,7 @@ impl<'a> Along<'a> {
         let levels = Levels::of(&version, cf, None);
         let to = level_of(picked.to);
         let of = |level: Level, places: &[usize]| -> Vec<(Place, Arc<TableRef>)> {
-            // The list has only levels with tables.
-            let tables = levels.refs.get(usize::from(level.0));
-            let tables = tables.map_or(&[][..], |tables| &tables[..]);
+            let tables = levels.refs(usize::from(level.0));
             let place = Place::new(cf, level);
             places.iter().map(|n| (place, tables[*n].clone())).collect()
         };

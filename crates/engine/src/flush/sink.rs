@@ -104,8 +104,9 @@ impl<'e> Sink<'e> {
         let is_inside = |at: &Position| {
             let levels = Levels::of(&version, at.cf, None);
             let base = common.compactions.shape.base_level(&levels);
-            let mut tables = levels.refs.get(base).into_iter().flatten();
-            tables.any(|table| *table.range.first < *at.key && !table.range.ends_before(&at.key))
+            let key = KeyRange::inclusive(&*at.key, &*at.key);
+            let mut tables = levels.overlapped(base, &key).iter();
+            tables.any(|table| *table.range.first < *at.key)
         };
         while len < left.len() && left[len - 1].to.as_ref().is_some_and(is_inside) {
             len += 1;
@@ -163,7 +164,7 @@ impl<'e> Sink<'e> {
                 // What is taken of level 0 is all that it has of these keys, so that nothing older stays above what is written:
                 // tables of the base level, too, reach over keys of level 0.
                 let all = levels.range_of(from, to);
-                let mut level0 = levels.refs.first().into_iter().flatten();
+                let mut level0 = levels.refs(0).iter();
                 let is_empty = !level0.any(|table| table.range.overlaps(&all));
                 let range = match is_empty || active(Bug::SinkPassesLevel0) {
                     true => range,

@@ -1,9 +1,9 @@
 //! Slices with what is known of each.
 
-use thermocline_base::{CfId, FileId, KeyRange};
+use thermocline_base::{CfId, FileId};
 
 use super::state::{Content, Family, PartitionRate};
-use crate::pick::{Held, Slice, State, Table, level0_slices, runs};
+use crate::pick::{Held, Level, Slice, State, Table, level0_slices, runs};
 
 /// A slice with what is known of it.
 pub(super) struct Weighed<'v> {
@@ -36,7 +36,7 @@ fn runs_of(tables: &[Table<'_>], places: &[usize]) -> Vec<std::ops::Range<usize>
 
 /// What the runs of a slice refer to in blob files, but for the oldest one, in bytes.
 pub fn newer_blob_bytes(slice: &Slice<'_>, state: &State<'_>, contents: &[Content]) -> u64 {
-    let runs = runs_of(state.level(0), &slice.pm);
+    let runs = runs_of(state.level0(), &slice.pm);
     let newer = runs.last().map_or(0, |oldest| oldest.start);
     let newer = slice.pm[..newer].iter();
     newer.map(|n| contents[*n].blob_bytes).sum()
@@ -45,7 +45,7 @@ pub fn newer_blob_bytes(slice: &Slice<'_>, state: &State<'_>, contents: &[Conten
 /// Persistent memory of what running jobs take in level 0 of a family, and leave there.
 pub(super) fn staying_bytes(family: &Family<'_>) -> u64 {
     let stays = |held: &Held, table: &Table<'_>| held.stays && held.may_take(table);
-    let tables = family.state.level(0).iter().zip(family.contents);
+    let tables = family.state.level0().iter().zip(family.contents);
     tables
         .filter(|(table, _)| family.state.running.iter().any(|held| stays(held, table)))
         .filter_map(|(_, content)| content.zone_bytes)
@@ -54,23 +54,19 @@ pub(super) fn staying_bytes(family: &Family<'_>) -> u64 {
 
 /// Bytes of a family's tables in files.
 pub(super) fn bytes_in_files(family: &Family<'_>) -> u64 {
-    let tables = family.state.levels.iter().flatten();
-    let in_files = tables.filter(|table| !table.in_pm);
-    in_files.map(|table| table.bytes).sum()
-}
-
-/// Bytes of tables, of all levels, whose keys are such.
-fn bytes_where(levels: &[Vec<Table<'_>>], such: impl Fn(&KeyRange<&[u8]>) -> bool) -> u64 {
-    let tables = levels.iter().flatten();
-    let found = tables.filter(|table| such(&table.range));
-    found.map(|table| table.bytes).sum()
+    let level0 = family.state.level0().iter();
+    let in_files = level0.filter(|table| !table.in_pm);
+    let in_files: u64 = in_files.map(|table| table.bytes).sum();
+    // No table of a deeper level lies in persistent memory.
+    let deeper = family.state.levels_from(1).map(|level| level.bytes());
+    in_files + deeper.sum::<u64>()
 }
 
 /// Bytes of the tables of a level from 1 on that lie before each of its places, so that what a range has there need not be added
 /// up table by table: there may be many of both.
-fn bytes_before(tables: &[Table<'_>]) -> Vec<u64> {
+fn bytes_before(tables: Level<'_>) -> Vec<u64> {
     let mut sum = 0;
-    let before = |table: &Table<'_>| {
+    let before = |table: Table<'_>| {
         sum += table.bytes;
         sum
     };
@@ -78,37 +74,60 @@ fn bytes_before(tables: &[Table<'_>]) -> Vec<u64> {
 }
 
 /// Bytes of tables, of all levels, that overlap a slice; with [`bytes_before`] of those from 1 on.
-fn overlapping_bytes(levels: &[Vec<Table<'_>>], before: &[Vec<u64>], slice: &Slice<'_>) -> u64 {
-    let range = &slice.range;
-    let deeper = levels.iter().skip(1).zip(before);
+fn overlapping_bytes(before: &[Vec<u64>], slice: &Slice<'_>, state: &State<'_>) -> u64 {
+    let deeper = state.levels_from(1).zip(before);
     let bytes = deeper.map(|(tables, before)| {
-        let first = tables.partition_point(|table| table.range.ends_before(range.first));
-        let end = tables.partition_point(|table| !range.ends_before(table.range.first));
-        before[end.max(first)] - before[first]
+        let met = tables.overlapped(&slice.range);
+        before[met.end] - before[met.start]
     });
     // No other one of level 0 overlaps it.
-    let own = slice.tables.iter().map(|n| levels[0][*n].bytes);
+    let own = slice.tables.iter().map(|n| state.level0()[*n].bytes);
     own.sum::<u64>() + bytes.sum::<u64>()
+}
+
+/// Bytes of tables, of all levels, that have keys of a partition; with [`bytes_before`] of those from 1 on.
+fn bytes_within(
+    before: &[Vec<u64>],
+    (start, end): (&[u8], Option<&[u8]>),
+    state: &State<'_>,
+) -> u64 {
+    let begins_behind = |table: &Table<'_>| end.is_some_and(|end| table.range.first >= end);
+    let ends_before = |table: &Table<'_>| table.range.ends_before(start);
+    let level0 = state.level0().iter();
+    let own = level0.filter(|table| !begins_behind(table) && !ends_before(table));
+    let own: u64 = own.map(|table| table.bytes).sum();
+    let deeper = state.levels_from(1).zip(before);
+    let bytes = deeper.map(|(tables, before)| {
+        let first = tables.position(0, ends_before);
+        let behind = tables.position(first, |table| !begins_behind(table));
+        before[behind] - before[first]
+    });
+    own + bytes.sum::<u64>()
 }
 
 /// The slices of a family that have something in persistent memory.
 pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
     let state = &family.state;
-    let deeper = state.levels.iter().skip(1);
-    let before: Vec<Vec<u64>> = deeper.map(|tables| bytes_before(tables)).collect();
+    let numbered = level0_slices(state).into_iter().enumerate();
+    let in_pm = numbered.filter(|(_, slice)| !slice.pm.is_empty());
+    let in_pm: Vec<(usize, Slice<'a>)> = in_pm.collect();
+    if in_pm.is_empty() {
+        return Vec::new();
+    }
+    let before: Vec<Vec<u64>> = state.levels_from(1).map(bytes_before).collect();
     let weigh = |(place, slice): (usize, Slice<'a>)| {
         let contents = || slice.pm.iter().map(|n| &family.contents[*n]);
         let records: u64 = contents().map(|content| content.entries).sum();
-        let runs = runs_of(state.level(0), &slice.pm);
+        let runs = runs_of(state.level0(), &slice.pm);
         let oldest = runs.last().map_or(&[][..], |run| &slice.pm[run.clone()]);
         let oldest = oldest.iter().map(|n| family.contents[*n].entries);
-        let files = slice.pm.iter().map(|n| state.level(0)[*n].file);
+        let files = slice.pm.iter().map(|n| state.level0()[*n].file);
         Weighed {
             family: family.family,
             place,
             files: files.collect(),
             zone_bytes: contents().filter_map(|content| content.zone_bytes).sum(),
-            range_bytes: overlapping_bytes(state.levels, &before, &slice),
+            range_bytes: overlapping_bytes(&before, &slice, state),
             records,
             writes: records - oldest.sum::<u64>(),
             reads: 0.0,
@@ -116,12 +135,8 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
             slice,
         }
     };
-    let slices = level0_slices(state).into_iter().enumerate();
-    let mut slices: Vec<Weighed<'a>> = slices
-        .filter(|(_, slice)| !slice.pm.is_empty())
-        .map(weigh)
-        .collect();
-    divide_reads(&mut slices, state, family.rates);
+    let mut slices: Vec<Weighed<'a>> = in_pm.into_iter().map(weigh).collect();
+    divide_reads(&mut slices, (state, &before[..]), family.rates);
     slices
 }
 
@@ -131,20 +146,20 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
 /// and what is read where level 0 has nothing counts for none.
 fn divide_reads(
     slices: &mut [Weighed<'_>],
-    state: &State<'_>,
+    (state, before): (&State<'_>, &[Vec<u64>]),
     rates: &[(PartitionRate, Option<Vec<u8>>)],
 ) {
     for (rate, end) in rates.iter().filter(|(rate, _)| rate.reads > 0.0) {
-        let lies_there = |range: &KeyRange<&[u8]>| {
-            let begins_behind = end.as_ref().is_some_and(|end| range.first >= &end[..]);
-            !begins_behind && !range.ends_before(&rate.start)
+        let keys = (&rate.start[..], end.as_deref());
+        let lies_there = |n: &usize| {
+            let range = &slices[*n].slice.range;
+            let begins_behind = keys.1.is_some_and(|end| range.first >= end);
+            !begins_behind && !range.ends_before(keys.0)
         };
-        let within: Vec<usize> = (0..slices.len())
-            .filter(|n| lies_there(&slices[*n].slice.range))
-            .collect();
+        let within: Vec<usize> = (0..slices.len()).filter(lies_there).collect();
         let of_slices: u64 = within.iter().map(|n| slices[*n].range_bytes).sum();
         // What reaches over an end of a slice counts for two.
-        let all = bytes_where(state.levels, lies_there).max(of_slices).max(1);
+        let all = bytes_within(before, keys, state).max(of_slices).max(1);
         for n in within {
             let share = slices[n].range_bytes as f64 / all as f64;
             slices[n].reads += rate.reads * share;

@@ -13,11 +13,14 @@
 //! jobs take the same table, and no job reads in vain. Jobs that hold other tables of the same keys do not mind:
 //! nothing comes to where they work. What has gone from there hid nothing from them that is not hidden elsewhere.
 
+use std::ops::Range;
+
 use thermocline_base::{KeyRange, SeqNo};
 
-use super::jobs::{bytes_of, is_above, seqnos_of};
-use super::slices::{hull_of, slices};
-use super::state::{Cursor, Held, Job, PickOptions, Reason, State, Table};
+use super::jobs::{is_above, seqnos_of};
+use super::levels::{Level, Table};
+use super::slices::slices;
+use super::state::{Cursor, Held, Job, PickOptions, Reason, State};
 use crate::tuning::EXPIRED_TABLES_MAX;
 
 /// A range of keys in which everything older is deleted.
@@ -81,6 +84,7 @@ impl DeletedRanges<'_> {
             .is_some_and(|at| *at < range.unread_from)
     }
 
+    /// Whether a table may go that lies in one of these ranges.
     fn may_go(&self, ranges: Ranges<'_>, table: &Table<'_>) -> bool {
         over(ranges, table).is_some_and(|range| !self.is_read(table, range))
     }
@@ -102,23 +106,25 @@ impl DeletedRanges<'_> {
     }
 
     fn pick_covered(&self, level: usize, state: &State<'_>) -> Option<Job> {
-        pick_in(level, state, |_, table| self.may_go(self.covered, table))
+        pick_in(self.covered, level, state, |table| {
+            self.may_go(self.covered, table)
+        })
     }
 
     fn pick_empty(&self, level: usize, state: &State<'_>, options: &PickOptions) -> Option<Job> {
-        pick_in(level, state, |level, table| {
+        pick_in(self.empty, level, state, |table| {
             self.may_go(self.empty, table) && !is_above(state, options, level, &table.range)
         })
     }
 
     fn pick_empty_in_level0(&self, state: &State<'_>, options: &PickOptions) -> Option<Job> {
-        let tables = state.level(0);
+        let tables = state.level0();
         if !tables.iter().any(|table| self.may_go(self.empty, table)) {
             return None;
         }
         let goes = |slice: &Vec<usize>| {
             let mut all = slice.iter().map(|n| &tables[*n]);
-            let hull = hull_of(tables, slice);
+            let hull = state.level(0).hull_of(slice);
             hull.is_some_and(|hull| !is_above(state, options, 0, &hull))
                 && all.all(|t| self.may_go(self.empty, t) && !state.is_held(0, t))
         };
@@ -127,16 +133,34 @@ impl DeletedRanges<'_> {
     }
 }
 
-/// Tables of a level that go, if they are not held. In a level from 1 on they stand beside each other, so that nothing
-/// else is held.
+/// Where tables of a level from 1 on stand that lie in one of these ranges.
+fn places_in(ranges: Ranges<'_>, tables: Level<'_>) -> Vec<Range<usize>> {
+    let places = ranges.iter().map(|range| {
+        let first = tables.position(0, |table| *table.range.first < *range.start);
+        let end = tables.position(first, |table| range.covers(&table.range));
+        first..end
+    });
+    places.collect()
+}
+
+/// Tables of a level in these ranges that go, if they are not held. In a level from 1 on they stand beside each other, so
+/// that nothing else is held.
 fn pick_in(
+    ranges: Ranges<'_>,
     level: usize,
     state: &State<'_>,
-    may_go: impl Fn(usize, &Table<'_>) -> bool,
+    may_go: impl Fn(&Table<'_>) -> bool,
 ) -> Option<Job> {
     let tables = state.level(level);
-    let goes = |n: &usize| may_go(level, &tables[*n]) && !state.is_held(level, &tables[*n]);
-    let going = || (0..tables.len()).filter(goes);
+    let goes = |n: &usize| {
+        let table = tables.table(*n);
+        may_go(&table) && !state.is_held(level, &table)
+    };
+    let places: Vec<Range<usize>> = match level {
+        0 => std::iter::once(0..tables.len()).collect(),
+        _ => places_in(ranges, tables),
+    };
+    let going = || places.iter().cloned().flatten().filter(goes);
     let first = going().next()?;
     let most = EXPIRED_TABLES_MAX;
     let together: Vec<usize> = match level {
@@ -151,9 +175,9 @@ fn pick_in(
 /// The job that takes these tables away.
 fn job(level: usize, inputs: Vec<usize>, state: &State<'_>) -> Option<Job> {
     let tables = state.level(level);
-    let hull = hull_of(tables, &inputs)?;
+    let hull = tables.hull_of(&inputs)?;
     let seqnos = match level {
-        0 => seqnos_of(tables, &inputs),
+        0 => seqnos_of(state.level0(), &inputs),
         _ => Held::ANY_AGE,
     };
     let holds = Held {
@@ -168,7 +192,7 @@ fn job(level: usize, inputs: Vec<usize>, state: &State<'_>) -> Option<Job> {
         reason: Reason::Deleted,
         from: level,
         to: level,
-        bytes: bytes_of(tables, &inputs),
+        bytes: tables.bytes_at(inputs.iter().copied()),
         inputs,
         overlapped: Vec::new(),
         trivial: false,

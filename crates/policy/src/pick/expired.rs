@@ -11,8 +11,9 @@
 //! merges the two.
 
 use super::jobs::{is_above, job};
-use super::slices::{hull_of, slices};
-use super::state::{Expired, Job, PickOptions, Reason, State, Table};
+use super::levels::Table;
+use super::slices::slices;
+use super::state::{Expired, Job, PickOptions, Reason, State};
 use crate::tuning::EXPIRED_TABLES_MAX;
 
 impl Expired {
@@ -30,8 +31,8 @@ impl Expired {
     fn pick_in(&self, level: usize, state: &State<'_>, options: &PickOptions) -> Option<Job> {
         let tables = state.level(level);
         let goes = |n: &usize| {
-            let table = &tables[*n];
-            let is_free = self.has_all(table) && !state.is_held(level, table);
+            let table = tables.table(*n);
+            let is_free = self.has_all(&table) && !state.is_held(level, &table);
             is_free && !is_above(state, options, level, &table.range)
         };
         let mut next = 0;
@@ -48,12 +49,12 @@ impl Expired {
     }
 
     fn pick_in_level0(&self, state: &State<'_>, options: &PickOptions) -> Option<Job> {
-        let tables = state.level(0);
+        let tables = state.level0();
         if !tables.iter().any(|table| self.has_all(table)) {
             return None;
         }
         let goes = |slice: &Vec<usize>| {
-            let hull = hull_of(tables, slice);
+            let hull = state.level(0).hull_of(slice);
             let all = slice.iter().all(|n| self.has_all(&tables[*n]));
             all && hull.is_some_and(|hull| !is_above(state, options, 0, &hull))
         };
@@ -69,7 +70,7 @@ impl Expired {
             ..*self
         };
         let bytes_of = |goes: &dyn Fn(&Table<'_>) -> bool| {
-            let tables = state.levels.iter().flatten();
+            let tables = state.levels_from(0).flat_map(|level| level.iter());
             let going = tables.filter(|table| goes(table));
             going.map(|table| table.bytes).sum()
         };

@@ -22,7 +22,7 @@ pub fn pick_garbage<'r>(
     let mut by_bytes: Vec<&Refers> = refers.filter(|of| of.bytes > 0).collect();
     by_bytes.sort_by_key(|of| (std::cmp::Reverse(of.bytes), of.level, of.place));
     by_bytes.into_iter().find_map(|of| {
-        if state.is_held(of.level, &state.level(of.level)[of.place]) {
+        if state.is_held(of.level, &state.level(of.level).table(of.place)) {
             return None;
         }
         let to = match of.level {
@@ -45,7 +45,8 @@ pub fn pick_garbage<'r>(
 mod tests {
     use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
-    use super::super::state::{Held, Table};
+    use super::super::levels::Table;
+    use super::super::state::Held;
     use super::*;
 
     fn table(file: u64, first: &'static [u8], last: &'static [u8]) -> Table<'static> {

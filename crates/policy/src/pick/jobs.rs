@@ -1,17 +1,14 @@
 //! Jobs: what their inputs need, those that a level's size asks for, and those that nothing's size does: a range to be compacted, a
 //! table read in vain, room to be made.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use thermocline_base::{FileId, KeyRange, SeqNo};
 
+use super::levels::{Level, Table};
 use super::score::Scores;
-use super::slices::{depths, hull_of, overlapped, slices};
-use super::state::{Cursor, Cursors, Held, Job, PickOptions, Reason, State, Table};
-
-pub(super) fn bytes_of(tables: &[Table<'_>], places: &[usize]) -> u64 {
-    places.iter().map(|n| tables[*n].bytes).sum()
-}
+use super::slices::{depths, slices};
+use super::state::{Cursor, Cursors, Held, Job, PickOptions, Reason, State};
 
 pub(super) fn seqnos_of(tables: &[Table<'_>], places: &[usize]) -> RangeInclusive<SeqNo> {
     let oldest = places.iter().map(|n| tables[*n].smallest_seqno).min();
@@ -20,13 +17,13 @@ pub(super) fn seqnos_of(tables: &[Table<'_>], places: &[usize]) -> RangeInclusiv
 }
 
 /// Adds to `places` of level 0 all older tables that the hull of all overlaps.
-fn with_older<'a>(tables: &[Table<'a>], places: &mut Vec<usize>) -> Option<KeyRange<&'a [u8]>> {
+fn with_older<'a>(tables: Level<'a>, places: &mut Vec<usize>) -> Option<KeyRange<&'a [u8]>> {
     loop {
-        let hull = hull_of(tables, places)?;
+        let hull = tables.hull_of(places)?;
         let newest = *places.iter().min()?;
+        let overlaps = |n: &usize| tables.table(*n).range.overlaps(&hull);
         let older = newest..tables.len();
-        let more =
-            older.filter(|n| tables[*n].range.overlaps(&hull) && places.binary_search(n).is_err());
+        let more = older.filter(|n| overlaps(n) && places.binary_search(n).is_err());
         let more: Vec<usize> = more.collect();
         if more.is_empty() {
             return Some(hull);
@@ -48,29 +45,31 @@ pub(super) fn job(
     let (upper, lower) = (state.level(from), state.level(to));
     let hull = match from {
         // What is older stays below them.
-        0 if to == 0 => hull_of(upper, &inputs)?,
+        0 if to == 0 => upper.hull_of(&inputs)?,
         0 => with_older(upper, &mut inputs)?,
         _ => {
-            let hull = hull_of(upper, &inputs)?;
-            inputs = overlapped(upper, &hull).collect();
+            let hull = upper.hull_of(&inputs)?;
+            inputs = upper.overlapped(&hull).collect();
             hull
         }
     };
     debug_assert!((from + 1..to).all(|level| state.level(level).is_empty()));
     let overlapped: Vec<usize> = match from == to {
         true => Vec::new(),
-        false => overlapped(lower, &hull).collect(),
+        false => lower.overlapped(&hull).collect(),
     };
-    let all = hull_of(lower, &overlapped).map_or(hull, |range| hull.hull(range));
+    let below = lower.hull_of(&overlapped);
+    let all = below.map_or(hull, |range| hull.hull(range));
     let seqnos = match from {
-        0 => seqnos_of(upper, &inputs),
+        0 => seqnos_of(state.level0(), &inputs),
         _ => Held::ANY_AGE,
     };
     if (from, to) == (0, 0) {
         // Its tables may have what any of the inputs has.
-        let mut others = (0..upper.len()).filter(|n| inputs.binary_search(n).is_err());
+        let numbered = state.level0().iter().enumerate();
+        let mut others = numbered.filter(|(n, _)| inputs.binary_search(n).is_err());
         let is_under = |table: &Table<'_>| table.largest_seqno < *seqnos.start();
-        if others.any(|n| upper[n].range.overlaps(&hull) && !is_under(&upper[n])) {
+        if others.any(|(_, table)| table.range.overlaps(&hull) && !is_under(table)) {
             return None;
         }
     }
@@ -84,7 +83,7 @@ pub(super) fn job(
     if state.running.iter().any(|held| held.collides(&holds)) {
         return None;
     }
-    let bytes = bytes_of(upper, &inputs) + bytes_of(lower, &overlapped);
+    let bytes = upper.bytes_at(inputs.iter().copied()) + lower.bytes_at(overlapped.iter().copied());
     let moves = from != to && overlapped.is_empty();
     let trivial = moves && is_trivial(state, options, (from, to, reason), &inputs);
     Some(Job {
@@ -114,14 +113,18 @@ fn is_trivial(
     let apart = from > 0
         || inputs.iter().enumerate().all(|(n, a)| {
             let mut newer = inputs[..n].iter();
-            newer.all(|b| !upper[*a].range.overlaps(&upper[*b].range))
+            newer.all(|b| !upper.table(*a).range.overlaps(&upper.table(*b).range))
         });
     let by_hand = reason == Reason::Manual;
     let drops = (to == options.last_level || by_hand)
-        && inputs.iter().any(|n| upper[*n].deletes > 0)
-        || by_hand && inputs.iter().any(|n| is_filtered(options, &upper[*n]));
-    let light = |n: &usize| is_light(state, options, to, &upper[*n].range);
-    apart && !drops && inputs.iter().all(|n| !upper[*n].in_pm) && inputs.iter().all(light)
+        && inputs.iter().any(|n| upper.table(*n).deletes > 0)
+        || by_hand
+            && inputs
+                .iter()
+                .any(|n| is_filtered(options, &upper.table(*n)));
+    let light = |n: &usize| is_light(state, options, to, &upper.table(*n).range);
+    let in_file = |n: &usize| !upper.table(*n).in_pm;
+    apart && !drops && inputs.iter().all(in_file) && inputs.iter().all(light)
 }
 
 /// Whether something of a table may go because the family's filter says so, or its TTL.
@@ -133,17 +136,13 @@ fn is_filtered(options: &PickOptions, table: &Table<'_>) -> bool {
 /// Whether a table in level `to` would overlap few enough bytes of the next one.
 fn is_light(state: &State<'_>, options: &PickOptions, to: usize, range: &KeyRange<&[u8]>) -> bool {
     let below = state.level(to + 1);
-    let bytes: u64 = below[overlapped(below, range)]
-        .iter()
-        .map(|table| table.bytes)
-        .sum();
-    bytes <= options.grandparent_bytes_max
+    below.bytes_at(below.overlapped(range)) <= options.grandparent_bytes_max
 }
 
 /// The job of level 0 that is due: of the slices that are too deep, or of any that has what level 0 has too
 /// many bytes of.
 fn due_of_level0(state: &State<'_>, options: &PickOptions, cursor: &Cursor) -> Option<Job> {
-    let tables = state.level(0);
+    let tables = state.level0();
     let is_deep = |slice: &[usize]| {
         let (files, pm) = depths(tables, slice);
         files >= options.level0_tables || pm >= options.level0_pm_tables
@@ -171,7 +170,7 @@ pub(super) fn sinks(
     let base = scores.base_level();
     let to = |level| of_level0(state, options, level, wanted, cursor, Reason::Level0);
     let job = to(base)?;
-    let below = bytes_of(state.level(base), &job.overlapped);
+    let below = state.level(base).bytes_at(job.overlapped.iter().copied());
     match scores.pays_between(options, job.bytes - below, below) {
         true => to(base - 1),
         false => Some(job),
@@ -190,7 +189,7 @@ pub(super) fn of_level0(
     cursor: &Cursor,
     reason: Reason,
 ) -> Option<Job> {
-    let tables = state.level(0);
+    let tables = state.level0();
     let slices = slices(tables);
     let taken = |slice: &[usize]| -> Vec<usize> {
         let free = |n: &&usize| tables[**n].in_pm && !state.is_held(0, &tables[**n]);
@@ -228,8 +227,15 @@ pub(super) fn of_level(
     cursor: &Cursor,
 ) -> Option<Job> {
     let tables = state.level(level);
-    let next = tables.partition_point(|table| cursor.has_passed(table.range.first));
-    let round = (next..tables.len()).chain(0..next);
+    let next = tables.position(0, |table| cursor.has_passed(table.range.first));
+    // A job of a table that overlaps what another one holds there, or in the next level, would meet it, whatever else it takes.
+    let held = state.held_places(level, &(level..=level + 1));
+    let starts = [0].into_iter().chain(held.iter().map(|held| held.end));
+    let ends = held.iter().map(|held| held.start).chain([tables.len()]);
+    let free: Vec<Range<usize>> = starts.zip(ends).map(|(start, end)| start..end).collect();
+    let behind = free.iter().map(|free| free.start.max(next)..free.end);
+    let before = free.iter().map(|free| free.start..free.end.min(next));
+    let round = behind.chain(before).flatten();
     let mut jobs = round.filter_map(|n| {
         job(
             state,
@@ -246,7 +252,8 @@ pub(super) fn of_level(
 /// With those tables of its level that overlap no more of the next one than it does already: they
 /// would otherwise be merged with the same tables once more.
 pub(super) fn widened(state: &State<'_>, options: &PickOptions, first: Job) -> Job {
-    let within = overlapped(state.level(first.from), &first.holds.range.borrowed());
+    let upper = state.level(first.from);
+    let within = upper.overlapped(&first.holds.range.borrowed());
     let wide = job(
         state,
         options,
@@ -329,7 +336,7 @@ pub fn pick_range(
     rewrite_before: FileId,
 ) -> Manual {
     let base = Scores::new(state, options).base_level();
-    let level0 = state.level(0);
+    let level0 = state.level0();
     let is_within = |table: &Table<'_>| table.range.overlaps(range);
     if level0.iter().any(is_within) {
         let wanted = |slice: &[usize]| slice.iter().any(|n| is_within(&level0[*n]));
@@ -343,7 +350,7 @@ pub fn pick_range(
         );
         return job.map_or(Manual::Wait, |job| Manual::Job(Box::new(job)));
     }
-    let within = |level: usize| overlapped(state.level(level), range);
+    let within = |level: usize| state.level(level).overlapped(range);
     let mut levels = (1..=options.last_level).filter(|level| !within(*level).is_empty());
     let Some(level) = levels.next() else {
         return Manual::Done;
@@ -363,7 +370,7 @@ fn rewrite(
     state: &State<'_>,
     options: &PickOptions,
     level: usize,
-    within: std::ops::Range<usize>,
+    within: Range<usize>,
     before: FileId,
 ) -> Manual {
     let tables = state.level(level);
@@ -371,9 +378,10 @@ fn rewrite(
     for n in within {
         // A table may reach out of the range and have something below it there; that is another
         // range's matter.
-        let below = overlapped(state.level(level + 1), &tables[n].range);
-        let gains = tables[n].deletes > 0 || is_filtered(options, &tables[n]);
-        if gains && tables[n].file < before && below.is_empty() {
+        let table = tables.table(n);
+        let below = state.level(level + 1).overlapped(&table.range);
+        let gains = table.deletes > 0 || is_filtered(options, &table);
+        if gains && table.file < before && below.is_empty() {
             is_left = true;
             if let Some(job) = job(state, options, (level, level), vec![n], Reason::Manual) {
                 return Manual::Job(Box::new(job));
@@ -394,7 +402,7 @@ pub(super) fn is_above(
     range: &KeyRange<&[u8]>,
 ) -> bool {
     let mut below = level + 1..=options.last_level;
-    below.any(|deeper| !overlapped(state.level(deeper), range).is_empty())
+    below.any(|deeper| !state.level(deeper).overlapped(range).is_empty())
 }
 
 /// The job that makes room where the disk has none left: it brings tombstones nearer to what they hide.
@@ -415,7 +423,7 @@ pub fn pick_room(
 ) -> Option<Job> {
     let reason = Reason::Room;
     let base = Scores::new(state, options).base_level();
-    let level0 = state.level(0);
+    let level0 = state.level0();
     let fits = |job: &Job| job.trivial || job.bytes <= bytes_max;
     let slices = slices(level0).into_iter();
     let mut slices = slices.filter(|slice| slice.iter().any(|n| level0[*n].deletes > 0));
@@ -424,12 +432,11 @@ pub fn pick_room(
         job.filter(fits)
     });
     let of_levels = |sinks: bool| {
-        let mut tables = (1..=options.last_level).flat_map(|level| {
-            state
-                .level(level)
-                .iter()
-                .enumerate()
-                .map(move |t| (level, t))
+        let levels = (1..=options.last_level).filter(|level| state.level(*level).deletes() > 0);
+        let mut tables = levels.flat_map(|level| {
+            let numbered = state.level(level).iter().enumerate();
+            let with_deletes = numbered.filter(|(_, table)| table.deletes > 0);
+            with_deletes.map(move |t| (level, t))
         });
         tables.find_map(|(level, (n, table))| {
             let above = is_above(state, options, level, &table.range);
@@ -439,7 +446,7 @@ pub fn pick_room(
             };
             let to = if sinks { level + 1 } else { level };
             let job = || job(state, options, (level, to), vec![n], reason).filter(fits);
-            (table.deletes > 0 && due).then(job).flatten()
+            due.then(job).flatten()
         })
     };
     of_level0
@@ -464,7 +471,7 @@ pub fn pick_read(
         table < state.level(level).len(),
         "level {level} has no table {table}"
     );
-    let read = state.level(level)[table];
+    let read = state.level(level).table(table);
     let to = match level {
         0 => Scores::new(state, options).base_level(),
         _ if read.deletes > 0 && !is_above(state, options, level, &read.range) => level,

@@ -38,9 +38,10 @@ use std::collections::BTreeSet;
 use thermocline_base::{KeyRange, SeqNo};
 
 use super::jobs::{self, job};
+use super::levels::Table;
 use super::score::Scores;
-use super::slices::{depth, depth_of, hull_of, overlapped, slices};
-use super::state::{Cursors, Held, Job, PickOptions, Reason, State, Table};
+use super::slices::{depth, depth_of, slices};
+use super::state::{Cursors, Held, Job, PickOptions, Reason, State};
 use crate::tuning::{ALONG_MARGIN, SINKING_TIMES};
 
 /// A smallest set of tables of level 0 that overlaps no other.
@@ -65,9 +66,9 @@ pub struct Slice<'a> {
 
 /// The slices of level 0, in key order.
 pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
-    let tables = state.level(0);
+    let tables = state.level0();
     let slice = |places: Vec<usize>| {
-        let range = hull_of(tables, &places)?;
+        let range = state.level(0).hull_of(&places)?;
         let is_held = |n: &usize| state.is_held(0, &tables[*n]);
         let (pm, others): (Vec<usize>, Vec<usize>) = places
             .iter()
@@ -143,7 +144,7 @@ pub fn pick_internal(state: &State<'_>, options: &PickOptions, slice: &Slice<'_>
     if !slice.on_top {
         return None;
     }
-    let (depth, inputs) = deepest(state.level(0), &slice.pm)?;
+    let (depth, inputs) = deepest(state.level0(), &slice.pm)?;
     let merges = depth > 1;
     merges
         .then(|| job(state, options, (0, 0), inputs, Reason::Internal))
@@ -191,8 +192,7 @@ pub fn pick_spill(
     let cursor = cursors.of(0);
     let job = jobs::of_level0(state, &limited, 0, &wanted, &cursor, Reason::Spill)?;
     let base = state.level(Scores::new(state, options).base_level());
-    let below = &base[overlapped(base, &job.holds.range.borrowed())];
-    let overlapped: u64 = below.iter().map(|table| table.bytes).sum();
+    let overlapped = base.bytes_at(base.overlapped(&job.holds.range.borrowed()));
     let runs = options.level0_tables as u128;
     let pays = u128::from(overlapped) * runs.saturating_sub(1) > u128::from(job.bytes) * runs;
     ((pays || must) && job.bytes < room).then_some(job)
@@ -254,13 +254,13 @@ pub fn pick_along(
     bytes: u64,
     must: bool,
 ) -> Option<Along> {
-    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
+    let (tables, base) = (state.level0(), Scores::new(state, options).base_level());
     let of_range = (0..tables.len()).filter(|n| tables[*n].range.overlaps(range));
     let all: Vec<usize> = of_range.collect();
     let top = on_top(state, &all);
     let sum = |places: &[usize]| places.iter().map(|n| tables[*n].bytes).sum::<u64>();
-    let below = &state.level(base)[overlapped(state.level(base), range)];
-    let below: u64 = below.iter().map(|table| table.bytes).sum();
+    let lower = state.level(base);
+    let below = lower.bytes_at(lower.overlapped(range));
     let runs = options.level0_tables as u128;
     let taken = u128::from(bytes.saturating_add(sum(&top)));
     let little =
@@ -331,14 +331,13 @@ pub fn pick_sinking(
     bytes: u64,
     room: u64,
 ) -> Sinking {
-    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
+    let (tables, base) = (state.level0(), Scores::new(state, options).base_level());
     let all: Vec<usize> = (0..tables.len())
         .filter(|n| tables[*n].range.overlaps(range))
         .collect();
     let level0: u64 = all.iter().map(|n| tables[*n].bytes).sum();
     let lower = state.level(base);
-    let lower = lower[overlapped(lower, range)].iter();
-    let below: u64 = lower.map(|table| table.bytes).sum();
+    let below = lower.bytes_at(lower.overlapped(range));
     let brought = bytes.saturating_add(level0);
     let is_dear = below > brought.saturating_mul(SINKING_TIMES);
     if is_dear || brought.saturating_add(below) > room {
@@ -356,7 +355,7 @@ pub fn pick_sinking(
 /// The places among these in level 0 whose tables lie in persistent memory, are taken by no running job, and are newer
 /// than all others of these.
 fn on_top(state: &State<'_>, places: &[usize]) -> Vec<usize> {
-    let tables = state.level(0);
+    let tables = state.level0();
     let free = |n: &&usize| tables[**n].in_pm && !state.is_held(0, &tables[**n]);
     let mut top: Vec<usize> = places.iter().filter(free).copied().collect();
     loop {
@@ -371,7 +370,7 @@ fn on_top(state: &State<'_>, places: &[usize]) -> Vec<usize> {
 }
 
 fn to_files(state: &State<'_>, range: &KeyRange<&[u8]>, inputs: Vec<usize>) -> Option<Along> {
-    let taken = || inputs.iter().map(|n| &state.level(0)[*n]);
+    let taken = || inputs.iter().map(|n| &state.level0()[*n]);
     let oldest = taken().map(|table| table.smallest_seqno).min()?;
     free(
         state,
@@ -400,12 +399,13 @@ fn to_base(
     inputs: &[usize],
 ) -> Option<Along> {
     let is_held = |table: &Table<'_>| state.is_held(0, table);
-    if inputs.iter().any(|n| is_held(&state.level(0)[*n])) {
+    if inputs.iter().any(|n| is_held(&state.level0()[*n])) {
         return None;
     }
     let lower = state.level(base);
-    let places: Vec<usize> = overlapped(lower, range).collect();
-    let hull = hull_of(lower, &places).map_or(*range, |below| below.hull(*range));
+    let places: Vec<usize> = lower.overlapped(range).collect();
+    let hull = lower.hull_of(&places);
+    let hull = hull.map_or(*range, |below| below.hull(*range));
     free(
         state,
         Along {

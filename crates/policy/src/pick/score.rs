@@ -2,7 +2,7 @@
 
 use thermocline_base::KeyRange;
 
-use super::slices::{depth, hull_of, slices};
+use super::slices::{depth, slices};
 use super::state::{PickOptions, State};
 use crate::tuning::{BETWEEN_PARTS, LEVEL_MULTIPLIER_MIN, MET_PERCENT};
 
@@ -24,7 +24,7 @@ impl Scores {
     pub fn new(state: &State<'_>, options: &PickOptions) -> Scores {
         let last = options.last_level;
         assert!(
-            (2..=last + 1).contains(&state.levels.len().max(2)),
+            (2..=last + 1).contains(&state.levels.level_count().max(2)),
             "levels are 0 to {last}"
         );
         let (base_level, targets) = match options.dynamic {
@@ -81,8 +81,7 @@ impl Scores {
 /// Of tables in files and of those in persistent memory the higher one.
 fn score_of_level0(state: &State<'_>, options: &PickOptions) -> f64 {
     let of = |in_pm: bool, tables: usize, bytes: u64| {
-        let mut free = state.free(0);
-        free.retain(|table| table.in_pm == in_pm);
+        let free = state.free_of_level0(in_pm);
         let by_count = depth(&free) as f64 / tables.max(1) as f64;
         by_count.max(state.level0_bytes(in_pm) as f64 / bytes.max(1) as f64)
     };
@@ -191,23 +190,28 @@ pub fn pending_bytes(state: &State<'_>, options: &PickOptions) -> u64 {
 /// # Panics
 /// If a level is deeper than the last one.
 pub fn level0_cuts(state: &State<'_>, options: &PickOptions) -> Vec<Vec<u8>> {
-    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
-    let below = state.level(base);
-    if tables.is_empty() {
+    let below = state.level(Scores::new(state, options).base_level());
+    if state.level0().is_empty() {
         return below.iter().map(|t| t.range.first.to_vec()).collect();
     }
-    let hulls = slices(tables).into_iter();
-    let hulls: Vec<_> = hulls.filter_map(|slice| hull_of(tables, &slice)).collect();
+    let hulls = hulls_of_level0(state);
     let between = hulls.windows(2).map(|pair| {
         let next = pair[1].first;
-        let behind = below.partition_point(|t| !pair[0].ends_before(t.range.first));
-        let begins = below.get(behind).map(|t| t.range.first);
+        let behind = below.position(0, |t| !pair[0].ends_before(t.range.first));
+        let begins = (behind < below.len()).then(|| below.table(behind).range.first);
         begins
             .filter(|first| *first <= next)
             .unwrap_or(next)
             .to_vec()
     });
     between.collect()
+}
+
+/// Where the keys of the slices of level 0 lie, in key order.
+fn hulls_of_level0<'a>(state: &State<'a>) -> Vec<KeyRange<&'a [u8]>> {
+    let slices = slices(state.level0()).into_iter();
+    let hulls = slices.filter_map(|slice| state.level(0).hull_of(&slice));
+    hulls.collect()
 }
 
 /// Where a run of level 0 may end its tables, within stretches of keys that level 0 does not have.
@@ -249,20 +253,18 @@ pub struct Gaps {
 /// # Panics
 /// If a level is deeper than the last one.
 pub fn level0_gaps(state: &State<'_>, options: &PickOptions) -> Gaps {
-    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
-    let below = state.level(base);
-    let hulls = slices(tables).into_iter();
-    let hulls: Vec<KeyRange<&[u8]>> = hulls.filter_map(|slice| hull_of(tables, &slice)).collect();
+    let below = state.level(Scores::new(state, options).base_level());
+    let hulls = hulls_of_level0(state);
     let mut gaps = Gaps::default();
     for n in 0..=hulls.len() {
         let from = n.checked_sub(1).map_or(0, |before| {
-            below.partition_point(|t| !hulls[before].ends_before(t.range.first))
+            below.position(0, |t| !hulls[before].ends_before(t.range.first))
         });
         let to = hulls.get(n).map_or(below.len(), |next| {
-            below.partition_point(|t| t.range.first <= next.first)
+            below.position(0, |t| t.range.first <= next.first)
         });
-        let begins = below.get(from..to).unwrap_or_default();
-        let mut keys: Vec<Vec<u8>> = begins.iter().map(|t| t.range.first.to_vec()).collect();
+        let begins = (from..to).map(|place| below.table(place).range.first.to_vec());
+        let mut keys: Vec<Vec<u8>> = begins.collect();
         if n > 0 && !keys.is_empty() {
             gaps.ends.push(keys.remove(0));
         }

@@ -5,19 +5,7 @@ use std::ops::Range;
 
 use thermocline_base::KeyRange;
 
-use super::state::Table;
-
-/// The places in a level from 1 on of the tables that overlap `range`.
-pub(super) fn overlapped(tables: &[Table<'_>], range: &KeyRange<&[u8]>) -> std::ops::Range<usize> {
-    let first = tables.partition_point(|table| table.range.ends_before(range.first));
-    let len = tables[first..].partition_point(|table| !range.ends_before(table.range.first));
-    first..first + len
-}
-
-pub(super) fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyRange<&'a [u8]>> {
-    let ranges = places.iter().map(|n| tables[*n].range);
-    ranges.reduce(KeyRange::hull)
-}
+use super::levels::Table;
 
 /// The slices of level 0: the smallest sets of tables whose hulls do not overlap, in key order. Each is
 /// a set of places that ascend. Flushes that end their tables at the same keys make as many slices as

@@ -1,33 +1,13 @@
-//! What pickers are given and what they return: tables, levels, what running jobs hold, and jobs.
+//! What pickers are given and what they return: levels, what running jobs hold, and jobs.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
-use thermocline_base::{FileId, KeyRange, SeqNo};
+use thermocline_base::{KeyRange, SeqNo};
 
+use super::levels::{Level, Table, Tables};
 use crate::tuning::{
     BASE_BYTES, GRANDPARENT_BYTES, JOB_BYTES, LEVEL_MULTIPLIER, LEVEL0_PM_RUNS, LEVEL0_RUNS,
 };
-
-/// What the picker knows of a table reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Table<'a> {
-    /// The number of its file. Later files have larger ones.
-    pub file: FileId,
-    /// Where its keys lie.
-    pub range: KeyRange<&'a [u8]>,
-    /// Its bytes.
-    pub bytes: u64,
-    /// No entry is older.
-    pub smallest_seqno: SeqNo,
-    /// No entry is newer.
-    pub largest_seqno: SeqNo,
-    /// Its entries, range tombstones among them; of a part of a table about so many.
-    pub entries: u64,
-    /// Of those, deletes and range tombstones; 0 only if there are none.
-    pub deletes: u64,
-    /// Whether it lies in persistent memory. Only tables of level 0 do.
-    pub in_pm: bool,
-}
 
 /// How levels are shaped and jobs are limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,8 +121,12 @@ impl Held {
         levels: &RangeInclusive<usize>,
         range: &KeyRange<impl AsRef<[u8]>>,
     ) -> bool {
-        let apart = self.levels.end() < levels.start() || levels.end() < self.levels.start();
-        !apart && self.range.overlaps(range)
+        self.is_in(levels) && self.range.overlaps(range)
+    }
+
+    /// Whether it holds something in one of `levels`.
+    fn is_in(&self, levels: &RangeInclusive<usize>) -> bool {
+        levels.start() <= self.levels.end() && self.levels.start() <= levels.end()
     }
 
     /// Whether it may take a table of level 0. It takes no table whose entries are all newer than those of its inputs:
@@ -176,40 +160,70 @@ impl Held {
 pub struct State<'a> {
     /// The tables by level: of level 0 newest first, of others in key order. At most
     /// [`PickOptions::last_level`] and one more.
-    pub levels: &'a [Vec<Table<'a>>],
+    pub levels: &'a dyn Tables,
     /// What running jobs hold, in any order.
     pub running: &'a [Held],
 }
 
 impl<'a> State<'a> {
-    /// The tables of a level; none of one that is not there.
-    pub fn level(&self, level: usize) -> &'a [Table<'a>] {
-        self.levels.get(level).map_or(&[], |tables| &tables[..])
+    /// A level; one that is not there has no tables.
+    pub fn level(&self, level: usize) -> Level<'a> {
+        Level::new(self.levels, level)
+    }
+
+    /// The tables of level 0.
+    pub fn level0(&self) -> &'a [Table<'a>] {
+        self.levels.level0()
+    }
+
+    /// The levels from this one on.
+    pub(crate) fn levels_from(&self, first: usize) -> impl Iterator<Item = Level<'a>> {
+        let levels = self.levels;
+        (first..levels.level_count()).map(move |level| Level::new(levels, level))
     }
 
     pub(super) fn bytes(&self, level: usize) -> u64 {
-        self.level(level).iter().map(|table| table.bytes).sum()
+        self.level(level).bytes()
     }
 
-    /// Of the tables that no running job takes.
+    /// Of a level from 1 on, of the tables that no running job takes.
     pub(super) fn free_bytes(&self, level: usize) -> u64 {
-        self.free(level).iter().map(|table| table.bytes).sum()
+        let tables = self.level(level);
+        let held = self.held_places(level, &(level..=level));
+        tables.bytes() - tables.bytes_at(held.into_iter().flatten())
+    }
+
+    /// The places in a level from 1 on of the tables that overlap what running jobs hold in one of `levels`: ranges that
+    /// ascend and do not overlap.
+    pub(super) fn held_places(
+        &self,
+        level: usize,
+        levels: &RangeInclusive<usize>,
+    ) -> Vec<Range<usize>> {
+        let running = self.running.iter().filter(|held| held.is_in(levels));
+        let places = running.map(|held| self.level(level).overlapped(&held.range.borrowed()));
+        let mut places: Vec<Range<usize>> = places.collect();
+        places.sort_unstable_by_key(|range| range.start);
+        let mut behind = 0;
+        for range in &mut places {
+            range.start = range.start.max(behind);
+            behind = behind.max(range.end);
+        }
+        places.retain(|range| !range.is_empty());
+        places
     }
 
     /// Of level 0, of the tables that no running job takes: what lies in persistent memory, or in files.
     pub(super) fn level0_bytes(&self, in_pm: bool) -> u64 {
-        let free = self.free(0).into_iter();
-        free.filter(|table| table.in_pm == in_pm)
-            .map(|table| table.bytes)
-            .sum()
+        let free = self.free_of_level0(in_pm);
+        free.iter().map(|table| table.bytes).sum()
     }
 
-    pub(super) fn free(&self, level: usize) -> Vec<Table<'a>> {
-        let tables = self.level(level).iter();
-        tables
-            .filter(|t| !self.is_held(level, t))
-            .copied()
-            .collect()
+    /// The tables of level 0 that no running job takes, and that lie in persistent memory, or in files.
+    pub(super) fn free_of_level0(&self, in_pm: bool) -> Vec<Table<'a>> {
+        let tables = self.level0().iter();
+        let free = tables.filter(|table| table.in_pm == in_pm && !self.is_held(0, table));
+        free.copied().collect()
     }
 
     /// Whether a running job may take this table of a level.

@@ -10,6 +10,7 @@ use store::{OwnedTable, Running, Store};
 mod along;
 mod between;
 mod deleted;
+mod levels;
 mod store;
 
 fn options(rng: &mut Rng) -> PickOptions {
@@ -376,7 +377,7 @@ const SMALL: PickOptions = PickOptions {
 fn the_last_level_decides_about_the_others() {
     let targets = |levels: &[Vec<Table<'_>>], options: &PickOptions| {
         let state = State {
-            levels,
+            levels: &levels.to_vec(),
             running: &[],
         };
         let scores = Scores::new(&state, options);

@@ -20,9 +20,10 @@
 use thermocline_base::{KeyRange, SeqNo};
 
 use super::jobs::{job, widened};
+use super::levels::Table;
 use super::score::Scores;
-use super::slices::{hull_of, overlapped, slices};
-use super::state::{Job, PickOptions, Reason, State, Table};
+use super::slices::slices;
+use super::state::{Job, PickOptions, Reason, State};
 use crate::tuning::DELETES_ONE_IN;
 
 /// The next job that brings deletes to what they hide, because there are so many of them; `None` if there are few, or running jobs take
@@ -35,15 +36,12 @@ pub fn pick_tombstones(moments: &[SeqNo], state: &State<'_>, options: &PickOptio
         let is_read = moments.first().is_some_and(|at| *at < table.largest_seqno);
         table.deletes > 0 && !is_read
     };
-    if !state.levels.iter().flatten().any(goes) {
-        return None;
-    }
-    let level0 = state.level(0);
-    let of_level0 = |slice: Vec<usize>| {
+    let level0 = state.level0();
+    let of_slice = |slice: Vec<usize>| {
         let going = slice.iter().map(|n| &level0[*n]).filter(|t| goes(t));
         let deletes = going.map(|table| table.deletes).sum();
         pays(deletes, || {
-            below((0, &hull_of(level0, &slice)?), state, options)
+            below((0, &state.level(0).hull_of(&slice)?), state, options)
         })
         .then_some(())?;
         let to = Scores::new(state, options).base_level();
@@ -61,10 +59,11 @@ pub fn pick_tombstones(moments: &[SeqNo], state: &State<'_>, options: &PickOptio
                 Some(widened(state, options, job))
             })
     };
-    let mut slices = slices(level0).into_iter();
-    slices
-        .find_map(of_level0)
-        .or_else(|| (1..options.last_level).find_map(of_level))
+    let of_level0 = || slices(level0).into_iter().find_map(of_slice);
+    let has_some = |level: &usize| state.level(*level).deletes() > 0;
+    let mut levels = (1..options.last_level).filter(has_some);
+    let job = level0.iter().any(goes).then(of_level0).flatten();
+    job.or_else(|| levels.find_map(of_level))
 }
 
 /// Whether so many deletes are worth a merge with so many entries; not where there are none.
@@ -80,8 +79,8 @@ fn below(
 ) -> Option<u64> {
     let deeper = (level + 1..=options.last_level).map(|deeper| state.level(deeper));
     let entries = deeper.map(|tables| {
-        let met = &tables[overlapped(tables, range)];
-        met.iter().map(|table| table.entries).sum::<u64>()
+        let met = tables.overlapped(range);
+        met.map(|place| tables.table(place).entries).sum::<u64>()
     });
     Some(entries.sum())
 }
@@ -111,7 +110,7 @@ mod tests {
             ..PickOptions::default()
         };
         let state = State {
-            levels,
+            levels: &levels.to_vec(),
             running: &[],
         };
         let job = pick_tombstones(moments, &state, &options)?;

@@ -55,7 +55,7 @@ impl Job {
         let of = |level: usize, places: &[usize]| -> Vec<Arc<TableRef>> {
             places
                 .iter()
-                .map(|n| levels.refs[level][*n].clone())
+                .map(|n| levels.refs(level)[*n].clone())
                 .collect()
         };
         let upper = of(picked.from, &picked.inputs);
@@ -200,21 +200,19 @@ impl Job {
         if active(Bug::CompactionForgetsBelow) {
             return RangesBelow::default();
         }
-        let deeper = levels.refs.iter().skip(self.picked.to + 1).flatten();
+        let range = self.holds().range.borrowed();
+        let deeper = self.picked.to + 1..levels.count();
+        let deeper = deeper.flat_map(|level| levels.overlapped(level, &range));
         // Of level 0 what is not taken there and was there is older (`pick::level0`).
         let beside = match self.picked.is_within_level0() {
-            true => levels.refs.first().map_or(&[][..], |level0| &level0[..]),
+            true => levels.refs(0),
             false => &[],
         };
         let is_input = |table: &Arc<TableRef>| self.inputs.iter().any(|(_, input)| input == table);
-        let beside = beside.iter().filter(|table| !is_input(table));
-        let range = self.holds().range.borrowed();
-        below(
-            deeper
-                .chain(beside)
-                .copied()
-                .filter(|table| table.range.overlaps(&range)),
-        )
+        let beside = beside
+            .iter()
+            .filter(|table| table.range.overlaps(&range) && !is_input(table));
+        below(deeper.chain(beside).copied())
     }
 
     /// It ends tables at `starts` of partitions, where they are not too small then.

@@ -128,7 +128,7 @@ impl Store {
         (range, must): (&KeyRange<&[u8]>, bool),
         picked: Option<&Along>,
     ) {
-        let level0 = state.level(0);
+        let level0 = state.level0();
         let all = of_range(level0, range);
         let may = |table: &Table<'_>| {
             table.in_pm && !state.running.iter().any(|held| held.may_take(table))
@@ -153,7 +153,7 @@ impl Store {
         }
         assert_eq!(picked.holds.levels, 0..=picked.to);
         let lower = picked.overlapped.iter();
-        let lower = lower.map(|n| state.level(picked.to)[*n].range);
+        let lower = lower.map(|n| state.level(picked.to).table(*n).range);
         let hull = lower.fold(*range, KeyRange::hull);
         assert_eq!(picked.holds.range, hull.owned());
         let overlapped = self.ids(picked.to, &picked.overlapped);
