@@ -16,6 +16,7 @@
 //! | which tables do reads want compacted? | `observe::charged` |
 //! | how fast may all that be? | [`pace`] |
 //! | what becomes of a job that failed? | [`failures`] |
+//! | what are jobs behind with? | [`debt`] |
 //! | what was done? | [`usage`] |
 //!
 //! Which tables a job takes is decided by `policy::pick`, which has the argument for levels and
@@ -51,6 +52,7 @@ mod beside;
 mod collect;
 mod costs;
 mod counted;
+mod debt;
 mod deleted;
 mod due;
 mod ends;

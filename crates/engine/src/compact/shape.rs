@@ -9,7 +9,7 @@ use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
     Held, PickOptions, Scores, State, Table, Tables, base_and_above, depth, level0_cuts,
-    level0_gaps, pending_bytes, runs,
+    level0_gaps, runs,
 };
 use thermocline_policy::scans::level0_share;
 use thermocline_sst::{Compression, Creation, WriteOptions};
@@ -66,6 +66,12 @@ impl<'v> Deeper<'v> {
             refs
         })
     }
+}
+
+/// Persistent memory of tables to which any family refers.
+pub(super) fn pm_bytes(version: &Version) -> u64 {
+    let in_pm = version.pm_totals();
+    in_pm.bytes - in_pm.retired_bytes
 }
 
 /// A reference as pickers see it.
@@ -141,13 +147,12 @@ impl<'v> Levels<'v> {
             refs: OnceLock::new(),
         });
         let deeper: Vec<Deeper<'v>> = deeper.collect();
-        let in_pm = version.pm_totals();
         Levels {
             tables: refs.iter().map(table).collect(),
             refs,
             count: usize::from(level0.is_some()) + deeper.len(),
             deeper,
-            pm_bytes: in_pm.bytes - in_pm.retired_bytes,
+            pm_bytes: pm_bytes(version),
             version,
             cf,
         }
@@ -234,9 +239,14 @@ impl<'v> Levels<'v> {
         }
     }
 
-    /// The deepest one that has tables.
-    fn deepest(&self) -> usize {
-        self.count.saturating_sub(1)
+    /// What the family has.
+    pub fn has(&self) -> Has {
+        let own = self.tables.iter().filter(|table| table.in_pm);
+        Has {
+            deepest: self.count.saturating_sub(1),
+            level0_pm_bytes: own.map(|table| table.bytes).sum(),
+            pm_bytes: self.pm_bytes,
+        }
     }
 
     /// Of these places in level 0, newest first, the runs.
@@ -279,12 +289,7 @@ impl Shape {
 
     /// For a family with these levels.
     pub fn pick_options(&self, levels: &Levels<'_>) -> PickOptions {
-        let own = levels.tables.iter().filter(|table| table.in_pm);
-        self.geometry().pick_options(&Has {
-            deepest: levels.deepest(),
-            level0_pm_bytes: own.map(|table| table.bytes).sum(),
-            pm_bytes: levels.pm_bytes,
-        })
+        self.geometry().pick_options(&levels.has())
     }
 
     /// Whether tables in persistent memory take more than the share of level 0.
@@ -413,21 +418,6 @@ impl Shape {
             index: self.index,
             ..WriteOptions::default()
         }
-    }
-
-    /// How many tables of level 0 a read may have to ask, in the family where that are most, without those
-    /// in persistent memory that may be there; and about how many bytes wait to be read and written, in all
-    /// families.
-    pub fn debt(&self, version: &Version) -> (u64, u64) {
-        let mut debt = (0, 0);
-        for cf in version.families() {
-            let levels = Levels::of(version, cf, None);
-            let state = levels.state(&[]);
-            let (files, pm) = levels.depths();
-            debt.0 = self.geometry.runs_for_delay(files, pm).max(debt.0);
-            debt.1 += pending_bytes(&state, &self.pick_options(&levels));
-        }
-        (debt.0 as u64, debt.1)
     }
 }
 

@@ -14,6 +14,7 @@ use thermocline_version::{TableRef, Version};
 
 use super::costs::known::Costs;
 use super::counted::{self, referred};
+use super::debt::Debts;
 use super::deleted::DeletedRanges;
 use super::failures::{Failures, PassedOver, Resting, is_of_store};
 use super::filters::Filters;
@@ -39,6 +40,7 @@ pub(crate) struct Compactions {
     pub shape: Shape,
     pub(super) pace: Pace,
     debt: Mutex<Behind>,
+    pub(super) debts: Debts,
     garbage_percent_max: u64,
     collecting: Mutex<Collecting>,
     /// What jobs leave alone for a while.
@@ -255,6 +257,7 @@ impl Compactions {
             costs: Costs::new(options, &*clock),
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Mutex::default(),
+            debts: Debts::default(),
             garbage_percent_max: options.blob.space_percent_max,
             collecting: Mutex::default(),
             resting: Mutex::default(),
@@ -282,7 +285,7 @@ impl Compactions {
 
     /// This is the current version now.
     pub fn note(&self, version: &Version) {
-        let (level0_runs, pending_bytes) = self.shape.debt(version);
+        let (level0_runs, pending_bytes) = self.debts.of(&self.shape, version);
         let mut behind = Behind {
             level0_runs,
             pending_bytes,

@@ -25,6 +25,7 @@ use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::Level;
 
+use super::debt::Debts;
 use super::job::picked::Job;
 use crate::flush::Extent;
 use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
@@ -253,6 +254,7 @@ impl Story {
 
     fn check(&self) {
         self.check_partitions();
+        self.check_debts();
         check_now(&self.engine, &self.families, &self.models, &self.keys);
         for (snapshot, models) in &self.held {
             check_then(snapshot, &self.families, models, &self.keys);
@@ -275,6 +277,14 @@ impl Story {
             assert_eq!(sizes.iter().map(|size| size.bytes).sum::<u64>(), bytes);
             assert_eq!(sizes.iter().map(|size| size.entries).sum::<u64>(), entries);
         }
+    }
+
+    /// What is kept of what families are behind with is what it would be if it were reckoned anew.
+    fn check_debts(&self) {
+        let version = version_of(&self.engine);
+        let compactions = &self.engine.inner.common.compactions;
+        let of = |debts: &Debts| debts.of(&compactions.shape, &version);
+        assert_eq!(of(&compactions.debts), of(&Debts::default()));
     }
 
     fn count(&mut self) {
