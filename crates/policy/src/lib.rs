@@ -22,8 +22,9 @@
 //! - *One snapshot under all locks* would stop writers for the time that it takes. So there is none: parts are asked apart.
 //! - *A decision and its edit are two steps.* Between them others act. Jobs therefore enter the list of running ones under the
 //!   lock under which they are picked, and edits have preconditions.
-//! - *Rebuilding the levels of 100,000 tables for each question* takes milliseconds. `next` may take 100 µs: a part must be kept
-//!   with the version that it describes, and be changed by the edit that changes the version.
+//! - *Rebuilding the levels of 100,000 tables for each question* takes milliseconds. `next` may take 100 µs
+//!   (`examples/next_at_scale.rs`): so a level below level 0 says what its tables come to, and shows one when it is asked for
+//!   ([`pick::Tables`]). What is asked for often is kept with the version, and changed by the edit that changes that.
 //!
 //! | question | module |
 //! |---|---|
