@@ -65,6 +65,7 @@ pub(crate) mod outputs;
 mod pace;
 pub(crate) mod shape;
 pub(crate) mod state;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod told;

@@ -120,6 +120,8 @@ impl Level0Costs {
             with_end.collect()
         };
         let rates: Vec<Vec<(PartitionRate, Option<Vec<u8>>)>> = known.iter().map(rates).collect();
+        let sums = &self.common.compactions.sums;
+        known.iter().for_each(|known| known.levels.with_sums(sums));
         let families = known.iter().zip(&rates).map(|(known, rates)| Family {
             family: known.cf,
             state: known.levels.state(&known.running),

@@ -1,5 +1,6 @@
 //! The levels of a version as the picker sees them, and how they should be.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use thermocline_base::options::{CompactionOptions, Options};
@@ -15,6 +16,7 @@ use thermocline_policy::scans::level0_share;
 use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, LevelTables, Place, TableRef, Version};
 
+use super::sums::LevelSums;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The level of Zstandard: the fastest.
@@ -52,9 +54,11 @@ pub(crate) struct Levels<'v> {
 /// A level from 1 on. It may have very many tables, and mostly nobody asks for more than their sums.
 #[derive(Debug)]
 struct Deeper<'v> {
-    tables: &'v LevelTables,
+    tables: &'v Arc<LevelTables>,
     /// In key order, once somebody has asked for one.
     refs: OnceLock<Vec<&'v Arc<TableRef>>>,
+    /// Bytes of the tables before each place, if somebody asks for many ranges.
+    before: OnceLock<Arc<[u64]>>,
 }
 
 impl<'v> Deeper<'v> {
@@ -112,6 +116,13 @@ impl Tables for Levels<'_> {
         }
     }
 
+    fn bytes_in(&self, level: usize, places: Range<usize>) -> u64 {
+        match self.deeper(level).and_then(|of| of.before.get()) {
+            Some(before) => before[places.end] - before[places.start],
+            None => places.map(|n| self.table(level, n).bytes).sum(),
+        }
+    }
+
     fn bytes_of(&self, level: usize) -> u64 {
         match level {
             0 => self.tables.iter().map(|table| table.bytes).sum(),
@@ -133,18 +144,19 @@ impl<'v> Levels<'v> {
     /// of old data.)
     pub fn of(version: &'v Version, cf: CfId, then: Option<(FileId, SeqNo)>) -> Levels<'v> {
         let levels = version.family(cf).into_iter().flat_map(|f| f.levels());
-        let mut levels = levels.map(|(_, tables)| &**tables);
+        let mut levels = levels.map(|(_, tables)| tables);
         let too_new = |table: &&Arc<TableRef>| {
             let since = |(file, seqno)| table.file >= file && table.smallest_seqno > seqno;
             then.is_some_and(since)
         };
         let level0 = levels.next();
-        let refs = level0.into_iter().flat_map(LevelTables::iter);
+        let refs = level0.into_iter().flat_map(|tables| tables.iter());
         let refs: Vec<&Arc<TableRef>> = refs.skip_while(too_new).collect();
         let table = |table: &&'v Arc<TableRef>| seen(table, version.pm_table(table.file).is_some());
         let deeper = levels.map(|tables| Deeper {
             tables,
             refs: OnceLock::new(),
+            before: OnceLock::new(),
         });
         let deeper: Vec<Deeper<'v>> = deeper.collect();
         Levels {
@@ -187,6 +199,18 @@ impl<'v> Levels<'v> {
     pub fn overlapped(&self, level: usize, range: &KeyRange<&[u8]>) -> &[&'v Arc<TableRef>] {
         let places = self.state(&[]).level(level).overlapped(range);
         &self.refs(level)[places]
+    }
+
+    /// From now on the bytes of a range of a deeper level are found at once, if something lies in persistent memory: only then
+    /// somebody asks for many.
+    pub(super) fn with_sums(&self, sums: &LevelSums) {
+        if !self.tables.iter().any(|table| table.in_pm) {
+            return;
+        }
+        for (of, level) in self.deeper.iter().zip(1..) {
+            of.before
+                .get_or_init(|| sums.before((self.cf, level), of.tables));
+        }
     }
 
     /// The level of the reference to a file that begins at `first`, and its place there.
@@ -331,7 +355,8 @@ impl Shape {
     pub fn internal_cutter(&self, levels: &Levels<'_>, starts: Vec<Vec<u8>>) -> Cutter<'static> {
         let mut below = levels.deeper.iter().map(|of| of.tables);
         let below = below.find(|tables| !tables.is_empty()).into_iter();
-        let begins = below.flat_map(LevelTables::iter).map(|t| &*t.range.first);
+        let begins = below.flat_map(|tables| tables.iter());
+        let begins = begins.map(|table| &*table.range.first);
         let cuts = begins.map(<[u8]>::to_vec).collect();
         // The two sides of an evacuation's front have different seqnos: what comes behind the front is newer than all
         // tables there now, and older than some tables before the front.

@@ -21,6 +21,7 @@ use super::filters::Filters;
 use super::internal::known::Internal;
 use super::pace::Pace;
 use super::shape::Shape;
+use super::sums::LevelSums;
 use crate::partitions::waiting::{AdjustTurn, Waiting};
 use crate::report::{FilterUse, levels, partitions};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, lock, wait};
@@ -41,6 +42,7 @@ pub(crate) struct Compactions {
     pub(super) pace: Pace,
     debt: Mutex<Behind>,
     pub(super) debts: Debts,
+    pub(super) sums: LevelSums,
     garbage_percent_max: u64,
     collecting: Mutex<Collecting>,
     /// What jobs leave alone for a while.
@@ -258,6 +260,7 @@ impl Compactions {
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Mutex::default(),
             debts: Debts::default(),
+            sums: LevelSums::default(),
             garbage_percent_max: options.blob.space_percent_max,
             collecting: Mutex::default(),
             resting: Mutex::default(),

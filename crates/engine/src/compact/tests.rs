@@ -254,7 +254,7 @@ impl Story {
 
     fn check(&self) {
         self.check_partitions();
-        self.check_debts();
+        self.check_kept();
         check_now(&self.engine, &self.families, &self.models, &self.keys);
         for (snapshot, models) in &self.held {
             check_then(snapshot, &self.families, models, &self.keys);
@@ -279,12 +279,21 @@ impl Story {
         }
     }
 
-    /// What is kept of what families are behind with is what it would be if it were reckoned anew.
-    fn check_debts(&self) {
+    /// What is kept of families and levels is what it would be if it were reckoned anew.
+    fn check_kept(&self) {
         let version = version_of(&self.engine);
         let compactions = &self.engine.inner.common.compactions;
         let of = |debts: &Debts| debts.of(&compactions.shape, &version);
         assert_eq!(of(&compactions.debts), of(&Debts::default()));
+        for cf in version.families() {
+            let levels = version.family(cf).into_iter();
+            for (level, tables) in levels.flat_map(|family| family.levels()) {
+                let place = (cf, usize::from(level.0));
+                let before = compactions.sums.before(place, tables);
+                assert_eq!(before.len(), tables.len() + 1);
+                assert_eq!(before.last(), Some(&tables.bytes()));
+            }
+        }
     }
 
     fn count(&mut self) {

@@ -3,7 +3,7 @@
 use thermocline_base::{CfId, FileId};
 
 use super::state::{Content, Family, PartitionRate};
-use crate::pick::{Held, Level, Slice, State, Table, level0_slices, runs};
+use crate::pick::{Held, Slice, State, Table, level0_slices, runs};
 
 /// A slice with what is known of it.
 pub(super) struct Weighed<'v> {
@@ -62,45 +62,26 @@ pub(super) fn bytes_in_files(family: &Family<'_>) -> u64 {
     in_files + deeper.sum::<u64>()
 }
 
-/// Bytes of the tables of a level from 1 on that lie before each of its places, so that what a range has there need not be added
-/// up table by table: there may be many of both.
-fn bytes_before(tables: Level<'_>) -> Vec<u64> {
-    let mut sum = 0;
-    let before = |table: Table<'_>| {
-        sum += table.bytes;
-        sum
-    };
-    [0].into_iter().chain(tables.iter().map(before)).collect()
-}
-
-/// Bytes of tables, of all levels, that overlap a slice; with [`bytes_before`] of those from 1 on.
-fn overlapping_bytes(before: &[Vec<u64>], slice: &Slice<'_>, state: &State<'_>) -> u64 {
-    let deeper = state.levels_from(1).zip(before);
-    let bytes = deeper.map(|(tables, before)| {
-        let met = tables.overlapped(&slice.range);
-        before[met.end] - before[met.start]
-    });
+/// Bytes of tables, of all levels, that overlap a slice.
+fn overlapping_bytes(slice: &Slice<'_>, state: &State<'_>) -> u64 {
+    let deeper = state.levels_from(1);
+    let bytes = deeper.map(|tables| tables.bytes_in(tables.overlapped(&slice.range)));
     // No other one of level 0 overlaps it.
     let own = slice.tables.iter().map(|n| state.level0()[*n].bytes);
     own.sum::<u64>() + bytes.sum::<u64>()
 }
 
-/// Bytes of tables, of all levels, that have keys of a partition; with [`bytes_before`] of those from 1 on.
-fn bytes_within(
-    before: &[Vec<u64>],
-    (start, end): (&[u8], Option<&[u8]>),
-    state: &State<'_>,
-) -> u64 {
+/// Bytes of tables, of all levels, that have keys of a partition.
+fn bytes_within((start, end): (&[u8], Option<&[u8]>), state: &State<'_>) -> u64 {
     let begins_behind = |table: &Table<'_>| end.is_some_and(|end| table.range.first >= end);
     let ends_before = |table: &Table<'_>| table.range.ends_before(start);
     let level0 = state.level0().iter();
     let own = level0.filter(|table| !begins_behind(table) && !ends_before(table));
     let own: u64 = own.map(|table| table.bytes).sum();
-    let deeper = state.levels_from(1).zip(before);
-    let bytes = deeper.map(|(tables, before)| {
+    let bytes = state.levels_from(1).map(|tables| {
         let first = tables.position(0, ends_before);
         let behind = tables.position(first, |table| !begins_behind(table));
-        before[behind] - before[first]
+        tables.bytes_in(first..behind)
     });
     own + bytes.sum::<u64>()
 }
@@ -108,13 +89,6 @@ fn bytes_within(
 /// The slices of a family that have something in persistent memory.
 pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
     let state = &family.state;
-    let numbered = level0_slices(state).into_iter().enumerate();
-    let in_pm = numbered.filter(|(_, slice)| !slice.pm.is_empty());
-    let in_pm: Vec<(usize, Slice<'a>)> = in_pm.collect();
-    if in_pm.is_empty() {
-        return Vec::new();
-    }
-    let before: Vec<Vec<u64>> = state.levels_from(1).map(bytes_before).collect();
     let weigh = |(place, slice): (usize, Slice<'a>)| {
         let contents = || slice.pm.iter().map(|n| &family.contents[*n]);
         let records: u64 = contents().map(|content| content.entries).sum();
@@ -127,7 +101,7 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
             place,
             files: files.collect(),
             zone_bytes: contents().filter_map(|content| content.zone_bytes).sum(),
-            range_bytes: overlapping_bytes(&before, &slice, state),
+            range_bytes: overlapping_bytes(&slice, state),
             records,
             writes: records - oldest.sum::<u64>(),
             reads: 0.0,
@@ -135,8 +109,12 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
             slice,
         }
     };
-    let mut slices: Vec<Weighed<'a>> = in_pm.into_iter().map(weigh).collect();
-    divide_reads(&mut slices, (state, &before[..]), family.rates);
+    let slices = level0_slices(state).into_iter().enumerate();
+    let mut slices: Vec<Weighed<'a>> = slices
+        .filter(|(_, slice)| !slice.pm.is_empty())
+        .map(weigh)
+        .collect();
+    divide_reads(&mut slices, state, family.rates);
     slices
 }
 
@@ -146,7 +124,7 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
 /// and what is read where level 0 has nothing counts for none.
 fn divide_reads(
     slices: &mut [Weighed<'_>],
-    (state, before): (&State<'_>, &[Vec<u64>]),
+    state: &State<'_>,
     rates: &[(PartitionRate, Option<Vec<u8>>)],
 ) {
     for (rate, end) in rates.iter().filter(|(rate, _)| rate.reads > 0.0) {
@@ -157,9 +135,12 @@ fn divide_reads(
             !begins_behind && !range.ends_before(keys.0)
         };
         let within: Vec<usize> = (0..slices.len()).filter(lies_there).collect();
+        if within.is_empty() {
+            continue;
+        }
         let of_slices: u64 = within.iter().map(|n| slices[*n].range_bytes).sum();
         // What reaches over an end of a slice counts for two.
-        let all = bytes_within(before, keys, state).max(of_slices).max(1);
+        let all = bytes_within(keys, state).max(of_slices).max(1);
         for n in within {
             let share = slices[n].range_bytes as f64 / all as f64;
             slices[n].reads += rate.reads * share;

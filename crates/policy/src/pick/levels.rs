@@ -48,10 +48,14 @@ pub trait Tables: fmt::Debug {
     /// If there is none.
     fn table(&self, level: usize, place: usize) -> Table<'_>;
 
+    /// Bytes of a level's tables at places that follow each other.
+    fn bytes_in(&self, level: usize, places: Range<usize>) -> u64 {
+        places.map(|place| self.table(level, place).bytes).sum()
+    }
+
     /// Bytes of a level's tables.
     fn bytes_of(&self, level: usize) -> u64 {
-        let places = 0..self.len_of(level);
-        places.map(|place| self.table(level, place).bytes).sum()
+        self.bytes_in(level, 0..self.len_of(level))
     }
 
     /// Deletes and range tombstones of a level's tables.
@@ -160,6 +164,11 @@ impl<'a> Level<'a> {
         let first = self.position(0, |table| table.range.ends_before(range.first));
         let end = self.position(first, |table| !range.ends_before(table.range.first));
         first..end
+    }
+
+    /// Bytes of those at places that follow each other, for who asks for many of them.
+    pub(crate) fn bytes_in(self, places: Range<usize>) -> u64 {
+        self.tables.bytes_in(self.level, places)
     }
 
     pub(super) fn bytes_at(self, places: impl IntoIterator<Item = usize>) -> u64 {
