@@ -68,17 +68,13 @@ impl Resting {
 
     /// Forgets tables that are not there any more.
     pub fn forget_gone(&mut self, version: &Version) {
-        if !self.0.is_empty() {
-            let there = files_of(version);
-            self.0.retain(|file, _| there.contains(file));
-        }
+        self.0.retain(|file, _| is_there(*file, version));
     }
 }
 
-/// The files of all tables.
-fn files_of(version: &Version) -> BTreeSet<FileId> {
-    let tables = version.families().flat_map(|cf| version.tables_of(cf));
-    tables.map(|(_, table)| table.file).collect()
+/// Whether some of a table is in a version.
+fn is_there(file: FileId, version: &Version) -> bool {
+    !version.references(file).is_empty()
 }
 
 /// Tables whose values do not move, because a collection has failed with them that would be picked again before all others.
@@ -111,12 +107,8 @@ impl PassedOver {
 
     /// Forgets tables that are not there any more.
     pub fn forget_gone(&mut self, version: &Version) {
-        if self.tables.is_empty() && self.failed_once.is_empty() {
-            return;
-        }
-        let there = files_of(version);
-        self.tables.retain(|file| there.contains(file));
-        self.failed_once.retain(|file| there.contains(file));
+        self.tables.retain(|file| is_there(*file, version));
+        self.failed_once.retain(|file| is_there(*file, version));
     }
 }
 
