@@ -276,7 +276,7 @@ impl<'v> Levels<'v> {
     /// Of these places in level 0, newest first, the runs.
     pub fn runs(&self, places: &[usize]) -> Vec<Vec<Arc<TableRef>>> {
         let tables: Vec<Table<'_>> = places.iter().map(|n| self.tables[*n]).collect();
-        let all = |run: std::ops::Range<usize>| run.map(|n| self.refs[places[n]].clone());
+        let all = |run: Range<usize>| run.map(|n| self.refs[places[n]].clone());
         runs(&tables)
             .into_iter()
             .map(|run| all(run).collect())
