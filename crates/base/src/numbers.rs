@@ -45,8 +45,10 @@ pub fn len_of(len: u32) -> usize {
 /// their keys do; equal ones decide nothing.
 #[inline]
 pub fn first_bytes(key: &[u8]) -> u64 {
+    if let Some(bytes) = key.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
     let mut bytes = [0; 8];
-    let len = key.len().min(8);
-    bytes[..len].copy_from_slice(&key[..len]);
+    bytes[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(bytes)
 }

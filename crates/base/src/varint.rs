@@ -42,11 +42,15 @@ pub fn put_varint(out: &mut Vec<u8>, mut n: u64) {
 #[inline]
 pub fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     // Most numbers are small.
-    if let Some(&byte @ ..0x80) = bytes.get(*at) {
-        *at += 1;
-        return Some(u64::from(byte));
-    }
-    long_varint(bytes, at)
+    let low = |byte: u8| u64::from(byte & 0x7f);
+    let (n, len) = match *bytes.get(*at..)? {
+        [a @ ..0x80, ..] => (low(a), 1),
+        [a, b @ ..0x80, ..] => (low(a) | low(b) << 7, 2),
+        [a, b, c @ ..0x80, ..] => (low(a) | low(b) << 7 | low(c) << 14, 3),
+        _ => return long_varint(bytes, at),
+    };
+    *at += len;
+    Some(n)
 }
 
 fn long_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {

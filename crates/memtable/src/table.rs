@@ -9,6 +9,7 @@ use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{PmOff, Region};
 
 use crate::chain::Chain;
+use crate::format::RECORD_HEADER;
 use crate::gaps::{GapList, Gaps};
 use crate::home::{Home, Records};
 use crate::indexes::{Index, Indexes};
@@ -343,5 +344,14 @@ impl Memtable {
     /// [`Error::Corruption`] with region and offset.
     pub fn record(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
         self.records.read(at, verify)
+    }
+
+    /// The key of the record at `at`, which has `len` bytes, as [`Memtable::record`] has told: nothing else is read.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the region has no such bytes.
+    #[inline]
+    pub fn key_at(&self, at: PmOff, len: usize) -> Result<&[u8]> {
+        self.region().bytes(at.plus(RECORD_HEADER as u64), len)
     }
 }

@@ -203,11 +203,13 @@ impl Region {
     /// arrive in little more time than one takes; read one after the other, each is waited for.
     #[inline]
     pub fn prefetch_range(&self, off: PmOff, len: usize) {
-        let end = off.0 + len.min(PREFETCH_MAX) as u64;
-        let mut line = PmOff(off.0 - off.0 % LINE);
-        while line.0 < end {
-            self.prefetch(line);
-            line = line.plus(LINE);
+        let end = off.0.saturating_add(len.min(PREFETCH_MAX) as u64);
+        let end = end.min(self.len());
+        let mut line = off.0 - off.0 % LINE;
+        while line < end {
+            // SAFETY: invariant 2: `line` lies before the region's end.
+            cpu::prefetch(unsafe { self.inner.base.add(index(line)) });
+            line += LINE;
         }
     }
 

@@ -51,6 +51,8 @@ pub struct TableSource {
     covers: VecDeque<(Position, AnyPart)>,
     /// Reads what the tables refer to.
     values: ValuesAhead,
+    /// A key that the cursor leaves or seeks, copied: no memory is asked for in each step.
+    left: Vec<u8>,
 }
 
 /// The entry at which a source stands.
@@ -113,6 +115,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         paused: false,
         covers: VecDeque::new(),
         values: ValuesAhead::new(tables.files.clone(), run.level),
+        left: Vec::new(),
     };
     tables.runs(cf).iter().map(source).collect()
 }
@@ -353,14 +356,16 @@ impl TableSource {
         let Some(cursor) = self.cursor.as_mut().filter(|c| c.is_at_entry()) else {
             return Ok(());
         };
-        let key = cursor.key().user_key.to_vec();
+        let key = &mut self.left;
+        key.clear();
+        key.extend_from_slice(cursor.key().user_key);
         match direction {
             Direction::Forward => {
                 // Mostly there is one version.
-                while cursor.go(Move::Next)? && cursor.key().user_key == key {}
+                while cursor.go(Move::Next)? && cursor.key().user_key == *key {}
             }
             Direction::Reverse => {
-                cursor.go(Move::SeekForPrev(KeyRef::new(&key, SeqNo::MAX)))?;
+                cursor.go(Move::SeekForPrev(KeyRef::new(key, SeqNo::MAX)))?;
             }
         }
         Ok(())
@@ -386,26 +391,27 @@ impl TableSource {
                 self.go(first_move(Bound::Unbounded, direction))?;
                 continue;
             }
+            let here = cursor.key();
             // Before it is known whether it shows: behind it there may be very many that do not.
-            if course.is_over(cursor.key().user_key) {
+            if course.is_over(here.user_key) {
                 self.paused = true;
                 return Ok(());
             }
-            let key = cursor.key().user_key.to_vec();
             // Forwards it stands at the newest version, backwards at the oldest.
-            let shows = match direction {
-                Direction::Forward if cursor.key().seqno <= seqno => true,
-                _ => {
-                    cursor.go(Move::Seek(KeyRef::new(&key, seqno)))? && cursor.key().user_key == key
-                }
-            };
-            if shows {
+            if direction == Direction::Forward && here.seqno <= seqno {
+                self.there = true;
+                return Ok(());
+            }
+            let key = &mut self.left;
+            key.clear();
+            key.extend_from_slice(here.user_key);
+            if cursor.go(Move::Seek(KeyRef::new(key, seqno)))? && cursor.key().user_key == *key {
                 self.there = true;
                 return Ok(());
             }
             // Forwards the seek has gone behind all versions.
             if direction == Direction::Reverse {
-                cursor.go(Move::SeekForPrev(KeyRef::new(&key, SeqNo::MAX)))?;
+                cursor.go(Move::SeekForPrev(KeyRef::new(key, SeqNo::MAX)))?;
             }
         }
     }

@@ -80,10 +80,7 @@ impl Walk {
             return Ok(false);
         }
         let (key, newest) = match first {
-            First::Memtable(i, head) => {
-                let record = self.at.view.memtables[i].record(head.at, false)?;
-                (record.key, i + 1)
-            }
+            First::Memtable(i, head) => (head.key(&self.at.view.memtables[i])?, i + 1),
             First::Run(i) => (self.runs[i].key().unwrap_or_default(), self.sources.len()),
         };
         let edge = self.sources[..newest].iter().find_map(|source| {

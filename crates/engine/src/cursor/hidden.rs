@@ -37,8 +37,7 @@ impl Walk {
         key.clear();
         match first {
             First::Memtable(i, head) => {
-                let record = self.at.view.memtables[i].record(head.at, false)?;
-                key.extend_from_slice(record.key);
+                key.extend_from_slice(head.key(&self.at.view.memtables[i])?);
             }
             First::Run(i) => {
                 key.extend_from_slice(self.runs[i].key().unwrap_or_default());

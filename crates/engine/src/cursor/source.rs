@@ -13,8 +13,12 @@ use thermocline_tables::Course;
 use super::covering::Covering;
 use crate::sync::Arc;
 
-/// Entries of a cursor's first chunk from each memtable; later ones double up to the option.
+/// Entries of a cursor's first chunk from each memtable, before it is known how many it uses between two seeks; later chunks
+/// double up to the option.
 const FIRST_CHUNK: usize = 16;
+
+/// A first chunk has so many at least.
+const CHUNK_MIN: usize = 4;
 
 /// Records that are prefetched whole ahead of the one that is read. The first lines of each record in a chunk were
 /// prefetched when the chunk was filled.
@@ -28,6 +32,9 @@ pub(super) struct Source {
     /// Whether there may be records behind the chunk.
     pub(super) more: bool,
     pub(super) chunk_len: usize,
+    /// Entries that it showed since it was placed, and how many those were in the mean of the last times.
+    pub(super) used: usize,
+    used_mean: Option<usize>,
     pub(super) head: Option<Head>,
     /// The record at which it stopped, verified: it does not show, and lies behind what was asked for. There is no head
     /// then.
@@ -48,6 +55,8 @@ pub(super) struct Head {
     pub(super) at: PmOff,
     /// The first bytes of its key ([`first_bytes`]): most comparisons end here, without touching the record.
     pub(super) prefix: u64,
+    /// How long its key is.
+    key_len: usize,
 }
 
 impl Head {
@@ -55,7 +64,13 @@ impl Head {
         Head {
             at: record.at,
             prefix: first_bytes(record.key),
+            key_len: record.key.len(),
         }
+    }
+
+    /// The key of the record, which was read before: it is not verified, and its header not decoded again.
+    pub(super) fn key<'m>(&self, memtable: &'m Memtable) -> Result<&'m [u8]> {
+        memtable.key_at(self.at, self.key_len)
     }
 
     pub(super) fn cmp(
@@ -65,10 +80,7 @@ impl Head {
         others: &Memtable,
     ) -> Result<Ordering> {
         match self.prefix.cmp(&other.prefix) {
-            Ordering::Equal => {
-                let mine = memtable.record(self.at, false)?;
-                Ok(mine.key.cmp(others.record(other.at, false)?.key))
-            }
+            Ordering::Equal => Ok(self.key(memtable)?.cmp(other.key(others)?)),
             order => Ok(order),
         }
     }
@@ -76,7 +88,7 @@ impl Head {
     /// As [`Head::cmp`], with a key at hand.
     pub(super) fn cmp_key(&self, memtable: &Memtable, prefix: u64, key: &[u8]) -> Result<Ordering> {
         match self.prefix.cmp(&prefix) {
-            Ordering::Equal => Ok(memtable.record(self.at, false)?.key.cmp(key)),
+            Ordering::Equal => Ok(self.key(memtable)?.cmp(key)),
             order => Ok(order),
         }
     }
@@ -135,9 +147,22 @@ impl Source {
             Direction::Reverse => from,
         };
         (self.head, self.waits) = (None, None);
-        self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
+        self.chunk_len = self.first_chunk().min(reader.chunk_max);
         self.fill(memtable, reader, from)?;
         self.find_head(memtable, reader)
+    }
+
+    /// How many entries are collected at first. A cursor that is placed again and again mostly goes on as far as before, and
+    /// a source that has few of the keys on its way shows few: what it does not show was collected and asked for in vain.
+    pub(super) fn first_chunk(&mut self) -> usize {
+        let used = std::mem::take(&mut self.used);
+        if used > 0 {
+            let mean = self.used_mean.unwrap_or(used);
+            self.used_mean = Some((mean + used).div_ceil(2));
+        }
+        // A seek for few more costs more than some that are not used.
+        let expected = |mean: usize| (mean + mean / 4).max(CHUNK_MIN);
+        self.used_mean.map_or(FIRST_CHUNK, expected)
     }
 
     pub(super) fn fill(
@@ -195,6 +220,7 @@ impl Source {
                     return Ok(());
                 }
                 if record.seqno <= reader.seqno {
+                    self.used += 1;
                     self.head = Some(Head::of(&record));
                     return Ok(());
                 }
