@@ -104,7 +104,10 @@ impl BlockBuilder {
 
 /// How many bytes both begin with.
 pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let same = 8 * words.take_while(|(a, b)| a == b).count();
+    let rest = a[same..].iter().zip(&b[same..]);
+    same + rest.take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]
@@ -112,6 +115,23 @@ mod tests {
     use super::*;
     use thermocline_base::SeqNo;
     use thermocline_testkit::Rng;
+
+    #[test]
+    fn what_two_keys_begin_with_is_counted_to_the_byte() {
+        for len in 0..40 {
+            let key = vec![b'k'; len];
+            assert_eq!(common(&key, &key), len);
+            for more in 0..20 {
+                assert_eq!(common(&key, &vec![b'k'; len + more]), len);
+            }
+            for at in 0..len {
+                let mut other = key.clone();
+                other[at] = b'l';
+                assert_eq!(common(&key, &other), at);
+                assert_eq!(common(&other[..=at], &key), at);
+            }
+        }
+    }
 
     #[test]
     fn the_length_foretold_is_the_length() {
