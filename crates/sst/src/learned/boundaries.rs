@@ -61,8 +61,8 @@ impl Boundaries {
         self.spans[n].handle
     }
 
-    /// First and last user keys of all blocks.
-    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.len()).flat_map(|n| [self.first(n), self.last(n).user_key])
+    /// The bytes of all these keys.
+    pub fn bytes(&self) -> &[u8] {
+        &self.keys
     }
 }

@@ -56,16 +56,17 @@ impl Alphabet {
         Alphabet { ranks }
     }
 
-    /// The symbol of the byte at `at`; of one that does not occur that of the next one above, and `false`.
+    /// The symbol of a byte; of one that does not occur that of the next one above, and `false`.
     #[inline]
-    pub fn symbol(&self, key: &[u8], at: usize) -> (u16, bool) {
-        match key.get(at) {
-            None => (0, true),
-            Some(&byte) => {
-                let rank = self.ranks[usize::from(byte)];
-                ((rank >> 1) + 1, rank & 1 == 1)
-            }
-        }
+    pub fn of(&self, byte: u8) -> (u16, bool) {
+        let rank = self.ranks[usize::from(byte)];
+        ((rank >> 1) + 1, rank & 1 == 1)
+    }
+
+    /// The symbol of what stands at `at` in a key of the table.
+    #[inline]
+    pub fn symbol(&self, key: &[u8], at: usize) -> u16 {
+        key.get(at).map_or(0, |byte| self.of(*byte).0)
     }
 
     /// Bytes of memory that it takes.
@@ -140,12 +141,13 @@ impl Code {
             return if is_below { 0 } else { self.span };
         }
         let mut code = 0;
-        for (n, digit) in self.digits.iter().enumerate() {
-            let (symbol, occurs) = alphabet.symbol(key, len + n);
+        // Behind the end of the key there are only zeros.
+        for (digit, byte) in self.digits.iter().zip(&key[len..]) {
+            let (symbol, occurs) = alphabet.of(*byte);
             let Position { low, base } = digit.position;
             let value = symbol.saturating_sub(low).min(base);
             code += u64::from(value) * digit.weight;
-            if symbol < low || value == base || !occurs || symbol == 0 {
+            if symbol < low || value == base || !occurs {
                 break;
             }
         }
@@ -158,10 +160,10 @@ impl Code {
     }
 }
 
-/// The bits of the bytes that occur in these keys.
-pub(super) fn occurring<'a>(keys: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
+/// The bits of the bytes that occur among these.
+pub(super) fn occurring(bytes: &[u8]) -> [u8; 32] {
     let mut seen = [false; 256];
-    for byte in keys.flatten() {
+    for byte in bytes {
         seen[usize::from(*byte)] = true;
     }
     let mut occur = [0; 32];
@@ -183,7 +185,7 @@ mod tests {
     use thermocline_testkit::Rng;
 
     fn alphabet(bytes: &[u8]) -> Alphabet {
-        Alphabet::new(&occurring([bytes].into_iter()))
+        Alphabet::new(&occurring(bytes))
     }
 
     #[test]

@@ -30,20 +30,25 @@ struct Growing<'a> {
     end: usize,
     /// Length of what all keys begin with.
     prefix: usize,
-    /// Smallest and greatest symbol of the positions behind that.
+    /// Smallest and greatest symbol of the positions behind that, as far as they are watched.
     symbols: [(u16, u16); POSITIONS_MAX],
+    /// Lengths of the shortest and of the longest key.
+    lens: (usize, usize),
+    /// How many of the positions a code can have.
+    fits: usize,
     /// The position behind the last that is needed, counted in keys.
     needed: usize,
 }
 
 impl<'a> Growing<'a> {
     fn new(bounds: &'a Boundaries, alphabet: &'a Alphabet, first: usize) -> Growing<'a> {
-        let key = bounds.first(first);
-        let prefix = common(key, bounds.last(first).user_key);
-        let symbols = std::array::from_fn(|n| {
-            let symbol = alphabet.symbol(key, prefix + n).0;
-            (symbol, symbol)
-        });
+        let (key, last) = (bounds.first(first), bounds.last(first).user_key);
+        let prefix = common(key, last);
+        let mut symbols = [(0, 0); POSITIONS_MAX];
+        for (of, byte) in symbols.iter_mut().zip(&key[prefix..]) {
+            let symbol = alphabet.of(*byte).0;
+            *of = (symbol, symbol);
+        }
         let mut group = Growing {
             bounds,
             alphabet,
@@ -51,59 +56,106 @@ impl<'a> Growing<'a> {
             end: first + 1,
             prefix,
             symbols,
+            lens: (key.len(), key.len()),
+            fits: POSITIONS_MAX,
             needed: 0,
         };
-        group.widen(bounds.last(first).user_key);
+        group.widen(last);
+        group.measure();
         group
     }
 
+    /// The positions whose symbols may matter: those that a code can have, and one more. With that one a code is too
+    /// large, and stays so whatever the group takes, since bases only grow.
+    fn watched(&self) -> usize {
+        (self.fits + 1).min(POSITIONS_MAX)
+    }
+
+    /// Whether a key brings no symbol that its positions do not have, if it agrees with a key of the group in so many bytes.
+    fn has(&self, key: &[u8], same: usize) -> bool {
+        let end = key.len().min(self.prefix + self.watched());
+        let from = same.min(end);
+        let known = &self.symbols[from - self.prefix..];
+        let mut known = key[from..end].iter().zip(known);
+        // A shorter key ends where none has ended so far.
+        key.len() >= self.lens.0
+            && known.all(|(byte, (low, high))| (*low..=*high).contains(&self.alphabet.of(*byte).0))
+    }
+
+    /// Takes the symbols of a key. Behind the longest one all have the symbol of an end.
     fn widen(&mut self, key: &[u8]) {
-        for (n, (low, high)) in self.symbols.iter_mut().enumerate() {
-            let symbol = self.alphabet.symbol(key, self.prefix + n).0;
+        let (shortest, longest) = self.lens;
+        self.lens = (shortest.min(key.len()), longest.max(key.len()));
+        let count = self.watched().min(self.lens.1 - self.prefix);
+        for (n, (low, high)) in self.symbols[..count].iter_mut().enumerate() {
+            let symbol = self.alphabet.symbol(key, self.prefix + n);
             *low = symbol.min(*low);
             *high = symbol.max(*high);
         }
     }
 
-    /// The group with one block more; `None` if it is too large for a code then.
-    fn with_next(&self) -> Option<Growing<'a>> {
-        let (bounds, alphabet) = (self.bounds, self.alphabet);
+    /// Counts how many of the watched positions a code can have.
+    fn measure(&mut self) {
+        let mut span = 1u64;
+        let is_over = |&(low, high): &(u16, u16)| {
+            span = span.saturating_mul(u64::from(base_of(low, high)));
+            span > CODE_MAX
+        };
+        let over = self.symbols[..self.watched()].iter().position(is_over);
+        self.fits = over.unwrap_or(POSITIONS_MAX);
+    }
+
+    /// All keys have only so many bytes in common from now on: before, they had those of the first one.
+    fn shorten(&mut self, prefix: usize) {
+        let fewer = (self.prefix - prefix).min(POSITIONS_MAX);
+        self.symbols.copy_within(..POSITIONS_MAX - fewer, fewer);
+        let beginning = self.bounds.first(self.first);
+        for (n, symbols) in self.symbols[..fewer].iter_mut().enumerate() {
+            let symbol = self.alphabet.symbol(beginning, prefix + n);
+            *symbols = (symbol, symbol);
+        }
+        self.prefix = prefix;
+        self.fits = (self.fits + fewer).min(POSITIONS_MAX);
+    }
+
+    /// Takes the next block. If the group is too large for a code then, it stays as it is, and the answer is no.
+    fn takes_next(&mut self) -> bool {
+        let bounds = self.bounds;
         let before = bounds.last(self.end - 1).user_key;
         let (first, last) = (bounds.first(self.end), bounds.last(self.end).user_key);
-        let mut group = *self;
-        let beginning = bounds.first(self.first);
-        group.prefix = common(beginning, last).min(self.prefix);
-        // All keys so far had the bytes of the first one up to the old prefix.
-        let fewer = (self.prefix - group.prefix).min(POSITIONS_MAX);
-        if fewer > 0 {
-            group.symbols.copy_within(..POSITIONS_MAX - fewer, fewer);
-            for (n, symbols) in group.symbols[..fewer].iter_mut().enumerate() {
-                let symbol = alphabet.symbol(beginning, group.prefix + n).0;
-                *symbols = (symbol, symbol);
+        // Keys ascend, so what the first and the last begin with is what each begins with as the one before does.
+        let (between, within) = (common(before, first), common(first, last));
+        let prefix = self.prefix.min(between).min(within);
+        let needed = match before == first {
+            true => self.needed,
+            false => self.needed.max(between + 1),
+        };
+        // Most blocks bring nothing new.
+        if prefix == self.prefix && self.has(first, between) && self.has(last, within) {
+            let is_coded = needed.saturating_sub(prefix) <= self.fits;
+            if is_coded {
+                self.lens.1 = self.lens.1.max(first.len()).max(last.len());
+                self.needed = needed;
+                self.end += 1;
             }
+            return is_coded;
         }
+        let mut group = *self;
+        group.shorten(prefix);
         group.widen(first);
         group.widen(last);
-        if before != first {
-            group.needed = group.needed.max(common(before, first) + 1);
-        }
+        group.measure();
+        group.needed = needed;
         group.end += 1;
-        group.is_coded().then_some(group)
+        let is_coded = group.positions() <= group.fits;
+        if is_coded {
+            *self = group;
+        }
+        is_coded
     }
 
     fn positions(&self) -> usize {
         self.needed.saturating_sub(self.prefix)
-    }
-
-    fn is_coded(&self) -> bool {
-        let count = self.positions();
-        let bases = self.symbols.iter().take(count);
-        let span = bases
-            .map(|(low, high)| u64::from(base_of(*low, *high)))
-            .try_fold(1u64, |span, base| {
-                span.checked_mul(base).filter(|span| *span <= CODE_MAX)
-            });
-        count <= POSITIONS_MAX && span.is_some()
     }
 
     fn done(self) -> Option<Grown> {
@@ -147,13 +199,10 @@ pub(super) fn groups(
         if run > RUN_MAX {
             return None;
         }
-        group = match group.with_next() {
-            Some(larger) => larger,
-            None => {
-                groups.push(group.done()?);
-                Growing::new(bounds, alphabet, n)
-            }
-        };
+        if !group.takes_next() {
+            groups.push(group.done()?);
+            group = Growing::new(bounds, alphabet, n);
+        }
     }
     groups.push(group.done()?);
     Some(groups)

@@ -32,7 +32,7 @@ pub(super) fn train(bounds: &Boundaries) -> Option<Parts> {
     }
     let all: Vec<_> = (0..bounds.len()).map(|n| bounds.handle(n)).collect();
     let (frames, frame_bits) = handles::pack(&all)?;
-    let occur = occurring(bounds.keys());
+    let occur = occurring(bounds.bytes());
     let alphabet = Alphabet::new(&occur);
     let mut training = Training {
         bounds,
