@@ -20,11 +20,58 @@ const WORSE_MAX: usize = 2;
 /// What a threshold may be: from, and to.
 pub(super) type Range = (i64, i64);
 
+/// Ranges that are looked at between two looks at whether a line is too far off already.
+const CHUNK: usize = 32;
+
 #[derive(Debug, Clone, Copy)]
 struct Fitted {
     line: Line,
     shift: u32,
     width: u32,
+}
+
+/// What lines need to know of the first of all ranges, whatever their slope is.
+#[derive(Debug, Clone, Copy)]
+struct Sums {
+    count: usize,
+    /// Of the ranges' middles.
+    middles: i128,
+    /// Of the middles, each times its place.
+    placed: i128,
+    /// How much the narrowest range has beside its lowest number.
+    narrowest: u64,
+}
+
+impl Sums {
+    /// Of no range.
+    const NONE: Sums = Sums {
+        count: 0,
+        middles: 0,
+        placed: 0,
+        narrowest: u64::MAX,
+    };
+
+    /// Those of the first `count` ranges, which are no fewer than before.
+    fn up_to(mut self, ranges: &[Range], count: usize) -> Sums {
+        for (place, range) in (self.count..count).zip(&ranges[self.count..count]) {
+            let middle = i128::from(middle(*range));
+            self.middles += middle;
+            self.placed += place as i128 * middle;
+            self.narrowest = self.narrowest.min(range.1.abs_diff(range.0));
+        }
+        self.count = count;
+        self
+    }
+
+    /// How far the line of least squares through the middles rises from the first to the last.
+    fn least_squares(&self) -> u64 {
+        let count = self.count as i128;
+        // Over twice the distances of places from the middle one, so that they are whole: each times its middle, and squared.
+        let above = 2 * self.placed - (count - 1) * self.middles;
+        let below = count * (count * count - 1) / 3;
+        let rise = 2 * above * (count - 1) / below.max(1);
+        u64::try_from(rise).unwrap_or(0)
+    }
 }
 
 /// Fits models to the thresholds of the blocks from `first` on: each as long as makes the bits for a block
@@ -49,7 +96,7 @@ pub(super) fn models(
             at: *at,
         };
         for (i, range) in (0..).zip(&ranges[done..done + count]) {
-            let correction = correction(&fitted.line, i, range.0, fitted.shift);
+            let correction = correction(range.0 - fitted.line.at(i), fitted.shift);
             corrections.push(correction, fitted.width);
         }
         *at += model.bits();
@@ -59,36 +106,50 @@ pub(super) fn models(
     Some(())
 }
 
-/// The smallest correction with which the line reaches `low` at place `i`.
-fn correction(line: &Line, i: u32, low: i64, shift: u32) -> u64 {
-    let missing = u64::try_from(low - line.at(i)).unwrap_or(0);
-    missing.div_ceil(1 << shift)
+/// The smallest correction with which a line gets over what is missing.
+fn correction(missing: i64, shift: u32) -> u64 {
+    steps(u64::try_from(missing).unwrap_or(0), shift)
+}
+
+/// How many steps of 2^`shift` reach so far. A division takes as long as a dozen shifts.
+fn steps(far: u64, shift: u32) -> u64 {
+    let rest = far & ((1 << shift) - 1);
+    (far >> shift) + u64::from(rest > 0)
+}
+
+/// In bits for each of `count` blocks, times 2¹⁶.
+fn cost(count: usize, width: u32) -> u64 {
+    let bits = MODEL_BITS + count as u64 * u64::from(width);
+    (bits << 16) / count as u64
+}
+
+/// The widest corrections with which each of `count` blocks costs at most so much: as much as each of fewer blocks does.
+fn widest(count: usize, most: u64) -> u32 {
+    let bits = ((most + 1) * count as u64 - 1) >> 16;
+    let width = bits.saturating_sub(MODEL_BITS) / count as u64;
+    u32::try_from(width).unwrap_or(WIDTH_MAX).min(WIDTH_MAX)
 }
 
 /// How many of the first ranges make the best model, and that model.
 fn best(ranges: &[Range], work: &mut Work) -> Option<(usize, Fitted)> {
     let most = ranges.len().min(BLOCKS_MAX as usize);
-    // In bits for each block, times 2¹⁶.
-    let cost = |count: usize, fitted: &Fitted| {
-        let bits = MODEL_BITS + count as u64 * u64::from(fitted.width);
-        (bits << 16) / count as u64
-    };
-    let one = fit(&ranges[..1])?;
-    let (mut best, mut worse, mut count) = ((1, one), 0, 1);
-    while count < most && worse < WORSE_MAX {
-        count = (2 * count).min(most);
+    let mut sums = Sums::NONE.up_to(ranges, 1);
+    let one = fit(ranges, &sums, WIDTH_MAX)?;
+    let (mut best, mut worse) = ((sums, one), 0);
+    while sums.count < most && worse < WORSE_MAX {
+        let count = (2 * sums.count).min(most);
         work.spend(8 * count)?;
-        match fit(&ranges[..count]) {
-            Some(fitted) if cost(count, &fitted) <= cost(best.0, &best.1) => {
-                best = (count, fitted);
-                worse = 0;
-            }
-            _ => worse += 1,
+        sums = sums.up_to(ranges, count);
+        // One that costs more is not worth being fitted to the end.
+        let width_max = widest(count, cost(best.0.count, best.1.width));
+        match fit(ranges, &sums, width_max) {
+            Some(fitted) => (best, worse) = ((sums, fitted), 0),
+            None => worse += 1,
         }
     }
     match best.1.width {
         0 => extended(ranges, best, work),
-        _ => Some(best),
+        _ => Some((best.0.count, best.1)),
     }
 }
 
@@ -96,39 +157,47 @@ fn best(ranges: &[Range], work: &mut Work) -> Option<(usize, Fitted)> {
 /// before it.
 fn extended(
     ranges: &[Range],
-    (mut count, mut fitted): (usize, Fitted),
+    (mut sums, mut fitted): (Sums, Fitted),
     work: &mut Work,
 ) -> Option<(usize, Fitted)> {
-    let mut beyond = (2 * count).min(ranges.len()).min(BLOCKS_MAX as usize) + 1;
-    while beyond - count > 1 {
-        let middle = count.midpoint(beyond);
+    let most = ranges.len().min(BLOCKS_MAX as usize);
+    let mut beyond = (2 * sums.count).min(most) + 1;
+    while beyond - sums.count > 1 {
+        let middle = sums.count.midpoint(beyond);
         work.spend(4 * middle)?;
-        match fit(&ranges[..middle]) {
-            Some(longer) if longer.width == 0 => (count, fitted) = (middle, longer),
-            _ => beyond = middle,
+        let more = sums.up_to(ranges, middle);
+        match fit(ranges, &more, 0) {
+            Some(longer) => (sums, fitted) = (more, longer),
+            None => beyond = middle,
         }
     }
-    Some((count, fitted))
+    Some((sums.count, fitted))
 }
 
 /// The best of three lines: from the top of the first range to the bottom of the last, where a jump makes either
 /// of them wide and the line goes on at its near end; through the middles of both; and with the slope of least
-/// squares.
-fn fit(ranges: &[Range]) -> Option<Fitted> {
+/// squares. None if all need corrections of more than `width_max` bits.
+fn fit(ranges: &[Range], sums: &Sums, width_max: u32) -> Option<Fitted> {
+    let ranges = &ranges[..sums.count];
     let steps = ranges.len() as u64 - 1;
     let (first, last) = (ranges[0], ranges[ranges.len() - 1]);
     let slopes: [&dyn Fn() -> u64; 3] = [
         &|| u64::try_from(last.0 - first.1).unwrap_or(0),
         &|| u64::try_from(middle(last) - middle(first)).unwrap_or(0),
-        &|| least_squares(ranges),
+        &|| sums.least_squares(),
     ];
     let mut best: Option<Fitted> = None;
     for rise in slopes {
-        let fitted = with_slope(ranges, Line::rising(0, rise(), steps));
-        best = best.into_iter().chain(fitted).min_by_key(|f| f.width);
-        if best.is_some_and(|fitted| fitted.width == 0) {
+        // A later one is only better if it is narrower.
+        let width_max = match best {
+            Some(best) => best.width.checked_sub(1),
+            None => Some(width_max),
+        };
+        let Some(width_max) = width_max else {
             break;
-        }
+        };
+        let line = Line::rising(0, rise(), steps);
+        best = with_slope(ranges, line, sums.narrowest, width_max).or(best);
     }
     best
 }
@@ -137,26 +206,36 @@ fn middle((low, high): Range) -> i64 {
     low.midpoint(high)
 }
 
-/// How far the line of least squares through the middles rises from the first to the last.
-fn least_squares(ranges: &[Range]) -> u64 {
-    let count = ranges.len() as i128;
-    let (mut above, mut below) = (0i128, 0i128);
-    for (i, range) in (0i128..).zip(ranges) {
-        // Twice the distance from the middle place, so that it is whole.
-        let from_middle = 2 * i - (count - 1);
-        above += from_middle * i128::from(middle(*range));
-        below += from_middle * from_middle;
+/// Among all bases for this line: the highest with which a range's bottom lies on it, and the lowest with which
+/// a top does. None if the first is above the second by more than `room`.
+fn bases(ranges: &[Range], line: &Line, room: u64) -> Option<(i64, i64)> {
+    let rise = line.rise();
+    let (mut lowest, mut highest) = (i64::MIN, i64::MAX);
+    let mut place = 0;
+    for chunk in ranges.chunks(CHUNK) {
+        for (low, high) in chunk {
+            let risen = rise.at(place).cast_signed();
+            lowest = lowest.max(low - risen);
+            highest = highest.min(high - risen);
+            place += 1;
+        }
+        if lowest > highest && lowest.abs_diff(highest) > room {
+            return None;
+        }
     }
-    let rise = 2 * above * (count - 1) / below.max(1);
-    u64::try_from(rise).unwrap_or(0)
+    Some((lowest, highest))
 }
 
-/// The narrowest corrections for a line with this slope, and the base that goes with them.
-fn with_slope(ranges: &[Range], line: Line) -> Option<Fitted> {
+/// The narrowest corrections for a line with this slope, and the base that goes with them, if they have no more than
+/// `width_max` bits.
+fn with_slope(ranges: &[Range], line: Line, narrowest: u64, width_max: u32) -> Option<Fitted> {
     line.checked(len32(ranges.len()) - 1)?;
-    let places = || (0u32..).zip(ranges);
-    let lowest = places().map(|(i, range)| range.0 - line.at(i)).max()?;
-    let highest = places().map(|(i, range)| range.1 - line.at(i)).min()?;
+    // Steps of as much as the narrowest range holds always do; wider ones may.
+    let sure = (narrowest + 1).ilog2();
+    // The widest steps reach so far with the most corrections.
+    let room = ((1u128 << width_max) - 1) << (sure + 2);
+    let room = u64::try_from(room).unwrap_or(u64::MAX);
+    let (lowest, highest) = bases(ranges, &line, room)?;
     if lowest <= highest {
         let line = Line {
             base: lowest,
@@ -172,20 +251,22 @@ fn with_slope(ranges: &[Range], line: Line) -> Option<Fitted> {
         base: highest,
         ..line
     };
-    let narrowest = ranges.iter().map(|range| range.1.abs_diff(range.0)).min()?;
-    // Steps of as much as the narrowest range holds always do; wider ones may.
-    let sure = (narrowest + 1).ilog2();
-    let most = u64::try_from(lowest - highest).ok()?;
+    let most = lowest.abs_diff(highest);
+    let rise = line.rise();
     let does = |shift: u32| {
-        places().all(|(i, range)| {
-            let correction = correction(&line, i, range.0, shift);
-            line.at(i) + (correction << shift).cast_signed() <= range.1
+        let step = 1u64 << shift;
+        (0u32..).zip(ranges).all(|(i, (low, high))| {
+            // A range that is as wide as a step has the end of one.
+            high.abs_diff(*low) >= step - 1 || {
+                let at = line.base + rise.at(i).cast_signed();
+                at + (correction(low - at, shift) << shift).cast_signed() <= *high
+            }
         })
     };
     let shift = [sure + 2, sure + 1].into_iter().find(|shift| does(*shift));
     let shift = shift.unwrap_or(sure);
-    let width = 64 - most.div_ceil(1 << shift).leading_zeros();
-    (width <= WIDTH_MAX).then_some(Fitted { line, shift, width })
+    let width = 64 - steps(most, shift).leading_zeros();
+    (width <= width_max).then_some(Fitted { line, shift, width })
 }
 
 #[cfg(test)]

@@ -16,6 +16,21 @@ pub(super) struct Line {
     pub exponent: i8,
 }
 
+/// How far a line has risen at each of its places.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rise {
+    factor: u64,
+    down: u32,
+}
+
+impl Rise {
+    /// At place `i`, which is not behind the last that was checked.
+    #[inline]
+    pub fn at(self, i: u32) -> u64 {
+        self.factor.wrapping_mul(u64::from(i)) >> self.down
+    }
+}
+
 impl Line {
     /// A line through `base` that rises by about `rise` in `steps` steps.
     pub fn rising(base: i64, rise: u64, steps: u64) -> Line {
@@ -53,21 +68,24 @@ impl Line {
         fits.then_some(self)
     }
 
-    /// How far the line has risen at place `i`.
-    fn rise(&self, i: u32) -> u64 {
-        let product = u64::from(self.mantissa) * u64::from(i);
-        match u32::try_from(self.exponent) {
-            Ok(up) => product.checked_shl(up).unwrap_or(0),
-            Err(_) => product
-                .checked_shr(u32::from(self.exponent.unsigned_abs()))
-                .unwrap_or(0),
+    /// How far it rises, for whoever asks for many places.
+    #[inline]
+    pub fn rise(&self) -> Rise {
+        let mantissa = u64::from(self.mantissa);
+        let (factor, down) = match u32::try_from(self.exponent) {
+            Ok(up) => (mantissa.checked_shl(up).unwrap_or(0), 0),
+            Err(_) => (mantissa, u32::from(self.exponent.unsigned_abs())),
+        };
+        match down < u64::BITS {
+            true => Rise { factor, down },
+            false => Rise { factor: 0, down: 0 },
         }
     }
 
     /// Its value at place `i`, which is not behind the last that was checked.
     #[inline]
     pub fn at(&self, i: u32) -> i64 {
-        self.base + self.rise(i).cast_signed()
+        self.base + self.rise().at(i).cast_signed()
     }
 
     /// About the place where it has this value, from 0 to `last`.
@@ -77,7 +95,7 @@ impl Line {
         let Ok(above) = u64::try_from(above) else {
             return 0;
         };
-        if self.mantissa == 0 || above >= self.rise(last) {
+        if self.mantissa == 0 || above >= self.rise().at(last) {
             return last;
         }
         // Below the product of mantissa and place: it has room where it stood before.
