@@ -84,6 +84,7 @@ use thermocline_base::numbers::len32;
 
 use crate::format::LEARNED_LEN_MAX;
 use crate::format::coding::Unreadable;
+use crate::handle::BlockHandle;
 
 /// Reads the payload of a learned index of a table whose data blocks end at `data_end`.
 pub(crate) fn decode(bytes: &[u8], data_end: u64) -> Result<Learned, Unreadable> {
@@ -107,12 +108,12 @@ pub(crate) fn build(
 
 /// Whether it leads to the first and last key of each block, and to where the block lies.
 fn finds_all(learned: &Learned, bounds: &Boundaries) -> bool {
-    let is_found = |n: usize| {
-        let keys = [bounds.first(n), bounds.last(n).user_key];
-        let handle = learned.handle(len32(n));
-        handle == bounds.handle(n) && keys.iter().all(|key| leads_to(learned, key, len32(n)))
+    let is_found = |(n, handle): (usize, BlockHandle)| {
+        let (first, last) = (bounds.first(n), bounds.last(n).user_key);
+        let leads = |key: &[u8]| leads_to(learned, key, len32(n));
+        handle == bounds.handle(n) && leads(first) && (last == first || leads(last))
     };
-    len32(bounds.len()) == learned.blocks() && (0..bounds.len()).all(is_found)
+    len32(bounds.len()) == learned.blocks() && learned.all_handles().enumerate().all(is_found)
 }
 
 /// Whether a search for `key` comes to block `n`.

@@ -1,6 +1,6 @@
 //! Numbers of a few bits each, one behind the other.
 
-use thermocline_base::numbers::u64_at;
+use thermocline_base::numbers::{len_of, u64_at};
 
 /// Most bits of a number: with the bits before it in its first byte it lies in eight bytes.
 pub(super) const BITS_MAX: u32 = 56;
@@ -12,23 +12,23 @@ const SPARE: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits so far.
-    len: u64,
+    /// Bits of the last byte that are taken; 0 if all are.
+    into: u32,
 }
 
 impl BitWriter {
     /// Appends the lowest `width` bits of `number`, which has no others.
     pub fn push(&mut self, number: u64, width: u32) {
         debug_assert!(width <= BITS_MAX && number >> width == 0);
-        for n in 0..width {
-            let into = self.len % 8;
-            if into == 0 {
-                self.bytes.push(0);
-            }
-            let bit = u8::from(number >> n & 1 == 1);
-            *self.bytes.last_mut().expect("one was added") |= bit << into;
-            self.len += 1;
+        let placed = (number << self.into).to_le_bytes();
+        let bits = self.into + width;
+        let mut bytes = &placed[..len_of(bits.div_ceil(8))];
+        if self.into > 0 {
+            *self.bytes.last_mut().expect("it is begun") |= placed[0];
+            bytes = &bytes[1..];
         }
+        self.bytes.extend_from_slice(bytes);
+        self.into = bits % 8;
     }
 
     /// The bytes, the last one filled with zeros.

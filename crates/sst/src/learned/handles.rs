@@ -137,18 +137,24 @@ impl Handles {
     /// The handle of block `n`, which is one of the table's.
     pub fn get(&self, n: u32) -> BlockHandle {
         let frame = &self.frames[len_of(n / FRAME)];
-        let (mut begin, mut len) = (frame.offset, 0);
-        for i in 0..=n % FRAME {
-            let end = begin + u64::from(len);
-            (begin, len) = frame
-                .step(end, i, &self.bits)
-                .expect("all of them were summed once");
+        let mut handle = frame.handle(frame.offset, 0, &self.bits);
+        for i in 1..=n % FRAME {
+            handle = frame.handle(handle.end(), i, &self.bits);
         }
-        BlockHandle {
-            offset: begin,
-            len,
-            kind: BlockKind::Data,
-        }
+        handle
+    }
+
+    /// All handles, in order, as [`Handles::get`] has each.
+    pub fn all(&self) -> impl Iterator<Item = BlockHandle> {
+        let mut end = 0;
+        (0..self.blocks).map(move |n| {
+            let frame = &self.frames[len_of(n / FRAME)];
+            let i = n % FRAME;
+            let begin = if i == 0 { frame.offset } else { end };
+            let handle = frame.handle(begin, i, &self.bits);
+            end = handle.end();
+            handle
+        })
     }
 
     /// Bytes of memory that they take beside themselves.
@@ -169,6 +175,19 @@ impl Frame {
             _ => page_from(end)?,
         };
         Some((begin, self.shortest.checked_add(more)?))
+    }
+
+    /// The handle of the frame's block `i`, if the one before ends at `end`.
+    #[inline]
+    fn handle(&self, end: u64, i: u32, bits: &Bits) -> BlockHandle {
+        let (offset, len) = self
+            .step(end, i, bits)
+            .expect("all of them were summed once");
+        BlockHandle {
+            offset,
+            len,
+            kind: BlockKind::Data,
+        }
     }
 }
 
@@ -214,7 +233,7 @@ mod tests {
             );
             let handles = Handles::new(&heads, &bytes, blocks, end).unwrap();
             let found = (0..blocks).map(|n| handles.get(n));
-            assert!(found.eq(all.iter().copied()));
+            assert!(found.eq(all.iter().copied()) && handles.all().eq(all.iter().copied()));
             // The last block would lie behind the end.
             assert_eq!(
                 Handles::new(&heads, &bytes, blocks, end - 1).err(),

@@ -71,6 +71,11 @@ impl Learned {
         self.handles.get(n)
     }
 
+    /// Where all blocks lie, in order.
+    pub fn all_handles(&self) -> impl Iterator<Item = BlockHandle> {
+        self.handles.all()
+    }
+
     /// The block from which on `key` is to be looked for: all keys in the blocks before are smaller.
     pub fn block_of(&self, key: &[u8]) -> u32 {
         let is_behind = |n: u32| *self.groups[len_of(n)].low > *key;

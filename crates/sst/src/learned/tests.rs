@@ -8,7 +8,7 @@ use thermocline_testkit::Rng;
 
 use super::*;
 use crate::format::INDEX_LEARNED;
-use crate::handle::{BlockHandle, BlockKind};
+use crate::handle::BlockKind;
 use crate::key::KeyRef;
 
 /// The keys of a table, in blocks.
