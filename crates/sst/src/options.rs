@@ -3,6 +3,7 @@
 use thermocline_base::{Error, IndexKind, Result};
 
 use crate::compress::Compression;
+use crate::filter::FilterKind;
 use crate::format::RUN_LEN_MAX;
 use crate::properties::Creation;
 
@@ -27,8 +28,8 @@ pub struct WriteOptions {
     pub restart_interval: u16,
     /// How blocks are compressed. Default: not.
     pub compression: Compression,
-    /// Whether a filter is built. Default: yes.
-    pub filter: bool,
+    /// Which filter is built. Default: one with fingerprints of 8 bits.
+    pub filter: FilterKind,
     /// Why the table is made.
     pub creation: Creation,
     /// Bytes that are collected before they are written: memory, against calls of the file system. A
@@ -44,7 +45,7 @@ impl Default for WriteOptions {
             index: IndexKind::Binary,
             restart_interval: 16,
             compression: Compression::None,
-            filter: true,
+            filter: FilterKind::Fuse8,
             creation: Creation::Flush,
             write_bytes: 256 << 10,
         }
