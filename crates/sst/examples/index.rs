@@ -3,8 +3,8 @@
 //!
 //! By kind of keys and size of values, tables of up to 100,000 entries and 64 MiB in a temporary folder. A
 //! search leads from a key to a data block, which is not read; lower index blocks are in a cache of blocks. Each
-//! key that is sought is in the table. *one level* is a binary index whose blocks are so large that there
-//! is only a root, which no cache stands before.
+//! key that is sought is in the table. Of real cities there are some 5,000 names. *one level* is a binary index whose
+//! blocks are so large that there is only a root, which no cache stands before.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ use thermocline_sst::{
     BlockCache, BlockHandle, BlockKind, BlockSource, IndexKind, IndexUse, KeyRef, Move, SyncCursor,
     Table, TablePart, TableWriter, Value, WriteOptions, open_table,
 };
-use thermocline_testkit::Rng;
+use thermocline_testkit::{Rng, cities};
 
 const ENTRIES_MAX: usize = 100_000;
 const BYTES_MAX: usize = 64 << 20;
@@ -74,6 +74,7 @@ fn kinds(count: usize) -> Vec<(&'static str, Keys)> {
         0 => format!("orders/{:010}", rng.below(1 << 30)).into_bytes(),
         _ => [b"stock/", &random(rng, 8)[..]].concat(),
     };
+    let real_cities = cities().take(count).map(|name| name.as_bytes().to_vec());
     vec![
         (
             "numbers in order",
@@ -94,6 +95,7 @@ fn kinds(count: usize) -> Vec<(&'static str, Keys)> {
         ("random bytes", of(&|rng, _| random(rng, 16))),
         ("UUIDs", of(&|rng, _| uuid(rng))),
         ("cities", of(&|rng, _| city(rng))),
+        ("real cities", real_cities.collect()),
         ("URLs", of(&|rng, _| url(rng))),
         ("two tables", of(&two_tables)),
     ]

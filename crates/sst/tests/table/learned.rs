@@ -10,7 +10,7 @@ use thermocline_sst::{
     Block, BlockHandle, BlockKind, BlockSource, Compression, FileSource, IndexKind, IndexUse,
     SyncCursor, Table, TablePart, WriteOptions, get, verify_table,
 };
-use thermocline_testkit::{Replay, Rng, golden, seeds};
+use thermocline_testkit::{Replay, Rng, cities, golden, seeds};
 
 use crate::common::*;
 use crate::model::{look_up, walk};
@@ -36,6 +36,14 @@ fn city(rng: &mut Rng) -> Vec<u8> {
     [*rng.pick(&first), &stems, *rng.pick(&last)]
         .concat()
         .into_bytes()
+}
+
+/// Names of real ones that follow each other.
+fn real_cities(count: usize, rng: &mut Rng) -> BTreeSet<Vec<u8>> {
+    let names: Vec<&str> = cities().collect();
+    let from = rng.below(1 + names.len().saturating_sub(count));
+    let some = names[from..].iter().take(count);
+    some.map(|name| name.as_bytes().to_vec()).collect()
 }
 
 fn url(rng: &mut Rng) -> Vec<u8> {
@@ -93,6 +101,8 @@ fn kinds(count: usize, rng: &mut Rng) -> Vec<(&'static str, BTreeSet<Vec<u8>>)> 
         ),
         ("0x00 and 0xff", of(&extremes)),
         ("two tables", of(&two_tables)),
+        // What is drawn behind them is as it was without them.
+        ("real cities", real_cities(count, &mut rng.clone())),
     ]
 }
 
