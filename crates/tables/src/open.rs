@@ -86,6 +86,13 @@ impl OpenTable {
             of: of.clone(),
         }
     }
+
+    /// Whether it may have an entry of `key`, or a range tombstone over it. Nothing is read for that.
+    #[inline]
+    pub(crate) fn may_say(&self, key: &[u8]) -> bool {
+        // The filter knows entries alone.
+        self.table.may_contain(key) || self.table.range_tombstones().next().is_some()
+    }
 }
 
 impl Drop for OpenTable {

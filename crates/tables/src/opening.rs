@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use thermocline_base::sync::{Ordering, lock};
 use thermocline_base::{CfId, Result};
 use thermocline_observe::charged::Charged;
@@ -13,6 +14,16 @@ use crate::open::{Handle, OpenTable};
 
 /// What an open table takes beside what it says itself: handles, and its place here.
 const HANDLE_BYTES: u64 = 512;
+
+/// What a table knows of a key while nothing is read.
+pub enum Asked {
+    /// It is not open.
+    Closed,
+    /// That it says nothing about it.
+    Nothing,
+    /// No such thing, so it is to be read.
+    May(Arc<OpenTable>),
+}
 
 impl Handle {
     /// A read was looked at that asked it, a table of family `cf`, in vain, by this reference.
@@ -27,20 +38,40 @@ impl Handle {
         self.charged.store(now, Ordering::Relaxed);
     }
 
+    /// Asks the table about `key`, for whoever reads it. Where it says nothing, which most tables that are asked do, no count
+    /// is written that threads share.
+    #[inline]
+    pub fn ask(&self, key: &[u8]) -> Asked {
+        let open = self.open.load();
+        let Some(table) = &*open else {
+            return Asked::Closed;
+        };
+        self.note_use();
+        if !table.may_say(key) {
+            return Asked::Nothing;
+        }
+        Guard::into_inner(open).map_or(Asked::Closed, Asked::May)
+    }
+
     /// The table, for whoever reads it, if it is open.
     #[inline]
     pub fn opened_to_read(&self) -> Option<Arc<OpenTable>> {
         let open = self.open.load_full()?;
+        self.note_use();
+        Some(open)
+    }
+
+    #[inline]
+    fn note_use(&self) {
         // Not written where it is set: others read it, too.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
-        Some(open)
     }
 
     /// Which index the table has. A table that is not open is closed again.
     pub fn index(&self, files: &TableFiles) -> Result<IndexUse> {
-        if let Some(open) = self.open.load_full() {
+        if let Some(open) = &*self.open.load() {
             return Ok(open.table.properties().index);
         }
         let file = files.open_file(self.file)?;

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
-use thermocline_level0::PmPart;
+use thermocline_level0::{PmPart, PmTable};
 use thermocline_sst::{Block, BlockHandle, Found, FoundValue, Get, Step, TablePart, Where};
 use thermocline_version::TableRef;
 
 use crate::files::FoundIn;
 use crate::open::{Handle, OpenTable};
+use crate::opening::Asked;
 use crate::runs::{self, Run};
 use crate::{TableValue, Tables, Watch};
 
@@ -100,9 +101,8 @@ impl<'a> Search<'a> {
     /// Goes on with the table that was needed.
     #[cold]
     pub(crate) fn opened(&mut self, open: Arc<OpenTable>) -> Result<Next> {
-        let table = self.last_table().clone();
-        let place = self.tables.known_place(&table, self.key);
-        match self.enter(open, &table, place)? {
+        let place = self.tables.known_place(self.last_table(), self.key);
+        match self.enter(open, place) {
             Some(next) => Ok(next),
             None => self.next_table(),
         }
@@ -134,21 +134,21 @@ impl<'a> Search<'a> {
             let Some(table) = runs::may_have(run, self.key) else {
                 continue;
             };
-            if let Some(part) = self.tables.pm_part(self.cf, table) {
-                match self.get_in_pm(&part)? {
+            if let Some(in_pm) = self.tables.held.pm(table.file) {
+                match self.get_in_pm(in_pm)? {
                     None => continue,
                     Some(next) => return Ok(next),
                 }
             }
             let handle = self.tables.handle(table);
-            let Some(open) = handle.opened_to_read() else {
+            let open = match handle.ask(self.key) {
+                Asked::May(open) => open,
+                Asked::Nothing => continue,
                 // Where the filter is at hand it tells sooner than all keys (decision 166).
-                if self.tables.known_place(table, self.key) == Where::Not {
-                    continue;
-                }
-                return Ok(Next::Table(handle.clone()));
+                Asked::Closed if self.tables.known_place(table, self.key) == Where::Not => continue,
+                Asked::Closed => return Ok(Next::Table(handle.clone())),
             };
-            if let Some(next) = self.enter(open, table, Where::Ask)? {
+            if let Some(next) = self.enter(open, Where::Ask) {
                 return Ok(next);
             }
         }
@@ -165,14 +165,10 @@ impl<'a> Search<'a> {
 
     /// What a table in a file says, whose entries of the key are there; `None` if it has no entry.
     #[inline]
-    fn enter(
-        &mut self,
-        open: Arc<OpenTable>,
-        table: &TableRef,
-        place: Where,
-    ) -> Result<Option<Next>> {
-        let (lower, upper) = table.limits();
-        let part = TablePart::limited(open.table.clone(), lower, upper);
+    fn enter(&mut self, open: Arc<OpenTable>, place: Where) -> Option<Next> {
+        // The key lies in the range of the reference, and so within its limits. Of such a key the whole table says what the part
+        // says: a cut leaves its entries, and the seqno of what covers it.
+        let part = TablePart::whole(open.table.clone());
         let at = self.at.insert(InTable {
             open,
             get: Get::new(part, self.key, self.seqno),
@@ -183,7 +179,7 @@ impl<'a> Search<'a> {
             Where::Block(handle) => at.get.start_in(handle),
             Where::Not | Where::Ask => at.get.start(),
         };
-        Ok(self.go(step))
+        self.go(step)
     }
 
     #[inline]
@@ -215,8 +211,10 @@ impl<'a> Search<'a> {
     }
 
     /// What a table in persistent memory says; `None` if it has no entry.
-    fn get_in_pm(&self, part: &PmPart) -> Result<Option<Next>> {
+    fn get_in_pm(&self, table: &Arc<PmTable>) -> Result<Option<Next>> {
         let files = &self.tables.files;
+        // Without limits, as above.
+        let part = PmPart::whole(table.clone(), self.cf);
         let Some(found) = part.get(self.key, self.seqno, files.verify)? else {
             return Ok(None);
         };
