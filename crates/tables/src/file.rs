@@ -9,16 +9,20 @@
 //! A file lies under its name as long as a version that is held names it (`version::version_set`). Who reads on though
 //! the store was closed may find none, or another one: the checksums of blocks are of the file that they were
 //! written to.
+//!
+//! # No lock
+//! Every block that is not in the cache is read through here, by all threads at once. So whether the file is open is looked up
+//! in a pointer that is swapped, and nobody waits for anybody: whoever closes it leaves it open for reads that are under way,
+//! and of two who open it the second takes what the first has kept.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use thermocline_base::{Error, Result, Site};
 use thermocline_env::spares::Spare;
 use thermocline_env::{File, OpenMode, Storage};
-
-use std::sync::Arc;
-use thermocline_base::sync::{Mutex, lock};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -27,8 +31,13 @@ pub struct TableFile {
     /// What is wrong if it is not there.
     is_missing: &'static str,
     storage: Arc<dyn Storage>,
-    open: Mutex<Option<Arc<dyn File>>>,
+    /// Null while it is closed.
+    open: ArcSwapOption<Opened>,
 }
+
+/// The file while it is open. A pointer that is swapped has no room for what a `dyn File` is.
+#[derive(Debug)]
+struct Opened(Arc<dyn File>);
 
 impl TableFile {
     /// The file of a table, open.
@@ -50,7 +59,7 @@ impl TableFile {
             path,
             is_missing,
             storage: storage.clone(),
-            open: Mutex::default(),
+            open: ArcSwapOption::empty(),
         });
         file.now()?;
         let spare: Arc<dyn Spare> = file.clone();
@@ -60,20 +69,43 @@ impl TableFile {
 
     /// The file as it is open now. It stays open for as long as this is held, so only for a read.
     pub fn now(&self) -> Result<Arc<dyn File>> {
-        if let Some(file) = &*lock(&self.open) {
-            return Ok(file.clone());
+        if let Some(open) = &*self.open.load() {
+            return Ok(open.0.clone());
         }
-        // Not under the lock: where descriptors are short this closes others, and they this one.
+        self.open_again()
+    }
+
+    /// The same for a call, which writes to no count that threads share.
+    #[inline]
+    fn with<T>(&self, call: impl FnOnce(&dyn File) -> Result<T>) -> Result<T> {
+        if let Some(open) = &*self.open.load() {
+            return call(&*open.0);
+        }
+        call(&*self.open_again()?)
+    }
+
+    #[cold]
+    fn open_again(&self) -> Result<Arc<dyn File>> {
+        // Where descriptors are short this closes others, and they this one.
         let opened = self.storage.open(&self.path, OpenMode::Read);
         let opened = opened.map_err(|error| missing(error, self.is_missing, &self.path))?;
-        Ok(lock(&self.open).get_or_insert(opened).clone())
+        let own = Arc::new(Opened(opened));
+        let closed = None::<Arc<Opened>>;
+        let before = self.open.compare_and_swap(&closed, Some(own.clone()));
+        // If somebody was faster, this one's own file is closed here.
+        Ok(match &*before {
+            Some(first) => first.0.clone(),
+            None => own.0.clone(),
+        })
     }
 }
 
 impl Spare for TableFile {
     fn close(&self) {
-        let file = lock(&self.open).take();
-        drop(file);
+        // Where descriptors are short all are asked, and most are closed already.
+        if self.open.load().is_some() {
+            self.open.store(None);
+        }
     }
 }
 
@@ -83,27 +115,27 @@ impl File for TableFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.now()?.read_at(buf, offset)
+        self.with(|file| file.read_at(buf, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.now()?.write_at(bytes, offset)
+        self.with(|file| file.write_at(bytes, offset))
     }
 
     fn len(&self) -> Result<u64> {
-        self.now()?.len()
+        self.with(|file| file.len())
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.now()?.set_len(len)
+        self.with(|file| file.set_len(len))
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.now()?.allocate(offset, len)
+        self.with(|file| file.allocate(offset, len))
     }
 
     fn sync(&self, site: Site) -> Result<()> {
-        self.now()?.sync(site)
+        self.with(|file| file.sync(site))
     }
 
     /// None that lasts.
@@ -119,5 +151,45 @@ pub(crate) fn missing(error: Error, what: &str, path: &Path) -> Error {
             Error::corruption(what, path.display().to_string(), 0, "the file", "none")
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::Steps;
+    use thermocline_env::sim::SimFs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_closed_while_others_read_it_is_opened_again_and_none_stays_open_unseen() {
+        let fs = SimFs::new(Steps::new());
+        let storage: Arc<dyn Storage> = Arc::new(fs.clone());
+        let path = Path::new("/table");
+        let written = storage.open(path, OpenMode::CreateNew).unwrap();
+        written.write_at(b"bytes", 0).unwrap();
+        drop(written);
+        let file = TableFile::open(&storage, path.to_path_buf()).unwrap();
+        let read = |closes: bool| {
+            for _ in 0..1000 {
+                let mut found = [0; 5];
+                file.read_exact_at(&mut found, 0).unwrap();
+                assert_eq!(&found, b"bytes");
+                assert_eq!(file.now().unwrap().len().unwrap(), 5);
+                if closes {
+                    file.close();
+                }
+            }
+        };
+        let read = &read;
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                scope.spawn(move || read(n == 0));
+            }
+        });
+        file.close();
+        fs.take_most_open();
+        file.now().unwrap();
+        assert_eq!(fs.take_most_open(), 1);
     }
 }
