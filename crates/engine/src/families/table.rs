@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use arc_swap::ArcSwap;
 use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::{self, MergeOperator};
 use thermocline_base::options::PartitionBy;
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result};
 use thermocline_version::State;
 
-use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock, read};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock, fence, read};
 
 /// A column family as those who read it must know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ impl Family {
 #[derive(Debug)]
 pub(crate) struct Families {
     pub(super) table: RwLock<Table>,
+    /// Those of the table, for whoever reads or writes data.
+    dropped: Arc<Dropped>,
     pub(super) given: Given,
     /// Whether a family has or had one. Raised under the writer's lock, where writers ask.
     pub(super) any_operator: AtomicBool,
@@ -64,9 +67,14 @@ pub(super) struct Table {
     ids: BTreeMap<String, CfId>,
     /// The options of those that are divided in their own way.
     pub(super) own: BTreeMap<CfId, CfOptions>,
-    /// Those that are gone, with their name and the number of their drop, from 1.
-    pub(super) dropped: BTreeMap<CfId, (String, u64)>,
+    /// Those that are gone. Changed under the table's lock.
+    pub(super) dropped: Arc<Dropped>,
 }
+
+/// Families that are gone, with their name and the number of their drop, from 1. Every read of another family than the default one
+/// asks them once there are some, so it takes no lock for that.
+#[derive(Debug, Default)]
+pub(super) struct Dropped(ArcSwap<BTreeMap<CfId, (String, u64)>>);
 
 /// Keeps the options of a family that is divided in its own way.
 pub(super) fn note_own(all: &mut BTreeMap<CfId, CfOptions>, cf: CfId, options: &CfOptions) {
@@ -114,6 +122,7 @@ impl Families {
         Ok(Families {
             any_operator: AtomicBool::new(!table.operators.is_empty()),
             given,
+            dropped: table.dropped.clone(),
             table: RwLock::new(table),
             drops: AtomicU64::new(0),
         })
@@ -121,7 +130,8 @@ impl Families {
 
     /// How many families were dropped by now: the moment of a reader.
     pub fn moment(&self) -> u64 {
-        self.drops.load(Ordering::Relaxed)
+        // Who sees a drop's number finds it among the dropped ones (`Dropped::insert`).
+        self.drops.load(Ordering::Acquire)
     }
 
     /// Whether a reader of `moment` may read `cf`.
@@ -130,7 +140,7 @@ impl Families {
         if moment == 0 || cf == CfId::DEFAULT {
             return Ok(());
         }
-        read(&self.table).check(cf, moment)
+        self.dropped.check(cf, moment)
     }
 
     /// For a message: its name, or of one that was dropped its number.
@@ -185,8 +195,7 @@ impl Families {
         let of_metadata = (cf == CfId::METADATA)
             .then(|| CfId::of_metadata_key(key))
             .flatten();
-        let table = read(&self.table);
-        !table.dropped.contains_key(&of_metadata.unwrap_or(cf))
+        !self.dropped.has(of_metadata.unwrap_or(cf))
     }
 
     /// Whether all families of a batch exist. The caller holds the writer's lock (invariant 2).
@@ -286,9 +295,23 @@ impl Table {
             self.ids.remove(&name);
         }
     }
+}
 
-    pub(super) fn check(&self, cf: CfId, moment: u64) -> Result<()> {
-        match self.dropped.get(&cf) {
+impl Dropped {
+    /// One is gone from now on. The caller raises the number of drops next.
+    pub(super) fn insert(&self, cf: CfId, named: (String, u64)) {
+        let mut all = (**self.0.load()).clone();
+        all.insert(cf, named);
+        self.0.store(Arc::new(all));
+        fence(Ordering::Release);
+    }
+
+    fn has(&self, cf: CfId) -> bool {
+        self.0.load().contains_key(&cf)
+    }
+
+    fn check(&self, cf: CfId, moment: u64) -> Result<()> {
+        match self.0.load().get(&cf) {
             Some((name, number)) if *number <= moment => Err(Error::InvalidArgument(format!(
                 "column family '{name}' was dropped; this handle or snapshot of it reads and \
                  writes nothing any more"
