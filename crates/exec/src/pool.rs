@@ -3,9 +3,20 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-use thermocline_base::sync::{Arc, Mutex, lock};
+use thermocline_base::counter::thread_number;
+use thermocline_base::sync::{Arc, Mutex, SCHEDULED, lock};
 
-use crate::aligned::AlignedBuf;
+use crate::aligned::{AlignedBuf, PAGE_BYTES};
+
+/// Up to so many bytes a buffer is small: it is for a block, and taken and given back with each one that is read.
+const SMALL_BYTES: usize = 4 * PAGE_BYTES;
+
+/// Places where threads keep small ones, each its own as far as there are enough.
+const PLACES: usize = 16;
+
+/// Each of them has one part in so many of what may lie idle, and no more bytes than follow: all together a quarter at most.
+const PLACE_PART: usize = 4 * PLACES;
+const PLACE_BYTES_MAX: usize = 64 << 10;
 
 /// Keeps aligned buffers for later use, up to a number of bytes. Cloning shares it. Taking one
 /// never waits: where none lies idle, one is made.
@@ -23,9 +34,18 @@ pub struct BufPool {
 
 #[derive(Debug)]
 struct Inner {
-    idle_bytes_max: usize,
-    idle: Mutex<Idle>,
+    /// Small ones, by thread.
+    places: [Place; PLACES],
+    /// Most bytes in each place; 0 where that would be less than a page.
+    place_bytes_max: usize,
+    /// Others, and small ones for which there is no room in their places.
+    common: Mutex<Idle>,
+    common_bytes_max: usize,
 }
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Place(Mutex<Idle>);
 
 #[derive(Debug, Default)]
 struct Idle {
@@ -39,7 +59,7 @@ impl Idle {
     /// The smallest that has room for `len` and is not much too large, so that a block does not
     /// hold the memory of a large piece.
     fn take(&mut self, len: usize) -> Option<AlignedBuf> {
-        let most = len.saturating_mul(2).max(crate::PAGE_BYTES);
+        let most = len.saturating_mul(2).max(PAGE_BYTES);
         let (&capacity, bufs) = self.bufs.range_mut(len..=most).next()?;
         let buf = bufs.pop();
         if bufs.is_empty() {
@@ -48,22 +68,50 @@ impl Idle {
         self.bytes -= capacity;
         buf
     }
+
+    /// Keeps one that has room for something, or gives it back where all would have more than `most` bytes.
+    fn keep(&mut self, buf: AlignedBuf, most: usize) -> Option<AlignedBuf> {
+        let capacity = buf.capacity();
+        if capacity > most - self.bytes {
+            return Some(buf);
+        }
+        self.bytes += capacity;
+        self.bufs.entry(capacity).or_default().push(buf);
+        None
+    }
+}
+
+impl Inner {
+    /// Where this thread keeps buffers of so many bytes, if they are small.
+    fn place(&self, bytes: usize) -> Option<&Mutex<Idle>> {
+        let has = bytes <= SMALL_BYTES && self.place_bytes_max > 0;
+        has.then(|| &self.places[thread_number() % PLACES].0)
+    }
 }
 
 impl BufPool {
     /// A pool that keeps at most `idle_bytes_max` bytes of buffers that nobody uses.
     pub fn new(idle_bytes_max: usize) -> BufPool {
+        let place_bytes_max = match (idle_bytes_max / PLACE_PART).min(PLACE_BYTES_MAX) {
+            // In a schedule nobody is slow, and each lock is a step.
+            some if some < PAGE_BYTES || SCHEDULED => 0,
+            some => some,
+        };
         BufPool {
             inner: Arc::new(Inner {
-                idle_bytes_max,
-                idle: Mutex::default(),
+                places: Default::default(),
+                place_bytes_max,
+                common: Mutex::default(),
+                common_bytes_max: idle_bytes_max - PLACES * place_bytes_max,
             }),
         }
     }
 
     /// A buffer of `len` bytes, which hold whatever an earlier user left, or zeros.
     pub fn take(&self, len: usize) -> PooledBuf {
-        let idle = lock(&self.inner.idle).take(len);
+        let inner = &*self.inner;
+        let own = inner.place(len).and_then(|place| lock(place).take(len));
+        let idle = own.or_else(|| lock(&inner.common).take(len));
         let mut buf = idle.unwrap_or_else(|| AlignedBuf::zeroed(len));
         buf.expose(len);
         PooledBuf {
@@ -74,16 +122,23 @@ impl BufPool {
 
     /// Bytes of buffers that nobody uses.
     pub fn idle_bytes(&self) -> usize {
-        lock(&self.inner.idle).bytes
+        let places = self.inner.places.iter().map(|place| &place.0);
+        let all = places.chain([&self.inner.common]);
+        all.map(|idle| lock(idle).bytes).sum()
     }
 
     fn give_back(&self, buf: AlignedBuf) {
-        let capacity = buf.capacity();
-        let mut idle = lock(&self.inner.idle);
-        if capacity > 0 && capacity <= self.inner.idle_bytes_max - idle.bytes {
-            idle.bytes += capacity;
-            idle.bufs.entry(capacity).or_default().push(buf);
+        let inner = &*self.inner;
+        if buf.capacity() == 0 {
+            return;
         }
+        let left = match inner.place(buf.capacity()) {
+            Some(place) => lock(place).keep(buf, inner.place_bytes_max),
+            None => Some(buf),
+        };
+        let left = left.and_then(|buf| lock(&inner.common).keep(buf, inner.common_bytes_max));
+        // Memory is freed without a lock.
+        drop(left);
     }
 }
 
@@ -117,7 +172,6 @@ impl Drop for PooledBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PAGE_BYTES;
 
     #[test]
     fn idle_bytes_stay_within_the_bound() {
@@ -148,6 +202,18 @@ mod tests {
             (address, 3 * PAGE_BYTES)
         );
         assert_eq!(pool.idle_bytes(), 0);
+    }
+
+    #[test]
+    fn a_thread_finds_its_small_buffers_again_and_large_ones_of_others() {
+        let pool = BufPool::new(1 << 20);
+        let address = |bytes: usize| pool.take(bytes).as_ptr().addr();
+        let (small, large) = (address(PAGE_BYTES), address(100 * PAGE_BYTES));
+        assert_eq!(pool.idle_bytes(), 101 * PAGE_BYTES);
+        assert_eq!(address(PAGE_BYTES), small);
+        let other = std::thread::scope(|scope| scope.spawn(|| address(100 * PAGE_BYTES)).join());
+        assert_eq!(other.unwrap(), large);
+        assert_eq!(pool.idle_bytes(), 101 * PAGE_BYTES);
     }
 
     #[test]
