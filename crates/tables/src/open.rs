@@ -1,8 +1,8 @@
 //! Tables that are open: of thousands not all at a time.
 //!
 //! # Invariants
-//! 1. *Bounded.* No more tables stay open than `read.open_tables`, and they take no more than an eighth
-//!    of the store's DRAM, which is charged to its account. Beyond that tables are closed that were not
+//! 1. *Bounded.* Tables that are open take no more than an eighth of the store's DRAM, which is charged to its account, and
+//!    no more stay open than `read.open_tables`, if that is set (decision 170). Beyond that tables are closed that were not
 //!    read since the last look (second chance). A table that somebody reads stays open for him, and is
 //!    counted, until he is done.
 //! 2. *Read once.* Of threads that need a table that is not open one opens it, and the others wait for
@@ -67,6 +67,9 @@ pub struct OpenTables {
     /// Those that stay open, in the order in which they are looked at. Some may have gone.
     ring: Mutex<VecDeque<Weak<Handle>>>,
 }
+
+/// Room for so many places is made at first.
+const RING_MIN: usize = 16;
 
 impl OpenTable {
     pub(crate) fn new(
@@ -138,9 +141,13 @@ impl Handle {
 }
 
 impl OpenTables {
+    /// With room for so many tables, any number if that is 0, and for so many bytes of them.
     pub fn new(tables_max: usize, bytes_max: u64) -> OpenTables {
         OpenTables {
-            tables_max,
+            tables_max: match tables_max {
+                0 => usize::MAX,
+                most => most,
+            },
             bytes_max,
             of: Arc::default(),
             ring: Mutex::default(),
@@ -153,6 +160,12 @@ impl OpenTables {
 
     pub(crate) fn add(&self, handle: &Arc<Handle>) {
         let mut ring = lock(&self.ring);
+        // Tables go without a word, and nothing may ever have to be closed. So each is looked at twice, about.
+        if ring.len() == ring.capacity() {
+            ring.retain(|handle| handle.strong_count() > 0);
+            let more = ring.len().max(RING_MIN);
+            ring.reserve_exact(more);
+        }
         ring.push_back(Arc::downgrade(handle));
         let too_many =
             |ring: &VecDeque<_>| ring.len() > self.tables_max || self.of.bytes() > self.bytes_max;
@@ -186,5 +199,24 @@ fn close_while(
             true => ring.push_back(weak),
             false => handle.open.store(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_have_gone_keep_no_place() {
+        let open = OpenTables::new(0, u64::MAX);
+        let kept: Vec<_> = (0..10).map(|n| Handle::new(FileId(n))).collect();
+        kept.iter().for_each(|handle| open.add(handle));
+        for n in 10..10_000 {
+            open.add(&Handle::new(FileId(n)));
+        }
+        let ring = lock(&open.ring);
+        assert!(ring.len() < 100, "{}", ring.len());
+        let there = ring.iter().filter_map(Weak::upgrade);
+        assert!(there.map(|handle| handle.file).eq((0..10).map(FileId)));
     }
 }

@@ -13,6 +13,10 @@ use thermocline_sst::BlobFile;
 
 use super::file::TableFile;
 
+/// So many stay open if no number was set. What one takes is a descriptor, and its place in two lists, and no index that
+/// would have to be read again.
+const MOST: usize = 512;
+
 /// A blob file that was read from: its first bytes say that it is this one, so that a value takes one read.
 #[derive(Debug)]
 pub(crate) struct OpenBlobs {
@@ -31,9 +35,13 @@ pub(crate) struct BlobFiles {
 }
 
 impl BlobFiles {
+    /// With room for so many; 0 has a default.
     pub fn new(most: usize) -> BlobFiles {
         BlobFiles {
-            most,
+            most: match most {
+                0 => MOST,
+                most => most,
+            },
             kept: Mutex::default(),
         }
     }

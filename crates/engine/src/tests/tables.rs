@@ -301,6 +301,23 @@ fn no_more_tables_stay_open_than_may_and_all_are_read() {
     drop(engine);
 }
 
+/// A share of DRAM is the limit, and no number of tables.
+#[test]
+fn of_many_small_tables_each_is_opened_once() {
+    let mut home = Home::new();
+    // One for each key.
+    home.options.compaction.table_bytes = 64;
+    let engine = home.open();
+    load(&engine, 0..600, 100);
+    let tables = version_of(&engine).tables().count() as u64;
+    assert!(tables > 512, "{tables}");
+    for n in (0..600).chain(0..600) {
+        assert_eq!(get_len(&engine, n).unwrap(), Some(100));
+    }
+    let open = files(&engine).open_use();
+    assert_eq!((open.tables(), open.opened()), (tables, tables));
+}
+
 #[test]
 fn threads_that_need_a_table_together_open_it_once() {
     let home = Home::new();
