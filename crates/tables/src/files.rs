@@ -43,6 +43,15 @@ use std::sync::Arc;
 const CACHE_SHARE: u64 = 2;
 const OPEN_SHARE: u64 = 8;
 
+/// So many tables may stay open, unless an option says otherwise, however few files the process may have open.
+const TABLES_LEAST: u64 = 512;
+
+/// How many tables may stay open where no option says it, of a process that may have so many files open: half of them, since others
+/// want some, too.
+fn by_descriptors(files_max: Option<u64>) -> usize {
+    files_max.map_or(0, |files| index((files / 2).max(TABLES_LEAST)))
+}
+
 /// The cache of a runtime, once there is one.
 #[derive(Debug, Clone, Default)]
 pub struct SharedCache(Arc<OnceCache>);
@@ -191,6 +200,10 @@ impl TableFiles {
             0 => dram / CACHE_SHARE,
             bytes => bytes.min(dram),
         };
+        let tables_max = match options.read.open_tables {
+            0 => by_descriptors(table_storage.open_files_max()),
+            most => index(most),
+        };
         let files = Arc::new(TableFiles {
             storage: table_storage,
             bytes,
@@ -204,7 +217,7 @@ impl TableFiles {
             shared: lent.cache.clone(),
             cache_bytes,
             cache: OnceLock::new(),
-            open: OpenTables::new(index(options.read.open_tables), dram / OPEN_SHARE),
+            open: OpenTables::new(tables_max, dram / OPEN_SHARE),
             found: Counters::default(),
             reads: Reads::new(match options.read_only {
                 true => 0,

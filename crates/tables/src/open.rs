@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. *Bounded.* Tables that are open take no more than an eighth of the store's DRAM, which is charged to its account, and
-//!    no more stay open than `read.open_tables`, if that is set (decision 170). Beyond that tables are closed that were not
+//!    no more stay open than `read.open_tables` says (decision 170). Beyond that tables are closed that were not
 //!    read since the last look (second chance). A table that somebody reads stays open for him, and is
 //!    counted, until he is done.
 //! 2. *Read once.* Of threads that need a table that is not open one opens it, and the others wait for

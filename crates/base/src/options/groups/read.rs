@@ -19,10 +19,10 @@ option_group! {
         /// that opens a table decides. It grows as blocks come, and makes room for indexes. 0 derives it
         /// from `dram`: half of it.
         cache_bytes: Bytes = 0, 0 => 1 << 46;
-        /// Most tables that stay open, and most blob files. A table takes DRAM for its index and filter, and all of them an eighth of
-        /// `dram` at most; with 0 that alone is the limit of tables, and 512 that of blob files. Each takes a file descriptor, too, as
-        /// long as the process has some left: else files that nobody reads are closed, which costs the next read of each a call and no
-        /// transfer.
+        /// Most tables that stay open, and most blob files. With 0 there may be as many tables as half of the files that the process may have
+        /// open, or 512 where that is more, and 512 blob files. A table takes DRAM for its index and filter, and all of them an eighth of
+        /// `dram` at most. Each takes a file descriptor, too, as long as the process has some left: else files that nobody reads are closed,
+        /// which costs the next read of each a call and no transfer.
         open_tables: Count = 0, 0 => 1 << 20;
         /// Most bytes that a cursor reads at a time of a table that it goes through in order, and of values to which a table refers. How much it
         /// reads at first depends on how far cursors went lately. 0 switches reading ahead off.
