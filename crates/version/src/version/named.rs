@@ -146,7 +146,10 @@ impl PmTables {
     ) -> impl Iterator<Item = TableDifference<'a>> {
         type Entry = (FileId, Arc<PmEntry>);
         let key_of = |(file, _): &Entry| *file;
-        let is_same = |old: &Entry, new: &Entry| old.1.references == new.1.references;
+        // Of a chunk that is not shared most entries are.
+        let is_same = |old: &Entry, new: &Entry| {
+            Arc::ptr_eq(&old.1, &new.1) || old.1.references == new.1.references
+        };
         let before = &before.by_number;
         let all = self.by_number.differences(before, key_of, is_same);
         all.filter_map(|one| {
