@@ -207,7 +207,8 @@ impl<'v> Levels<'v> {
         if !self.tables.iter().any(|table| table.in_pm) {
             return;
         }
-        for (of, level) in self.deeper.iter().zip(1..) {
+        let numbered = self.deeper.iter().zip(1..);
+        for (of, level) in numbered.filter(|(of, _)| !of.tables.is_empty()) {
             of.before
                 .get_or_init(|| sums.before((self.cf, level), of.tables));
         }
