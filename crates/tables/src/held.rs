@@ -6,6 +6,9 @@
 //! ([`Version::tables_since`]), and that alone is put in or taken out. To make what belongs to a version, and to let go of it,
 //! costs as much as differs, and a step for each chunk.
 //!
+//! Of a version that lacks most tables of the one before (it was set aside) less is there than has gone. Its sequences
+//! are its own, and have of the version before what is open, and the runs of families that have not changed.
+//!
 //! # Why it is what a version alone would have
 //! Each table that two versions do not refer to in the same way is met, and from the references of both follows what is to be done:
 //!
@@ -27,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use thermocline_base::chunked::Chunked;
 use thermocline_base::{CfId, FileId};
 use thermocline_level0::PmTable;
-use thermocline_version::{Level, Place, TableDifference, TableRef, Version};
+use thermocline_version::{FamilyTables, Level, Place, TableDifference, TableRef, Version};
 
 use crate::keys::{KeptKeys, Level0Keys};
 use crate::open::Handle;
@@ -36,6 +39,9 @@ use crate::runs::{Run, runs_of};
 
 /// The runs of a family, newest first; made by whoever reads it first, so that nobody who comes later takes a lock.
 type Runs = OnceLock<Box<[Run]>>;
+
+/// So many tables are in a chunk or two: to take out most of them costs little.
+const FEW: usize = 64;
 
 /// See the [module](self).
 #[derive(Debug, Clone, Default)]
@@ -61,8 +67,9 @@ impl Held {
     ) -> Held {
         let nothing = Held::default();
         let known = before.unwrap_or(&nothing);
-        // Of a version with few of the tables (it was set aside) more has gone than is there.
-        let begun = match 2 * version.file_count() < known.version.file_count() {
+        // More has gone than is there.
+        let (now, then) = (named(&version), named(&known.version));
+        let begun = match then > FEW && 2 * now < then {
             true => &nothing,
             false => known,
         };
@@ -72,11 +79,11 @@ impl Held {
             held.move_keys(&table, keys);
         }
         for table in version.pm_tables_since(&begun.version) {
-            held.move_pm(&table, pm);
+            held.move_pm(&table, (pm, known));
         }
         for cf in version.families_since(&begun.version) {
             match version.family(cf) {
-                Some(_) => held.runs.set(cf, Arc::default()),
+                Some(tables) => held.runs.set(cf, known.runs_of_same(cf, tables)),
                 None => held.runs.take(&cf),
             };
         }
@@ -114,14 +121,25 @@ impl Held {
         }
     }
 
-    fn move_pm(&mut self, table: &TableDifference<'_>, pm: &PmTables) {
+    fn move_pm(&mut self, table: &TableDifference<'_>, (pm, known): (&PmTables, &Held)) {
+        let file = table.file;
         if table.after.is_empty() {
-            self.pm.take(&table.file);
-        } else if table.before.is_empty()
-            && let Some(open) = pm.get(table.file)
-        {
-            self.pm.set(table.file, open);
+            self.pm.take(&file);
+        } else if table.before.is_empty() {
+            // No lock is taken for what is held already.
+            let open = known.pm(file).cloned();
+            if let Some(open) = open.or_else(|| pm.get(file)) {
+                self.pm.set(file, open);
+            }
         }
+    }
+
+    /// The runs of a family if these are its tables here, too; or else such as nobody has made.
+    fn runs_of_same(&self, cf: CfId, tables: &Arc<FamilyTables>) -> Arc<Runs> {
+        let own = self.version.family(cf);
+        let is_same = own.is_some_and(|own| Arc::ptr_eq(own, tables));
+        let runs = self.runs.find(&cf).filter(|_| is_same);
+        runs.cloned().unwrap_or_default()
     }
 
     /// The version.
@@ -173,6 +191,11 @@ impl Held {
             .map_or_else(Vec::new, |family| runs_of(family))
             .into()
     }
+}
+
+/// How many tables, in files and in persistent memory, and blob files a version names.
+fn named(version: &Version) -> usize {
+    version.file_count() + version.pm_table_count()
 }
 
 fn stands_in_level0(references: &[(Place, Arc<TableRef>)]) -> bool {

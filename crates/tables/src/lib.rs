@@ -83,8 +83,9 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Those of `version`; what `before` has open stays open. The cost is that of what differs from `before`, and a step for
-    /// each 64 tables: it is made under the writer's lock.
+    /// Those of `version`; what `before` has open stays open. It is made under the writer's lock, so the cost is that of what
+    /// differs from `before`, and a step for each chunk of tables; or that of `version`, if that has less than half of the
+    /// tables.
     pub fn new(
         version: Arc<Version>,
         files: Arc<TableFiles>,
