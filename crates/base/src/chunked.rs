@@ -18,10 +18,12 @@
 //!    sequences have in common never changes.
 
 mod differences;
+mod numbered;
 
 use std::sync::Arc;
 
 pub use differences::Difference;
+pub use numbered::Numbered;
 
 /// Most items of a chunk.
 pub const CHUNK_LEN_MAX: usize = 64;

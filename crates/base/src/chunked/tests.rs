@@ -45,6 +45,15 @@ proptest! {
             }
             check(&sequence);
             if n % 100 == 0 {
+                let numbered = sequence.numbered();
+                for (number, item) in model.iter().enumerate() {
+                    let position = sequence.position(|other| other < item);
+                    prop_assert_eq!(numbered.at(number), item);
+                    // Of equal ones it is the place of the first.
+                    let first = model.partition_point(|other| other < item);
+                    prop_assert_eq!(numbered.number_of(position), first);
+                }
+                prop_assert_eq!(numbered.number_of(sequence.end()), model.len());
                 kept.push((sequence.clone(), model.clone()));
             }
         }

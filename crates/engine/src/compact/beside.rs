@@ -157,7 +157,7 @@ impl Picker {
         let levels = Levels::of(&version, cf, None);
         let picked = pick(&levels, &running)?;
         // What reaches out of the range is held as a whole: it will be cut, and nobody else must do that.
-        let inputs = picked.inputs.iter().map(|n| levels.refs(0)[*n]);
+        let inputs = picked.inputs.iter().map(|n| levels.reference(0, *n));
         let wholes = inputs.map(|table| Held {
             stays: false,
             rests: false,

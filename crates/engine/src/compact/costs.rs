@@ -21,7 +21,7 @@ use crate::sync::{Arc, lock};
 
 /// What the tables of level 0 have, by place.
 pub(super) fn contents_of(version: &Version, levels: &Levels<'_>) -> Vec<Content> {
-    let level0 = levels.refs(0).iter();
+    let level0 = levels.newest_first().iter();
     let content = |table: &&Arc<TableRef>| {
         let pm = version.pm_table(table.file);
         let references = || version.references(table.file).len().max(1) as u64;
@@ -154,7 +154,7 @@ impl Level0Costs {
             let Some(of) = slices.get(slice.place).filter(same) else {
                 continue;
             };
-            let files: Vec<FileId> = of.pm.iter().map(|n| levels.refs(0)[*n].file).collect();
+            let files: Vec<FileId> = of.pm.iter().map(|n| levels.reference(0, *n).file).collect();
             let key = (slice.family, files);
             let share = match before.remove(&key) {
                 Some(share) => Some(share),

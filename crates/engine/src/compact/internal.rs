@@ -108,7 +108,7 @@ impl Picker {
         let running = jobs.held(cf);
         let slices = level0_slices(&levels.state(&running)).into_iter();
         let is_old = |slice: &Slice<'_>| {
-            let mut tables = slice.tables.iter().map(|n| levels.refs(0)[*n]);
+            let mut tables = slice.tables.iter().map(|n| levels.reference(0, *n));
             tables.any(|t| t.file < before && version.pm_table(t.file).is_some())
         };
         let mut slices = slices.filter(|slice| {
@@ -190,7 +190,7 @@ impl Picker {
         slice: &Slice<'_>,
     ) -> Option<Promise> {
         let shape = &self.common.compactions.shape;
-        let inputs = slice.pm.iter().map(|n| levels.refs(0)[*n]);
+        let inputs = slice.pm.iter().map(|n| levels.reference(0, *n));
         let metas = inputs.filter_map(|table| Some(&version.pm_table(table.file)?.meta));
         let mut read = Inputs::default();
         for meta in metas {

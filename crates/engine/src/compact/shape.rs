@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use thermocline_base::chunked::Numbered;
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Codec, FileId, IndexKind, KeyRange, SeqNo};
@@ -55,20 +56,16 @@ pub(crate) struct Levels<'v> {
 #[derive(Debug)]
 struct Deeper<'v> {
     tables: &'v Arc<LevelTables>,
-    /// In key order, once somebody has asked for one.
-    refs: OnceLock<Vec<&'v Arc<TableRef>>>,
+    /// They, by their places in key order, once somebody has asked for one.
+    numbered: OnceLock<Numbered<'v, Arc<TableRef>>>,
     /// Bytes of the tables before each place, if somebody asks for many ranges.
     before: OnceLock<Arc<[u64]>>,
 }
 
 impl<'v> Deeper<'v> {
-    fn refs(&self) -> &[&'v Arc<TableRef>] {
+    fn numbered(&self) -> &Numbered<'v, Arc<TableRef>> {
         let tables = self.tables;
-        self.refs.get_or_init(|| {
-            let mut refs = Vec::with_capacity(tables.len());
-            refs.extend(tables.iter());
-            refs
-        })
+        self.numbered.get_or_init(|| tables.list().numbered())
     }
 }
 
@@ -112,7 +109,7 @@ impl Tables for Levels<'_> {
         match level {
             0 => self.tables[place],
             // Only tables of level 0 lie in persistent memory.
-            _ => seen(self.refs(level)[place], false),
+            _ => seen(self.reference(level, place), false),
         }
     }
 
@@ -155,7 +152,7 @@ impl<'v> Levels<'v> {
         let table = |table: &&'v Arc<TableRef>| seen(table, version.pm_table(table.file).is_some());
         let deeper = levels.map(|tables| Deeper {
             tables,
-            refs: OnceLock::new(),
+            numbered: OnceLock::new(),
             before: OnceLock::new(),
         });
         let deeper: Vec<Deeper<'v>> = deeper.collect();
@@ -187,18 +184,30 @@ impl<'v> Levels<'v> {
         self.deeper.get(level.checked_sub(1)?)
     }
 
-    /// The references of a level: of level 0 newest first, of others in key order.
-    pub fn refs(&self, level: usize) -> &[&'v Arc<TableRef>] {
+    /// The references of level 0, newest first.
+    pub fn newest_first(&self) -> &[&'v Arc<TableRef>] {
+        &self.refs
+    }
+
+    /// The reference at a place of a level: of level 0 newest first, of others in key order.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn reference(&self, level: usize, place: usize) -> &'v Arc<TableRef> {
         match level {
-            0 => &self.refs,
-            _ => self.deeper(level).map_or(&[][..], Deeper::refs),
+            0 => self.refs[place],
+            _ => self.deeper[level - 1].numbered().at(place),
         }
     }
 
     /// The references of a level from 1 on that overlap a range.
-    pub fn overlapped(&self, level: usize, range: &KeyRange<&[u8]>) -> &[&'v Arc<TableRef>] {
+    pub fn overlapped(
+        &self,
+        level: usize,
+        range: &KeyRange<&[u8]>,
+    ) -> impl Iterator<Item = &'v Arc<TableRef>> {
         let places = self.state(&[]).level(level).overlapped(range);
-        &self.refs(level)[places]
+        places.map(move |place| self.reference(level, place))
     }
 
     /// From now on the bytes of a range of a deeper level are found at once, if something lies in persistent memory: only then
@@ -221,12 +230,17 @@ impl<'v> Levels<'v> {
             |place: &Place, table: &TableRef| place.cf == self.cf && *table.range.first == *first;
         let (place, _) = found.find(|(place, table)| is(place, table))?;
         let level = usize::from(place.level.0);
-        let refs = self.refs(level);
         let place = match level {
-            0 => refs
+            0 => self
+                .refs
                 .iter()
                 .position(|table| table.file == file && *table.range.first == *first)?,
-            _ => refs.partition_point(|table| *table.range.first < *first),
+            _ => {
+                let of = self.deeper(level)?;
+                let tables = of.tables.list();
+                let position = tables.position(|table| *table.range.first < *first);
+                of.numbered().number_of(position)
+            }
         };
         Some((level, place))
     }
@@ -396,7 +410,7 @@ impl Shape {
         bounds: Vec<Vec<u8>>,
         starts: Vec<Vec<u8>>,
     ) -> Cutter<'v> {
-        let grandparents = levels.overlapped(to + 1, range).iter();
+        let grandparents = levels.overlapped(to + 1, range);
         let grandparents = grandparents.map(|table| Grandparent {
             range: table.range.borrowed(),
             bytes: table.bytes,
@@ -419,7 +433,8 @@ impl Shape {
 
     /// Where its tables begin.
     pub fn base_begins(&self, levels: &Levels<'_>) -> Vec<Vec<u8>> {
-        let tables = levels.refs(self.base_level(levels)).iter();
+        let base = levels.deeper(self.base_level(levels)).into_iter();
+        let tables = base.flat_map(|of| of.tables.iter());
         tables.map(|table| table.range.first.to_vec()).collect()
     }
 

@@ -153,9 +153,9 @@ impl<'a> Along<'a> {
         let levels = Levels::of(&version, cf, None);
         let to = level_of(picked.to);
         let of = |level: Level, places: &[usize]| -> Vec<(Place, Arc<TableRef>)> {
-            let tables = levels.refs(usize::from(level.0));
-            let place = Place::new(cf, level);
-            places.iter().map(|n| (place, tables[*n].clone())).collect()
+            let (place, level) = (Place::new(cf, level), usize::from(level.0));
+            let tables = places.iter().map(|n| levels.reference(level, *n));
+            tables.map(|table| (place, table.clone())).collect()
         };
         let mut inputs = of(Level::ZERO, &picked.inputs);
         let mut rests = Vec::new();

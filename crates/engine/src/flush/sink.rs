@@ -32,11 +32,13 @@ use thermocline_catalog::view::Position;
 use thermocline_observe::count::Count;
 use thermocline_policy::pick::{Sinking, pick_sinking};
 use thermocline_policy::ranges;
+use thermocline_version::Place;
 
 use super::along::Along;
 use super::edits::hull;
 use super::evacuate::{Colds, Cuts, Span, Taken};
 use super::told::Made;
+use crate::compact::level_of;
 use crate::compact::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Evacuator, FlushWriter};
@@ -104,8 +106,8 @@ impl<'e> Sink<'e> {
         let is_inside = |at: &Position| {
             let levels = Levels::of(&version, at.cf, None);
             let base = common.compactions.shape.base_level(&levels);
-            let key = KeyRange::inclusive(&*at.key, &*at.key);
-            let mut tables = levels.overlapped(base, &key).iter();
+            let tables = version.level(Place::new(at.cf, level_of(base))).into_iter();
+            let mut tables = tables.flat_map(|tables| tables.may_have(&at.key));
             tables.any(|table| *table.range.first < *at.key)
         };
         while len < left.len() && left[len - 1].to.as_ref().is_some_and(is_inside) {
@@ -164,7 +166,7 @@ impl<'e> Sink<'e> {
                 // What is taken of level 0 is all that it has of these keys, so that nothing older stays above what is written:
                 // tables of the base level, too, reach over keys of level 0.
                 let all = levels.range_of(from, to);
-                let mut level0 = levels.refs(0).iter();
+                let mut level0 = levels.newest_first().iter();
                 let is_empty = !level0.any(|table| table.range.overlaps(&all));
                 let range = match is_empty || active(Bug::SinkPassesLevel0) {
                     true => range,

@@ -53,10 +53,8 @@ impl Job {
     ) -> Job {
         let place = |level: usize| Place::new(cf, level_of(level));
         let of = |level: usize, places: &[usize]| -> Vec<Arc<TableRef>> {
-            places
-                .iter()
-                .map(|n| levels.refs(level)[*n].clone())
-                .collect()
+            let tables = places.iter().map(|n| levels.reference(level, *n));
+            tables.cloned().collect()
         };
         let upper = of(picked.from, &picked.inputs);
         let lower = of(picked.to, &picked.overlapped);
@@ -205,14 +203,14 @@ impl Job {
         let deeper = deeper.flat_map(|level| levels.overlapped(level, &range));
         // Of level 0 what is not taken there and was there is older (`pick::level0`).
         let beside = match self.picked.is_within_level0() {
-            true => levels.refs(0),
+            true => levels.newest_first(),
             false => &[],
         };
         let is_input = |table: &Arc<TableRef>| self.inputs.iter().any(|(_, input)| input == table);
         let beside = beside
             .iter()
             .filter(|table| table.range.overlaps(&range) && !is_input(table));
-        below(deeper.chain(beside).copied())
+        below(deeper.chain(beside.copied()))
     }
 
     /// It ends tables at `starts` of partitions, where they are not too small then.
