@@ -8,6 +8,7 @@ use thermocline_base::{CfId, FileId, SeqNo, limits};
 use super::named::{BlobFile, FileEntry, Named, PmTables, TableFile};
 use super::{LevelTables, Version};
 use crate::impossible::{Impossible, must, possible_seqno};
+use crate::partitions::Partitions;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 
 impl Version {
@@ -116,7 +117,7 @@ impl Version {
             .map(|(at, table)| (at, Arc::clone(table)))
             .collect();
         self.families.take(&cf);
-        self.partitions.remove(&cf);
+        self.partitions.take(&cf);
         for (place, table) in tables {
             self.forget_reference(place, &table);
         }
@@ -150,7 +151,7 @@ impl Version {
         id: PartitionId,
         start: &[u8],
     ) -> Result<(), Impossible> {
-        self.partitions.entry(cf).or_default().create(id, start)
+        self.change_partitions(cf, |partitions| partitions.create(id, start))
     }
 
     /// Gives a partition's keys to the one before it.
@@ -160,12 +161,25 @@ impl Version {
         id: PartitionId,
         start: &[u8],
     ) -> Result<(), Impossible> {
-        let partitions = self.partitions.entry(cf).or_default();
-        partitions.remove(id, start)?;
-        if partitions.len() == 1 {
-            self.partitions.remove(&cf);
+        self.change_partitions(cf, |partitions| partitions.remove(id, start))
+    }
+
+    /// A family that has one alone needs none to be kept.
+    fn change_partitions(
+        &mut self,
+        cf: CfId,
+        change: impl FnOnce(&mut Partitions) -> Result<(), Impossible>,
+    ) -> Result<(), Impossible> {
+        if self.partitions.find(&cf).is_none() {
+            self.partitions.set(cf, Partitions::default());
         }
-        Ok(())
+        let partitions = self.partitions.find_mut(&cf);
+        let partitions = partitions.expect("they are there by now");
+        let changed = change(partitions);
+        if partitions.len() == 1 {
+            self.partitions.take(&cf);
+        }
+        changed
     }
 
     /// Forgets a reference by its file, and what it referred to.
@@ -227,8 +241,8 @@ impl Version {
             ..Version::default()
         };
         for cf in families {
-            if let Some(partitions) = self.partitions.get(cf) {
-                only.partitions.insert(*cf, partitions.clone());
+            if let Some(partitions) = self.partitions.find(cf) {
+                only.partitions.set(*cf, partitions.clone());
             }
             let Some(family) = self.family(*cf) else {
                 continue;

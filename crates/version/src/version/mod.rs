@@ -25,10 +25,9 @@
 //!    records in persistent memory may refer to it too, of which a version knows nothing.
 //! 6. **Sums.** Counts and bytes of a level are those of its references.
 //! 7. **Shared.** An edit copies what it changes: of the levels that it touches one chunk for each
-//!    reference and the lists of chunks, and as much of the lists of families, of files and of tables in
-//!    persistent memory. Everything else is the same memory before and after. So what differs is found
-//!    without a look at the rest ([`Version::tables_since`]).
-//!
+//!    reference and the lists of chunks, and as much of the lists of families, of those that are divided, of
+//!    files and of tables in persistent memory. Everything else is the same memory before and after. So what
+//!    differs is found without a look at the rest ([`Version::tables_since`]).
 //! 8. **Tables in persistent memory** are no files. An edit names each before references to it can stand,
 //!    in level 0 only, and removes it, when there are none: whoever reads an older version may read it
 //!    until then. References to different families of one are as if they were to different tables.
@@ -124,8 +123,8 @@ impl Joined {
 pub struct Version {
     /// Of the families that have tables, by id.
     families: Chunked<(CfId, Arc<FamilyTables>)>,
-    /// Of the families that have more than one.
-    partitions: BTreeMap<CfId, Partitions>,
+    /// Of the families that have more than one, by id.
+    partitions: Chunked<(CfId, Partitions)>,
     /// By id.
     files: Chunked<FileEntry>,
     /// The tables in persistent memory.
@@ -170,14 +169,13 @@ impl Version {
     pub fn partitions(&self, cf: CfId) -> &Partitions {
         static WHOLE: std::sync::LazyLock<Partitions> =
             std::sync::LazyLock::new(Partitions::default);
-        self.partitions.get(&cf).unwrap_or(&WHOLE)
+        self.partitions.find(&cf).unwrap_or(&WHOLE)
     }
 
     /// The families that have more than one partition, ascending.
     pub fn divided(&self) -> impl Iterator<Item = (CfId, &Partitions)> {
         let all = self.partitions.iter();
         all.map(|(cf, partitions)| (*cf, partitions))
-            .filter(|(_, partitions)| partitions.len() > 1)
     }
 
     /// The references of a family that reach over `key`: that may have keys below it, and it or keys behind

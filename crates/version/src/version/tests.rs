@@ -305,6 +305,12 @@ fn large(n: u64) -> State {
 fn an_edit_shares_what_it_does_not_change() {
     let n = 20_000;
     let mut state = large(n);
+    let divided = Change::PartitionCreated {
+        cf: CfId(0),
+        partition: PartitionId(1),
+        start: (*b"m").into(),
+    };
+    state.apply(&divided.into()).unwrap();
     state
         .apply(&added(1, table(n, "a", "z", 100)).into())
         .unwrap();
@@ -325,6 +331,8 @@ fn an_edit_shares_what_it_does_not_change() {
     assert!(chunks < 400);
     let (chunks, shared) = after.files.shared_chunks(&before.files);
     assert_eq!(shared, chunks - 1);
+    let partitions = after.partitions.shared_chunks(&before.partitions);
+    assert_eq!(partitions, (1, 1));
     let one = |version: &Version| Arc::clone(version.level(at(1)).unwrap());
     assert!(Arc::ptr_eq(&one(&before), &one(&after)));
     assert_eq!((old.len(), new.len()), (20_000, 19_999));
