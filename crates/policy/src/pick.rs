@@ -57,7 +57,9 @@ pub use level0::{
     pick_spill,
 };
 pub use levels::{Level, Table, Tables};
-pub use score::{Gaps, Scores, base_and_above, level0_cuts, level0_gaps, pending_bytes};
+pub use score::{
+    Gaps, Scores, base_and_above, level0_cuts, level0_gaps, pending_bytes, pending_is_same,
+};
 pub use slices::{depth, runs};
 pub use state::{Cursors, Expired, Held, Job, PickOptions, Reason, State};
 pub use tombstones::pick_tombstones;

@@ -1,14 +1,15 @@
 //! What compactions are behind with, family by family.
 //!
 //! Each edit asks for it, and changes few families. So what a family is behind with is kept for as long as its tables are the same
-//! memory, and its levels should be as they were.
+//! memory, and its levels should be as they were. How much persistent memory others leave it may change with each edit; of that it is
+//! only asked whether the family has too much.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use thermocline_base::CfId;
-use thermocline_policy::geometry::Has;
-use thermocline_policy::pick::{PickOptions, pending_bytes};
+use thermocline_policy::geometry::{Geometry, Has};
+use thermocline_policy::pick::{PickOptions, pending_bytes, pending_is_same};
 use thermocline_version::{FamilyTables, Version};
 
 use super::shape::{Levels, Shape, pm_bytes};
@@ -31,27 +32,28 @@ struct Debt {
 }
 
 impl Debt {
-    fn of(shape: &Shape, version: &Version, cf: CfId, tables: &Arc<FamilyTables>) -> Debt {
+    fn of(geometry: &Geometry, version: &Version, cf: CfId, tables: &Arc<FamilyTables>) -> Debt {
         let levels = Levels::of(version, cf, None);
-        let (files, pm) = levels.depths();
-        let options = shape.pick_options(&levels);
+        let ((files, pm), has) = (levels.depths(), levels.has());
+        let options = geometry.pick_options(&has);
         Debt {
             tables: Arc::downgrade(tables),
-            has: levels.has(),
+            has,
             options,
-            runs: shape.geometry().runs_for_delay(files, pm),
+            runs: geometry.runs_for_delay(files, pm),
             pending_bytes: pending_bytes(&levels.state(&[]), &options),
         }
     }
 
     /// Whether it is that of these tables, too, where all families have so many bytes in persistent memory.
-    fn holds_for(&self, shape: &Shape, tables: &Arc<FamilyTables>, pm_bytes: u64) -> bool {
+    fn holds_for(&self, geometry: &Geometry, tables: &Arc<FamilyTables>, pm_bytes: u64) -> bool {
         let has = Has {
             pm_bytes,
             ..self.has
         };
         let is_same = std::ptr::eq(self.tables.as_ptr(), Arc::as_ptr(tables));
-        is_same && shape.geometry().pick_options(&has) == self.options
+        let own = has.level0_pm_bytes;
+        is_same && pending_is_same(&self.options, &geometry.pick_options(&has), own)
     }
 }
 
@@ -61,19 +63,34 @@ impl Debts {
     /// families.
     pub fn of(&self, shape: &Shape, version: &Version) -> (u64, u64) {
         let mut debts = lock(&self.0);
-        let mut before = std::mem::take(&mut *debts);
-        let pm_bytes = pm_bytes(version);
-        for cf in version.families() {
-            let Some(tables) = version.family(cf) else {
-                continue;
-            };
-            let kept = before.remove(&cf);
-            let kept = kept.filter(|debt| debt.holds_for(shape, tables, pm_bytes));
-            let debt = kept.unwrap_or_else(|| Debt::of(shape, version, cf, tables));
-            debts.insert(cf, debt);
-        }
+        renew(&mut debts, &shape.geometry(), version);
         let runs = debts.values().map(|debt| debt.runs).max();
         let pending_bytes = debts.values().map(|debt| debt.pending_bytes).sum();
         (runs.unwrap_or(0) as u64, pending_bytes)
     }
 }
+
+/// Makes them those of this version. Returns of how many families they did not hold.
+fn renew(debts: &mut BTreeMap<CfId, Debt>, geometry: &Geometry, version: &Version) -> usize {
+    let pm_bytes = pm_bytes(version);
+    let (mut families, mut reckoned) = (0, 0);
+    for cf in version.families() {
+        let Some(tables) = version.family(cf) else {
+            continue;
+        };
+        families += 1;
+        let kept = debts.get(&cf);
+        if kept.is_none_or(|debt| !debt.holds_for(geometry, tables, pm_bytes)) {
+            debts.insert(cf, Debt::of(geometry, version, cf, tables));
+            reckoned += 1;
+        }
+    }
+    // Others have no tables any more.
+    if debts.len() > families {
+        debts.retain(|cf, _| version.family(*cf).is_some());
+    }
+    reckoned
+}
+
+#[cfg(test)]
+mod tests;

@@ -83,10 +83,15 @@ fn score_of_level0(state: &State<'_>, options: &PickOptions) -> f64 {
     let of = |in_pm: bool, tables: usize, bytes: u64| {
         let free = state.free_of_level0(in_pm);
         let by_count = depth(&free) as f64 / tables.max(1) as f64;
-        by_count.max(state.level0_bytes(in_pm) as f64 / bytes.max(1) as f64)
+        by_count.max(score_of_bytes(state.level0_bytes(in_pm), bytes))
     };
     let files = of(false, options.level0_tables, options.level0_bytes);
     files.max(of(true, options.level0_pm_tables, options.level0_pm_bytes))
+}
+
+/// Of so many bytes where there may be `most`.
+fn score_of_bytes(bytes: u64, most: u64) -> f64 {
+    bytes as f64 / most.max(1) as f64
 }
 
 fn fixed_targets(options: &PickOptions) -> Vec<u64> {
@@ -154,6 +159,20 @@ pub fn pending_bytes(state: &State<'_>, options: &PickOptions) -> u64 {
         pending += arriving + u64::try_from(overlapped).expect("a part of the next level");
     }
     pending
+}
+
+/// Whether that is the same with other options, where level 0 has so many bytes in persistent memory. How many it may have follows
+/// from what other families have, and changes often; all that is asked of it is whether level 0 has as many.
+pub fn pending_is_same(before: &PickOptions, after: &PickOptions, level0_pm_bytes: u64) -> bool {
+    let is_due = |options: &PickOptions| {
+        let score = score_of_bytes(level0_pm_bytes, options.level0_pm_bytes);
+        score >= 1.0
+    };
+    let as_before = PickOptions {
+        level0_pm_bytes: before.level0_pm_bytes,
+        ..*after
+    };
+    as_before == *before && is_due(before) == is_due(after)
 }
 
 /// Where the next run of level 0 should end its tables, in key order, so that level 0 falls into slices
