@@ -69,3 +69,6 @@ impl Kept {
         self.sums.insert(of, sums);
     }
 }
+
+#[cfg(test)]
+mod tests;

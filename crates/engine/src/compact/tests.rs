@@ -290,8 +290,14 @@ impl Story {
             for (level, tables) in levels.flat_map(|family| family.levels()) {
                 let place = (cf, usize::from(level.0));
                 let before = compactions.sums.before(place, tables);
-                assert_eq!(before.len(), tables.len() + 1);
+                let mut sums = vec![0];
+                for table in tables.iter() {
+                    sums.push(sums[sums.len() - 1] + table.bytes);
+                }
+                assert_eq!(*before, *sums);
                 assert_eq!(before.last(), Some(&tables.bytes()));
+                let again = compactions.sums.before(place, tables);
+                assert!(Arc::ptr_eq(&before, &again));
             }
         }
     }

@@ -323,6 +323,17 @@ fn check_same(before: &Held, after: &Held) {
         let same = after.keys(*file).is_none_or(|k| Arc::ptr_eq(k, keys));
         assert!(same, "{file}");
     }
+    for (file, table) in before.pm.iter() {
+        let same = after.pm(*file).is_none_or(|t| Arc::ptr_eq(t, table));
+        assert!(same, "{file}");
+    }
+    // Of families that have not changed the runs are those of both.
+    for cf in after.version().families() {
+        let family = |held: &Held| held.version().family(cf).map(Arc::as_ptr);
+        if family(before) == family(after) {
+            assert!(std::ptr::eq(before.runs(cf), after.runs(cf)), "{cf:?}");
+        }
+    }
 }
 
 #[test]
@@ -416,4 +427,74 @@ fn what_nothing_has_changed_of_shares_all_and_what_was_set_aside_is_made_of_its_
     check_same(&after, &relic);
     drop(relic);
     check(&world, &after);
+}
+
+/// `n` tables in persistent memory of one family, and three files, of another one.
+fn many_in_pm(n: u64) -> World {
+    let mut world = World::new();
+    let mut changes = Vec::new();
+    for file in 1..=n {
+        let key = 4 * u16::try_from(file).unwrap();
+        let table = table(file, (key, key + 2), file);
+        changes.push(info(&table, &[CfId(0)]));
+        changes.push(added(Place::new(CfId(0), Level::ZERO), table));
+        let open = Arc::clone(&world.pm_table.1);
+        world.pm.add(FileId(file), open, Vec::new(), &world.account);
+    }
+    for file in n + 1..=n + 3 {
+        let first = 4 * u16::try_from(file).unwrap();
+        let place = Place::new(CfId(1), Level(1));
+        changes.push(added(place, table(file, (first, first + 2), file)));
+    }
+    assert!(world.apply(changes));
+    world.next_file = n + 4;
+    world
+}
+
+/// Takes two of the files away.
+fn without_files(world: &mut World, n: u64) {
+    let place = Place::new(CfId(1), Level(1));
+    let removed = (n + 1..=n + 2).map(|file| {
+        let first = 4 * u16::try_from(file).unwrap();
+        Change::table_removed(place, &table(file, (first, first + 2), file))
+    });
+    assert!(world.apply(removed.collect()));
+}
+
+#[test]
+fn where_most_files_go_tables_in_persistent_memory_stay_shared() {
+    for n in [10, 1000] {
+        let mut world = many_in_pm(n);
+        let before = world.held(world.state.version(), None);
+        let runs = before.runs(CfId(0));
+        without_files(&mut world, n);
+        let after = world.held(world.state.version(), Some(&before));
+        check_same(&before, &after);
+        let (chunks, shared) = after.pm.shared_chunks(&before.pm);
+        assert!(chunks > 0 && chunks == shared, "{shared} of {chunks}");
+        assert!(std::ptr::eq(runs, after.runs(CfId(0))));
+        assert_eq!(after.handles.len(), 1);
+    }
+}
+
+#[test]
+fn of_a_version_that_was_set_aside_what_is_held_already_is_not_asked_for() {
+    let n = 1000;
+    let mut world = many_in_pm(n);
+    let (family, file) = (CfId(2), n + 10);
+    let table = table(file, (1, 2), file);
+    let open = Arc::clone(&world.pm_table.1);
+    world.pm.add(FileId(file), open, Vec::new(), &world.account);
+    let changes = vec![
+        info(&table, &[family]),
+        added(Place::new(family, Level::ZERO), table),
+    ];
+    assert!(world.apply(changes));
+    let before = world.held(world.state.version(), None);
+    let aside = VersionSet::new(&world.state).set_aside(&[family]);
+    // Were it asked for, it would not be found.
+    world.pm.take(FileId(file));
+    let relic = world.held(&aside, Some(&before));
+    assert_eq!((relic.pm.len(), relic.handles.len()), (1, 0));
+    check_same(&before, &relic);
 }
