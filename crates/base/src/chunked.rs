@@ -2,8 +2,10 @@
 //!
 //! Items lie in chunks of at most [`CHUNK_LEN_MAX`]. A copy shares the list of chunks; a change to
 //! one of two copies makes a list of its own (one pointer per chunk) and copies the chunk that it
-//! touches, so it costs `len / CHUNK_LEN_MAX + CHUNK_LEN_MAX` steps. Of tens of thousands of tables
-//! that is a few kilobytes. A tree would make it logarithmic, with more code and slower iteration.
+//! touches. What is loaded in order leaves full chunks; one that was split has half as many items at first, and one with
+//! fewer joins a neighbour with which it has no more than that. So a change costs `len / CHUNK_LEN_MAX + CHUNK_LEN_MAX`
+//! steps at best, and some four times the first part at worst. Of tens of thousands of tables that is a few
+//! kilobytes. A tree would make it logarithmic, with more code and slower iteration.
 //!
 //! What two copies still share tells how they differ, without a look at the rest:
 //! [`Chunked::differences`].

@@ -2,7 +2,7 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | what does a merge read? | [`input`] |
+//! | what does a merge read? | `jobs::source` |
 //! | how are tables written, and what stays? | [`outputs`] |
 //! | how should the levels be? | [`shape`] |
 //! | which job is next? | [`due`] |
@@ -17,7 +17,8 @@
 //! | how fast may all that be? | [`pace`] |
 //! | what becomes of a job that failed? | [`failures`] |
 //! | what are jobs behind with? | [`debt`] |
-//! | what was done? | [`usage`] |
+//! | how many bytes has a level before each place? | [`sums`] |
+//! | what was done? | `report::levels` |
 //!
 //! Which tables a job takes is decided by `policy::pick`, which has the argument for levels and
 //! age; here it is given what it asks for, and held to it.
@@ -45,8 +46,10 @@
 //!
 //! # Locks
 //! `gate` is held shared by each job, so that closing can wait for all of them; it comes before the
-//! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it but the
-//! locks of single memtables, for what they note of blob files ([`collect`]).
+//! writer's lock. `jobs` comes before what is promised of persistent memory and before `versions`. Whoever picks a job
+//! looks under it, one after the other, at the registry of readers and at leaves: what is known of costs ([`costs`]),
+//! filters, deletes, failures and what they leave alone, at rates of partitions, sums of levels ([`sums`]), tables that
+//! reads want compacted, and what single memtables note of blob files ([`collect`]).
 
 mod beside;
 mod collect;
