@@ -20,11 +20,13 @@
 //!    sequences have in common never changes.
 
 mod differences;
+mod folded;
 mod numbered;
 
 use std::sync::Arc;
 
 pub use differences::Difference;
+pub use folded::Folded;
 pub use numbered::Numbered;
 
 /// Most items of a chunk.

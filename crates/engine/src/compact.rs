@@ -17,7 +17,7 @@
 //! | how fast may all that be? | [`pace`] |
 //! | what becomes of a job that failed? | [`failures`] |
 //! | what are jobs behind with? | [`debt`] |
-//! | how many bytes has a level before each place? | [`sums`] |
+//! | what do tables of a level come to, before each place and by chunks? | [`sums`] |
 //! | what was done? | `report::levels` |
 //!
 //! Which tables a job takes is decided by `policy::pick`, which has the argument for levels and

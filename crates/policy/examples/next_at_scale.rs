@@ -10,8 +10,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use thermocline_base::chunked::CHUNK_LEN_MAX;
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
-use thermocline_policy::pick::{Cursors, DeletedRanges, Held, PickOptions, State, Table, Tables};
+use thermocline_policy::pick::{
+    Cursors, DeletedRanges, Held, PickOptions, State, Stretch, Table, Tables,
+};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_policy::{Memory, next};
@@ -24,6 +27,7 @@ struct Kept<'k> {
     levels: [Vec<Table<'k>>; 3],
     /// By level, bytes and deletes.
     sums: [(u64, u64); 3],
+    stretches: [Vec<Stretch>; 3],
 }
 
 impl Tables for Kept<'_> {
@@ -50,6 +54,30 @@ impl Tables for Kept<'_> {
     fn deletes_of(&self, level: usize) -> u64 {
         self.sums.get(level).map_or(0, |sums| sums.1)
     }
+
+    fn stretches(&self, level: usize) -> &[Stretch] {
+        self.stretches.get(level).map_or(&[][..], |all| &all[..])
+    }
+}
+
+/// What is known of tables that lie in one chunk of a version's.
+fn stretches(tables: &[Table<'_>]) -> Vec<Stretch> {
+    let starts = (0..tables.len()).step_by(CHUNK_LEN_MAX);
+    let stretch = |start: usize| {
+        let places = start..tables.len().min(start + CHUNK_LEN_MAX);
+        let of = &tables[places.clone()];
+        Stretch {
+            places,
+            deletes_max: of.iter().map(|table| table.deletes).max().unwrap_or(0),
+            entries_min: of.iter().map(|table| table.entries).min().unwrap_or(0),
+            newest_min: of
+                .iter()
+                .map(|table| table.largest_seqno)
+                .min()
+                .unwrap_or(SeqNo(0)),
+        }
+    };
+    starts.map(stretch).collect()
 }
 
 /// Where so many tables begin that have all keys, and where the last one ends.
@@ -82,7 +110,12 @@ fn kept<'k>(upper: &'k [[u8; 4]], lower: &'k [[u8; 4]], deletes: u64) -> Kept<'k
         (bytes, tables.iter().map(|table| table.deletes).sum())
     };
     let sums = [sum(&levels[0]), sum(&levels[1]), sum(&levels[2])];
-    Kept { levels, sums }
+    let stretches = [Vec::new(), stretches(&levels[1]), stretches(&levels[2])];
+    Kept {
+        levels,
+        sums,
+        stretches,
+    }
 }
 
 /// What is next beside these jobs, and how long it takes to say so.

@@ -56,7 +56,7 @@ pub use level0::{
     Along, Sinking, Slice, level0_slices, pick_along, pick_internal, pick_sinking, pick_slices,
     pick_spill,
 };
-pub use levels::{Level, Table, Tables};
+pub use levels::{Level, Stretch, Table, Tables};
 pub use score::{
     Gaps, Scores, base_and_above, level0_cuts, level0_gaps, pending_bytes, pending_is_same,
 };

@@ -213,3 +213,21 @@ fn places_lead_from_item_to_item() {
     );
     assert!(empty.is_empty() && Chunked::from_iter([1; 0]).is_empty());
 }
+
+#[test]
+fn of_chunks_that_are_shared_nothing_is_made_again() {
+    let mut sequence: Chunked<u32> = (0..1000).collect();
+    let made = Cell::new(0);
+    let sum = |items: &[u32]| {
+        made.set(made.get() + 1);
+        items.iter().sum::<u32>()
+    };
+    let before = sequence.folded(&Folded::default(), sum);
+    assert_eq!(made.replace(0), 1000usize.div_ceil(CHUNK_LEN_MAX));
+    sequence.remove(sequence.position(|item| *item < 500));
+    let after = sequence.folded(&before, sum);
+    assert_eq!(made.replace(0), 1);
+    let anew = sequence.folded(&Folded::default(), sum);
+    assert!(after.iter().eq(anew.iter()));
+    assert_eq!(after.iter().sum::<u32>(), 499_500 - 500);
+}

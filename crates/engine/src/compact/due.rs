@@ -81,6 +81,11 @@ impl Picker {
             expired: self.expired_for(known.cf),
             ..shape.pick_options(&known.levels)
         });
+        let options: Vec<PickOptions> = options.collect();
+        let sums = &self.common.compactions.sums;
+        for (known, options) in families.iter().zip(&options) {
+            known.levels.with_stretches(sums, options.expired.is_some());
+        }
         let deleted = &self.common.compactions.deleted;
         let deleted = families.iter().map(|known| deleted.of(known.cf));
         let deleted: Vec<deleted::OfFamily> = deleted.collect();
@@ -89,7 +94,7 @@ impl Picker {
         let passed = |known: &OfFamily<'_>| jobs.last.is_some_and(|last| known.cf <= last);
         Known {
             version,
-            options: options.collect(),
+            options,
             cursors: cursors.map(|at| at.cloned().unwrap_or_default()).collect(),
             moments: match deleted.iter().all(is_none) && !version.has_deletes() {
                 true => Vec::new(),
@@ -254,6 +259,8 @@ impl Picker {
         families.any(|cf| {
             self.expired_for(cf).is_some_and(|expired| {
                 let of = OfFamily::of(&version, cf, jobs.held(cf));
+                of.levels
+                    .with_stretches(&self.common.compactions.sums, true);
                 let options = self.common.compactions.shape.pick_options(&of.levels);
                 let state = of.levels.state(&of.held);
                 expired.pick(&state, &options).is_some()

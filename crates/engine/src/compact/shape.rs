@@ -10,14 +10,14 @@ use thermocline_base::{CfId, Codec, FileId, IndexKind, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
-    Held, PickOptions, Scores, State, Table, Tables, base_and_above, depth, level0_cuts,
+    Held, PickOptions, Scores, State, Stretch, Table, Tables, base_and_above, depth, level0_cuts,
     level0_gaps, runs,
 };
 use thermocline_policy::scans::level0_share;
 use thermocline_sst::{Compression, Creation, FilterKind, WriteOptions};
 use thermocline_version::{Level, LevelTables, Place, TableRef, Version};
 
-use super::sums::LevelSums;
+use super::sums::{LevelSums, Stretches};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The level of Zstandard: the fastest.
@@ -60,6 +60,8 @@ struct Deeper<'v> {
     numbered: OnceLock<Numbered<'v, Arc<TableRef>>>,
     /// Bytes of the tables before each place, if somebody asks for many ranges.
     before: OnceLock<Arc<[u64]>>,
+    /// What is known of their chunks, if somebody looks for some of all.
+    stretches: OnceLock<Arc<Stretches>>,
 }
 
 impl<'v> Deeper<'v> {
@@ -133,6 +135,11 @@ impl Tables for Levels<'_> {
             _ => self.deeper(level).map_or(0, |of| of.tables.deletes()),
         }
     }
+
+    fn stretches(&self, level: usize) -> &[Stretch] {
+        let known = self.deeper(level).and_then(|of| of.stretches.get());
+        known.map_or(&[][..], |stretches| stretches.all())
+    }
 }
 
 impl<'v> Levels<'v> {
@@ -154,6 +161,7 @@ impl<'v> Levels<'v> {
             tables,
             numbered: OnceLock::new(),
             before: OnceLock::new(),
+            stretches: OnceLock::new(),
         });
         let deeper: Vec<Deeper<'v>> = deeper.collect();
         Levels {
@@ -220,6 +228,19 @@ impl<'v> Levels<'v> {
         for (of, level) in numbered.filter(|(of, _)| !of.tables.is_empty()) {
             of.before
                 .get_or_init(|| sums.before((self.cf, level), of.tables));
+        }
+    }
+
+    /// From now on it is known of chunks of deeper levels what they have, if somebody looks there for tables with deletes, or for
+    /// such as have `expired`.
+    pub(super) fn with_stretches(&self, sums: &LevelSums, expired: bool) {
+        if !expired && self.deeper.iter().all(|of| of.tables.deletes() == 0) {
+            return;
+        }
+        let numbered = self.deeper.iter().zip(1..);
+        for (of, level) in numbered.filter(|(of, _)| !of.tables.is_empty()) {
+            of.stretches
+                .get_or_init(|| sums.stretches((self.cf, level), of.tables));
         }
     }
 

@@ -298,6 +298,22 @@ impl Story {
                 assert_eq!(before.last(), Some(&tables.bytes()));
                 let again = compactions.sums.before(place, tables);
                 assert!(Arc::ptr_eq(&before, &again));
+                let stretches = compactions.sums.stretches(place, tables);
+                let mut left: Vec<_> = tables.iter().collect();
+                for stretch in stretches.all() {
+                    assert_eq!(
+                        stretch.places.end,
+                        tables.len() - left.len() + stretch.places.len()
+                    );
+                    let rest = left.split_off(stretch.places.len());
+                    let most = left.iter().map(|table| table.deletes).max();
+                    let least = left.iter().map(|table| table.entries).min();
+                    let newest = left.iter().map(|table| table.largest_seqno).min();
+                    let known = (stretch.deletes_max, stretch.entries_min, stretch.newest_min);
+                    assert_eq!((most.unwrap(), least.unwrap(), newest.unwrap()), known);
+                    left = rest;
+                }
+                assert!(left.is_empty());
             }
         }
     }

@@ -35,8 +35,9 @@ impl Expired {
             let is_free = self.has_all(&table) && !state.is_held(level, &table);
             is_free && !is_above(state, options, level, &table.range)
         };
+        let mut places = tables.places(|stretch| stretch.newest_min <= self.up_to);
         let mut next = 0;
-        while let Some(first) = (next..tables.len()).find(goes) {
+        while let Some(first) = places.find(|n| *n >= next && goes(n)) {
             let most = tables.len().min(first + EXPIRED_TABLES_MAX);
             let all: Vec<usize> = (first..most).take_while(goes).collect();
             next = first + all.len();

@@ -434,7 +434,9 @@ pub fn pick_room(
     let of_levels = |sinks: bool| {
         let levels = (1..=options.last_level).filter(|level| state.level(*level).deletes() > 0);
         let mut tables = levels.flat_map(|level| {
-            let numbered = state.level(level).iter().enumerate();
+            let tables = state.level(level);
+            let places = tables.places(|stretch| stretch.deletes_max > 0);
+            let numbered = places.map(move |n| (n, tables.table(n)));
             let with_deletes = numbered.filter(|(_, table)| table.deletes > 0);
             with_deletes.map(move |t| (level, t))
         });

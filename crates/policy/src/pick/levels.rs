@@ -2,8 +2,9 @@
 //!
 //! # Why a level is no list
 //! A level may have 100,000 tables, and most decisions ask for no more than their bytes. So who has the tables says what they
-//! come to, and shows one when somebody asks for its place; what a range meets is found by halving. Level 0 has few tables, and
-//! most questions are about all of them: it is a list.
+//! come to, and shows one when somebody asks for its place; what a range meets is found by halving. Who looks for some of all
+//! tables passes over those of which a [`Stretch`] says that they are not meant. Level 0 has few tables, and most questions are
+//! about all of them: it is a list.
 
 use std::fmt;
 use std::ops::Range;
@@ -29,6 +30,19 @@ pub struct Table<'a> {
     pub deletes: u64,
     /// Whether it lies in persistent memory. Only tables of level 0 do.
     pub in_pm: bool,
+}
+
+/// Tables that follow each other in a level from 1 on, and what is known without a look at each of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where they stand.
+    pub places: Range<usize>,
+    /// None has more deletes and range tombstones.
+    pub deletes_max: u64,
+    /// None has fewer entries.
+    pub entries_min: u64,
+    /// The newest entry of none is older.
+    pub newest_min: SeqNo,
 }
 
 /// The tables of a family, by level and place: of level 0 newest first, of others in key order.
@@ -62,6 +76,12 @@ pub trait Tables: fmt::Debug {
     fn deletes_of(&self, level: usize) -> u64 {
         let places = 0..self.len_of(level);
         places.map(|place| self.table(level, place).deletes).sum()
+    }
+
+    /// A level from 1 on as stretches, in the order of its places, all of which lie in one of them; or none, if nothing is
+    /// known without a look at each table.
+    fn stretches(&self, _level: usize) -> &[Stretch] {
+        &[]
     }
 }
 
@@ -144,6 +164,29 @@ impl<'a> Level<'a> {
     /// All of them, in the level's order.
     pub fn iter(self) -> impl Iterator<Item = Table<'a>> {
         (0..self.len()).map(move |place| self.table(place))
+    }
+
+    /// The places of all tables, but for those in stretches that `may` not have what is looked for.
+    pub(super) fn places(self, may: impl Fn(&Stretch) -> bool) -> impl Iterator<Item = usize> {
+        let stretches = self.tables.stretches(self.level);
+        let unknown = match stretches.is_empty() {
+            true => 0..self.len(),
+            false => 0..0,
+        };
+        let some = stretches.iter().filter(move |stretch| may(stretch));
+        unknown.chain(some.flat_map(|stretch| stretch.places.clone()))
+    }
+
+    /// No table at these places of a level from 1 on has fewer entries; `None` of no places.
+    pub(super) fn entries_min(self, places: Range<usize>) -> Option<u64> {
+        if places.is_empty() {
+            return None;
+        }
+        let stretches = self.tables.stretches(self.level);
+        let first = stretches.partition_point(|stretch| stretch.places.end <= places.start);
+        let met = stretches[first..].iter();
+        let met = met.take_while(|stretch| stretch.places.start < places.end);
+        Some(met.map(|stretch| stretch.entries_min).min().unwrap_or(0))
     }
 
     /// Of a level from 1 on the place behind all tables for which `before` holds, from one place on: those are the first ones there.

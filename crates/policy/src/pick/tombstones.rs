@@ -14,13 +14,18 @@
 //! A delete that somebody could still tell from what it hides would stay, and so would that: a table waits until nobody reads at a moment
 //! before its newest entry.
 //!
+//! # What is passed over
+//! Most tables have few deletes. What lies below one is no less than what the smallest table has that it meets, if it meets
+//! any. So of tables that follow each other none needs a look, if the most deletes that one of them has are too few for the
+//! smallest table that all of them together meet.
+//!
 //! # Why it ends
 //! Each job moves data down. What lies above nothing is left alone: it hides nothing, and goes when its table is merged the next time.
 
 use thermocline_base::{KeyRange, SeqNo};
 
 use super::jobs::{job, widened};
-use super::levels::Table;
+use super::levels::{Stretch, Table};
 use super::score::Scores;
 use super::slices::slices;
 use super::state::{Job, PickOptions, Reason, State};
@@ -48,16 +53,20 @@ pub fn pick_tombstones(moments: &[SeqNo], state: &State<'_>, options: &PickOptio
         job(state, options, (0, to), slice, Reason::Tombstones)
     };
     let of_level = |level: usize| {
-        let tables = state.level(level).iter().enumerate();
-        tables
-            .filter(|(_, table)| goes(table))
-            .find_map(|(n, table)| {
-                let below = || below((level, &table.range), state, options);
-                pays(table.deletes, below).then_some(())?;
-                let to = (level, level + 1);
-                let job = job(state, options, to, vec![n], Reason::Tombstones)?;
-                Some(widened(state, options, job))
-            })
+        let tables = state.level(level);
+        let may = |stretch: &Stretch| {
+            let are_read = moments.first().is_some_and(|at| *at < stretch.newest_min);
+            !are_read && may_pay(stretch, level, state, options)
+        };
+        let numbered = tables.places(may).map(|n| (n, tables.table(n)));
+        let mut going = numbered.filter(|(_, table)| goes(table));
+        going.find_map(|(n, table)| {
+            let below = || below((level, &table.range), state, options);
+            pays(table.deletes, below).then_some(())?;
+            let to = (level, level + 1);
+            let job = job(state, options, to, vec![n], Reason::Tombstones)?;
+            Some(widened(state, options, job))
+        })
     };
     let of_level0 = || slices(level0).into_iter().find_map(of_slice);
     let has_some = |level: &usize| state.level(*level).deletes() > 0;
@@ -69,6 +78,22 @@ pub fn pick_tombstones(moments: &[SeqNo], state: &State<'_>, options: &PickOptio
 /// Whether so many deletes are worth a merge with so many entries; not where there are none.
 fn pays(deletes: u64, below: impl FnOnce() -> Option<u64>) -> bool {
     deletes > 0 && below().is_some_and(|n| n > 0 && deletes.saturating_mul(DELETES_ONE_IN) >= n)
+}
+
+/// Whether the deletes of one of these tables may be worth a merge.
+fn may_pay(stretch: &Stretch, level: usize, state: &State<'_>, options: &PickOptions) -> bool {
+    let tables = state.level(level);
+    let (first, behind) = (stretch.places.start, stretch.places.end);
+    if stretch.deletes_max == 0 || first == behind {
+        return false;
+    }
+    let hull = tables.table(first).range;
+    let hull = hull.hull(tables.table(behind - 1).range);
+    let mut deeper = (level + 1..=options.last_level).map(|deeper| state.level(deeper));
+    deeper.any(|tables| {
+        let least = tables.entries_min(tables.overlapped(&hull));
+        least.is_some_and(|n| stretch.deletes_max.saturating_mul(DELETES_ONE_IN) >= n)
+    })
 }
 
 /// The entries of all tables of deeper levels that overlap `range`.

@@ -46,7 +46,7 @@ fn level() -> Arc<LevelTables> {
 fn what_is_asked_for_is_kept_and_what_is_gone_does_not_pile_up() {
     let (sums, level) = (LevelSums::default(), level());
     let again = || Arc::new(LevelTables::clone(&level));
-    let kept = || lock(&sums.0).sums.len();
+    let kept = || lock(&sums.before).of.len();
     for family in 0..1000 {
         assert_eq!(*sums.before((CfId(family), 1), &again()), [0, 100]);
         assert!(kept() <= 2 * SWEEP_MIN);
