@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use thermocline_base::chunked::Numbered;
+use thermocline_base::chunked::{CHUNK_LEN_MAX, Numbered};
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Codec, FileId, IndexKind, KeyRange, SeqNo};
@@ -232,13 +232,13 @@ impl<'v> Levels<'v> {
     }
 
     /// From now on it is known of chunks of deeper levels what they have, if somebody looks there for tables with deletes, or for
-    /// such as have `expired`.
+    /// such as have `expired`. Where they have few tables a look at each costs no more.
     pub(super) fn with_stretches(&self, sums: &LevelSums, expired: bool) {
         if !expired && self.deeper.iter().all(|of| of.tables.deletes() == 0) {
             return;
         }
         let numbered = self.deeper.iter().zip(1..);
-        for (of, level) in numbered.filter(|(of, _)| !of.tables.is_empty()) {
+        for (of, level) in numbered.filter(|(of, _)| of.tables.len() > CHUNK_LEN_MAX) {
             of.stretches
                 .get_or_init(|| sums.stretches((self.cf, level), of.tables));
         }
