@@ -61,13 +61,14 @@ impl Space {
         state.parts.iter().all(|p| p.free == 0) && self.next_part(&state).is_none()
     }
 
-    /// Whether a zone with `min_bytes` for data can be attached without the one that is kept back,
-    /// if the device has room for growth.
+    /// Whether a zone with `min_bytes` for data can be attached without the one that is kept back, if the device, as far as
+    /// is known, has room for growth.
     pub fn has_room(&self, min_bytes: u64) -> bool {
         let state = lock(&self.state);
         let free: usize = state.parts.iter().map(|p| p.free).sum();
         let found = state.parts.iter().find_map(|part| part.find(min_bytes));
-        found.is_some_and(|(_, run)| free > run) || self.next_part(&state).is_some()
+        let grows = || !self.is_growth_refused() && self.next_part(&state).is_some();
+        found.is_some_and(|(_, run)| free > run) || grows()
     }
 
     /// Whether [`Space::attach`] would find a zone with `min_bytes` for data without growing the

@@ -385,11 +385,12 @@ fn a_device_without_room_is_remembered_until_it_has_some() {
     let error = space.grow(had).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
     assert!(space.is_growth_refused() && space.can_grow());
+    assert!(space.has_room(200 << 10) && !space.has_room(300 << 10));
     let full = space.full(1000).to_string();
     assert!(full.contains("found no room to grow"), "{full}");
     disk.limit(u64::MAX);
     assert!(space.grow(had).unwrap());
-    assert!(!space.is_growth_refused());
+    assert!(!space.is_growth_refused() && space.has_room(300 << 10));
     let full = space.full(1000).to_string();
     assert!(full.contains("raise pm"), "{full}");
 }
