@@ -79,6 +79,9 @@ pub struct Space {
     device: [AtomicU64; 2],
     /// Whether the device had no room for the growth that was tried last. Relaxed: it guards nothing.
     growth_refused: AtomicBool,
+    /// Bytes of data in the longest run of zones that there can be, once the region is as large as it may be. Stored under
+    /// `state`; relaxed, as it guards nothing.
+    longest_run: AtomicU64,
     descriptors: ObjectPool,
     /// Of all zone headers that the open saw, live or not.
     highest_owner: u64,
@@ -121,18 +124,21 @@ impl Space {
             parts: vec![Part::new(header)],
             generation: 0,
         };
-        Ok(Space {
+        let space = Space {
             region,
             seed,
             part_bytes_first: spec.part_bytes_first,
             pm: AtomicU64::new(spec.pm),
             device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             growth_refused: AtomicBool::new(false),
+            longest_run: AtomicU64::new(0),
             descriptors,
             highest_owner: 0,
             state: Mutex::new(state),
             growing: Mutex::default(),
-        })
+        };
+        space.note_longest_run(&lock(&space.state));
+        Ok(space)
     }
 
     /// Bytes that a new region must have before [`Space::create`].
@@ -271,11 +277,13 @@ impl Space {
             pm: AtomicU64::new(spec.pm),
             device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             growth_refused: AtomicBool::new(false),
+            longest_run: AtomicU64::new(0),
             descriptors,
             highest_owner: highest_owner.get(),
             state,
             growing: Mutex::default(),
         };
+        space.note_longest_run(&lock(&space.state));
         Ok((space, zones))
     }
 
@@ -293,7 +301,9 @@ impl Space {
 
     /// From now on the region grows to at most `pm` bytes. What it has beyond that it keeps.
     pub fn set_limit(&self, pm: u64) {
+        let state = lock(&self.state);
         self.pm.store(pm, Ordering::Relaxed);
+        self.note_longest_run(&state);
     }
 
     /// Most bytes that the region may have.

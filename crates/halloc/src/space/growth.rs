@@ -104,20 +104,24 @@ impl Space {
     }
 
     /// Whether `bytes` bytes of data fit the region when it is as large as it may be, but no run of its zones, were all free
-    /// but the one that is kept back. Costs nothing where any zone holds so much.
+    /// but the one that is kept back. Each write asks this, and waits for no lock.
     #[inline]
     pub fn needs_pieces(&self, bytes: u64) -> bool {
-        bytes > ZONE_DATA_LEAST && bytes < self.limit() && !self.may_hold_whole(bytes)
+        bytes > ZONE_DATA_LEAST
+            && bytes > self.longest_run.load(Ordering::Relaxed)
+            && bytes < self.limit()
     }
 
-    fn may_hold_whole(&self, bytes: u64) -> bool {
-        let state = lock(&self.state);
+    /// Notes how long a run can be, behind each change of the parts or of the limit.
+    pub(super) fn note_longest_run(&self, state: &State) {
         let there = state.parts.iter().map(|part| part.header);
-        let mut parts = there.chain(self.parts_to_come(&state, self.limit()));
+        let to_come = || self.parts_to_come(state, self.limit());
         // Where there are several parts, the zone that is kept back may be in another one.
-        let are_several =
-            state.parts.len() > 1 || self.parts_to_come(&state, self.limit()).next().is_some();
-        parts.any(|part| longest_run(&part, u64::from(!are_several)) >= bytes)
+        let are_several = state.parts.len() > 1 || to_come().next().is_some();
+        let kept = u64::from(!are_several);
+        let runs = there.chain(to_come()).map(|part| longest_run(&part, kept));
+        self.longest_run
+            .store(runs.max().unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Whether free zones have room for `bytes` bytes of data, without the one that is kept back, but neither any run of them
@@ -210,7 +214,9 @@ impl Space {
         grown?;
         growing.note(write_part_header(&self.region, self.seed, &header))?;
         growing.note(write_parts_word(&self.region, self.seed, header.index + 1))?;
-        lock(&self.state).parts.push(Part::new(header));
+        let mut state = lock(&self.state);
+        state.parts.push(Part::new(header));
+        self.note_longest_run(&state);
         Ok(true)
     }
 
@@ -240,6 +246,7 @@ impl Space {
                 free -= last.free;
                 state.parts.pop();
             }
+            self.note_longest_run(&state);
             (state.parts.len() as u64, end_of(&state.parts), before)
         };
         if end == before {

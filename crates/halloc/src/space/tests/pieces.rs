@@ -55,6 +55,37 @@ fn a_part_alone_keeps_one_of_its_own_zones() {
     assert!(space.attach(1, 0, longest, Reserve::Keep).is_ok());
 }
 
+/// What the longest run is follows the limit, and the parts that come and go.
+#[test]
+fn the_longest_run_is_that_of_the_region_as_it_may_be() {
+    const LARGEST: u64 = (512 << 10) - 384;
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let first = 15 * (16 << 10) - ZONE_HEADER_BYTES;
+    let second = (256 << 10) - 384;
+    // As it may be, a part behind the first, and the first alone, which keeps a zone.
+    for (limit, longest) in [
+        (PM, LARGEST),
+        (512 << 10, second),
+        (256 << 10, first - (16 << 10)),
+        (PM, LARGEST),
+    ] {
+        space.set_limit(limit);
+        assert!(!space.needs_pieces(longest), "{limit}");
+        assert_eq!(space.needs_pieces(longest + 1), longest + 1 < limit);
+    }
+    // Parts that are there count, whatever the limit is.
+    while space.grow(space.region_bytes()).unwrap() {}
+    space.set_limit(512 << 10);
+    assert!(!space.needs_pieces(LARGEST));
+    space.set_limit(PM);
+    assert!(space.give_back().unwrap() > 0);
+    assert!(!space.needs_pieces(LARGEST) && space.needs_pieces(LARGEST + 1));
+    drop(space);
+    let (space, _) = open(&sim, &[]).unwrap();
+    assert!(!space.needs_pieces(LARGEST) && space.needs_pieces(LARGEST + 1));
+}
+
 /// Where the device lets the region not grow, pieces are what is left.
 #[test]
 fn a_part_that_the_device_refuses_holds_nothing_whole() {
