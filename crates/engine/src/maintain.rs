@@ -213,7 +213,7 @@ impl Inner {
         grown.and(named)
     }
 
-    /// Grows the region where it lacks zones, and has the pages made that are needed next.
+    /// Grows the region where it lacks zones, or a run of them, and has the pages made that are needed next.
     fn grow_ahead(&self) -> Result<()> {
         let space = &self.common.space;
         if self.memtables.lacks().zones {
@@ -221,7 +221,8 @@ impl Inner {
             self.pressure.press();
         }
         let mut done = Ok(());
-        if self.memtables.lacks().zones {
+        // Parts double: a long run may come with a later one.
+        while done.is_ok() && self.memtables.lacks().zones {
             let grown = space.grow(space.region_bytes());
             done = grown
                 .map(|_| ())

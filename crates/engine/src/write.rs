@@ -120,7 +120,8 @@ impl Memtables {
         Ok(attached)
     }
 
-    /// The zones and pages that the region should have ready ahead of need, and lacks.
+    /// The zones and pages that the region should have ready ahead of need, and lacks; so does it a run for which a write has
+    /// not waited.
     pub fn lacks(&self) -> Lacks {
         self.common.space.lacks(room::zones_ahead)
     }
@@ -183,12 +184,13 @@ impl Memtables {
         {
             return Err(busy("for writes in flight"));
         }
-        // A region that cannot grow is full: waiting would not help. So is one whose device has just refused it, until
-        // working ahead finds room there; a flush may help.
+        // A region that cannot grow is full: waiting would not help. So is one that would not get such a run, and one whose
+        // device has just refused it, until working ahead finds room there; a flush may help.
         if !fits && self.common.space.can_grow() {
-            return Err(match self.common.space.is_growth_refused() {
-                true => self.common.space.full(bytes),
-                false => busy("for the region to grow"),
+            let comes = self.common.space.want_run(bytes);
+            return Err(match comes && !self.common.space.is_growth_refused() {
+                true => busy("for the region to grow"),
+                false => self.common.space.full(bytes),
             });
         }
         Ok(())

@@ -95,6 +95,8 @@ struct State {
     parts: Vec<Part>,
     /// The highest zone generation seen or given.
     generation: u64,
+    /// Bytes of data of a run that a write needed and did not wait for; 0 if none is lacking.
+    wanted_run: u64,
 }
 
 impl Space {
@@ -123,6 +125,7 @@ impl Space {
         let state = State {
             parts: vec![Part::new(header)],
             generation: 0,
+            wanted_run: 0,
         };
         let space = Space {
             region,
@@ -269,7 +272,11 @@ impl Space {
         }
         let descriptors = ObjectPool::open(&region, seed, descriptor_pool())?;
         doubled::mend(&region, seed, &parts)?;
-        let state = Mutex::new(State { parts, generation });
+        let state = Mutex::new(State {
+            parts,
+            generation,
+            wanted_run: 0,
+        });
         let space = Space {
             region,
             seed,

@@ -161,6 +161,52 @@ fn who_asks_not_to_wait_gets_past_a_region_whose_disk_lets_it_not_grow() {
     }
 }
 
+fn long_put() -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(CF, b"long", &vec![7; 300 << 10]).unwrap();
+    batch
+}
+
+/// The first part has as many zones free as it should, and no run of them is long enough. The next part has one.
+#[test]
+fn who_asks_not_to_wait_gets_a_run_that_a_later_part_has() {
+    let engine = open(&Machine::new(1 << 20), &options());
+    let had = engine.metrics().space;
+    assert!(had.region_bytes < 300 << 10);
+    write_without_waiting(&engine, &long_put());
+    assert!(engine.metrics().space.region_bytes > had.region_bytes);
+    let found = engine.get(CF, b"long", <[u8]>::len).unwrap();
+    assert_eq!(found, Some(300 << 10));
+    // No part will ever have this one.
+    let mut longer = WriteBatch::new();
+    longer.put(CF, b"longer", &vec![7; 600 << 10]).unwrap();
+    let grown = engine.metrics().space.region_bytes;
+    let full = try_without_waiting(&engine, &longer).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::OutOfSpace, "{full}");
+    engine.work_ahead().unwrap();
+    assert_eq!(engine.metrics().space.region_bytes, grown);
+}
+
+/// The zones that are free are too short, and nothing else is lacking for which the region would grow.
+#[test]
+fn who_asks_not_to_wait_for_a_long_run_hears_when_the_disk_has_room_again() {
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine, &options());
+    write_without_waiting(&engine, &put(b"a"));
+    machine.lay_region_on_disk(128 << 10);
+    let had = engine.metrics().space.region_bytes;
+    let full = try_without_waiting(&engine, &long_put()).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::OutOfSpace, "{full}");
+    assert_eq!(engine.metrics().space.region_bytes, had);
+    machine.limit_disk(u64::MAX);
+    // Nobody knows yet; who is refused has it tried again.
+    assert!(try_without_waiting(&engine, &long_put()).is_err());
+    engine.work_ahead().unwrap();
+    write_without_waiting(&engine, &long_put());
+    assert!(engine.metrics().space.region_bytes > had);
+    assert!(engine.get(CF, b"long", |_| ()).unwrap().is_some());
+}
+
 /// A memtable that refers to as much in blob files as it may has hardly any bytes of its own.
 #[test]
 fn who_asks_not_to_wait_gets_past_a_memtable_that_is_full_of_blobs() {

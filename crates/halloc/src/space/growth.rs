@@ -20,10 +20,19 @@ const DEVICE_PART_LEAST: u64 = 8;
 /// What a region lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lacks {
-    /// Free zones, and it can grow.
+    /// Free zones, or a run of them that was [wanted](Space::want_run), and it can grow.
     pub zones: bool,
     /// Pages of the free zones that will be attached next: whoever fills them would meet page faults.
     pub pages: bool,
+}
+
+impl State {
+    /// Whether a zone with `min_bytes` for data can be attached as the parts are.
+    fn has_run(&self, min_bytes: u64, reserve: Reserve) -> bool {
+        let free: usize = self.parts.iter().map(|p| p.free).sum();
+        let found = self.parts.iter().find_map(|part| part.find(min_bytes));
+        found.is_some_and(|(_, run)| reserve == Reserve::Use || free > run)
+    }
 }
 
 impl Space {
@@ -65,23 +74,32 @@ impl Space {
     /// is known, has room for growth.
     pub fn has_room(&self, min_bytes: u64) -> bool {
         let state = lock(&self.state);
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
         let grows = || !self.is_growth_refused() && self.next_part(&state).is_some();
-        found.is_some_and(|(_, run)| free > run) || grows()
+        state.has_run(min_bytes, Reserve::Keep) || grows()
     }
 
     /// Whether [`Space::attach`] would find a zone with `min_bytes` for data without growing the
     /// region.
     pub fn has_room_now(&self, min_bytes: u64, reserve: Reserve) -> bool {
-        let state = lock(&self.state);
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
-        let spare = |run| match reserve {
-            Reserve::Keep => free > run,
-            Reserve::Use => true,
-        };
-        found.is_some_and(|(_, run)| spare(run))
+        lock(&self.state).has_run(min_bytes, reserve)
+    }
+
+    /// A write needs a zone with `min_bytes` for data, which is not there, and does not wait. If growth would bring one, it is
+    /// [lacking](Space::lacks) from now on, however many zones are free: until there is one, or the device refuses growth. Returns
+    /// whether growth would.
+    pub fn want_run(&self, min_bytes: u64) -> bool {
+        let mut state = lock(&self.state);
+        let comes = self.may_bring(&state, min_bytes);
+        if comes {
+            state.wanted_run = state.wanted_run.max(min_bytes);
+        }
+        comes
+    }
+
+    /// Whether growth, as far as the device is known to have room, brings a part with a zone that has `min_bytes` for data.
+    fn may_bring(&self, state: &State, min_bytes: u64) -> bool {
+        self.parts_to_come(state, self.reachable())
+            .any(|part| longest_run(&part, 0) >= min_bytes)
     }
 
     /// Whether the region can still grow.
@@ -155,7 +173,13 @@ impl Space {
 
     /// What it lacks, where so many zones are to be free as `wanted` says of the zones of its newest part.
     pub fn lacks(&self, wanted: impl Fn(u64) -> u64) -> Lacks {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        let run = state.wanted_run;
+        let lacks_run =
+            run > 0 && !state.has_run(run, Reserve::Keep) && self.may_bring(&state, run);
+        if !lacks_run {
+            state.wanted_run = 0;
+        }
         let newest = state.parts.last();
         let wanted = wanted(newest.map_or(0, |part| part.taken.len() as u64));
         let free: u64 = state.parts.iter().map(|part| part.free as u64).sum();
@@ -163,7 +187,7 @@ impl Space {
         let some_free = state.parts.iter().filter(|part| part.free > 0);
         let mut first = some_free.flat_map(Part::free_zones).take(index(wanted));
         Lacks {
-            zones: free < wanted && self.next_part(&state).is_some(),
+            zones: lacks_run || free < wanted && self.next_part(&state).is_some(),
             pages: first.any(|(_, present)| !present),
         }
     }
@@ -211,6 +235,10 @@ impl Space {
         let grown = self.region.grow_keeping(header.offset, end, keep);
         let is_refused = matches!(grown, Err(Error::OutOfSpace(_)));
         self.growth_refused.store(is_refused, Ordering::Relaxed);
+        if is_refused {
+            // Whoever still wants a run says so again.
+            lock(&self.state).wanted_run = 0;
+        }
         grown?;
         growing.note(write_part_header(&self.region, self.seed, &header))?;
         growing.note(write_parts_word(&self.region, self.seed, header.index + 1))?;

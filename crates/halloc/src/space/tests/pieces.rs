@@ -107,3 +107,27 @@ fn a_part_that_the_device_refuses_holds_nothing_whole() {
     disk.limit(u64::MAX);
     assert!(space.attach(2, 0, 40 << 10, Reserve::Keep).is_ok());
 }
+
+/// However many zones are free, until growth has brought it or was refused.
+#[test]
+fn a_run_that_was_wanted_is_lacking() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let lacks = || space.lacks(|_| 1).zones;
+    assert!(!lacks());
+    // The second part has it, and no part the other one.
+    assert!(space.want_run(300 << 10) && !space.want_run(600 << 10));
+    assert!(lacks());
+    let disk = SimFs::new(Steps::new());
+    sim.lie_on(&disk);
+    disk.limit(disk.used());
+    assert!(space.grow(space.region_bytes()).is_err());
+    assert!(!lacks(), "whoever wants it says so again");
+    assert!(space.want_run(300 << 10) && lacks());
+    disk.limit(u64::MAX);
+    assert!(space.grow(space.region_bytes()).unwrap());
+    assert!(!lacks());
+    // Nobody remembers it: it is taken, and not lacking.
+    assert!(space.attach(1, 0, 300 << 10, Reserve::Keep).is_ok());
+    assert!(!lacks());
+}
