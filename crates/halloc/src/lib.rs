@@ -85,7 +85,7 @@ mod space;
 pub use format::{FORMAT_VERSION, META_BYTES_MIN, ZONE_HEADER_BYTES};
 pub use part::Zone;
 pub use pool::ObjectPool;
-pub use space::{Lacks, Reserve, Space, SpaceSpec, SpaceUse, Witness};
+pub use space::{Lacks, Pieces, Reserve, Space, SpaceSpec, SpaceUse, Witness};
 
 thermocline_base::sites! {
     /// The superblock and the empty pools are durable. Also of a copy of the superblock that had rotted.

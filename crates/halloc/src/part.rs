@@ -52,7 +52,7 @@ impl Zone {
 }
 
 /// A stretch of the region with zones of one size.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub header: PartHeader,
     /// One flag a zone: attached, or the meta zone.

@@ -2,10 +2,12 @@
 
 mod growing;
 mod growth;
+mod pieces;
 mod witness;
 mod zones;
 
 pub use growth::Lacks;
+pub use pieces::Pieces;
 pub use witness::Witness;
 
 use std::cell::Cell;

@@ -1,8 +1,46 @@
 //! Which batches are staged: those that cannot go as one item into what a memtable can get.
 
-use thermocline_base::Error;
+use thermocline_base::{BatchEntry, Error};
+use thermocline_commit::Entries;
+use thermocline_halloc::Pieces;
+use thermocline_memtable::{ITEM_HEADER, RECORD_HEADER};
 
 use crate::store::Stager;
+
+/// No item of a stage is larger, but for one of a single record (`memtable::stage`).
+const ITEM_BYTES: u64 = 1 << 20;
+
+/// Whether a stage, whose items have at most `item_bytes_max` bytes, would find zones for all these records. It goes through them
+/// as `memtable::stage` does. A batch that it cannot take would have most zones before it was refused, and others none.
+fn packs<'a>(
+    mut pieces: Pieces,
+    entries: impl Iterator<Item = BatchEntry<'a>>,
+    item_bytes_max: u64,
+) -> bool {
+    let most = item_bytes_max.min(ITEM_BYTES);
+    let item = |records: u64| (ITEM_HEADER as u64 + records).next_multiple_of(64);
+    // What is left of the zone at hand, and bytes of the records of the next item, for which there is room.
+    let (mut left, mut records) = (0, 0);
+    for entry in entries {
+        let record = RECORD_HEADER + entry.key.len() + entry.value.len();
+        let record = record.next_multiple_of(8) as u64;
+        if records > 0 && item(records + record) <= most.min(left) {
+            records += record;
+            continue;
+        }
+        if records > 0 {
+            left -= item(records);
+        }
+        if left < item(record) {
+            match pieces.take(item(record)) {
+                Some(data) => left = data,
+                None => return false,
+            }
+        }
+        records = record;
+    }
+    true
+}
 
 impl Stager {
     /// Whether a batch of `records` records that would take `bytes` bytes as one item is staged from the first: it is
@@ -14,12 +52,14 @@ impl Stager {
     }
 
     /// Whether such a batch is staged, after it was refused with `error` as one item, and nothing has happened: free zones
-    /// have room for it, but do not lie side by side. A flush would have made room, had it helped.
+    /// have room for all of its records, but do not lie side by side. A flush would have made room, had it helped.
     #[cold]
-    pub fn takes_refused(&self, error: &Error, records: usize, bytes: u64) -> bool {
+    pub fn takes_refused<'a>(&self, error: &Error, entries: impl Entries<'a>, bytes: u64) -> bool {
+        let most = self.common.options.memtable.item_bytes_max;
+        let is_packed = |pieces: Pieces| packs(pieces, entries.clone(), most);
         matches!(error, Error::OutOfSpace(_))
-            && records > 1
-            && self.common.space.has_pieces_alone(bytes)
+            && entries.len() > 1
+            && self.common.space.pieces_alone(bytes).is_some_and(is_packed)
             && self.common.poison.check().is_ok()
     }
 

@@ -243,12 +243,11 @@ impl Inner {
         (bytes, mode): (u64, WriteOptions),
         guard: &Guarded<'_>,
     ) -> Result<Option<Reserved<Place>>> {
-        let records = entries.len();
-        if self.stager.is_oversized(records, bytes) {
+        if self.stager.is_oversized(entries.len(), bytes) {
             return Ok(None);
         }
-        match self.reserve_guarded(entries, (bytes, mode), Some(guard)) {
-            Err(error) if self.stager.takes_refused(&error, records, bytes) => Ok(None),
+        match self.reserve_guarded(entries.clone(), (bytes, mode), Some(guard)) {
+            Err(error) if self.stager.takes_refused(&error, entries, bytes) => Ok(None),
             reserved => reserved.map(Some),
         }
     }
@@ -265,7 +264,7 @@ impl Inner {
         });
         reserved.inspect_err(|error| {
             // One that goes in pieces is not refused.
-            if !self.stager.takes_refused(error, entries.len(), bytes) {
+            if !self.stager.takes_refused(error, entries, bytes) {
                 self.common.events.refused(bytes, error);
             }
         })

@@ -67,7 +67,7 @@ impl Engine {
         error: Error,
     ) -> Result<()> {
         let stager = &self.inner.stager;
-        match stager.takes_refused(&error, entries.len(), bytes) {
+        match stager.takes_refused(&error, entries.clone(), bytes) {
             true => self.write_oversized(entries, bytes, mode),
             false => Err(error),
         }
@@ -167,15 +167,17 @@ impl Engine {
         told: Told<'_>,
     ) -> Result<()> {
         let inner = &*self.inner;
-        let (records, size) = (entries.len(), (bytes, no_slowdown));
-        if inner.stager.is_oversized(records, bytes) {
+        let size = (bytes, no_slowdown);
+        if inner.stager.is_oversized(entries.len(), bytes) {
             self.write_told_staged(entries, size, told)?;
         } else {
             let mut told = Some(told);
             let commits = &inner.common.commits;
             let written = commits.write_told(inner, entries.clone(), size, &mut told);
             match (written, told) {
-                (Err(error), Some(told)) if inner.stager.takes_refused(&error, records, bytes) => {
+                (Err(error), Some(told))
+                    if inner.stager.takes_refused(&error, entries.clone(), bytes) =>
+                {
                     self.write_told_staged(entries, size, told)?;
                 }
                 (written, _) => written?,

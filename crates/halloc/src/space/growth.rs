@@ -7,6 +7,7 @@ use thermocline_base::sync::{Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_pm::PmOff;
 
+use super::pieces::Pieces;
 use super::{Reserve, Space, State};
 use crate::format::{META_BYTES_MIN, PartHeader, narrow};
 use crate::part::{
@@ -142,27 +143,28 @@ impl Space {
             .store(runs.max().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Whether free zones have room for `bytes` bytes of data, without the one that is kept back, but neither any run of them
-    /// has, nor a part that growth would add.
-    pub fn has_pieces_alone(&self, bytes: u64) -> bool {
+    /// The free zones, if they have room for `bytes` bytes of data, without the one that is kept back, but neither any run of
+    /// them has, nor a part that growth would add. What lies in pieces leaves a rest in each: whether it fits, who takes the
+    /// [`Pieces`] finds out.
+    pub fn pieces_alone(&self, bytes: u64) -> Option<Pieces> {
         if bytes <= ZONE_DATA_LEAST {
-            return false;
+            return None;
         }
         let state = lock(&self.state);
         let some_free = state.parts.iter().filter(|part| part.free > 0);
         let zones: usize = some_free.clone().map(|part| part.free).sum();
         let least = some_free.clone().map(Part::zone_data).min().unwrap_or(0);
         let all: u64 = some_free
-            .clone()
             .map(|part| part.free as u64 * part.zone_data())
             .sum();
-        let whole = some_free.clone().find_map(|part| part.find(bytes));
-        let is_whole = whole.is_some_and(|(_, run)| zones > run);
-        let grows = !self.is_growth_refused()
-            && self
-                .parts_to_come(&state, self.reachable())
-                .any(|part| longest_run(&part, u64::from(zones == 0)) >= bytes);
-        !is_whole && !grows && all - least >= bytes
+        let grows = || {
+            !self.is_growth_refused()
+                && self
+                    .parts_to_come(&state, self.reachable())
+                    .any(|part| longest_run(&part, u64::from(zones == 0)) >= bytes)
+        };
+        let is_alone = !state.has_run(bytes, Reserve::Keep) && !grows() && all - least >= bytes;
+        is_alone.then(|| Pieces::of(&state.parts))
     }
 
     /// The zones of the newest part.

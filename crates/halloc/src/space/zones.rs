@@ -13,6 +13,24 @@ use crate::part::{Part, Zone, zone};
 /// What to look for in a part: the first of the zones that are found, and how many they are.
 type Way<'a> = &'a dyn Fn(&Part) -> Option<(usize, usize)>;
 
+/// What the first part has in which something is found: its place among the parts, the first zone of a run, and how many.
+/// `None`, too, where that would take the zone that is to be kept back.
+pub(super) fn place(
+    parts: &[Part],
+    reserve: Reserve,
+    find: impl Fn(&Part) -> Option<(usize, usize)>,
+) -> Option<(usize, usize, usize)> {
+    let free: usize = parts.iter().map(|p| p.free).sum();
+    let mut some_free = parts.iter().enumerate().filter(|(_, part)| part.free > 0);
+    let (p, (first, run)) = some_free.find_map(|(p, part)| Some((p, find(part)?)))?;
+    (reserve == Reserve::Use || free > run).then_some((p, first, run))
+}
+
+/// Zones that lie side by side, a sixteenth of the part, and more where `min_bytes` for data need it.
+pub(super) fn find_wide(part: &Part, min_bytes: u64) -> Option<(usize, usize)> {
+    part.find(min_bytes.max(part.wide_bytes()))
+}
+
 impl Space {
     /// Attaches a zone with at least `min_bytes` for data to `owner`, as its `ordinal`-th. The
     /// attachment is durable on return (invariant 1). Grows the region where needed.
@@ -43,7 +61,7 @@ impl Space {
         reserve: Reserve,
     ) -> Result<Zone> {
         let find = |part: &Part| part.find(min_bytes);
-        let wide = |part: &Part| part.find(min_bytes.max(part.wide_bytes()));
+        let wide = |part: &Part| find_wide(part, min_bytes);
         self.attach_found((owner, ordinal), min_bytes, reserve, &[&wide, &find])
     }
 
@@ -78,16 +96,9 @@ impl Space {
     ) -> Result<Option<Zone>> {
         let mut locked = lock(&self.state);
         let state = &mut *locked;
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        let parts = state.parts.iter().enumerate();
-        let mut some_free = parts.filter(|(_, part)| part.free > 0);
-        let found = some_free.find_map(|(p, part)| find(part).map(|(first, run)| (p, first, run)));
-        let Some((p, first, run)) = found else {
+        let Some((p, first, run)) = place(&state.parts, reserve, find) else {
             return Ok(None);
         };
-        if reserve == Reserve::Keep && free - run < 1 {
-            return Ok(None);
-        }
         let generation = state.generation.checked_add(1);
         let generation =
             generation.ok_or_else(|| damaged("a zone generation", self.region.path(), 0))?;

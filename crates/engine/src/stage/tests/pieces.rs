@@ -142,3 +142,34 @@ fn what_finds_no_zones_side_by_side_goes_in_pieces_whichever_way_it_comes() {
     assert_eq!(contents(&opened(&machine), CF), expected);
     assert_sound(&machine, MIB);
 }
+
+/// By its bytes it would fit what is free, but for one of its records.
+#[test]
+fn a_batch_with_a_record_that_fits_no_piece_takes_none() {
+    let machine = Machine::new(MIB);
+    let engine = opened(&machine);
+    write(&engine, &puts(CF, 0..1, b"before")).unwrap();
+    let taken = scatter(&engine);
+    let mut batch = puts(CF, 100..130, &[1; 1100]);
+    let large = vec![1; 40 << 10];
+    batch.put(CF, &130u16.to_be_bytes(), &large).unwrap();
+    let bytes = thermocline_memtable::item_bytes(batch.iter());
+    assert!(!is_staged(&engine, &batch));
+    assert!(engine.inner.common.space.pieces_alone(bytes).is_some());
+    let has = || {
+        let (zones, staging, descriptors, _) = holdings(&engine);
+        let lines = engine.metrics().pm.lines_written_back;
+        (lines, zones, staging, descriptors)
+    };
+    let before = has();
+    let error = write(&engine, &batch).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert_eq!(has(), before);
+    // The others alone go.
+    write(&engine, &puts(CF, 100..160, &[1; 1100])).unwrap();
+    engine.inner.common.space.release(&taken);
+    write(&engine, &batch).unwrap();
+    drop(engine);
+    assert_eq!(contents(&opened(&machine), CF).len(), 61);
+    assert_sound(&machine, MIB);
+}

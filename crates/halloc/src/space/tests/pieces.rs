@@ -14,7 +14,7 @@ fn what_fits_in_pieces_alone_is_told_from_what_fits_whole() {
         assert!(!needs(0) && !needs(16 << 10) && !needs(LARGEST));
         assert!(needs(LARGEST + 1) && needs(PM - 1));
         assert!(!needs(PM), "that fits in no way");
-        assert!(!space.has_pieces_alone(LARGEST));
+        assert!(space.pieces_alone(LARGEST).is_none());
         while space.grow(space.region_bytes()).unwrap() {}
     }
     assert_eq!(space.region_bytes(), PM);
@@ -24,7 +24,7 @@ fn what_fits_in_pieces_alone_is_told_from_what_fits_whole() {
         taken.push(zone);
     }
     assert_eq!(taken.len(), 15 + 16 + 16);
-    let in_pieces = |bytes: u64| space.has_pieces_alone(bytes);
+    let in_pieces = |bytes: u64| space.pieces_alone(bytes).is_some();
     assert!(!in_pieces(20 << 10), "nothing is free");
     // One is kept back.
     space.release(&[taken[0], taken[2]]);
@@ -101,9 +101,9 @@ fn a_part_that_the_device_refuses_holds_nothing_whole() {
     let apart = [taken[0], taken[2], taken[4], taken[6]];
     space.release(&apart);
     // It is not known yet.
-    assert!(!space.has_pieces_alone(40 << 10));
+    assert!(space.pieces_alone(40 << 10).is_none());
     assert!(space.attach(2, 0, 40 << 10, Reserve::Keep).is_err());
-    assert!(space.has_pieces_alone(40 << 10));
+    assert!(space.pieces_alone(40 << 10).is_some());
     disk.limit(u64::MAX);
     assert!(space.attach(2, 0, 40 << 10, Reserve::Keep).is_ok());
 }
@@ -130,4 +130,36 @@ fn a_run_that_was_wanted_is_lacking() {
     // Nobody remembers it: it is taken, and not lacking.
     assert!(space.attach(1, 0, 300 << 10, Reserve::Keep).is_ok());
     assert!(!lacks());
+}
+
+#[test]
+fn of_pieces_is_taken_what_would_be_attached() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let mut taken = Vec::new();
+    while let Ok(zone) = space.attach(1, narrow(taken.len() as u64).unwrap(), 1000, Reserve::Use) {
+        taken.push(zone);
+    }
+    // Two side by side, and one that stays.
+    taken.retain(|zone| zone.ordinal % 3 != 2);
+    space.release(&taken);
+    let mut pieces = space.pieces_alone(100 << 10).unwrap();
+    let sizes = [1000u64, 20 << 10, 40 << 10, 60 << 10];
+    let mut attached = 0;
+    for (ordinal, &bytes) in (0..).zip(sizes.iter().cycle()) {
+        let zone = space.attach_wide(2, ordinal, bytes, Reserve::Keep);
+        let has = zone.as_ref().map(|zone| zone.end.0 - zone.data.0);
+        assert_eq!(pieces.take(bytes), has.ok(), "{ordinal}: {bytes}");
+        if zone.is_err() {
+            break;
+        }
+        attached += 1;
+    }
+    assert!(attached > 10, "{attached}");
+    // And down to the one that is kept back.
+    while pieces.take(1000).is_some() {
+        assert!(space.attach_wide(3, attached, 1000, Reserve::Keep).is_ok());
+        attached += 1;
+    }
+    assert_eq!(space.usage().zones_free, 1);
 }
