@@ -65,7 +65,7 @@
 //!
 //! [`item_bytes_max`]: thermocline_base::options::MemtableOptions::item_bytes_max
 
-mod due;
+pub(crate) mod due;
 
 use std::collections::BTreeMap;
 

@@ -10,6 +10,17 @@ use crate::store::Stager;
 /// No item of a stage is larger, but for one of a single record (`memtable::stage`).
 const ITEM_BYTES: u64 = 1 << 20;
 
+/// What is behind the text of the error with which a batch is refused as one item that goes in pieces. That is decided once, where
+/// the batch is refused; and an error is all that comes from there, through the groups of `commit`, which other threads may
+/// lead.
+const IN_PIECES: &str = "; it goes in several pieces";
+
+/// Whether a batch that was refused with `error` as one item is staged.
+#[cold]
+pub(crate) fn goes_in_pieces(error: &Error) -> bool {
+    matches!(error, Error::OutOfSpace(text) if text.ends_with(IN_PIECES))
+}
+
 /// Whether a stage, whose items have at most `item_bytes_max` bytes, would find zones for all these records. It goes through them
 /// as `memtable::stage` does. A batch that it cannot take would have most zones before it was refused, and others none.
 fn packs<'a>(
@@ -51,16 +62,30 @@ impl Stager {
         records > 1 && (bytes > most || self.common.space.needs_pieces(bytes))
     }
 
-    /// Whether such a batch is staged, after it was refused with `error` as one item, and nothing has happened: free zones
-    /// have room for all of its records, but do not lie side by side. A flush would have made room, had it helped.
+    /// The error of such a batch, which was refused with `error` as one item, and nothing has happened. It says whether the batch
+    /// [goes in pieces](goes_in_pieces): the region was what was full, and free zones have room for all of its records, but
+    /// do not lie side by side. A flush would have made room, had it helped.
     #[cold]
-    pub fn takes_refused<'a>(&self, error: &Error, entries: impl Entries<'a>, bytes: u64) -> bool {
+    pub fn refused_as_item<'a>(
+        &self,
+        error: Error,
+        entries: impl Entries<'a>,
+        bytes: u64,
+    ) -> Error {
+        // What lacks something else has waited for that, and would wait again.
+        let is_staged = self.common.space.says_full(&error) && self.takes_pieces(entries, bytes);
+        match error {
+            Error::OutOfSpace(text) if is_staged => Error::OutOfSpace(text + IN_PIECES),
+            other => other,
+        }
+    }
+
+    fn takes_pieces<'a>(&self, entries: impl Entries<'a>, bytes: u64) -> bool {
         let most = self.common.options.memtable.item_bytes_max;
-        let is_packed = |pieces: Pieces| packs(pieces, entries.clone(), most);
-        matches!(error, Error::OutOfSpace(_))
-            && entries.len() > 1
-            && self.common.space.pieces_alone(bytes).is_some_and(is_packed)
+        let pieces = || self.common.space.pieces_alone(bytes);
+        entries.len() > 1
             && self.common.poison.check().is_ok()
+            && pieces().is_some_and(|pieces| packs(pieces, entries, most))
     }
 
     /// The error for such a batch that asked not to wait.

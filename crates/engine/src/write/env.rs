@@ -19,6 +19,7 @@ use thermocline_pm::{PmOff, RegionKind};
 use thermocline_runtime::{Task, is_calling};
 
 use crate::busy::busy;
+use crate::stage::due::goes_in_pieces;
 use crate::store::Inner;
 use crate::sync::{Arc, lock_short, try_lock};
 use crate::watch::guard::{Guarded, step_of};
@@ -246,13 +247,14 @@ impl Inner {
         if self.stager.is_oversized(entries.len(), bytes) {
             return Ok(None);
         }
-        match self.reserve_guarded(entries.clone(), (bytes, mode), Some(guard)) {
-            Err(error) if self.stager.takes_refused(&error, entries, bytes) => Ok(None),
+        match self.reserve_guarded(entries, (bytes, mode), Some(guard)) {
+            Err(error) if goes_in_pieces(&error) => Ok(None),
             reserved => reserved.map(Some),
         }
     }
 
-    /// As [`CommitEnv::reserve`], unless the guard refuses under the writer's lock.
+    /// As [`CommitEnv::reserve`], unless the guard refuses under the writer's lock. The error says whether the batch is to be
+    /// staged (`stage::due`).
     pub fn reserve_guarded<'a>(
         &self,
         entries: impl Entries<'a>,
@@ -262,11 +264,13 @@ impl Inner {
         let reserved = self.admission.with_room(bytes, mode.no_slowdown, || {
             self.try_reserve(entries.clone(), (bytes, mode), guard)
         });
-        reserved.inspect_err(|error| {
+        reserved.map_err(|error| {
+            let error = self.stager.refused_as_item(error, entries, bytes);
             // One that goes in pieces is not refused.
-            if !self.stager.takes_refused(error, entries, bytes) {
-                self.common.events.refused(bytes, error);
+            if !goes_in_pieces(&error) {
+                self.common.events.refused(bytes, &error);
             }
+            error
         })
     }
 

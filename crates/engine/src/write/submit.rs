@@ -11,6 +11,7 @@ use thermocline_memtable::item_bytes;
 use crate::blobs::{Hold, Separated};
 use crate::prepared::claims::Claims;
 use crate::prepared::{PreparedState, Resolution};
+use crate::stage::due::goes_in_pieces;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering};
 use crate::watch::Watch;
@@ -66,8 +67,7 @@ impl Engine {
         (bytes, mode): (u64, WriteOptions),
         error: Error,
     ) -> Result<()> {
-        let stager = &self.inner.stager;
-        match stager.takes_refused(&error, entries.clone(), bytes) {
+        match goes_in_pieces(&error) {
             true => self.write_oversized(entries, bytes, mode),
             false => Err(error),
         }
@@ -175,9 +175,7 @@ impl Engine {
             let commits = &inner.common.commits;
             let written = commits.write_told(inner, entries.clone(), size, &mut told);
             match (written, told) {
-                (Err(error), Some(told))
-                    if inner.stager.takes_refused(&error, entries.clone(), bytes) =>
-                {
+                (Err(error), Some(told)) if goes_in_pieces(&error) => {
                     self.write_told_staged(entries, size, told)?;
                 }
                 (written, _) => written?,

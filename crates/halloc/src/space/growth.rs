@@ -56,13 +56,32 @@ impl Space {
             ),
         };
         Error::OutOfSpace(format!(
-            "persistent memory region {} is full: {} of {} in use, and {} more with one zone in \
-             reserve do not fit; {way_out}",
-            self.region.path().display(),
+            "{}: {} of {} in use, and {} more with one zone in reserve do not fit; {way_out}",
+            self.full_text(),
             format_size(usage.attached_bytes),
             format_size(usage.limit_bytes),
             format_size(bytes)
         ))
+    }
+
+    /// As [`Space::full`], where the device has refused growth, and says why.
+    #[cold]
+    pub(super) fn full_for(&self, bytes: u64, why: &str) -> Error {
+        match self.full(bytes) {
+            Error::OutOfSpace(text) => Error::OutOfSpace(format!("{text} ({why})")),
+            other => other,
+        }
+    }
+
+    /// Whether it is this region that an error calls full, and nothing else that is lacking. Errors have no kind for that, and some
+    /// come by way of other threads.
+    pub fn says_full(&self, error: &Error) -> bool {
+        matches!(error, Error::OutOfSpace(text) if text.starts_with(&self.full_text()))
+    }
+
+    fn full_text(&self) -> String {
+        let path = self.region.path().display();
+        format!("persistent memory region {path} is full")
     }
 
     /// Whether the zone that is kept back has been taken, and the region has reached its limit.

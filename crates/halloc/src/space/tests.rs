@@ -386,8 +386,12 @@ fn a_device_without_room_is_remembered_until_it_has_some() {
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
     assert!(space.is_growth_refused() && space.can_grow());
     assert!(space.has_room(200 << 10) && !space.has_room(300 << 10));
-    let full = space.full(1000).to_string();
-    assert!(full.contains("found no room to grow"), "{full}");
+    let full = space.full(1000);
+    assert!(full.to_string().contains("found no room to grow"), "{full}");
+    // Who needs a zone hears of both.
+    let refused = space.attach(1, 0, 300 << 10, Reserve::Keep).unwrap_err();
+    assert!(refused.to_string().contains("cannot grow"), "{refused}");
+    assert!(space.says_full(&full) && space.says_full(&refused) && !space.says_full(&error));
     disk.limit(u64::MAX);
     assert!(space.grow(had).unwrap());
     assert!(!space.is_growth_refused() && space.has_room(300 << 10));

@@ -1,8 +1,8 @@
 //! Zones: attached to owners, released, made durable again.
 
-use thermocline_base::Result;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::lock;
+use thermocline_base::{Error, Result};
 use thermocline_pm::PmOff;
 
 use super::{Reserve, Space};
@@ -36,7 +36,7 @@ impl Space {
     /// attachment is durable on return (invariant 1). Grows the region where needed.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`](thermocline_base::Error::OutOfSpace) naming the region and its size; a failed persist.
+    /// [`Error::OutOfSpace`] naming the region and its size; a failed persist.
     pub fn attach(
         &self,
         owner: u64,
@@ -80,8 +80,11 @@ impl Space {
                 }
             }
             let before = self.region_bytes();
-            if !self.grow(before)? {
-                return Err(self.full(min_bytes));
+            match self.grow(before) {
+                Ok(true) => {}
+                Ok(false) => return Err(self.full(min_bytes)),
+                Err(Error::OutOfSpace(why)) => return Err(self.full_for(min_bytes, &why)),
+                Err(error) => return Err(error),
             }
         }
     }

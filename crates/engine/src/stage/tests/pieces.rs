@@ -4,6 +4,7 @@ use thermocline_commit::recent::{Changed, Footprint};
 use thermocline_halloc::{Reserve, Zone};
 
 use super::*;
+use crate::stage::due::goes_in_pieces;
 
 /// What no change meets.
 struct Nothing;
@@ -172,4 +173,30 @@ fn a_batch_with_a_record_that_fits_no_piece_takes_none() {
     drop(engine);
     assert_eq!(contents(&opened(&machine), CF).len(), 61);
     assert_sound(&machine, MIB);
+}
+
+/// It has waited for that already, and would wait again.
+#[test]
+fn a_batch_that_lacks_something_else_than_zones_is_not_staged() {
+    let machine = Machine::new(MIB);
+    let engine = opened(&machine);
+    write(&engine, &puts(CF, 0..1, b"before")).unwrap();
+    scatter(&engine);
+    let (stager, space) = (&engine.inner.stager, &engine.inner.common.space);
+    let batch = puts(CF, 100..160, &[1; 1100]);
+    let bytes = thermocline_memtable::item_bytes(batch.iter());
+    let is_staged = |error: Error| {
+        let refused = stager.refused_as_item(error, batch.iter(), bytes);
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused}");
+        goes_in_pieces(&refused)
+    };
+    assert!(is_staged(space.full(bytes)));
+    // Whatever was said behind it.
+    assert!(is_staged(Error::OutOfSpace(match space.full(bytes) {
+        Error::OutOfSpace(text) => format!("{text}; readers hold 3 memtables"),
+        other => panic!("{other}"),
+    })));
+    for lacks in ["dram is used up", "there are as many memtables as can be"] {
+        assert!(!is_staged(Error::OutOfSpace(lacks.into())));
+    }
 }
