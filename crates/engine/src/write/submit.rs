@@ -68,7 +68,8 @@ impl Engine {
         error: Error,
     ) -> Result<()> {
         match goes_in_pieces(&error) {
-            true => self.write_oversized(entries, bytes, mode),
+            // It was admitted before it was refused.
+            true => self.write_staged(entries, bytes, mode),
             false => Err(error),
         }
     }
@@ -101,7 +102,7 @@ impl Engine {
         written
     }
 
-    /// Stages a batch and waits for the acknowledgement.
+    /// Stages a batch from the first, and waits for the acknowledgement.
     #[cold]
     fn write_oversized<'a>(
         &self,
@@ -109,9 +110,19 @@ impl Engine {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<()> {
+        self.inner.admit(entries.clone(), bytes, mode.no_slowdown)?;
+        self.write_staged(entries, bytes, mode)
+    }
+
+    /// Stages a batch that was admitted, and waits for the acknowledgement.
+    fn write_staged<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<()> {
         let inner = &*self.inner;
-        inner.admit(entries.clone(), bytes, mode.no_slowdown)?;
-        let last = self.inner.stager.write(entries, bytes, mode, None)?;
+        let last = inner.stager.write(entries, bytes, mode, None)?;
         let acknowledged = inner
             .common
             .commits
@@ -169,6 +180,7 @@ impl Engine {
         let inner = &*self.inner;
         let size = (bytes, no_slowdown);
         if inner.stager.is_oversized(entries.len(), bytes) {
+            inner.admit(entries.clone(), bytes, no_slowdown)?;
             self.write_told_staged(entries, size, told)?;
         } else {
             let mut told = Some(told);
@@ -185,7 +197,7 @@ impl Engine {
         Ok(())
     }
 
-    /// As [`Engine::write_told`], of a batch that is staged, and without having it told.
+    /// As [`Engine::write_told`], of a batch that was admitted and is staged, and without having it told.
     #[cold]
     fn write_told_staged<'a>(
         &self,
@@ -198,7 +210,6 @@ impl Engine {
             durability: Durability::Buffered,
             no_slowdown,
         };
-        inner.admit(entries.clone(), bytes, no_slowdown)?;
         inner.stager.write(entries, bytes, mode, Some(told))?;
         inner.wrote(true);
         Ok(())
