@@ -23,7 +23,6 @@
 //!    of the store: at most one call waits or runs for this at a time (`called`). A call that finds nothing
 //!    due clears `called` under the lock under which it has looked. A thread that makes a callback due looks
 //!    for that afterwards, under the same lock.
-//!    afterwards, under the same lock.
 //! 3. Each is called once, with the outcome; if it panics, the others are called all the same.
 //! 4. An empty commit has no group. It is told when everything that was visible before it is durable. Its
 //!    callback comes behind that of the last visible group, which is on the list by 1, or was called.

@@ -35,17 +35,24 @@ impl Commits {
             told.granted(last);
         }
         if let Err(error) = self.carry(env, reserved.group, entries, mode.durability) {
-            // If the callback was called already, it has told the outcome.
-            let untold = self.acks.forget(last);
-            return match untold {
-                Some(_) => Err(error),
-                None => Ok(()),
-            };
+            return self.untold(last, error);
         }
         // An error is told to the callback.
         let _ = self.acknowledge(env, last, mode.durability);
         env.wrote(reserved.due);
         Ok(())
+    }
+
+    /// What the caller hears whose group, which ends with `last` and has a callback, has failed with `error`: that, and then the
+    /// callback is never called; or nothing, if it was called already and has told the outcome.
+    ///
+    /// # Errors
+    /// `error`.
+    pub fn untold(&self, last: SeqNo, error: Error) -> Result<()> {
+        match self.acks.forget(last) {
+            Some(_) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// An empty commit: `told` is called when everything that is visible now is durable. Returns whether it is durable

@@ -334,6 +334,32 @@ fn callbacks_are_called_in_order_and_learn_of_a_failure() {
     assert_eq!(told.lock().unwrap().last(), Some(&(3, false)));
 }
 
+/// It is its caller who hears of it, or its callback.
+#[test]
+fn a_group_that_fails_behind_its_grant_is_told_of_once() {
+    let fake = Fake::new(1);
+    let told: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let grant = |last: u64| {
+        let told = told.clone();
+        let done: Callback = Box::new(move |result| told.lock().unwrap().push(result.is_ok()));
+        let place = fake.commits().take_place(&*fake, false, done).unwrap();
+        place.granted(SeqNo(last));
+    };
+    let untold = |last: u64| {
+        let error = Error::Poisoned("the device is gone".into());
+        fake.commits().untold(SeqNo(last), error)
+    };
+    grant(1);
+    assert!(untold(1).is_err());
+    assert_eq!(fake.commits().places(), 0);
+    grant(2);
+    fake.poison(Error::Poisoned("the device is gone".into()));
+    fake.commits().tell(&*fake);
+    fake.make_calls();
+    assert!(untold(2).is_ok());
+    assert_eq!(*told.lock().unwrap(), [false]);
+}
+
 #[test]
 fn a_group_that_never_finishes_stops_the_store_and_hangs_nobody() {
     let fake = Fake::new(1);

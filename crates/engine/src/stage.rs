@@ -160,6 +160,7 @@ impl Stager {
         }
         // Invariant 6.
         let _staging = self.common.turns.stages.enter();
+        let is_told = told.is_some();
         let staged = self
             .admission
             .with_room(bytes, false, || self.reserve_stage(entries.clone(), bytes))
@@ -174,7 +175,12 @@ impl Stager {
         let last = staged?;
         self.common.count_entries(entries);
         // `visible` and `durable` may move over it a little later, in somebody else's hands.
-        self.common.commits.make_durable(&*self.memtables, last)?;
+        let commits = &self.common.commits;
+        match commits.make_durable(&*self.memtables, last) {
+            // Either the caller hears of it or the callback.
+            Err(error) if is_told => commits.untold(last, error)?,
+            durable => durable?,
+        }
         Ok(last)
     }
 
