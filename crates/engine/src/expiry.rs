@@ -51,6 +51,10 @@ use thermocline_version::{WriteTime, WriteTimes};
 
 use crate::sync::Arc;
 
+/// The last time that a calendar is believed to say. A pair that must come behind the one before, whatever the calendar says (`start`),
+/// is a second later than that; so there is room for more of them than there will be opens.
+pub(crate) const CALENDAR_MAX: u64 = UNIX_S_MAX / 2;
+
 /// The TTLs of a store, in seconds, by the name of the family.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ttls(BTreeMap<String, u64>);
@@ -123,8 +127,8 @@ impl Expiry {
         times.written_by(self.clock.unix_s().checked_sub(ttl)?)
     }
 
-    /// The pair that the next edit takes along; `None` if it is too early for one, or the clock says what no pair can. All up to
-    /// `durable`, which the caller has loaded before, survives every crash.
+    /// The pair that the next edit takes along; `None` if it is too early for one, or the clock says what no calendar does. All
+    /// up to `durable`, which the caller has loaded before, survives every crash.
     pub fn next_pair(&self, durable: u64, last: Option<WriteTime>) -> Option<WriteTime> {
         let step = self.ttls.step()?;
         let ahead = match active(Bug::TimesAhead) {
@@ -138,7 +142,7 @@ impl Expiry {
         let is_due = last.is_none_or(|last| {
             pair.seqno > last.seqno && pair.unix_s >= last.unix_s.saturating_add(step)
         });
-        let is_possible = pair.unix_s <= UNIX_S_MAX;
+        let is_possible = pair.unix_s <= CALENDAR_MAX;
         (is_due && is_possible && durable > 0).then_some(pair)
     }
 }
@@ -183,10 +187,11 @@ mod tests {
             let pair = expiry.next_pair(durable, Some(first));
             assert_eq!(pair.is_some(), is_due, "{unix_s} {durable}");
         }
-        // What no pair can say is not said, and the manifest is not asked to.
+        // What no calendar says is not believed: it would leave no room behind it.
         for (unix_s, is_due) in [
-            (UNIX_S_MAX, true),
-            (UNIX_S_MAX + 1, false),
+            (CALENDAR_MAX, true),
+            (CALENDAR_MAX + 1, false),
+            (UNIX_S_MAX, false),
             (u64::MAX, false),
         ] {
             clock.set_unix_s(unix_s);

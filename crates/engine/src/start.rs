@@ -38,9 +38,9 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result, SeqNo};
 use thermocline_halloc::{Space, Witness};
 use thermocline_memtable::{Chain, Descriptor, Segment};
-use thermocline_version::write_times::UNIX_S_MAX;
 use thermocline_version::{Change, Manifest, State, VersionEdit, WriteTime};
 
+use crate::expiry::CALENDAR_MAX;
 use crate::flush::newest_in_tables;
 use crate::open::spec::stored;
 use crate::recover::found::Found;
@@ -196,14 +196,14 @@ impl Start {
     }
 
     /// The base of a chain that is named later, unless the manifest has said as much before. `unix_s` is the time; where
-    /// the calendar was set back, a later one is as true. No calendar says more than a pair can have; what does counts as that.
+    /// the calendar was set back, a later one is as true. What is more than a calendar says counts as its end.
     fn base_alone(&self, state: &State, unix_s: u64) -> Option<Change> {
         let before = self.chain.base - 1;
         let last = state.write_times().last();
         let (said, said_at) = last.map_or((0, 0), |last| (last.seqno.0, last.unix_s));
         let time = WriteTime {
             seqno: SeqNo(before),
-            unix_s: unix_s.min(UNIX_S_MAX).max(said_at.saturating_add(1)),
+            unix_s: unix_s.min(CALENDAR_MAX).max(said_at.saturating_add(1)),
         };
         (said < before).then(|| Change::WriteTimes([time].into()))
     }
