@@ -172,7 +172,11 @@ impl Inner {
             .common
             .commits
             .sync_up_to(self, SeqNo(self.common.commits.ring.visible_and_listed()));
-        self.common.commits.tell(self);
+        // Without couriers whoever has committed has it told (`Engine::write_with_callback`): a call that is asked for here would
+        // wait for another one of the store.
+        if self.common.commits.places() > 0 && !self.common.background.lacks_couriers() {
+            self.common.commits.tell(self);
+        }
     }
 
     /// Some time has passed since the first write after the last call of this. Only if nothing was

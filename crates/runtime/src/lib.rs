@@ -65,7 +65,7 @@ pub use calling::is_calling;
 pub use client::{Client, Job, Task};
 use jobs::Jobs;
 pub use metrics::RuntimeMetrics;
-use strand::Strand;
+use strand::{SettledAfter, Strand};
 use workers::Workers;
 
 /// Most worker threads, and job threads, of a runtime.
@@ -398,10 +398,18 @@ impl Background {
         self.tasks.request_after(task, delay);
     }
 
-    /// Whether the system gives no thread for tasks. What was requested waits for a later request, which asks for one
-    /// again; so who must not wait for that does it by itself. False for a store without threads, which has no tasks.
+    /// Whether the system gives no thread for tasks, or none that is known yet. What was requested waits for a later request,
+    /// which asks for one again; so who must not wait for that does it by itself. False for a store without threads, which has
+    /// no tasks.
     pub fn lacks_workers(&self) -> bool {
         self.tasks.is_alone()
+    }
+
+    /// Whether the system gives no thread for calls, though there may be no call yet. Then calls are made at the end of
+    /// calls of the store; so who waits for one, and calls nothing else, must see to it before the end of his. False for a store
+    /// without threads, whose calls are always made so.
+    pub fn lacks_couriers(&self) -> bool {
+        self.calls.finds_nobody()
     }
 
     /// Has a job run soon, on a job thread. May be asked for under any lock.
@@ -483,14 +491,6 @@ impl Courier for Background {
 impl std::fmt::Debug for Background {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Background").finish_non_exhaustive()
-    }
-}
-
-struct SettledAfter<'a>(&'a Strand);
-
-impl Drop for SettledAfter<'_> {
-    fn drop(&mut self) {
-        self.0.settle();
     }
 }
 

@@ -52,8 +52,8 @@ fn timed(task: Task) -> u32 {
     2 << (2 * task as u32)
 }
 
-/// In `flags`: no worker comes. The store has none, or the system gave none; then each request asks for one again.
-/// Calls are made at the end of a call of the store.
+/// In `flags`: no worker comes. The store has none, or the system gave none, as far as is known; then each request asks for
+/// one again. Calls are made at the end of a call of the store.
 const ALONE: u32 = 1 << 31;
 
 /// See the module's text.
@@ -175,9 +175,17 @@ impl Strand {
         }
     }
 
-    /// Whether the system has given it nobody, and nobody came since.
+    /// Whether the system has given it nobody, as far as is known: an attempt that is under way may fail yet.
     pub fn is_alone(&self) -> bool {
-        self.flags.0.load(Ordering::SeqCst) & ALONE != 0
+        let is_told = self.flags.0.load(Ordering::SeqCst) & ALONE != 0;
+        let nobody = |workers: &Arc<Workers>| !workers.has_any();
+        is_told || self.workers.as_ref().is_some_and(nobody)
+    }
+
+    /// Whether there is nobody for its jobs, and the system gives nobody now, though there is no job yet.
+    pub fn finds_nobody(&self) -> bool {
+        let nobody = |workers: &Arc<Workers>| !workers.has_or_starts_any();
+        self.workers.as_ref().is_some_and(nobody)
     }
 
     /// It was told that no worker comes, and something is asked for.
@@ -361,6 +369,15 @@ impl Strand {
         let mut queue = wait(&self.changed, queue);
         queue.waiting -= 1;
         queue
+    }
+}
+
+/// [`Strand::settle`], when it is dropped.
+pub(crate) struct SettledAfter<'a>(pub &'a Strand);
+
+impl Drop for SettledAfter<'_> {
+    fn drop(&mut self) {
+        self.0.settle();
     }
 }
 

@@ -20,8 +20,9 @@
 //! - While there is none, whoever comes anew tries to start one, or relies on an attempt that is under way. Each
 //!   attempt that fails and leaves none tells all who wait ([`Turns::alone`]), under the lock; so whoever relied on it
 //!   is told, too. Who was told asks again with each request.
-//! - Once there is a worker there always is one, until the runtime ends. So nobody is told any more once `failed` is
-//!   cleared, and who sees that after having been told has nothing to ask for.
+//! - Once there is a worker there always is one, until the runtime ends. So nobody is told any more once `given` is
+//!   set, and who sees that after having been told has nothing to ask for. Before, an attempt that is under way may fail
+//!   yet: who must not wait in vain does not rely on it ([`Workers::has_any`]).
 //! - Where some were started and one more is refused, the work waits for them. A call may hold up its courier for ever.
 //!   So each further call asks for another one again.
 //!
@@ -63,6 +64,8 @@ pub(crate) struct Workers {
     clock: Arc<dyn Clock>,
     /// Whether the system gave not even one thread. Changed under the lock.
     failed: AtomicBool,
+    /// Whether it ever gave one. Set under the lock.
+    given: AtomicBool,
     panics: AtomicU64,
 }
 
@@ -157,6 +160,7 @@ impl Workers {
             limit,
             clock,
             failed: AtomicBool::new(false),
+            given: AtomicBool::new(false),
             panics: AtomicU64::new(0),
         })
     }
@@ -217,6 +221,7 @@ impl Workers {
             Ok(handle) => {
                 state.handles.push(handle);
                 self.failed.store(false, Ordering::SeqCst);
+                self.given.store(true, Ordering::SeqCst);
             }
             Err(_) => {
                 state.started -= 1;
@@ -232,6 +237,28 @@ impl Workers {
         }
     }
 
+    /// Whether there is any worker, or whoever steps takes its place.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        self.limit == 0 || self.given.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is any worker. Where none was ever started one is, though nothing waits for it, but not just after the
+    /// system has refused one. Costs a load where there is.
+    #[inline]
+    pub fn has_or_starts_any(self: &Arc<Workers>) -> bool {
+        self.has_any() || self.starts_first()
+    }
+
+    #[cold]
+    fn starts_first(self: &Arc<Workers>) -> bool {
+        let state = lock(&self.state);
+        if state.started == 0 && !self.starter.rests() {
+            self.wake(state);
+        }
+        self.has_any()
+    }
+
     /// Tries again to start a worker that the system has refused, where something waits for one, but not just after
     /// the refusal. Returns whether there is any worker. Costs two loads where nothing was refused.
     pub fn ask_again(self: &Arc<Workers>) -> bool {
@@ -243,13 +270,15 @@ impl Workers {
                 false => self.starter.forget(),
             }
         }
-        !self.failed.load(Ordering::SeqCst)
+        self.has_any()
     }
 
     fn work(self: Arc<Workers>) {
         let mut state = lock(&self.state);
         state.ids.push(thread::current().id());
         state.starting -= 1;
+        // Perhaps before who has started it says so.
+        self.given.store(true, Ordering::SeqCst);
         self.starter.forget();
         while let Some(strand) = self.next(state) {
             strand.turn();

@@ -215,11 +215,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Has a worker write back, which then has the callback called. Where the system gives no worker this thread does it:
-    /// perhaps nobody else comes by, and who waits for the commit asks for nothing.
+    /// Has a worker write back, which then has a courier call the callback. Where the system gives neither of them this thread
+    /// does both: perhaps nobody else comes by, and who waits for the commit asks for nothing.
     fn have_told(&self) {
-        self.request_sync();
-        if self.inner.common.background.lacks_workers() {
+        let background = &self.inner.common.background;
+        let is_alone = background.lacks_couriers() || {
+            self.request_sync();
+            background.lacks_workers()
+        };
+        if is_alone {
             // What fails poisons the store, and is told to the callback.
             let _ = self.sync();
         }

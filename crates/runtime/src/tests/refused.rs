@@ -51,7 +51,8 @@ fn requests_ask_for_a_worker_again_but_not_at_once() {
     let system = System::of(&runtime.shared.workers.starter);
     let (done, tasks) = channel();
     let store = told(&runtime, 0, &done);
-    assert!(!store.background.lacks_workers());
+    // Nobody knows yet.
+    assert!(store.background.lacks_workers());
     for pauses in 0..3 {
         for _ in 0..100 {
             store.background.request(Task::Sync);
@@ -122,6 +123,77 @@ fn who_relied_on_a_thread_that_was_refused_asks_again() {
     stores[2].background.request_after(Task::Idle, after);
     let all: Vec<_> = tasks.iter().take(3).collect();
     assert_eq!(all, [(0, Task::Ahead), (1, Task::Ahead), (2, Task::Idle)]);
+}
+
+/// It may be refused yet, and nobody would come back to who has relied on it.
+#[test]
+fn a_worker_that_is_being_started_is_not_relied_upon() {
+    let (runtime, _) = runtime_and_clock();
+    let (done, tasks) = channel();
+    let stores = [0, 1].map(|n| told(&runtime, n, &done));
+    let other = Arc::downgrade(&stores[1]);
+    let lacked = Arc::new(AtomicBool::new(false));
+    let note = lacked.clone();
+    runtime.shared.workers.starter.refuse_if(move || {
+        if let Some(other) = other.upgrade() {
+            other.background.request(Task::Sync);
+            note.store(other.background.lacks_workers(), Ordering::SeqCst);
+        }
+        false
+    });
+    stores[0].background.request(Task::Ahead);
+    assert!(lacked.load(Ordering::SeqCst));
+    assert!(stores.iter().all(|s| !s.background.lacks_workers()));
+    let all: Vec<_> = tasks.iter().take(2).collect();
+    assert_eq!(all, [(0, Task::Ahead), (1, Task::Sync)]);
+}
+
+#[test]
+fn a_courier_that_is_being_started_is_not_relied_upon() {
+    let (runtime, _) = runtime_and_clock();
+    let stores = [(); 2].map(|()| store(&runtime, |_| ()));
+    let other = Arc::downgrade(&stores[1]);
+    let made = Arc::new(AtomicU64::new(0));
+    let count = made.clone();
+    runtime.shared.couriers.starter.refuse_if(move || {
+        if let Some(other) = other.upgrade() {
+            let calls = count.clone();
+            other.run(move || {
+                calls.fetch_add(1, Ordering::SeqCst);
+            });
+            assert!(other.background.lacks_couriers());
+            other.background.settle();
+            assert_eq!(count.load(Ordering::SeqCst), 1);
+        }
+        true
+    });
+    assert!(stores[0].background.lacks_couriers());
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_courier_is_asked_for_before_there_is_a_call() {
+    let (runtime, clock) = runtime_and_clock();
+    let system = System::of(&runtime.shared.couriers.starter);
+    let store = store(&runtime, |_| ());
+    for pauses in 0..3 {
+        for _ in 0..100 {
+            assert!(store.background.lacks_couriers());
+        }
+        assert_eq!(system.asked(), pauses + 1);
+        clock.advance_ns(PAUSE_NS);
+    }
+    assert_eq!(runtime.metrics().couriers, 0);
+    system.set(true);
+    assert!(!store.background.lacks_couriers());
+    assert_eq!((system.asked(), runtime.metrics().couriers), (4, 1));
+    store.flush();
+    // Where no thread is allowed, whoever steps makes the calls, or whoever calls the store.
+    let scripted = Runtime::scripted(Arc::new(SimClock::new()));
+    for threads in [true, false] {
+        let store = store_with(&scripted, threads, |_| ());
+        assert!(!store.background.lacks_couriers() && !store.background.lacks_workers());
+    }
 }
 
 #[test]
