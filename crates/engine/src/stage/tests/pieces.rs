@@ -200,3 +200,97 @@ fn a_batch_that_lacks_something_else_than_zones_is_not_staged() {
         assert!(!is_staged(Error::OutOfSpace(lacks.into())));
     }
 }
+
+/// The family of the key to which batches append.
+fn lists(engine: &Engine) -> CfId {
+    let append = CfOptions::default().merge_operator("thermocline.append:2c");
+    engine.family("lists", &append).unwrap().id
+}
+
+/// A batch with operands of one key among its records: two of them, so that one that is applied twice shows.
+fn with_operands(lists: CfId, n: u16) -> WriteBatch {
+    let mut batch = puts(CF, n..n + 60, &[1; 1100]);
+    for operand in [n, n + 1] {
+        let operand = operand.to_string();
+        batch.merge(lists, b"list", operand.as_bytes()).unwrap();
+    }
+    batch
+}
+
+/// What they have come to, and how many other keys there are.
+fn appended(engine: &Engine, lists: CfId) -> (String, usize) {
+    let list = engine.get(lists, b"list", <[u8]>::to_vec).unwrap();
+    let list = String::from_utf8(list.unwrap()).unwrap();
+    (list, contents(engine, CF).len())
+}
+
+#[test]
+fn what_was_refused_as_an_item_is_applied_once() {
+    let machine = Machine::new(MIB);
+    let engine = opened(&machine);
+    let lists = lists(&engine);
+    let mut first = WriteBatch::new();
+    first.merge(lists, b"list", b"1").unwrap();
+    write(&engine, &first).unwrap();
+    let taken = scatter(&engine);
+    let space = &engine.inner.common.space;
+    let is_refused = |batch: &WriteBatch| {
+        let bytes = thermocline_memtable::item_bytes(batch.iter());
+        !is_staged(&engine, batch) && space.pieces_alone(bytes).is_some()
+    };
+    let batches = [100, 200].map(|n| with_operands(lists, n));
+    assert!(is_refused(&batches[0]));
+    write(&engine, &batches[0]).unwrap();
+    assert!(is_refused(&batches[1]));
+    let done: Callback = Box::new(|result| result.unwrap());
+    engine
+        .write_with_callback(batches[1].iter(), false, done)
+        .unwrap();
+    let expected = ("1,100,101,200,201".to_string(), 120);
+    assert_eq!(appended(&engine, lists), expected);
+    space.release(&taken);
+    let killed = machine.killed();
+    drop(engine);
+    for machine in [machine, killed] {
+        assert_eq!(appended(&opened(&machine), lists), expected);
+        assert_sound(&machine, MIB);
+    }
+}
+
+/// Two that meet find no zones together, and then none by themselves. The leader tells the follower so.
+#[test]
+fn a_follower_whose_leader_was_refused_goes_in_pieces() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("db");
+    let world = World {
+        background: false,
+        ..World::real()
+    };
+    let mut options = with_large_items();
+    // The leader waits until the other one has come.
+    let one = thermocline_memtable::item_bytes(with_operands(CF, 100).iter());
+    options.commit.group_bytes_max = 2 * one;
+    (options.commit.buckets, options.commit.group_wait_us) = (1, 1_000_000);
+    let engine = Engine::open(world.clone(), &dir, options.clone()).unwrap();
+    let lists = lists(&engine);
+    let mut first = WriteBatch::new();
+    first.merge(lists, b"list", b"1").unwrap();
+    engine.write(first.iter(), Durability::Buffered).unwrap();
+    let taken = scatter(&engine);
+    std::thread::scope(|scope| {
+        for n in [100, 200] {
+            let engine = &engine;
+            scope.spawn(move || write(engine, &with_operands(lists, n)).unwrap());
+        }
+    });
+    let found = appended(&engine, lists);
+    let orders = ["1,100,101,200,201", "1,200,201,100,101"];
+    assert!(orders.contains(&&*found.0), "{}", found.0);
+    assert_eq!(found.1, 120);
+    // Each is one memtable, behind the first, and the active one.
+    assert_eq!(engine.metrics().memtables.len(), 4);
+    engine.inner.common.space.release(&taken);
+    drop(engine);
+    let engine = Engine::open(world, &dir, options).unwrap();
+    assert_eq!(appended(&engine, lists), found);
+}
