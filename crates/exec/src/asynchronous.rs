@@ -47,7 +47,7 @@ use crate::promise::{Pending, promise};
 use crate::range::RangeBuf;
 #[cfg(target_os = "linux")]
 use crate::tries::Tries;
-use crate::under_way::UnderWay;
+use crate::under_way::{Held, UnderWay};
 
 /// See the [module](self). Shared as an [`Arc`].
 ///
@@ -137,26 +137,26 @@ impl AsyncReader {
     /// that: then helpers make this one, and a later one decides.
     pub fn read(&self, way: AsyncIo, file: Arc<dyn File>, offset: u64, len: usize) -> Reading {
         Reading {
-            pending: self.send(way, file.clone(), offset, len),
+            pending: self.send(way, file.clone(), (offset, len), self.reads.hold()),
             file,
             offset,
         }
     }
 
-    /// As [`AsyncReader::read`]. The file is held only until the read is answered.
+    /// As [`AsyncReader::read`]. It counts as `held`, which is held, as the file is, only until the read is answered.
     pub(crate) fn send(
         &self,
         way: AsyncIo,
         file: Arc<dyn File>,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
+        held: Held,
     ) -> Pending<Result<RangeBuf>> {
         let (promise, pending) = promise();
         let wanted = Wanted {
             file,
             offset,
             len,
-            _held: self.reads.hold(),
+            _held: held,
         };
         self.order(way, (wanted, promise));
         pending

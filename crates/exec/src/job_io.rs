@@ -16,6 +16,8 @@
 //! writers. A job sends for a read ahead of its need by the same rule, and makes a read that finds no room when it
 //! needs it. So where readers keep the device busy, jobs do one thing after the other, and where they do not,
 //! everything at once. While a write is made for which writers wait ([`Turn::First`]), other writes find no room.
+//! Whether there is room is asked, and the room is taken, under one lock, in the order in which writes wait (`budget`):
+//! however many threads ask, only those of them begin for which there is room.
 //!
 //! # What always holds
 //! 1. *As if written at once.* Bytes, offsets, order within a file, and errors are those of the file itself. Only the
@@ -124,7 +126,8 @@ impl JobIo {
         };
         let room = Room::new(way, pool.clone(), clients);
         JobIo {
-            reader: Some(AsyncReader::counted(pool, room.reads.clone())),
+            // Its reads are counted here.
+            reader: Some(AsyncReader::new(pool)),
             room,
         }
     }
@@ -147,14 +150,12 @@ impl JobIo {
         offset: u64,
         len: usize,
     ) -> Option<Coming> {
-        if self.room.is_full(depth) {
-            return None;
-        }
+        let held = self.room.under_way.job_if_room(depth)?;
         if let Some(reader) = &self.reader {
-            let pending = reader.send(way, file, offset, len);
+            let pending = reader.send(way, file, (offset, len), held);
             return Some(Coming(Answer::Pending(pending)));
         }
-        let (pool, held) = (self.room.pool.clone(), self.room.reads.hold());
+        let pool = self.room.pool.clone();
         let read = move || {
             let _held = held;
             read_range(&*file, &pool, offset, len)
@@ -168,7 +169,7 @@ impl JobIo {
 
     /// Makes a read that a job waits for, and counts it.
     pub fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
-        let _under_way = self.room.reads.add(1);
+        let _under_way = self.room.under_way.job();
         read()
     }
 

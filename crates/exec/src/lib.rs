@@ -41,6 +41,7 @@
 mod aligned;
 mod asynchronous;
 mod batch;
+mod budget;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the kernel is handed memory to read into")]
 mod flights;
@@ -72,3 +73,8 @@ pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
 pub use storage::DirectStorage;
 pub use under_way::{Counted, UnderWay};
 pub use weave::{Coroutine, rest, weave};
+
+// Named here, and not in the unit: loom's models include that by path (`tests/loom`), and these tests cannot run there.
+#[cfg(test)]
+#[path = "budget/tests.rs"]
+mod budget_tests;

@@ -3,4 +3,6 @@
 
 pub(crate) use std::sync::Arc;
 
-pub(crate) use thermocline_base::sync::{Mutex, lock};
+pub(crate) use thermocline_base::sync::{
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
+};

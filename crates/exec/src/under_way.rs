@@ -1,96 +1,98 @@
 //! How much is under way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use thermocline_base::counter::thread_number;
-use thermocline_base::sync::{AtomicUsize, Ordering, SCHEDULED};
+use crate::budget::Budget;
 
-/// All reads that find nothing in the cache count here, so threads add to lines of their own. A schedule has no lines, and would
-/// have as many steps more where they are summed up.
-const SHARDS: usize = if SCHEDULED { 1 } else { 16 };
-
-/// Counts what is under way. Clones count together.
+/// Counts what is under way. Clones count together. Reads and writes of jobs that are beside it find room, or not, by that
+/// ([`JobIo`](crate::JobIo)).
 #[derive(Debug, Clone, Default)]
-pub struct UnderWay(Arc<[Shard; SHARDS]>);
-
-// Relaxed: a number by which nothing is guarded.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shard(AtomicUsize);
+pub struct UnderWay(Arc<Budget>);
 
 /// So many are under way for as long as this is held.
 #[derive(Debug)]
 pub struct Counted<'a> {
-    /// Where they were added, whoever ends it.
-    shard: &'a Shard,
+    count: &'a UnderWay,
     n: usize,
 }
 
 /// One more is, for as long as this is held, wherever that is.
 #[derive(Debug)]
 pub(crate) struct Held {
-    count: UnderWay,
-    shard: usize,
+    budget: Arc<Budget>,
+    whose: Whose,
+}
+
+/// Whose read or write it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Reader,
+    Job,
+    /// A job's write, which goes before others.
+    First,
 }
 
 impl UnderWay {
-    /// How many there are now; about, while others come and go.
+    /// How many there are now, without those of jobs.
     pub fn now(&self) -> usize {
-        let shards = self.0.iter();
-        shards.map(|shard| shard.0.load(Ordering::Relaxed)).sum()
+        self.0.clients()
     }
 
     pub(crate) fn add(&self, n: usize) -> Counted<'_> {
-        let shard = &self.0[own_shard()];
-        shard.0.fetch_add(n, Ordering::Relaxed);
-        Counted { shard, n }
+        self.0.enter_clients(n);
+        Counted { count: self, n }
     }
 
     pub(crate) fn hold(&self) -> Held {
-        let shard = own_shard();
-        self.0[shard].0.fetch_add(1, Ordering::Relaxed);
+        self.0.enter_clients(1);
+        self.held(Whose::Reader)
+    }
+
+    /// A read or write of a job, which does not ask for room.
+    pub(crate) fn job(&self) -> Held {
+        self.0.enter(false);
+        self.held(Whose::Job)
+    }
+
+    /// A write of a job, which does not ask for room. As long as it is under way nobody who waits finds any.
+    pub(crate) fn first_job(&self) -> Held {
+        self.0.enter(true);
+        self.held(Whose::First)
+    }
+
+    /// A read of a job, if fewer than `depth` are under way, those of jobs included.
+    pub(crate) fn job_if_room(&self, depth: usize) -> Option<Held> {
+        let fits = self.0.enter_if_room(depth);
+        fits.then(|| self.held(Whose::Job))
+    }
+
+    /// A write of a job, once fewer than `depth` are under way, or no time is `left` to wait for that.
+    pub(crate) fn job_within(&self, depth: usize, left: impl FnMut() -> Option<Duration>) -> Held {
+        self.0.enter_within(depth, left);
+        self.held(Whose::Job)
+    }
+
+    fn held(&self, whose: Whose) -> Held {
         Held {
-            count: self.clone(),
-            shard,
+            budget: self.0.clone(),
+            whose,
         }
     }
 }
 
-fn own_shard() -> usize {
-    thread_number() % SHARDS
-}
-
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.shard.0.fetch_sub(self.n, Ordering::Relaxed);
+        self.count.0.leave_clients(self.n);
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.count.0[self.shard].0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_one_thread_begins_another_one_ends() {
-        let count = UnderWay::default();
-        let held: Vec<_> = (0..3).map(|_| count.hold()).collect();
-        let added = count.add(4);
-        std::thread::scope(|scope| {
-            let count = &count;
-            scope.spawn(move || {
-                drop(held);
-                assert_eq!(count.now(), 4);
-                drop(added);
-                let _own = count.add(2);
-                assert_eq!(count.now(), 2);
-            });
-        });
-        assert_eq!(count.now(), 0);
+        match self.whose {
+            Whose::Reader => self.budget.leave_clients(1),
+            Whose::Job => self.budget.leave(false),
+            Whose::First => self.budget.leave(true),
+        }
     }
 }

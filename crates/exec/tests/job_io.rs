@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{AsyncIo, Result, Site, Steps};
@@ -280,13 +281,32 @@ impl File for Odd {
     }
 }
 
+/// A clock that is five milliseconds ahead whenever somebody looks at it again.
+#[derive(Debug, Default)]
+struct Hasty(AtomicU64);
+
+impl Hasty {
+    fn looks(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for Hasty {
+    fn now_ns(&self) -> u64 {
+        5_000_000 * self.0.fetch_add(1, Ordering::SeqCst)
+    }
+    fn sleep_ms(&self, _: u64) {}
+    fn unix_s(&self) -> u64 {
+        0
+    }
+}
+
 #[test]
 fn a_write_waits_for_room_but_not_for_ever() {
     let sim = SimFs::new(Steps::new());
     sim.install(Path::new("/read"), &[7; 4096]);
     let held = Odd::new(sim.open(Path::new("/read"), OpenMode::Read).unwrap(), false);
-    // By this clock nobody waits, and how long a write has waited can be asked.
-    let clock = Arc::new(SimClock::new());
+    let clock = Arc::new(Hasty::default());
     let clients = UnderWay::default();
     let io = Arc::new(JobIo::new(
         BufPool::new(1 << 20),
@@ -294,12 +314,13 @@ fn a_write_waits_for_room_but_not_for_ever() {
         clock.clone(),
     ));
     let reader = BatchReader::counted(BufPool::new(1 << 20), clients.clone());
+    // How often it looks whether it has waited long enough.
     let write = |name: &str, turn| {
-        let before = clock.now_ns();
+        let before = clock.looks();
         let file = io.behind(created(&sim, Path::new(name)), turn);
         file.write_at(&[1; 4096], 0).unwrap();
         file.sync(SYNC).unwrap();
-        (clock.now_ns() - before) / 1_000_000
+        clock.looks() - before
     };
     assert_eq!(write("/idle", Turn::Within(1)), 0);
     let closed = lock(&held.gate);
@@ -315,8 +336,8 @@ fn a_write_waits_for_room_but_not_for_ever() {
         while clients.now() == 0 {
             std::thread::yield_now();
         }
-        // A reader takes the only place, or one of two.
-        assert_eq!(write("/full", Turn::Within(1)), 10);
+        // A reader takes the only place, or one of two. It stays: what ends this wait is that ten milliseconds are over.
+        assert_eq!(write("/full", Turn::Within(1)), 3);
         assert_eq!(write("/half", Turn::Within(2)), 0);
         for (name, turn) in [("/first", Turn::First), ("/now", Turn::Now)] {
             assert_eq!(write(name, turn), 0);
@@ -325,4 +346,128 @@ fn a_write_waits_for_room_but_not_for_ever() {
     });
     assert_eq!(clients.now(), 0);
     assert_eq!(write("/idle again", Turn::Within(1)), 0);
+}
+
+/// Counts the reads and writes of its files that are under way. They wait for the gate.
+#[derive(Debug, Default)]
+struct Busy {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    gate: Mutex<()>,
+}
+
+impl Busy {
+    fn begin(&self) -> Begun<'_> {
+        let now = 1 + self.now.fetch_add(1, Ordering::SeqCst);
+        self.most.fetch_max(now, Ordering::SeqCst);
+        drop(lock(&self.gate));
+        // So that others begin meanwhile, if they may.
+        std::thread::yield_now();
+        Begun(self)
+    }
+
+    fn now(&self) -> usize {
+        self.now.load(Ordering::SeqCst)
+    }
+}
+
+/// A read or write that is under way.
+struct Begun<'a>(&'a Busy);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A file whose reads and writes are counted.
+#[derive(Debug)]
+struct Counting {
+    inner: Arc<dyn File>,
+    busy: Arc<Busy>,
+}
+
+impl File for Counting {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let _begun = self.busy.begin();
+        self.inner.read_at(buf, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let _begun = self.busy.begin();
+        self.inner.write_at(bytes, offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.allocate(offset, len)
+    }
+    fn sync(&self, site: Site) -> Result<()> {
+        self.inner.sync(site)
+    }
+    fn raw_fd(&self) -> Option<i32> {
+        None
+    }
+}
+
+#[test]
+fn no_more_is_under_way_than_there_is_room_for() {
+    const DEPTH: usize = 4;
+    let sim = SimFs::new(Steps::new());
+    sim.install(Path::new("/read"), &[7; 4096]);
+    // This clock stands still, so nobody is ever out of patience.
+    let clock = Arc::new(SimClock::new());
+    let io = Arc::new(JobIo::new(
+        BufPool::new(1 << 20),
+        UnderWay::default(),
+        clock,
+    ));
+    let busy = Arc::new(Busy::default());
+    let counting = |inner: Arc<dyn File>| -> Arc<dyn File> {
+        let busy = busy.clone();
+        Arc::new(Counting { inner, busy })
+    };
+    let read_from = counting(sim.open(Path::new("/read"), OpenMode::Read).unwrap());
+    let read = || io.read((AsyncIo::Threads, DEPTH), read_from.clone(), 5, 10);
+    let closed = lock(&busy.gate);
+    let files: Vec<_> = (0..24)
+        .map(|n| {
+            let file = counting(created(&sim, Path::new(&format!("/{n}"))));
+            io.behind(file, Turn::Within(DEPTH))
+        })
+        .collect();
+    for file in &files {
+        file.write_at(&[1; 4096], 0).unwrap();
+    }
+    // Each has a thread that makes its write. Only some of them begin before one has ended.
+    while busy.now() < DEPTH {
+        std::thread::yield_now();
+    }
+    assert!(read().is_none());
+    drop(closed);
+    let read = &read;
+    std::thread::scope(|scope| {
+        for file in &files {
+            scope.spawn(move || {
+                for at in 1..20 {
+                    file.write_at(&[1; 4096], at * 4096).unwrap();
+                    if let Some(coming) = read() {
+                        assert_eq!(coming.wait().unwrap()[..], [7; 10]);
+                    }
+                }
+                file.sync(SYNC).unwrap();
+            });
+        }
+    });
+    assert_eq!((busy.now(), busy.most.load(Ordering::SeqCst)), (0, DEPTH));
+    for n in 0..24 {
+        let contents = sim.contents(Path::new(&format!("/{n}"))).unwrap();
+        assert!(contents == vec![1; 20 * 4096], "/{n}");
+    }
 }

@@ -1,13 +1,14 @@
 //! What is under way, and when a write may begin.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use thermocline_env::Clock;
 
 use super::inline::Inline;
 use crate::helpers::Helpers;
 use crate::pool::BufPool;
-use crate::under_way::{Counted, UnderWay};
+use crate::under_way::{Held, UnderWay};
 
 /// Milliseconds after which a write begins without room.
 pub const PATIENCE_MS: u64 = 10;
@@ -39,30 +40,17 @@ pub(super) enum Way {
 pub(super) struct Room {
     pub way: Way,
     pub pool: BufPool,
-    /// Reads that readers of the stores wait for.
-    clients: UnderWay,
-    /// Reads of jobs.
-    pub reads: UnderWay,
-    writes: UnderWay,
-    /// Of those, writes for which writers wait.
-    first: UnderWay,
+    /// Reads that readers of the stores wait for, and beside them reads and writes of jobs.
+    pub under_way: UnderWay,
 }
 
 impl Room {
-    pub fn new(way: Way, pool: BufPool, clients: UnderWay) -> Arc<Room> {
+    pub fn new(way: Way, pool: BufPool, under_way: UnderWay) -> Arc<Room> {
         Arc::new(Room {
             way,
             pool,
-            clients,
-            reads: UnderWay::default(),
-            writes: UnderWay::default(),
-            first: UnderWay::default(),
+            under_way,
         })
-    }
-
-    /// Whether as many reads and writes are under way as may be.
-    pub fn is_full(&self, depth: usize) -> bool {
-        self.reads.now() + self.writes.now() + self.clients.now() >= depth
     }
 
     /// The threads that make a write with this turn; `None` without threads.
@@ -85,16 +73,25 @@ impl Room {
     }
 
     /// Waits until a write with this `turn` may begin. It counts as under way for as long as what is returned is held.
-    pub fn turn_to_write(&self, turn: Turn) -> [Counted<'_>; 2] {
-        if let (Way::Threads { clock, .. }, Turn::Within(depth)) = (&self.way, turn) {
-            let mut left = PATIENCE_MS;
-            while left > 0 && (self.is_full(depth) || self.first.now() > 0) {
-                clock.sleep_ms(1);
-                left -= 1;
+    pub fn turn_to_write(&self, turn: Turn) -> Held {
+        match (turn, &self.way) {
+            (Turn::First, _) => self.under_way.first_job(),
+            (Turn::Within(depth), Way::Threads { clock, .. }) => {
+                self.under_way.job_within(depth, patience(&**clock))
             }
+            // Without threads nobody could make room meanwhile.
+            (Turn::Within(_), Way::Inline(_)) | (Turn::Now, _) => self.under_way.job(),
         }
-        let first = usize::from(turn == Turn::First);
-        [self.writes.add(1), self.first.add(first)]
+    }
+}
+
+/// How long a write that waits still does. It begins to wait when this is asked for the first time.
+fn patience(clock: &dyn Clock) -> impl FnMut() -> Option<Duration> {
+    let mut until = None;
+    move || {
+        let now = clock.now_ns();
+        let until = *until.get_or_insert(now.saturating_add(PATIENCE_MS * 1_000_000));
+        Some(Duration::from_nanos(until.saturating_sub(now)))
     }
 }
 

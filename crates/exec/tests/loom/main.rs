@@ -1,13 +1,17 @@
-//! Loom models of a promise: every interleaving of whoever answers and whoever waits. The source is included by path, and
-//! reaches its lock through `crate::sync`, which is loom's here.
+//! Loom models of a promise, and of the room of jobs (`room`): every interleaving of whoever answers and whoever waits. The
+//! sources are included by path, and reach their locks and atomics through `crate::sync`, which is loom's here.
 //!
-//! Seen to fail on: a waker that is left behind a look of its own, outside the lock under which the answer was not there;
-//! the first waker kept in place of the last; a promise that goes without a word.
+//! Of the promise, seen to fail on: a waker that is left behind a look of its own, outside the lock under which the
+//! answer was not there; the first waker kept in place of the last; a promise that goes without a word.
 
+#[path = "../../src/budget.rs"]
+mod budget;
 #[expect(dead_code, reason = "the models use parts of the source")]
 #[path = "../../src/promise.rs"]
 mod promise;
 mod sync;
+
+mod room;
 
 use std::future::Future;
 use std::pin::Pin;

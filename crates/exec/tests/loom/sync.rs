@@ -2,4 +2,6 @@
 
 pub(crate) use std::sync::Arc;
 
-pub(crate) use thermocline_testkit::loom::{Mutex, lock};
+pub(crate) use thermocline_testkit::loom::{
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
+};
