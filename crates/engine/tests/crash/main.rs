@@ -19,6 +19,7 @@
 //! | `merges` | those in which memtables share indexes |
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which memtables become tables |
+//! | `sunk` | one in which they become tables of the base level |
 //! | `compaction` | those in which tables sink from level to level |
 //! | `partitions` | one in which partitions are made and removed |
 //! | `prepared` | those in which transactions are prepared and resolved |
@@ -64,4 +65,5 @@ mod snapshot;
 mod space;
 mod staged;
 mod states;
+mod sunk;
 mod workload;

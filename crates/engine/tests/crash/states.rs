@@ -173,6 +173,14 @@ const FLUSHES: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const SUNK: Part = Part {
+    workloads: &["sunk"],
+    seeds: 1,
+    one_in: 23,
+    bar: 1_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const SINKING: Part = Part {
     workloads: &["sinking"],
     seeds: 1,
@@ -414,6 +422,7 @@ const PARTS: &[&Part] = &[
     &ABSORBED,
     &FOLLOWED,
     &FLUSHED_LIVES,
+    &SUNK,
     &SINKING,
     &SINKING_LIVES,
     &PM_TABLES,
@@ -587,6 +596,11 @@ fn flushes_that_come_by_themselves_survive_every_crash() {
 #[test]
 fn flushes_of_families_that_go_survive_every_crash() {
     run(&FLUSHED_LIVES);
+}
+
+#[test]
+fn flushes_into_the_base_level_survive_every_crash() {
+    run(&SUNK);
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::ranges;
 use crate::reclaim;
 use crate::rewrite;
 use crate::staged;
+use crate::sunk;
 
 /// A history to crash.
 #[derive(Clone, Copy)]
@@ -262,6 +263,13 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: flush::flushed_lives,
+    },
+    Workload {
+        name: "sunk",
+        set: sunk::immutables,
+        from_creation: false,
+        before: nothing_before,
+        body: sunk::sunk,
     },
     Workload {
         name: "sinking",
