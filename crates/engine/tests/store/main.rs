@@ -14,6 +14,7 @@ mod held;
 mod larger;
 mod many;
 mod no_threads;
+mod one_of_each;
 mod room;
 mod shadow;
 mod small_dram;
