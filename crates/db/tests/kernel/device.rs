@@ -31,22 +31,29 @@ pub(crate) fn shim() -> &'static Path {
             ("device.c", include_str!("shim/device.c")),
             ("calls.c", include_str!("shim/calls.c")),
         ];
-        for (name, text) in sources {
-            std::fs::write(home.path().join(name), text).unwrap();
-        }
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let library = ["-shared", "-fPIC", "-pthread", "-o", "shim.so"];
+        let arguments = [&library[..], &["device.c", "calls.c", "-ldl"]].concat();
+        compile(home.path(), &sources, &arguments);
         let path = home.path().join("shim.so");
-        let done = Command::new(compiler)
-            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
-            .args(["-pthread", "-o", "shim.so", "device.c", "calls.c", "-ldl"])
-            .current_dir(home.path())
-            .output()
-            .expect("a C compiler is there: the blocks' compression needs it, too");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "the shim does not compile:\n{said}");
         (home, path)
     });
     path
+}
+
+/// Compiles these sources in a folder.
+pub(crate) fn compile(home: &Path, sources: &[(&str, &str)], arguments: &[&str]) {
+    for (name, text) in sources {
+        std::fs::write(home.join(name), text).unwrap();
+    }
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let done = Command::new(compiler)
+        .args(["-O1", "-Wall", "-Wextra", "-Werror"])
+        .args(arguments)
+        .current_dir(home)
+        .output()
+        .expect("a C compiler is there: the blocks' compression needs it, too");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "it does not compile:\n{said}");
 }
 
 /// What a path stands for: a folder, or a file by its inode.

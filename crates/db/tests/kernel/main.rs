@@ -16,6 +16,8 @@
 //! THERMOCLINE_SEED=1000031 cargo test -p thermocline --test kernel -- --nocapture that story alone
 //! ```
 //!
+//! Apart from that, a kernel that refuses `io_uring` is shown to make no difference ([`denied`]).
+//!
 //! What threads do in the background is not in the seed: a story that fails may need a few runs to fail again.
 #![expect(
     clippy::disallowed_methods,
@@ -24,6 +26,7 @@
 #![cfg(target_os = "linux")]
 
 mod child;
+mod denied;
 mod device;
 mod oracle;
 mod plan;
