@@ -384,9 +384,13 @@ pub fn data_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
     let end = meta_blocks(bytes)[0].0;
     let (mut at, mut found) = (0, Vec::new());
     while at < end {
+        // Of each length the sum of what lies before its last four bytes: that of the one before, and one byte more.
+        let mut crc = crc32c(seeded(table_seed(7), at as u64), &bytes[at..at + 8]);
         let len = (12..=end - at).find(|len| {
-            let crc = crc32c(seeded(table_seed(7), at as u64), &bytes[at..at + len - 4]);
-            crc.to_le_bytes() == bytes[at + len - 4..at + len]
+            let sum = at + len - 4;
+            let is_sum = crc.to_le_bytes() == bytes[sum..sum + 4];
+            crc = crc32c(crc, &bytes[sum..sum + 1]);
+            is_sum
         });
         match len {
             Some(len) => {
