@@ -343,6 +343,10 @@ fn a_table_in_persistent_memory_that_goes_though_somebody_reads_it_is_caught() {
         let pinned = engine.value(CfId::DEFAULT, b"key").map_err(told)?;
         let pinned = pinned.filter(|value| value.is_pinned());
         let pinned = pinned.expect("it lies in a table in persistent memory");
+        let is_there = || match *pinned == [7; 1100] {
+            true => Ok(()),
+            false => Err("somebody else's bytes are where the value was".to_string()),
+        };
         life.run(&Op::delete(0, b"key")).map_err(told)?;
         engine.flush().map_err(told)?;
         let everything = (Bound::Unbounded, Bound::Unbounded);
@@ -353,12 +357,10 @@ fn a_table_in_persistent_memory_that_goes_though_somebody_reads_it_is_caught() {
             life.run(&put).map_err(told)?;
             if n % 50 == 0 {
                 engine.flush().map_err(told)?;
+                is_there()?;
             }
         }
-        match *pinned == [7; 1100] {
-            true => Ok(()),
-            false => Err("somebody else's bytes are where the value was".into()),
-        }
+        is_there()
     });
 }
 
