@@ -63,13 +63,14 @@ fn cells_run_with_every_preset_and_leave_nothing_behind() {
 #[test]
 fn a_table_for_people_and_one_for_notes() {
     let store = Store::new();
-    let one = ["--cells", "get-pm", "--pm-path", "."];
-    let run = suite(&store, &[&one[..], &SMALL].concat());
+    let once = [&SMALL[..5], &["1"]].concat();
+    let one = [&["--cells", "get-pm", "--pm-path", "."], &once[..]].concat();
+    let run = suite(&store, &one);
     assert_eq!(run.code, 0, "{}", run.err);
     let lines: Vec<&str> = run.out.lines().collect();
     assert_eq!(lines.len(), 4, "{}", run.out);
     assert!(lines[1].contains("pm-blade") && lines[2].starts_with("> get-pm"));
-    let run = suite(&store, &[&one[..], &SMALL, &["--markdown"]].concat());
+    let run = suite(&store, &[&one[..], &["--markdown"]].concat());
     assert!(run.out.contains("| **get-pm** | **"), "{}", run.out);
     assert!(store.names().is_empty(), "{:?}", store.names());
 }
