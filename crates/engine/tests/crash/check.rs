@@ -200,12 +200,21 @@ impl<'a> Checker<'a> {
         }
         // What was decided is durable before the store answers.
         self.again(&life, snapshot.point, "after recovery")?;
-        // A crash of a second life leaves what a crash of the first does; of many such states a share is enough to see
-        // that a third life goes on.
-        if level != Level::Chained || digest.is_multiple_of(4) {
+        if digest.is_multiple_of(self.goes_on_one_in(level)) {
             self.go_on(life, snapshot, deep)?;
         }
         Ok(model)
+    }
+
+    /// Of how many states one is written on. A crash of a second life leaves what a crash of the first does; of many such
+    /// states a share is enough to see that a third life goes on. In a plain run half of the others do; all in which a
+    /// second life is watched are among those.
+    fn goes_on_one_in(&self, level: Level) -> u64 {
+        match level {
+            Level::Chained => 4,
+            Level::First | Level::Inside if self.later_one_in > 1 => 2,
+            Level::First | Level::Inside => 1,
+        }
     }
 
     /// Opens the store in `life` and reads it; it must hold what is expected.

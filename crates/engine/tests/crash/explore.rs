@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 use crate::states::is_sampled;
 use crate::workload::{Workload, named};
 
-/// Bugs planted in the two halves of an exploration.
+/// Bugs planted in the two halves of an exploration, and how far it goes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Planted {
     /// In the life that is crashed.
@@ -24,6 +24,8 @@ pub struct Planted {
     pub recovery: Option<Bug>,
     /// Of each point few states are recovered, none after a kill, and none of a second life: a look whether the bug is found so.
     pub narrow: bool,
+    /// So many states are enough.
+    pub most: Option<u64>,
 }
 
 impl Planted {
@@ -61,7 +63,7 @@ impl Outcome {
 }
 
 /// Runs `workload` from `seed` and explores a crash at each of its points that `only` takes. Stops after
-/// a few violations.
+/// a few violations, or once there are as many states as are asked for.
 pub fn explore(
     workload: &Workload,
     seed: u64,
@@ -96,7 +98,8 @@ pub fn explore(
                     checker.kill(&snapshot);
                 }
             }
-            if checker.is_enough() {
+            let most = planted.most;
+            if checker.is_enough() || most.is_some_and(|most| checker.stats.states >= most) {
                 break;
             }
         }
