@@ -192,7 +192,7 @@ fn at_syncs(
 /// less often.
 fn all_fail(shape: Shape, every: u64, least: u64) {
     let mut syncs = 0;
-    let one_in = one_in(6);
+    let one_in = one_in(12);
     for (seed, code, second, step) in [
         (3, EIO, false, every),
         (4, ENOSPC, false, 2 * every),
@@ -213,13 +213,13 @@ fn all_fail(shape: Shape, every: u64, least: u64) {
 
 #[test]
 fn what_a_failed_sync_left_in_caches_is_not_trusted() {
-    all_fail(Shape::GlobalIndex, 1, 200);
+    all_fail(Shape::GlobalIndex, 1, 190);
 }
 
 #[test]
 fn what_a_failed_sync_left_in_caches_is_not_trusted_with_tables_in_persistent_memory() {
-    all_fail(Shape::PmTables, 3, 60);
-    all_fail(Shape::Tiered, 4, 60);
+    all_fail(Shape::PmTables, 3, 50);
+    all_fail(Shape::Tiered, 4, 50);
 }
 
 fn is_caught(bug: Bug, code: i32) {

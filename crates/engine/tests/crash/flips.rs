@@ -221,7 +221,7 @@ fn flip_all(end: End, small_memtables: bool, step: usize) -> (Counts, Vec<String
 
 /// One byte in so many is flipped, in a plain run and in a whole one, of which three flip each. None of their divisors is one of 8,
 /// so that each bit has its turn.
-const ONE_IN: [u64; 2] = [13, 3];
+const ONE_IN: [u64; 2] = [29, 3];
 
 fn one_byte_in() -> u64 {
     let [plain, whole] = ONE_IN;
@@ -238,7 +238,7 @@ fn all_are_found(end: End, small_memtables: bool) -> Counts {
         wrong.len(),
         first.join("\n")
     );
-    assert!(counts.reported * one_byte_in() > 7_000, "{counts:?}");
+    assert!(counts.reported * one_byte_in() > 6_500, "{counts:?}");
     counts
 }
 
@@ -247,7 +247,7 @@ fn a_flipped_byte_under_an_uncovered_write_is_reported_unused_or_a_torn_tail() {
     let counts = all_are_found(End::Uncovered, false);
     // The exception exists, and is no larger than the last item.
     let torn = counts.torn * one_byte_in();
-    assert!(torn > 100 && counts.torn <= 2 * 192, "{counts:?}");
+    assert!(torn > 60 && counts.torn <= 2 * 192, "{counts:?}");
 }
 
 #[test]
