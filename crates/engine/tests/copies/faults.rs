@@ -91,7 +91,7 @@ impl Bench {
         check: &dyn Fn(&Bench, Option<Plan>, bool),
     ) -> u64 {
         let mut runs = 0;
-        let one_in = one_in(12);
+        let one_in = one_in(24);
         for (&(fault, op), calls) in FAULTS.iter().zip(Bench::run(None, prepare, work, check)) {
             for at in (0..calls).step_by(usize::try_from(one_in).unwrap()) {
                 for repeat in [Repeat::Once, Repeat::Forever] {
