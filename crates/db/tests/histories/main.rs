@@ -180,7 +180,7 @@ impl Committer {
 fn operations_wanted() -> u64 {
     let wanted = std::env::var("THERMOCLINE_HISTORY_OPERATIONS");
     wanted.map_or_else(
-        |_| explored(300_000, 1_100_000),
+        |_| explored(150_000, 1_100_000),
         |n| {
             n.parse()
                 .expect("THERMOCLINE_HISTORY_OPERATIONS is a number")
@@ -218,7 +218,7 @@ fn rounds(name: &str, seed: u64, share: u64, round: impl Fn(u64) -> Round) {
     let kinds = counts.immediate > 0 && counts.buffered > 0 && counts.asynchronous > 0;
     assert!(one || kinds, "{counts:?}");
     assert!(
-        counts.memtables + counts.dropped > 20,
+        counts.memtables + counts.dropped > explored(6, 20),
         "memtables are sealed underneath"
     );
 }

@@ -133,7 +133,7 @@ fn pick(points: &[Point], rng: &mut Rng) -> Point {
 fn wanted() -> Option<u64> {
     match std::env::var("THERMOCLINE_KERNEL").as_deref() {
         Ok("all") => None,
-        _ => Some(explored(WHOLE / 5, WHOLE)),
+        _ => Some(explored(WHOLE / 8, WHOLE)),
     }
 }
 
