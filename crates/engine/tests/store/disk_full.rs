@@ -177,6 +177,7 @@ fn a_store_with_all_deleted_writes_again() {
     for shape in ["global-index", "tiered", "pm-tables"] {
         for kills in [false, true] {
             let (_fs, mut machine) = simulated(shape);
+            machine.rounds = u32::try_from(explored(1, 2)).unwrap();
             machine.run(DISK / 4, kills, |_| {});
         }
     }

@@ -23,12 +23,9 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SimClock;
 use thermocline_env::{Clock, Env};
 use thermocline_pm::SimPm;
-use thermocline_testkit::explore::is_tried;
+use thermocline_testkit::explore::{explored, is_tried};
 
 const PM: u64 = 1 << 20;
-
-/// Much more than the region has.
-const WRITTEN: u64 = 5 * PM;
 
 const HERE: &str = "/db";
 
@@ -232,8 +229,9 @@ impl Held {
 
 /// Writes new keys, overwrites all old ones and deletes some, until much more than the region has was written.
 fn write_much(engine: &Engine, family: Family) -> Result<()> {
-    let (mut written, mut n) = (0u64, 0u32);
-    while written < WRITTEN {
+    let (mut written, mut n) = (0, 0u32);
+    let much = explored(3, 5) * PM;
+    while written < much {
         put(engine, family.id, format!("new {n}").as_bytes(), &[7; 900])?;
         put(engine, family.id, &old_key(n % 700), &[8; 300])?;
         if n % 97 == 0 {

@@ -11,6 +11,7 @@ use thermocline_engine::{Cursor, Durability, Engine, Family, Snapshot, World};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 const CF: CfId = CfId::DEFAULT;
@@ -201,9 +202,10 @@ fn several_times(world: &World, dir: &Path, seed: u64, bytes: u64) {
     assert!(written > 3 * PM, "{written}");
 }
 
+/// The first seed has small memtables, and flushes in time.
 #[test]
 fn several_times_persistent_memory_by_the_writer_itself() {
-    for seed in seeds(0..3) {
+    for seed in seeds(0..explored(1, 3)) {
         let _replay = Replay::new("-p thermocline-engine by_the_writer_itself", seed);
         let (world, _) = simulated();
         several_times(&world, Path::new("/db"), seed, 4 * PM);
@@ -212,7 +214,7 @@ fn several_times_persistent_memory_by_the_writer_itself() {
 
 #[test]
 fn several_times_persistent_memory_in_the_background() {
-    for seed in seeds(0..3) {
+    for seed in seeds(0..explored(1, 3)) {
         let _replay = Replay::new("-p thermocline-engine in_the_background", seed);
         let home = home();
         several_times(&World::real(), &home.path().join("db"), seed, 4 * PM);
