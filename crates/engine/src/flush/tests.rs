@@ -5,6 +5,7 @@ use std::path::Path;
 
 use thermocline_base::options::{Options, SHAPES};
 use thermocline_base::{CfId, CfOptions, ErrorKind, WriteBatch};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::store::Engine;
@@ -155,7 +156,7 @@ pub(crate) fn families(engine: &Engine) -> Vec<Family> {
 #[test]
 fn whatever_is_flushed_reads_as_before() {
     let mut most = 0;
-    for seed in seeds(0..30) {
+    for seed in seeds(0..explored(12, 30)) {
         let _replay = Replay::new("-p thermocline-engine whatever_is_flushed", seed);
         let mut rng = Rng::new(seed);
         let mut machine = Machine::new(PM);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfId, CfOptions, Error, WriteBatch};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::tests::Machine;
@@ -127,7 +128,7 @@ fn scanned(cursor: &mut Cursor) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
-/// A hundred mebibytes through a region of four, while a snapshot and an iterator of the first moment
+/// A hundred mebibytes, in a plain run thirty, through a region of four, while a snapshot and an iterator of the first moment
 /// stay open.
 fn hot_keys_fit(keys: u8) {
     const LEN: usize = 4000;
@@ -142,7 +143,7 @@ fn hot_keys_fit(keys: u8) {
     let first: Vec<_> = (0..keys)
         .map(|key| (vec![key], value(u64::from(key), LEN)))
         .collect();
-    let writes = 100 * MIB / LEN as u64;
+    let writes = explored(30, 100) * MIB / LEN as u64;
     let mut most = 0;
     for n in 1..=writes {
         let key = n % u64::from(keys);
@@ -154,7 +155,7 @@ fn hot_keys_fit(keys: u8) {
     assert!(most < 2 * MIB, "{most} bytes were attached at once");
     let metrics = engine.metrics();
     assert!(metrics.memtables.len() <= 4, "{:?}", metrics.memtables);
-    assert!(metrics.memtables_dropped > 150, "{metrics:?}");
+    assert!(metrics.memtables_dropped > explored(40, 150), "{metrics:?}");
     assert_eq!(metrics.memtables[0].readers, 2);
     assert_eq!(
         scanned(&mut snapshot.cursor(Family::DEFAULT).unwrap()),

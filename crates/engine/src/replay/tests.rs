@@ -4,6 +4,7 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, CfOptions, WriteBatch};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::tests::Machine;
@@ -44,7 +45,7 @@ fn contents(engine: &Engine) -> (Vec<Row>, Vec<MemtableRow>, Recovery) {
 
 #[test]
 fn an_open_finds_the_same_with_one_thread_and_with_many() {
-    for seed in seeds(0..6) {
+    for seed in seeds(0..explored(3, 6)) {
         let _replay = Replay::new("-p thermocline-engine an_open_finds_the_same", seed);
         let mut rng = Rng::new(seed);
         let mut machine = Machine::new(PM);

@@ -380,7 +380,7 @@ impl Run {
 #[test]
 fn a_follower_has_what_the_store_has() {
     let mut all = Met::default();
-    for seed in seeds(0..explored(10, 40)) {
+    for seed in seeds(0..explored(5, 40)) {
         let _replay = Replay::new("-p thermocline-engine a_follower_has_what", seed);
         let mut run = Run::new(seed);
         for _ in 0..1500 {
@@ -399,13 +399,13 @@ fn a_follower_has_what_the_store_has() {
     if seeds(0..2).len() == 1 {
         return;
     }
-    // Of ten.
-    let times = explored(1, 4);
-    let (groups, staged) = (2_500 * times, 125 * times);
+    // Of five.
+    let times = explored(1, 8);
+    let (groups, staged) = (1_100 * times, 55 * times);
     assert!(all.groups > groups && all.staged > staged, "{all:?}");
-    let (cut_off, resumed) = (12 * times, 125 * times);
+    let (cut_off, resumed) = (5 * times, 55 * times);
     assert!(all.cut_off > cut_off && all.resumed > resumed, "{all:?}");
-    let (kept, flushes) = (times << 18, 125 * times);
+    let (kept, flushes) = (times << 16, 55 * times);
     assert!(all.kept > kept && all.flushes > flushes, "{all:?}");
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_testkit::explore::{one_in, times};
 use thermocline_version::TableRef;
 
 use crate::flush::tests::{Model, check_now, delete, get, put};
@@ -88,7 +89,8 @@ fn groups_write_what_ranges_write_one_by_one() {
 #[test]
 fn what_lies_before_a_range_that_failed_is_named_and_nothing_behind_it() {
     let (mut edits, mut ranges) = (0, 0);
-    for others in (0..108).step_by(4) {
+    let step = usize::try_from(4 * one_in(2)).unwrap();
+    for others in (0..108).step_by(step) {
         let machine = Machine::new(PM);
         let disk = FaultStorage::over_sim(machine.fs.clone());
         let mut world = machine.world();
@@ -131,7 +133,8 @@ fn what_lies_before_a_range_that_failed_is_named_and_nothing_behind_it() {
         assert!(engine.inner.common.catalog.view().front().is_none());
         check();
     }
-    assert!(edits > 3 && ranges > 3, "{edits}, {ranges}");
+    let least = times().map_or(1, |_| 4);
+    assert!(edits >= least && ranges >= least, "{edits}, {ranges}");
 }
 
 /// What cannot be compressed, and is never the same.

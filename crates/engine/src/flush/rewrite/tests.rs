@@ -8,6 +8,7 @@ use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfId, Error, WriteBatch};
 use thermocline_env::simulated::SimClock;
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::flush::Extent;
@@ -200,20 +201,20 @@ fn history(seed: u64) -> Result<u64, u32> {
 #[test]
 fn whatever_is_rewritten_reads_as_before() {
     let mut rewrites = 0;
-    for seed in seeds(0..40) {
+    for seed in seeds(0..explored(15, 40)) {
         let _replay = Replay::new("-p thermocline-engine whatever_is_rewritten", seed);
         rewrites += history(seed).unwrap();
     }
     let one = std::env::var("THERMOCLINE_SEED").is_ok();
-    assert!(rewrites > 200 || one, "{rewrites}");
+    assert!(rewrites > explored(60, 200) || one, "{rewrites}");
 }
 
 /// Older memtables are read before tables: one that a flush left behind would hide what the tables have.
 #[test]
 fn leaving_an_older_memtable_behind_is_noticed() {
     let _bug = plant(Bug::RewriteLeavesOlder);
-    let noticed = (0..40).filter(|seed| history(*seed).is_err());
-    assert!(noticed.count() > 5);
+    let noticed = (0..explored(16, 40)).filter(|seed| history(*seed).is_err());
+    assert!(noticed.count() as u64 > explored(0, 5));
 }
 
 /// What lives must be less than one part in so many, and find room.

@@ -2,6 +2,7 @@
 
 use thermocline_base::CfOptions;
 use thermocline_base::step::Observer;
+use thermocline_testkit::explore::one_in;
 
 use super::*;
 use crate::sync::{Arc, Mutex, lock};
@@ -84,7 +85,8 @@ fn a_move_that_is_cut_short_loses_no_log() {
     for before in BEFORE {
         let points = points_of_the_move(&killed_with_chains(before));
         assert!(points.len() > 10, "{}", points.len());
-        for (n, point) in (0u64..).zip(&points) {
+        let step = usize::try_from(one_in(3)).unwrap();
+        for (n, point) in (0u64..).zip(&points).step_by(step) {
             let pending = point.pending();
             let random = [pending.random(n), pending.random(n + 1_000)];
             let crashes = [pending.none(), pending.all()].into_iter().chain(random);
@@ -128,7 +130,8 @@ fn a_move_that_the_manifest_has_no_room_for_loses_no_log() {
         assert!(error.is_no_room(), "{error}");
         let full = fs.image_killed(Steps::new());
         let mut opened = 0;
-        for more in (0..400u64).step_by(4) {
+        let step = usize::try_from(4 * one_in(3)).unwrap();
+        for more in (0..400u64).step_by(step) {
             let fs = full.image_killed(Steps::new());
             fs.limit(fs.used() + (more << 10));
             let engine = open_as(&fs, 10, Some(NEW));
