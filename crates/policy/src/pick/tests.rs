@@ -2,6 +2,7 @@
 //! and after each step it is looked at whole.
 
 use thermocline_base::{FileId, KeyRange, SeqNo};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
@@ -31,6 +32,11 @@ fn options(rng: &mut Rng) -> PickOptions {
             seen: rng.one_in(4).then(|| SeqNo(rng.below(400) as u64)),
         }),
     }
+}
+
+/// How often something must come up, if all is explored; a plain run has a third of the stories, and is to have a quarter of that.
+fn often(whole: u64) -> u32 {
+    u32::try_from(explored(whole / 4, whole)).unwrap_or(u32::MAX)
 }
 
 /// Runs what is picked, `side` jobs at once, until nothing is and none runs; returns how many.
@@ -82,7 +88,7 @@ fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
 fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     let (mut trivial, mut side_by_side, mut jobs, mut skipping, mut internal) = (0, 0, 0, 0, 0);
     let (mut spills, mut above, mut drops, mut tombstones) = (0, 0, [0; 2], 0);
-    for seed in seeds(0..600) {
+    for seed in seeds(0..explored(200, 600)) {
         let _replay = Replay::new("-p thermocline-policy any_sequence_of_jobs", seed);
         let mut rng = Rng::new(seed);
         let mut options = options(&mut rng);
@@ -140,10 +146,10 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
         "{jobs} jobs, {trivial} trivial, {side_by_side} beside others, {skipping} skip levels"
     );
     let many = [trivial, side_by_side, skipping, internal, spills];
-    let of_expired = drops.iter().all(|n| *n > 100) && tombstones > 20;
+    let of_expired = drops.iter().all(|n| *n > often(100)) && tombstones > u64::from(often(20));
     println!("{drops:?} drops, {tombstones} of range tombstones");
-    let enough =
-        many.iter().all(|n| *n > 200) && above > 20 && of_expired || seeds(0..2).len() == 1;
+    let enough = many.iter().all(|n| *n > often(200)) && above > often(20) && of_expired
+        || seeds(0..2).len() == 1;
     assert!(enough, "{many:?} {above}");
 }
 
