@@ -4,6 +4,7 @@ use thermocline_base::{CfId, Error, ErrorKind, Kind, Result, SeqNo};
 use thermocline_level0::{FoundValue, GroupSize, PmCursor, PmPart, PmTable, Written, verify_table};
 use thermocline_pm::{PmOff, Region, SimPm};
 use thermocline_testkit::Rng;
+use thermocline_testkit::explore::one_in;
 
 use crate::world::*;
 
@@ -76,6 +77,13 @@ fn is_corruption(error: &Error) -> bool {
     }
 }
 
+/// With which of these masks a byte is damaged: with all, or in a plain run with one, whichever byte of a word it is.
+fn masks<const N: usize>(at: u64, masks: [u8; N]) -> impl Iterator<Item = u8> {
+    let is_its_turn = move |n: u64| (at + at / 4 + n).is_multiple_of(one_in(N as u64));
+    let masks = (0..).zip(masks);
+    masks.filter_map(move |(n, mask)| is_its_turn(n).then_some(mask))
+}
+
 /// Flips bits of each byte of the table's zones: an error that names a place within, or, where bytes are
 /// not used, the same answers.
 #[test]
@@ -89,7 +97,7 @@ fn every_byte_that_is_flipped_is_noticed_or_unused() {
     let mut undetected = 0;
     for zone in &written.zones {
         for at in zone.data.0..end(zone) + 64 {
-            for mask in [1, 0x80, 0xff] {
+            for mask in masks(at, [1, 0x80, 0xff]) {
                 sim.rot(at, mask);
                 match open(&space, &written) {
                     Err(error) => assert!(is_corruption(&error), "byte {at}: {error}"),
@@ -115,9 +123,10 @@ fn every_byte_that_is_flipped_is_noticed_or_unused() {
         }
     }
     println!("{unused} flips change nothing, {undetected} behind the end are not noticed");
-    assert_eq!(undetected, 3 * 64);
+    let masks = 3 / one_in(3);
+    assert_eq!(undetected, masks * 64);
     assert!(
-        unused < 3 * 64 + 3 * 400,
+        unused < masks * 64 + masks * 400,
         "only zeros between are unused: {unused}"
     );
 }
@@ -230,7 +239,7 @@ fn a_rotten_prefix_layer_hides_nothing() {
     assert!(runs - arrays > 600);
     let mut noticed = 0;
     for at in base + arrays..base + runs {
-        for mask in [1, 0x80] {
+        for mask in masks(at, [1, 0x80]) {
             sim.rot(at, mask);
             for (_, key, _) in model.entries.keys() {
                 match part.get(key, SeqNo(5), true) {
@@ -244,7 +253,7 @@ fn a_rotten_prefix_layer_hides_nothing() {
             sim.rot(at, mask);
         }
     }
-    assert!(noticed > 1000, "{noticed}");
+    assert!(noticed > 500, "{noticed}");
 }
 
 /// Groups with equal prefixes are told apart by their first keys: rot there leads bisection astray, too.
@@ -265,7 +274,7 @@ fn rot_among_the_versions_of_a_key_hides_none() {
     let word = |at: usize| u64::from(u32::from_le_bytes(header[at..at + 4].try_into().unwrap()));
     let mut noticed = 0;
     for at in base + word(64)..base + word(68) {
-        for mask in [1, 0x80] {
+        for mask in masks(at, [1, 0x80]) {
             sim.rot(at, mask);
             for seqno in (1..=400).step_by(7) {
                 let mut cursor = PmCursor::new(part.clone(), true);
@@ -284,7 +293,7 @@ fn rot_among_the_versions_of_a_key_hides_none() {
             sim.rot(at, mask);
         }
     }
-    assert!(noticed > 1000, "{noticed}");
+    assert!(noticed > 500, "{noticed}");
 }
 
 #[expect(unsafe_code, reason = "damages what is stored")]
