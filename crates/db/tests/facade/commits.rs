@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 
 use thermocline::{Commit, Db, Durability, Error, ErrorKind, Event, Options, Result, WriteOptions};
+use thermocline_testkit::explore::explored;
 
 fn options() -> Options {
     let mut options = Options {
@@ -46,7 +47,7 @@ fn callbacks_come_once_in_order_and_a_panic_stops_none() {
 
 #[test]
 fn closing_tells_every_commit() {
-    for round in 0..20u32 {
+    for round in 0..u32::try_from(explored(8, 20)).unwrap() {
         let home = tempfile::tempdir().unwrap();
         let roomy = Options {
             pm: 64 << 20,

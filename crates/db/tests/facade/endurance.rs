@@ -2,13 +2,15 @@
 //! everything under them is overwritten, one key written again and again.
 //!
 //! Bounds are on what the store says of itself: readers, DRAM of the indexes, persistent memory.
-//! `THERMOCLINE_ENDURANCE` multiplies the number of steps (10 and more for a long run); the bounds stay.
+//! `THERMOCLINE_ENDURANCE` multiplies the number of steps (10 and more for a long run); the bounds stay. A plain run has a third of
+//! the million.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use thermocline::{Cursor, Db, Durability, Metrics, Options, Scan, Snapshot, Value};
 use thermocline_testkit::Rng;
+use thermocline_testkit::explore::explored;
 
 /// What may wait for a reader that the machine has put to sleep, in bytes: little beside what a leak of
 /// 16 bytes a step adds up to.
@@ -87,7 +89,7 @@ const ROUNDS: u64 = 4;
 
 #[test]
 fn a_million_snapshots_come_and_go() {
-    let snapshots = 1_000_000 * times() / ROUNDS / READERS;
+    let snapshots = explored(300_000, 1_000_000) * times() / ROUNDS / READERS;
     let home = home();
     let db = Db::open(home.path().join("db"), options(2 << 20)).unwrap();
     overwrite_all(&db);
@@ -285,7 +287,7 @@ fn iterators_are_held_while_all_under_them_is_overwritten() {
 #[test]
 fn one_key_is_overwritten_by_several_threads() {
     const THREADS: u64 = 4;
-    let writes = 250_000 * times();
+    let writes = explored(80_000, 250_000) * times();
     let home = home();
     let db = Db::open(home.path().join("db"), options(1 << 20)).unwrap();
     db.put("hot", value(0)).unwrap();

@@ -8,6 +8,7 @@ use thermocline::merge::{Append, Counter, MergeOperator};
 use thermocline::{
     CfOptions, ColumnFamily, Db, Durability, ErrorKind, Isolation, Options, TxnOptions,
 };
+use thermocline_testkit::explore::explored;
 
 fn small() -> Options {
     let mut options = Options {
@@ -52,7 +53,7 @@ fn count(cf: &ColumnFamily, key: &str) -> Option<u64> {
 fn every_increment_counts_once_beside_flushes_and_compactions() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 3;
-    const EACH: u64 = 3000;
+    let each = explored(1_000, 3_000);
     for shape in ["tiered", "global-index", "pm-tables", "immutables", "ssd"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
@@ -61,14 +62,14 @@ fn every_increment_counts_once_beside_flushes_and_compactions() {
         for round in 1..=ROUNDS {
             let db = Db::open(&path, options.clone()).unwrap();
             let cf = counters(&db);
-            assert_eq!(count(&cf, "all").unwrap_or(0), (round - 1) * THREADS * EACH);
+            assert_eq!(count(&cf, "all").unwrap_or(0), (round - 1) * THREADS * each);
             let (over, added) = (AtomicBool::new(false), AtomicU64::new(0));
             std::thread::scope(|scope| {
                 let writers: Vec<_> = (0..THREADS)
                     .map(|thread| {
                         let (db, cf, added) = (&db, &cf, &added);
                         scope.spawn(move || {
-                            for n in 0..EACH {
+                            for n in 0..each {
                                 let mut batch = db.batch();
                                 let one = 1u64.to_le_bytes();
                                 batch.merge_cf(cf, "all", one);
@@ -87,7 +88,7 @@ fn every_increment_counts_once_beside_flushes_and_compactions() {
                 scope.spawn(|| {
                     while !over.load(Ordering::SeqCst) {
                         let before = added.load(Ordering::SeqCst);
-                        let seen = count(&cf, "all").unwrap_or(0) - (round - 1) * THREADS * EACH;
+                        let seen = count(&cf, "all").unwrap_or(0) - (round - 1) * THREADS * each;
                         let after = added.load(Ordering::SeqCst) + THREADS;
                         assert!(before <= seen && seen <= after, "{before} {seen} {after}");
                         let snapshot = db.snapshot();
@@ -108,7 +109,7 @@ fn every_increment_counts_once_beside_flushes_and_compactions() {
                     .for_each(|writer| writer.join().unwrap());
                 over.store(true, Ordering::SeqCst);
             });
-            assert_eq!(count(&cf, "all"), Some(round * THREADS * EACH), "{shape}");
+            assert_eq!(count(&cf, "all"), Some(round * THREADS * each), "{shape}");
             if round == 2 {
                 settle(&db, &cf);
             }
@@ -118,7 +119,7 @@ fn every_increment_counts_once_beside_flushes_and_compactions() {
         let sum: u64 = (0..100)
             .filter_map(|n| count(&cf, &format!("{n:03}")))
             .sum();
-        assert_eq!(sum, ROUNDS * THREADS * EACH, "{shape}");
+        assert_eq!(sum, ROUNDS * THREADS * each, "{shape}");
         drop(cf);
         db.close().unwrap();
         let report = Db::verify(&path, small()).unwrap();

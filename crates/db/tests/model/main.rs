@@ -21,6 +21,7 @@ use thermocline::options::{AsyncIo, Codec, IndexKind, PartitionBy, Shape};
 use thermocline::{
     CfOptions, ChangeOp, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot,
 };
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, block_on, seeds};
 
 use crate::filtering::Switch;
@@ -748,14 +749,14 @@ fn run(seed: u64) {
 
 #[test]
 fn it_is_a_map() {
-    for seed in seeds(0..24) {
+    for seed in seeds(0..explored(12, 24)) {
         run(seed);
     }
 }
 
 #[test]
 fn it_is_still_a_map() {
-    for seed in seeds(1000..1024) {
+    for seed in seeds(1000..1000 + explored(12, 24)) {
         run(seed);
     }
 }
