@@ -7,7 +7,7 @@ use thermocline_base::Steps;
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
-use thermocline_testkit::explore::explored;
+use thermocline_testkit::explore::{explored, is_tried, one_in};
 use thermocline_version::{Manifest, State};
 
 use crate::common::{created, dir, fresh, next_edit, storage};
@@ -122,22 +122,30 @@ fn open_with_room(image: &SimFs, truth: &Truth, what: &str) {
     );
 }
 
-/// Opens each of these, and what crashes leave of that; gives how many had more than one manifest by then.
-fn open_all(images: Images, what: &str) -> (u64, u64) {
+/// In a plain run one image in so many is opened.
+const ONE_IN: u64 = 2;
+
+/// Opens each of these, or in a plain run a share of them, and what crashes leave of that; gives how many opens this stands for,
+/// and how many had more than one manifest by then. There are four of a step, and not the same are tried of the next one, which
+/// is so among steps from `first` on.
+fn open_all(first: usize, images: Images, what: &str) -> (u64, u64) {
     let (mut opened, mut more) = (0, 0);
-    for (n, (image, truth)) in images.iter().enumerate() {
+    let one_in = one_in(ONE_IN);
+    let is_tried = |n: usize| is_tried(first + n + n / 4, ONE_IN);
+    let images = images.iter().enumerate().filter(|(n, _)| is_tried(*n));
+    for (n, (image, truth)) in images {
         let what = format!("{what}, image {n}");
         let twice = n % 5 == 0;
         let (again, reached) = open_without_room(image, truth, &what);
-        opened += 1;
-        more += u64::from(reached);
+        opened += one_in;
+        more += one_in * u64::from(reached);
         for (m, (image, truth)) in again.iter().enumerate().filter(|_| twice) {
             let what = format!("{what}, then {m}");
             match m % 2 {
                 0 => open_with_room(image, truth, &what),
                 _ => drop(open_without_room(image, truth, &what)),
             }
-            opened += 1;
+            opened += one_in;
         }
     }
     (opened, more)
@@ -158,13 +166,13 @@ fn an_open_behind_a_crash_makes_no_file() {
                 assert!(append(&mut manifest, &random, &truth));
             }
         });
-        let counts = open_all(images, &format!("seed {seed}"));
+        let counts = open_all(0, images, &format!("seed {seed}"));
         opened += counts.0;
         more += counts.1;
     }
     println!("{opened} opens, {more} of them with more than one manifest");
     assert!(
-        opened > 2_500 * times && more > 50 * times,
+        opened > 2_200 * times && more > 40 * times,
         "{opened} {more}"
     );
 }
@@ -197,9 +205,10 @@ fn an_open_behind_a_failed_sync_makes_no_file() {
                 fs.image_all(Steps::new()),
             ];
             let images = left.map(|image| (image, truth.clone())).into();
-            opened += open_all(images, &format!("{fault:?} of {op:?} at {at}")).0;
+            let first = usize::try_from(at).unwrap();
+            opened += open_all(first, images, &format!("{fault:?} of {op:?} at {at}")).0;
         }
     }
     println!("{opened} opens behind {failed} failures");
-    assert!(opened > 1000 && failed > 25, "{opened} {failed}");
+    assert!(opened > 800 && failed > 25, "{opened} {failed}");
 }
