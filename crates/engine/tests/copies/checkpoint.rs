@@ -6,6 +6,7 @@ use thermocline_base::options::Options;
 use thermocline_base::{CfId, ErrorKind, WriteBatch};
 use thermocline_engine::{Durability, Family};
 use thermocline_env::OpenMode;
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::machine::{Place, both, disk, dump, path, put, write_some};
@@ -13,7 +14,7 @@ use crate::machine::{Place, both, disk, dump, path, put, write_some};
 /// Both go on, each for itself, over flushes and openings.
 #[test]
 fn a_checkpoint_is_the_store_of_its_moment_and_goes_its_own_way() {
-    for seed in seeds(0..20) {
+    for seed in seeds(0..explored(10, 20)) {
         let _replay = Replay::new("-p thermocline-engine --test copies a_checkpoint_is", seed);
         let mut rng = Rng::new(seed);
         let disk = disk();

@@ -10,6 +10,7 @@ use thermocline_engine::{Durability, Engine, Family, IngestWriter, Snapshot};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, OpenMode, Storage};
 use thermocline_sst::{Identity, KeyRef, TableWriter, Value, WriteOptions};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::machine::{Pairs, Place, both, disk, dump, options, path, put, write_some};
@@ -62,7 +63,7 @@ fn then(snapshot: &Snapshot, family: Family) -> Pairs {
 
 #[test]
 fn what_is_ingested_is_newer_than_all_before_and_older_than_all_after() {
-    for seed in seeds(0..25) {
+    for seed in seeds(0..explored(10, 25)) {
         let _replay = Replay::new("-p thermocline-engine --test copies what_is_ingested", seed);
         let mut rng = Rng::new(seed);
         let disk = disk();
