@@ -1,8 +1,8 @@
 //! Memory per key and speed of the index, for one thread.
 //!
 //! ```text
-//! cargo run --release -p thermocline-art --example memory -- memory [millions…]
-//! cargo run --release -p thermocline-art --example memory -- speed
+//! cargo run --release -p thermocline-art --features examples --example memory -- memory [millions…]
+//! cargo run --release -p thermocline-art --features examples --example memory -- speed
 //! ```
 #![expect(
     clippy::cast_possible_truncation,

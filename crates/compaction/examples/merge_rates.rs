@@ -1,5 +1,5 @@
 //! How fast sources are merged, and what stays is decided:
-//! `cargo run --release -p thermocline-compaction --example merge_rates`.
+//! `cargo run --release -p thermocline-compaction --features examples --example merge_rates`.
 //!
 //! Two million entries with 16-byte keys in memory, dealt out to k sources at random. Keys either
 //! differ in their first eight bytes, or share them; every tenth entry is an older version of the

@@ -1,6 +1,6 @@
 //! How long a close takes in the midst of flushes and compactions: durable writes at full speed, five times as much as
 //! persistent memory has, and then a close, again and again in the same store; for values of 100 bytes, 1 KiB and 16 KiB.
-//! `cargo run --release -p thermocline --example closing -- thermocline /some/folder` (a preset, and where tables lie)
+//! `cargo run --release -p thermocline --features examples --example closing -- thermocline /some/folder` (a preset, and where tables lie)
 #![expect(
     clippy::disallowed_methods,
     reason = "an example measures by the real clock, and removes its folders"

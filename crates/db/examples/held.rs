@@ -1,6 +1,6 @@
 //! What readers that stand still cost writers and readers beside them. Two stores with the same load take turns
 //! of ten seconds; in one of them a snapshot, a cursor and an iterator are held from the first turn to the last:
-//! `cargo run --release -p thermocline --example held -- 600`
+//! `cargo run --release -p thermocline --features examples --example held -- 600`
 #![expect(
     clippy::disallowed_methods,
     reason = "an example measures by the real clock"

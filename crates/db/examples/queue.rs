@@ -1,5 +1,5 @@
 //! What a look at the head of a queue costs behind keys that are deleted:
-//! `cargo run --release -p thermocline --example queue -- 200000`
+//! `cargo run --release -p thermocline --features examples --example queue -- 200000`
 #![expect(
     clippy::disallowed_methods,
     reason = "an example measures by the real clock"

@@ -1,6 +1,6 @@
 //! What transactions cost, and what they cost plain writes beside them: nanoseconds an operation on one thread,
 //! transactions of so many puts beside plain batches of as many, and transactions a second of several threads.
-//! `cargo run --release -p thermocline --example transactions -- 300000`
+//! `cargo run --release -p thermocline --features examples --example transactions -- 300000`
 #![expect(
     clippy::disallowed_methods,
     reason = "an example measures by the real clock"

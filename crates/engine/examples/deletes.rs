@@ -1,6 +1,6 @@
 //! What deletes leave behind.
 //!
-//! `cargo run --release -p thermocline-engine --example deletes -- space [MIB] [DIR]`: how long until the disk has its room back after a
+//! `cargo run --release -p thermocline-engine --features examples --example deletes -- space [MIB] [DIR]`: how long until the disk has its room back after a
 //! range tombstone over half of the keys, by itself and by a compaction.
 //!
 //! `… --example deletes -- sparse [MIB] [DIR]`: the same where keys are deleted one by one, all but every hundredth, and what a scan of ten keys

@@ -1,4 +1,4 @@
-//! What partitions cost: `cargo run --release -p thermocline-engine --example partitions -- [RECORDS]`.
+//! What partitions cost: `cargo run --release -p thermocline-engine --features examples --example partitions -- [RECORDS]`.
 //!
 //! The same records, of 16-byte keys in ten thousand prefixes and 100-byte values, in random order, go into stores
 //! whose keys are divided by nothing, by prefix, and by size. Told are the writes of each tenth of the records, so

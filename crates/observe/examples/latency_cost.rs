@@ -1,4 +1,4 @@
-//! What timing an operation costs, and what not timing it does: `cargo run --release -p thermocline-observe --example
+//! What timing an operation costs, and what not timing it does: `cargo run --release -p thermocline-observe --features examples --example
 //! latency_cost`. Prints nanoseconds for each call of `begin` and `end` together.
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //!
 //! Measured on a virtual machine with two cores, in processor time: `begin` and `end` together take 63 ns
 //! for an operation that is timed, nearly all of it the clock, and 2.3 ns for one that is not; so 4 ns on
-//! average with the default of 32 (`cargo run --release -p thermocline-observe --example latency_cost`; what
+//! average with the default of 32 (`cargo run --release -p thermocline-observe --features examples --example latency_cost`; what
 //! it prints is the time that passed).
 
 mod histogram;

@@ -3,7 +3,7 @@
 //! `pm::backend`. Run it on the disk in question, with nothing else running:
 //!
 //! ```text
-//! cargo run --release -p thermocline-pm --example persist_spike -- FOLDER
+//! cargo run --release -p thermocline-pm --features examples --example persist_spike -- FOLDER
 //! ```
 #![expect(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
 //! How long a decision takes, in microseconds, by how many tables a store has:
-//! `cargo run --release -p thermocline-policy --example next_at_scale`.
+//! `cargo run --release -p thermocline-policy --features examples --example next_at_scale`.
 //!
 //! Nothing is due; level 1 is too large; so it is, and a job runs there; nothing is due, and each table has a delete.
 #![expect(

@@ -1,5 +1,5 @@
 //! What modelled stores do, by data for each byte of persistent memory, skew and reads:
-//! `cargo run --release -p thermocline-policy --example simulate`.
+//! `cargo run --release -p thermocline-policy --features examples --example simulate`.
 
 use thermocline_base::options::Preset;
 use thermocline_policy::simulate::{Outcome, Record, Setting, Spread, run};

@@ -1,5 +1,5 @@
 //! How large the index of a table is, and how long a search in it takes, learned against binary:
-//! `cargo run --release -p thermocline-sst --example index`.
+//! `cargo run --release -p thermocline-sst --features examples --example index`.
 //!
 //! By kind of keys and size of values, tables of up to 100,000 entries and 64 MiB in a temporary folder. A
 //! search leads from a key to a data block, which is not read; lower index blocks are in a cache of blocks. Each

@@ -1,4 +1,4 @@
-//! How fast tables are built and read: `cargo run --release -p thermocline-sst --example rates`.
+//! How fast tables are built and read: `cargo run --release -p thermocline-sst --features examples --example rates`.
 //!
 //! A million entries with 16-byte keys and 100-byte values, half of each value compressible, in a
 //! temporary folder; reads go through the page cache and through a cache of blocks that holds all.

@@ -1,7 +1,7 @@
 //! Draws what stores of all sizes may expect, by the model of `policy`: the pictures and the table of `docs/plan.md`.
 //!
 //! ```text
-//! cargo run --release -p thermocline-reproduce --example plan -- docs/plan
+//! cargo run --release -p thermocline-reproduce --features examples --example plan -- docs/plan
 //! ```
 //!
 //! It takes some minutes. The pictures are the same in every run.
