@@ -6,7 +6,7 @@ use std::path::Path;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, CfOptions, ErrorKind, SeqNo, WriteBatch};
 use thermocline_level0::{FoundValue, PmPart};
-use thermocline_testkit::explore::{explored, times};
+use thermocline_testkit::explore::times;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::flush::tests::{Model, check_cursor, delete, files, get, put};

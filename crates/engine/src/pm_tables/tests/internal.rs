@@ -3,6 +3,7 @@
 use thermocline_base::options::{Costs, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_policy::pick::{Reason, level0_slices};
+use thermocline_testkit::explore::{explored, times};
 use thermocline_version::Level;
 
 use super::*;
