@@ -129,6 +129,16 @@ impl Space {
             generation: 0,
             wanted_run: 0,
         };
+        Ok(Space::of(region, (seed, spec), descriptors, 0, state))
+    }
+
+    fn of(
+        region: Region,
+        (seed, spec): (u64, SpaceSpec),
+        descriptors: ObjectPool,
+        highest_owner: u64,
+        state: State,
+    ) -> Space {
         let space = Space {
             region,
             seed,
@@ -138,12 +148,12 @@ impl Space {
             growth_refused: AtomicBool::new(false),
             longest_run: AtomicU64::new(0),
             descriptors,
-            highest_owner: 0,
+            highest_owner,
             state: Mutex::new(state),
             growing: Mutex::default(),
         };
         space.note_longest_run(&lock(&space.state));
-        Ok(space)
+        space
     }
 
     /// Bytes that a new region must have before [`Space::create`].
@@ -274,25 +284,18 @@ impl Space {
         }
         let descriptors = ObjectPool::open(&region, seed, descriptor_pool())?;
         doubled::mend(&region, seed, &parts)?;
-        let state = Mutex::new(State {
+        let state = State {
             parts,
             generation,
             wanted_run: 0,
-        });
-        let space = Space {
-            region,
-            seed,
-            part_bytes_first: spec.part_bytes_first,
-            pm: AtomicU64::new(spec.pm),
-            device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
-            growth_refused: AtomicBool::new(false),
-            longest_run: AtomicU64::new(0),
-            descriptors,
-            highest_owner: highest_owner.get(),
-            state,
-            growing: Mutex::default(),
         };
-        space.note_longest_run(&lock(&space.state));
+        let space = Space::of(
+            region,
+            (seed, spec),
+            descriptors,
+            highest_owner.get(),
+            state,
+        );
         Ok((space, zones))
     }
 

@@ -199,12 +199,10 @@ impl Region {
         }
     }
 
-    /// As [`Region::prefetch`], for all lines of `[off, off + len)` up to 4 KiB. Lines that are asked for at once
-    /// arrive in little more time than one takes; read one after the other, each is waited for.
+    /// As [`Region::prefetch`], for all lines of `[off, off + len)` up to 4 KiB: these arrive together.
     #[inline]
     pub fn prefetch_range(&self, off: PmOff, len: usize) {
-        let end = off.0.saturating_add(len.min(PREFETCH_MAX) as u64);
-        let end = end.min(self.len());
+        let end = (self.len()).min(off.0.saturating_add(len.min(PREFETCH_MAX) as u64));
         let mut line = off.0 - off.0 % LINE;
         while line < end {
             // SAFETY: invariant 2: `line` lies before the region's end.

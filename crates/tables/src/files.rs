@@ -46,10 +46,13 @@ const OPEN_SHARE: u64 = 8;
 /// So many tables may stay open, unless an option says otherwise, however few files the process may have open.
 const TABLES_LEAST: u64 = 512;
 
-/// How many tables may stay open where no option says it, of a process that may have so many files open: half of them, since others
-/// want some, too.
-fn by_descriptors(files_max: Option<u64>) -> usize {
-    files_max.map_or(0, |files| index((files / 2).max(TABLES_LEAST)))
+/// How many tables may stay open (0: any number), in a process that may have so many files open. Where no option says it, half of
+/// them, since others want some, too.
+fn tables_max(options: &Options, files_max: Option<u64>) -> usize {
+    index(match options.read.open_tables {
+        0 => files_max.map_or(0, |files| (files / 2).max(TABLES_LEAST)),
+        most => most,
+    })
 }
 
 /// The cache of a runtime, once there is one.
@@ -200,10 +203,7 @@ impl TableFiles {
             0 => dram / CACHE_SHARE,
             bytes => bytes.min(dram),
         };
-        let tables_max = match options.read.open_tables {
-            0 => by_descriptors(table_storage.open_files_max()),
-            most => index(most),
-        };
+        let tables_max = tables_max(options, table_storage.open_files_max());
         let files = Arc::new(TableFiles {
             storage: table_storage,
             bytes,

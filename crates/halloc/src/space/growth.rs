@@ -333,7 +333,9 @@ impl Space {
         largest: u64,
         reachable: u64,
     ) -> Option<PartHeader> {
-        let wanted = (largest * 2).clamp(self.part_bytes_first, PART_BYTES_MAX);
+        // A first part may be larger than later ones.
+        let wanted = (largest * 2).max(self.part_bytes_first);
+        let wanted = wanted.min(PART_BYTES_MAX);
         let limit = self.limit();
         let bytes =
             |limit: u64| wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;

@@ -437,3 +437,27 @@ fn sixteenths_of_a_part_leave_nothing_between_them() {
     let last = space.attach_wide(2, 2, 1000, Reserve::Use).unwrap();
     assert_eq!(last.run, 1, "no two lie side by side");
 }
+
+/// The first part may be larger than any that growth adds.
+#[test]
+fn a_region_with_a_large_first_part_grows() {
+    const FIRST: u64 = 96 << 20;
+    let spec = SpaceSpec {
+        part_bytes_first: FIRST,
+        pm: 2 * FIRST,
+    };
+    let sim = SimPm::new(spec.pm, Steps::new());
+    let region = Region::create(
+        &RegionSpec {
+            capacity: spec.pm,
+            ..region_spec(&sim)
+        },
+        Space::first_part_bytes(&spec),
+    );
+    let space = Space::create(region.unwrap(), &ID, spec).unwrap();
+    let mut sizes = vec![space.region_bytes()];
+    while space.grow(space.region_bytes()).unwrap() {
+        sizes.push(space.region_bytes());
+    }
+    assert_eq!(sizes, [FIRST, FIRST + (64 << 20), 2 * FIRST]);
+}
