@@ -471,9 +471,12 @@ impl Shape {
             _ if level >= last_level => self.options.compression_last,
             _ => self.options.compression,
         };
-        // Reads ask in vain above the level that has their key, and few keys lie there (decision 172).
-        let bits = [FilterKind::Fuse16, FilterKind::Fuse8];
-        let filter = bits[usize::from(level >= last_level)];
+        // A read asks in vain above the level that has its key. All levels above the last one have few keys together, so it is
+        // there that a filter which is wrong less often costs little memory.
+        let filter = match level >= last_level {
+            true => FilterKind::Fuse8,
+            false => FilterKind::Fuse16,
+        };
         let block_bytes = usize::try_from(self.options.block_bytes).expect("at most 1 MiB");
         WriteOptions {
             block_bytes,
@@ -497,4 +500,21 @@ pub(super) fn compression(codec: Codec) -> Compression {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_wrong_less_often_above_the_last_level() {
+        let shape = Shape::new(&Options::default());
+        let of = |level, last| {
+            shape
+                .write_options(level, last, Creation::Compaction)
+                .filter
+        };
+        assert_eq!(
+            [of(0, usize::MAX), of(0, 6), of(5, 6)],
+            [FilterKind::Fuse16; 3]
+        );
+        assert_eq!([of(6, 6), of(1, 1)], [FilterKind::Fuse8; 2]);
+    }
+}
