@@ -14,7 +14,7 @@ use thermocline_policy::pick::{
     level0_gaps, runs,
 };
 use thermocline_policy::scans::level0_share;
-use thermocline_sst::{Compression, Creation, FilterKind, WriteOptions};
+use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, LevelTables, Place, TableRef, Version};
 
 use super::sums::{LevelSums, Stretches};
@@ -471,17 +471,10 @@ impl Shape {
             _ if level >= last_level => self.options.compression_last,
             _ => self.options.compression,
         };
-        // A read asks in vain above the level that has its key. All levels above the last one have few keys together, so it is
-        // there that a filter which is wrong less often costs little memory.
-        let filter = match level >= last_level {
-            true => FilterKind::Fuse8,
-            false => FilterKind::Fuse16,
-        };
         let block_bytes = usize::try_from(self.options.block_bytes).expect("at most 1 MiB");
         WriteOptions {
             block_bytes,
             compression: compression(codec),
-            filter,
             creation: why,
             write_bytes: self.write_bytes,
             index: self.index,
@@ -496,25 +489,5 @@ pub(super) fn compression(codec: Codec) -> Compression {
         Codec::None => Compression::None,
         Codec::Lz4 => Compression::Lz4,
         Codec::Zstd => Compression::Zstd(ZSTD_LEVEL),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_are_wrong_less_often_above_the_last_level() {
-        let shape = Shape::new(&Options::default());
-        let of = |level, last| {
-            shape
-                .write_options(level, last, Creation::Compaction)
-                .filter
-        };
-        assert_eq!(
-            [of(0, usize::MAX), of(0, 6), of(5, 6)],
-            [FilterKind::Fuse16; 3]
-        );
-        assert_eq!([of(6, 6), of(1, 1)], [FilterKind::Fuse8; 2]);
     }
 }
