@@ -56,12 +56,12 @@
 //!                            below those of any entry of that block, and below those behind it
 //!
 //!  payload of the filter
-//!       0    1  kind of filter, 1: binary fuse, 8 bits; 2: binary fuse, 16 bits
+//!       0    1  kind of filter, 1: binary fuse, 8 bits
 //!       1    3  reserved, 0
 //!       4    8  seed
 //!      12    4  length of a segment, a power of two
 //!      16    4  length of all first segments, a multiple of it
-//!      20       fingerprints, 1 or 2 bytes each: of all first segments, and of two segments more
+//!      20       fingerprints, 1 byte each: of all first segments, and of two segments more
 //!
 //!  payload of the range tombstones: one after the other, by start, then newest first
 //!       varint  length of the start; 65,536: it is that of the one before
@@ -144,9 +144,6 @@ pub(crate) const LEARNED_LEN_MAX: usize = 1 << 20;
 
 /// The kind of filter that is a binary fuse filter with 8-bit fingerprints.
 pub(crate) const FILTER_FUSE8: u8 = 1;
-
-/// The kind of filter that is a binary fuse filter with 16-bit fingerprints.
-pub(crate) const FILTER_FUSE16: u8 = 2;
 
 /// Bytes of a filter before its fingerprints.
 pub(crate) const FILTER_HEAD: usize = 20;

@@ -18,7 +18,6 @@
 //! | put a cache in between | [`BlockCache`], a [`BlockSource`] with a budget in bytes for all stores of a process |
 //! | end tables where range tombstones fit | [`tombstone_cuts`] |
 //! | have a smaller index, or say that none fitted | [`IndexKind::Learned`], [`IndexUse`] |
-//! | have a filter that is wrong less often | [`FilterKind`] |
 //! | separate large values | [`BlobWriter`], [`BlobFile`], [`read_blob`] |
 //! | check everything | [`verify_table`], [`verify_blobs`] |
 //!
@@ -152,7 +151,7 @@ pub use cache::{BlockCache, CacheUse, StoreCache};
 pub use compress::Compression;
 pub use cursor::{Cursor, Move};
 pub use cuts::tombstone_cuts;
-pub use filter::{FILTER_KEYS_MAX, FilterKind};
+pub use filter::FILTER_KEYS_MAX;
 pub use foreign::{identity_of, is_blobs_of};
 pub use format::{
     BLOB_FILES_MAX, DATA_LEN_MAX, FOOTER_LEN, FORMAT_VERSION, INDEX_LEN_MAX, PAGE_BYTES,

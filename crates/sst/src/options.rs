@@ -3,7 +3,6 @@
 use thermocline_base::{Error, IndexKind, Result};
 
 use crate::compress::Compression;
-use crate::filter::FilterKind;
 use crate::format::RUN_LEN_MAX;
 use crate::properties::Creation;
 
@@ -28,8 +27,8 @@ pub struct WriteOptions {
     pub restart_interval: u16,
     /// How blocks are compressed. Default: not.
     pub compression: Compression,
-    /// Which filter is built. Default: one with fingerprints of 8 bits.
-    pub filter: FilterKind,
+    /// Whether a filter is built. Default: yes.
+    pub filter: bool,
     /// Why the table is made.
     pub creation: Creation,
     /// Bytes that are collected before they are written: memory, against calls of the file system. A
@@ -45,7 +44,7 @@ impl Default for WriteOptions {
             index: IndexKind::Binary,
             restart_interval: 16,
             compression: Compression::None,
-            filter: FilterKind::Fuse8,
+            filter: true,
             creation: Creation::Flush,
             write_bytes: 256 << 10,
         }

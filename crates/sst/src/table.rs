@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// Whether it may have entries of `key`. Without reading anything: if it has none, it may still
-    /// say yes, about once in 256 times, or in 65,536 (see [`crate::FilterKind`]); if it has any, it says yes.
+    /// say yes, about once in 256 times; if it has any, it says yes.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.filter.as_ref().is_none_or(|f| f.may_contain(key))
     }

@@ -10,8 +10,8 @@ use thermocline_base::{BlobRef, CfId, FileId, Kind, RangeTombstone, Result, SeqN
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
-    Compression, Creation, FileSource, FilterKind, Found, FoundValue, Identity, IndexKind, KeyRef,
-    SyncCursor, Table, TableMeta, TablePart, TableWriter, Value, WriteOptions, open_table,
+    Compression, Creation, FileSource, Found, FoundValue, Identity, IndexKind, KeyRef, SyncCursor,
+    Table, TableMeta, TablePart, TableWriter, Value, WriteOptions, open_table,
 };
 use thermocline_testkit::Rng;
 
@@ -247,12 +247,7 @@ pub fn random_options(rng: &mut Rng) -> WriteOptions {
             Compression::Zstd(1),
             Compression::Zstd(9),
         ]),
-        filter: *rng.pick(&[
-            FilterKind::None,
-            FilterKind::Fuse8,
-            FilterKind::Fuse16,
-            FilterKind::Fuse16,
-        ]),
+        filter: !rng.one_in(4),
         creation: *rng.pick(&[Creation::Flush, Creation::Compaction, Creation::Ingest]),
         write_bytes: (64 << 10) << rng.below(3),
         index: *rng.pick(&[IndexKind::Binary, IndexKind::Learned]),

@@ -6,8 +6,7 @@ use std::path::Path;
 use thermocline_base::{CfId, Error, ErrorKind, FileId, RangeTombstone};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    Compression, FilterKind, Identity, KeyRef, TableWriter, Value, WriteOptions, open_table,
-    verify_table,
+    Compression, Identity, KeyRef, TableWriter, Value, WriteOptions, open_table, verify_table,
 };
 use thermocline_testkit::Rng;
 use thermocline_testkit::explore::one_in;
@@ -55,7 +54,6 @@ fn layouts() -> Vec<WriteOptions> {
     };
     let lz4 = WriteOptions {
         compression: Compression::Lz4,
-        filter: FilterKind::Fuse16,
         ..small
     };
     vec![WriteOptions::default(), small, lz4]
@@ -263,7 +261,7 @@ fn what_a_newer_version_wrote_is_unsupported() {
     reseal_footer(&mut newer);
     let cases = [
         (newer, "version 2"),
-        (with_byte(&bytes, 0, 0, 3), "filter has kind 3"),
+        (with_byte(&bytes, 0, 0, 2), "filter has kind 2"),
         (with_byte(&bytes, 2, 0, 3), "index block has kind 3"),
         (with_byte(&bytes, 3, 0, 0x99), "property of kind 0x99"),
     ];

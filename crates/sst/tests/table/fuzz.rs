@@ -4,7 +4,7 @@
 use thermocline_base::{ErrorKind, RangeTombstone, Result, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    Compression, FilterKind, IndexKind, IndexUse, KeyRef, SyncCursor, TablePart, WriteOptions, get,
+    Compression, IndexKind, IndexUse, KeyRef, SyncCursor, TablePart, WriteOptions, get,
     verify_table,
 };
 use thermocline_testkit::explore::explored;
@@ -20,17 +20,16 @@ struct Sample {
 
 fn samples() -> Vec<Sample> {
     let mut all = Vec::new();
-    for (seed, compression, filter) in [
-        (1, Compression::None, FilterKind::Fuse16),
-        (2, Compression::Lz4, FilterKind::Fuse8),
-        (3, Compression::Zstd(3), FilterKind::Fuse16),
+    for (seed, compression) in [
+        (1, Compression::None),
+        (2, Compression::Lz4),
+        (3, Compression::Zstd(3)),
     ] {
         let mut rng = Rng::new(seed);
         let options = WriteOptions {
             block_bytes: 256,
             index_block_bytes: 64,
             compression,
-            filter,
             ..WriteOptions::default()
         };
         // Small enough to go through quickly, with range tombstones and two levels.

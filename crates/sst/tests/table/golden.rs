@@ -5,7 +5,7 @@ use std::path::Path;
 use thermocline_base::{BlobRef, CfId, FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BlobFile, BlobRecords, BlobWriter, Compression, Creation, FilterKind, WriteOptions, read_blob,
+    BlobFile, BlobRecords, BlobWriter, Compression, Creation, WriteOptions, read_blob,
     verify_blobs, verify_table,
 };
 use thermocline_testkit::golden;
@@ -18,7 +18,6 @@ const BLOBS: &str = include_str!("../golden/blobs-v1.txt");
 const BLOBS_LZ4: &str = include_str!("../golden/blobs-v1-lz4.txt");
 const BLOBS_ZSTD: &str = include_str!("../golden/blobs-v1-zstd.txt");
 const SHARED: &str = include_str!("../golden/table-v1-shared-keys.txt");
-const FUSE16: &str = include_str!("../golden/table-v1-fuse16.txt");
 const TWO_LEVELS: &str = include_str!("../golden/table-v1-two-levels.txt");
 const LZ4: &str = include_str!("../golden/table-v1-lz4.txt");
 const ZSTD: &str = include_str!("../golden/table-v1-zstd.txt");
@@ -292,26 +291,6 @@ fn a_table_is_the_golden_byte_for_byte_and_reads_as_what_was_written() {
         let is_older = golden == TABLE;
         assert_eq!(table.properties().blocks_crc.is_none(), is_older);
     }
-}
-
-/// Filters whose fingerprints have 16 bits came later than the others.
-#[test]
-fn a_table_with_a_filter_of_16_bits_is_the_golden() {
-    let fs = fresh();
-    let options = WriteOptions {
-        filter: FilterKind::Fuse16,
-        ..options()
-    };
-    everything().write(&fs, 7, options).unwrap();
-    let bytes = fs.contents(&path(7)).unwrap();
-    let blocks = data_blocks(&bytes);
-    let ends: Vec<usize> = blocks.iter().map(|(at, len)| at + len).collect();
-    let drawn = annotate(&bytes, &ends);
-    golden::check("table with a filter of 16 bits", FUSE16, &drawn);
-    fs.install(&path(7), &bytes_of(FUSE16));
-    assert_same(&read_all(&fs, 7).unwrap(), &everything(), "golden");
-    let file = fs.open(&path(7), OpenMode::Read).unwrap();
-    assert!(verify_table(&file, identity(7)).faults.is_empty());
 }
 
 /// Texts that compress, over enough blocks for two levels of index.
