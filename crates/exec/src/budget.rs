@@ -9,26 +9,25 @@
 //! 2. *In their order.* Places are given to those who wait, under that lock, and nobody takes one past somebody for whom
 //!    there would be room. Who allows less than others is passed by them.
 //! 3. *Nobody waits beside room.* Room comes when something ends. What a job ends gives its place on. A reader that ends
-//!    only looks whether somebody waits, so that a read costs one atomic operation. Who begins to wait says so before it
-//!    counts readers, and a reader is counted out before it looks: either is seen by the other one.
+//!    only looks whether somebody waits for whom there may be room, so that a read costs one atomic operation. Who begins to
+//!    wait says so before it counts readers, and a reader is counted out before it looks: either is seen by the other one.
+//!    Of readers that end, the one that leaves room sees that it does: its own number is below what somebody waits for.
 //! 4. *A place is given, or taken.* Who waits is in the queue until its place is given. Who is out of patience leaves the
 //!    queue under the lock, or finds that it has its place.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::sync::{
-    Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
-};
+use crate::sync::{Arc, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for};
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     /// Reads that readers wait for. Relaxed where they begin: nothing is guarded by that.
     clients: AtomicUsize,
-    /// Whether a job waits for a place. Changes under the lock. Sequentially consistent, as the count above where it falls
-    /// or is asked: invariant 3.
-    awaited: AtomicBool,
+    /// The largest `depth` of those who wait for a place; 0 if nobody does. Changes under the lock. Sequentially consistent, as
+    /// the count above where it falls or is asked: invariant 3.
+    awaited: AtomicUsize,
     jobs: Mutex<Jobs>,
 }
 
@@ -67,8 +66,9 @@ impl Budget {
 
     /// So many end.
     pub fn leave_clients(&self, n: usize) {
-        self.clients.fetch_sub(n, Ordering::SeqCst);
-        if self.awaited.load(Ordering::SeqCst) {
+        let left = self.clients.fetch_sub(n, Ordering::SeqCst) - n;
+        // Else readers alone leave no room for anybody who waits.
+        if left < self.awaited.load(Ordering::SeqCst) {
             self.give(&mut lock(&self.jobs));
         }
     }
@@ -129,7 +129,7 @@ impl Budget {
         let given = Arc::new(Condvar::new());
         let own = given.clone();
         jobs.waiting.push_back(Waiting { depth, given: own });
-        self.awaited.store(true, Ordering::SeqCst);
+        self.note_who_waits(&jobs);
         self.give(&mut jobs);
         Some(given)
     }
@@ -138,7 +138,7 @@ impl Budget {
     fn go_without(&self, mut jobs: MutexGuard<'_, Jobs>, at: usize) {
         jobs.waiting.remove(at);
         jobs.taken += 1;
-        self.look_for_waiting(&jobs);
+        self.note_who_waits(&jobs);
     }
 
     /// Gives places to those who wait, in their order, as far as there is room.
@@ -155,18 +155,17 @@ impl Budget {
                 next.given.notify_one();
             }
         }
-        self.look_for_waiting(jobs);
+        self.note_who_waits(jobs);
     }
 
     fn has_room(&self, jobs: &Jobs, depth: usize) -> bool {
         jobs.taken + self.clients.load(Ordering::SeqCst) < depth
     }
 
-    /// Readers need not look any more if nobody waits.
-    fn look_for_waiting(&self, jobs: &Jobs) {
-        if jobs.waiting.is_empty() {
-            self.awaited.store(false, Ordering::SeqCst);
-        }
+    /// Says up to how many under way a reader that ends has to look.
+    fn note_who_waits(&self, jobs: &Jobs) {
+        let most = jobs.waiting.iter().map(|waiting| waiting.depth).max();
+        self.awaited.store(most.unwrap_or(0), Ordering::SeqCst);
     }
 }
 
@@ -185,6 +184,6 @@ impl Budget {
 
     /// Whether readers look for who waits.
     pub fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::SeqCst)
+        self.awaited.load(Ordering::SeqCst) > 0
     }
 }

@@ -4,5 +4,5 @@
 pub(crate) use std::sync::Arc;
 
 pub(crate) use thermocline_base::sync::{
-    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
+    AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
 };

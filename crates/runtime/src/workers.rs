@@ -59,6 +59,8 @@ pub(crate) struct Workers {
     state: Mutex<State>,
     /// Workers without work wait here.
     changed: Condvar,
+    /// Who wants to know whether there will be a first worker waits here.
+    tried: Condvar,
     pub starter: Starter,
     limit: usize,
     clock: Arc<dyn Clock>,
@@ -156,6 +158,7 @@ impl Workers {
         Arc::new(Workers {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
+            tried: Condvar::new(),
             starter: Starter::new(name, clock.clone()),
             limit,
             clock,
@@ -217,6 +220,7 @@ impl Workers {
         let workers = self.clone();
         let started = self.starter.start(move || workers.work());
         let mut state = lock(&self.state);
+        self.tried.notify_all();
         match started {
             Ok(handle) => {
                 state.handles.push(handle);
@@ -244,7 +248,7 @@ impl Workers {
     }
 
     /// Whether there is any worker. Where none was ever started one is, though nothing waits for it, but not just after the
-    /// system has refused one. Costs a load where there is.
+    /// system has refused one. Waits for an attempt that is under way. Costs a load where there is a worker.
     #[inline]
     pub fn has_or_starts_any(self: &Arc<Workers>) -> bool {
         self.has_any() || self.starts_first()
@@ -255,12 +259,20 @@ impl Workers {
         let state = lock(&self.state);
         if state.started == 0 && !self.starter.rests() {
             self.wake(state);
+        } else {
+            drop(state);
+        }
+        // Somebody else's attempt may be under way.
+        let mut state = lock(&self.state);
+        while state.starting > 0 && !self.has_any() {
+            state = wait(&self.tried, state);
         }
         self.has_any()
     }
 
     /// Tries again to start a worker that the system has refused, where something waits for one, but not just after
-    /// the refusal. Returns whether there is any worker. Costs two loads where nothing was refused.
+    /// the refusal. Returns whether there is any worker, or an attempt to start one that has not failed: who relied on one that
+    /// fails is told. Costs two loads where nothing was refused.
     pub fn ask_again(self: &Arc<Workers>) -> bool {
         if self.starter.may_ask_again() {
             let state = lock(&self.state);
@@ -270,7 +282,7 @@ impl Workers {
                 false => self.starter.forget(),
             }
         }
-        self.has_any()
+        !self.failed.load(Ordering::SeqCst)
     }
 
     fn work(self: Arc<Workers>) {
@@ -279,6 +291,7 @@ impl Workers {
         state.starting -= 1;
         // Perhaps before who has started it says so.
         self.given.store(true, Ordering::SeqCst);
+        self.tried.notify_all();
         self.starter.forget();
         while let Some(strand) = self.next(state) {
             strand.turn();

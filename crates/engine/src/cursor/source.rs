@@ -147,22 +147,23 @@ impl Source {
             Direction::Reverse => from,
         };
         (self.head, self.waits) = (None, None);
-        self.chunk_len = self.first_chunk().min(reader.chunk_max);
+        self.chunk_len = self.first_chunk(reader.chunk_max);
         self.fill(memtable, reader, from)?;
         self.find_head(memtable, reader)
     }
 
     /// How many entries are collected at first. A cursor that is placed again and again mostly goes on as far as before, and
     /// a source that has few of the keys on its way shows few: what it does not show was collected and asked for in vain.
-    pub(super) fn first_chunk(&mut self) -> usize {
-        let used = std::mem::take(&mut self.used);
+    pub(super) fn first_chunk(&mut self, most: usize) -> usize {
+        // A long scan among short ones is soon forgotten.
+        let used = std::mem::take(&mut self.used).min(most);
         if used > 0 {
             let mean = self.used_mean.unwrap_or(used);
             self.used_mean = Some((mean + used).div_ceil(2));
         }
         // A seek for few more costs more than some that are not used.
         let expected = |mean: usize| (mean + mean / 4).max(CHUNK_MIN);
-        self.used_mean.map_or(FIRST_CHUNK, expected)
+        self.used_mean.map_or(FIRST_CHUNK, expected).min(most)
     }
 
     pub(super) fn fill(

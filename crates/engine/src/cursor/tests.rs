@@ -555,7 +555,7 @@ fn a_first_chunk_has_about_as_many_entries_as_were_used_of_those_before() {
     let mut source = Source::default();
     let after = |source: &mut Source, used| {
         source.used = used;
-        source.first_chunk()
+        source.first_chunk(64)
     };
     assert_eq!(after(&mut source, 0), 16, "nothing is known yet");
     assert_eq!(after(&mut source, 50), 62, "a quarter more than the mean");
@@ -567,4 +567,5 @@ fn a_first_chunk_has_about_as_many_entries_as_were_used_of_those_before() {
     assert_eq!(after(&mut source, 1), 32, "the mean of both");
     let last = (0..8).map(|_| after(&mut source, 1)).last();
     assert_eq!(last, Some(4), "never fewer");
+    assert_eq!(after(&mut source, 1_000_000), 41, "as if it had been 64");
 }

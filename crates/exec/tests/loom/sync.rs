@@ -3,5 +3,5 @@
 pub(crate) use std::sync::Arc;
 
 pub(crate) use thermocline_testkit::loom::{
-    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
+    AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for,
 };

@@ -295,8 +295,11 @@ impl Space {
                 free -= last.free;
                 state.parts.pop();
             }
-            self.note_longest_run(&state);
-            (state.parts.len() as u64, end_of(&state.parts), before)
+            let end = end_of(&state.parts);
+            if end != before {
+                self.note_longest_run(&state);
+            }
+            (state.parts.len() as u64, end, before)
         };
         if end == before {
             return Ok(0);

@@ -148,26 +148,35 @@ fn a_worker_that_is_being_started_is_not_relied_upon() {
     assert_eq!(all, [(0, Task::Ahead), (1, Task::Sync)]);
 }
 
+/// Whoever may not wait in vain learns how an attempt ends that somebody else makes; others rely on it, and make no calls of their
+/// own meanwhile.
 #[test]
-fn a_courier_that_is_being_started_is_not_relied_upon() {
+fn an_attempt_to_start_a_courier_is_waited_for() {
     let (runtime, _) = runtime_and_clock();
     let stores = [(); 2].map(|()| store(&runtime, |_| ()));
     let other = Arc::downgrade(&stores[1]);
     let made = Arc::new(AtomicU64::new(0));
     let count = made.clone();
+    let (asking, asked) = channel();
     runtime.shared.couriers.starter.refuse_if(move || {
         if let Some(other) = other.upgrade() {
             let calls = count.clone();
             other.run(move || {
                 calls.fetch_add(1, Ordering::SeqCst);
             });
-            assert!(other.background.lacks_couriers());
             other.background.settle();
-            assert_eq!(count.load(Ordering::SeqCst), 1);
+            assert_eq!(count.load(Ordering::SeqCst), 0, "it relies on the attempt");
+            let asks = std::thread::spawn(move || {
+                let lacks = other.background.lacks_couriers();
+                other.background.settle();
+                lacks
+            });
+            asking.send(asks).unwrap();
         }
         true
     });
     assert!(stores[0].background.lacks_couriers());
+    assert!(asked.recv().unwrap().join().unwrap());
     assert_eq!(made.load(Ordering::SeqCst), 1);
 }
 
