@@ -238,7 +238,8 @@ fn all_are_found(end: End, small_memtables: bool) -> Counts {
         wrong.len(),
         first.join("\n")
     );
-    assert!(counts.reported * one_byte_in() > 6_500, "{counts:?}");
+    let least = times().map_or(6_500, |_| 7_000);
+    assert!(counts.reported * one_byte_in() > least, "{counts:?}");
     counts
 }
 
@@ -247,7 +248,8 @@ fn a_flipped_byte_under_an_uncovered_write_is_reported_unused_or_a_torn_tail() {
     let counts = all_are_found(End::Uncovered, false);
     // The exception exists, and is no larger than the last item.
     let torn = counts.torn * one_byte_in();
-    assert!(torn > 60 && counts.torn <= 2 * 192, "{counts:?}");
+    let least = times().map_or(60, |_| 100);
+    assert!(torn > least && counts.torn <= 2 * 192, "{counts:?}");
 }
 
 #[test]

@@ -387,6 +387,11 @@ fn count(work: Work, fault: Fault) -> u64 {
 /// In a plain run one call in so many fails.
 const ONE_IN: u64 = 24;
 
+/// Whether enough of the runs failed: more than half, or, where few calls are tried, perhaps many that are survived, a third.
+fn is_enough(failed: u64, runs: u64) -> bool {
+    failed > runs / (1 + one_in(ONE_IN).min(2))
+}
+
 /// Runs once for each call that `fault` can befall, or in a plain run for a share of them; returns the calls that this
 /// stands for, and for how many of them it failed.
 fn at_every_call(work: Work, fault: Fault) -> (u64, u64) {
@@ -444,7 +449,7 @@ fn the_workload_is_worth_it() {
 #[test]
 fn an_io_error() {
     let (runs, failed) = at_every_call(work, Fault::Eio);
-    assert!(runs > 400 && failed > runs / 3, "{runs} {failed}");
+    assert!(runs > 400 && is_enough(failed, runs), "{runs} {failed}");
 }
 
 /// The same with records in DRAM: now the files of logs are what fails.
@@ -462,7 +467,7 @@ fn faults_of_logs() {
     ] {
         let (runs, failed) = at_every_call(work, fault);
         assert!(
-            runs > least && failed > runs / 3,
+            runs > least && is_enough(failed, runs),
             "{fault:?}: {runs} {failed}"
         );
     }
@@ -474,25 +479,25 @@ fn faults_of_logs() {
 #[test]
 fn a_full_disk() {
     let (runs, failed) = at_every_call(work, Fault::NoSpace);
-    assert!(runs > 100 && failed > runs / 3, "{runs} {failed}");
+    assert!(runs > 100 && is_enough(failed, runs), "{runs} {failed}");
 }
 
 #[test]
 fn a_failed_sync_that_keeps_what_it_had() {
     let (runs, failed) = at_every_call(work, Fault::SyncKept);
-    assert!(runs > 100 && failed > runs / 3, "{runs} {failed}");
+    assert!(runs > 100 && is_enough(failed, runs), "{runs} {failed}");
 }
 
 #[test]
 fn a_failed_sync_that_drops_what_it_had() {
     let (runs, failed) = at_every_call(work, Fault::SyncDropped);
-    assert!(runs > 100 && failed > runs / 3, "{runs} {failed}");
+    assert!(runs > 100 && is_enough(failed, runs), "{runs} {failed}");
 }
 
 #[test]
 fn a_sync_that_finds_no_room() {
     let (runs, failed) = at_every_call(work, Fault::SyncNoSpace);
-    assert!(runs > 100 && failed > runs / 3, "{runs} {failed}");
+    assert!(runs > 100 && is_enough(failed, runs), "{runs} {failed}");
 }
 
 #[test]
