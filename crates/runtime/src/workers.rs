@@ -22,7 +22,8 @@
 //!   is told, too. Who was told asks again with each request.
 //! - Once there is a worker there always is one, until the runtime ends. So nobody is told any more once `given` is
 //!   set, and who sees that after having been told has nothing to ask for. Before, an attempt that is under way may fail
-//!   yet: who must not wait in vain does not rely on it ([`Workers::has_any`]).
+//!   yet: who must not wait in vain does without it ([`Workers::has_any`]), or waits for its end
+//!   ([`Workers::has_or_starts_any`]).
 //! - Where some were started and one more is refused, the work waits for them. A call may hold up its courier for ever.
 //!   So each further call asks for another one again.
 //!

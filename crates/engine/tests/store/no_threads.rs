@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, WriteBatch};
@@ -102,7 +101,11 @@ fn child_with_a_worker() {
     // All further threads that there is room for, with some left for other things.
     let mut rest = Vec::<u8>::with_capacity(REST);
     hint::black_box(&mut rest);
-    let stay = || std::thread::sleep(Duration::from_secs(3600));
+    let stay = || -> () {
+        loop {
+            std::thread::park();
+        }
+    };
     while std::thread::Builder::new().spawn(stay).is_ok() {}
     drop(rest);
     let mut rest = Vec::<u8>::new();

@@ -24,7 +24,10 @@ impl BitWriter {
         let bits = self.into + width;
         let mut bytes = &placed[..len_of(bits.div_ceil(8))];
         if self.into > 0 {
-            *self.bytes.last_mut().expect("it is begun") |= placed[0];
+            *self
+                .bytes
+                .last_mut()
+                .expect("with `into` above 0 the last byte is begun") |= placed[0];
             bytes = &bytes[1..];
         }
         self.bytes.extend_from_slice(bytes);

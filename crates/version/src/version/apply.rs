@@ -174,7 +174,7 @@ impl Version {
             self.partitions.set(cf, Partitions::default());
         }
         let partitions = self.partitions.find_mut(&cf);
-        let partitions = partitions.expect("they are there by now");
+        let partitions = partitions.expect("they were set above, if they were not there");
         let changed = change(partitions);
         if partitions.len() == 1 {
             self.partitions.take(&cf);
