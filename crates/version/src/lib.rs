@@ -19,8 +19,8 @@
 
 pub mod age;
 pub mod edit;
-#[cfg(test)]
-mod fixture;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
 mod folder;
 pub mod format;
 mod impossible;

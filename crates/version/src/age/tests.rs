@@ -1,21 +1,12 @@
-use thermocline_base::{FileId, KeyRange, SeqNo};
-
 use super::*;
-use crate::fixture::{at, state};
+use crate::fixture::{self, at, state};
 
 fn table(file: u64, first: &str, last: &str, smallest: u64, largest: u64) -> Arc<TableRef> {
     Arc::new(TableRef {
-        file: FileId(file),
         file_bytes: 10,
         bytes: 10,
         entries: 1,
-        deletes: 0,
-        range: KeyRange::inclusive(first, last).owned(),
-        limited_below: false,
-        limited_above: false,
-        smallest_seqno: SeqNo(smallest),
-        largest_seqno: SeqNo(largest),
-        blobs: vec![],
+        ..fixture::table(file, (first, last), (smallest, largest))
     })
 }
 

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange};
 
 use super::*;
 use crate::edit::{Change, VersionEdit};
-use crate::fixture::{at, state};
+use crate::fixture::{self, at, state};
 use crate::state::State;
 use crate::table::{BlobBytes, TableRef};
 use crate::version::Joined;
@@ -82,20 +82,12 @@ fn check(all: &Partitions, model: &BTreeMap<Vec<u8>, u32>, keys: &[Vec<u8>]) {
 /// A table with every key of one letter from `first` to `last`.
 fn table(file: u64, first: u8, last: u8, seqno: u64) -> TableRef {
     TableRef {
-        file: FileId(file),
-        file_bytes: 1000,
-        bytes: 1000,
-        entries: 100,
         deletes: 3,
-        range: KeyRange::inclusive([first], [last]).owned(),
-        limited_below: false,
-        limited_above: false,
-        smallest_seqno: SeqNo(seqno),
-        largest_seqno: SeqNo(seqno + 9),
         blobs: vec![BlobBytes {
             file: FileId(999),
             bytes: 40,
         }],
+        ..fixture::table(file, ([first], [last]), (seqno, seqno + 9))
     }
 }
 

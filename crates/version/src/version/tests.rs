@@ -6,7 +6,7 @@ use thermocline_base::{KeyRange, limits};
 
 use super::*;
 use crate::edit::{Change, NextIds, VersionEdit};
-use crate::fixture::{at, state};
+use crate::fixture::{self, at, state};
 use crate::format;
 use crate::state::State;
 use crate::table::{BlobBytes, PartitionId};
@@ -14,18 +14,12 @@ use thermocline_base::SeqNo;
 
 /// A table of one file, from `first` to `last`, whose seqnos are `seqnos` and nine more.
 fn table(file: u64, first: &str, last: &str, seqnos: u64) -> TableRef {
+    let bytes = 1000 + file;
     TableRef {
-        file: FileId(file),
-        file_bytes: 1000 + file,
-        bytes: 1000 + file,
-        entries: 100,
+        file_bytes: bytes,
+        bytes,
         deletes: 7,
-        range: KeyRange::inclusive(first, last).owned(),
-        limited_below: false,
-        limited_above: false,
-        smallest_seqno: SeqNo(seqnos),
-        largest_seqno: SeqNo(seqnos + 9),
-        blobs: vec![],
+        ..fixture::table(file, (first, last), (seqnos, seqnos + 9))
     }
 }
 

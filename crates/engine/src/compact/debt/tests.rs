@@ -3,7 +3,7 @@
 use thermocline_base::options::Options;
 use thermocline_base::{FileId, KeyRange, PmFamily, PmTableMeta, SeqNo};
 use thermocline_version::{
-    Change, Level, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit,
+    Change, Level, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit, fixture,
 };
 
 use super::*;
@@ -15,28 +15,17 @@ const SHARE: u64 = 10_000;
 
 /// A store without tables.
 fn store() -> State {
-    let created = VersionEdit::new().with(Change::Created {
-        db_id: [1; 16],
-        region_id: [2; 16],
-    });
-    let edit = (0..FAMILIES).fold(created, |edit, id| {
-        let name = id.to_string();
-        edit.with(Change::ColumnFamilyCreated { id, name })
-    });
-    let edit = edit.with(Change::NextIds(NextIds {
-        cf: u32::from(FAMILIES),
+    let next = NextIds {
         file: 1000,
         chain: 1000,
         ..NextIds::default()
-    }));
-    let mut state = State::default();
-    state.apply(&edit).unwrap();
-    state
+    };
+    fixture::store(FAMILIES, next, [])
 }
 
 /// Adds a table in persistent memory, newer than those of smaller numbers, to level 0 of a family.
 fn add(state: &mut State, cf: CfId, file: u64, bytes: u64) {
-    let (file, seqnos) = (FileId(file), (SeqNo(file), SeqNo(file)));
+    let seqnos = (SeqNo(file), SeqNo(file));
     let family = PmFamily {
         cf,
         entries: 10,
@@ -49,7 +38,7 @@ fn add(state: &mut State, cf: CfId, file: u64, bytes: u64) {
         range: KeyRange::inclusive(b"a".to_vec(), b"m".to_vec()),
     };
     let meta = PmTableMeta {
-        owner: file.0,
+        owner: file,
         zones: 1,
         zone_bytes: bytes,
         bytes,
@@ -60,18 +49,12 @@ fn add(state: &mut State, cf: CfId, file: u64, bytes: u64) {
         blobs: vec![],
     };
     let table = TableRef {
-        file,
         file_bytes: bytes,
         bytes,
         entries: 10,
-        deletes: 0,
-        range: KeyRange::inclusive("a", "m").owned(),
-        limited_below: false,
-        limited_above: false,
-        smallest_seqno: seqnos.0,
-        largest_seqno: seqnos.1,
-        blobs: vec![],
+        ..fixture::table(file, ("a", "m"), (file, file))
     };
+    let file = FileId(file);
     let in_pm = Change::PmTableAdded {
         table: Arc::new(PmTableInfo { file, meta }),
     };
