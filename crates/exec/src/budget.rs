@@ -9,27 +9,57 @@
 //! 2. *In their order.* Places are given to those who wait, under that lock, and nobody takes one past somebody for whom
 //!    there would be room. Who allows less than others is passed by them.
 //! 3. *Nobody waits beside room.* Room comes when something ends. What a job ends gives its place on. A reader that ends
-//!    only looks whether somebody waits for whom there may be room, so that a read costs one atomic operation. Who begins to
-//!    wait says so before it counts readers, and a reader is counted out before it looks: either is seen by the other one.
-//!    Of readers that end, the one that leaves room sees that it does: its own number is below what somebody waits for.
+//!    only looks whether somebody waits for whom there may be room.
 //! 4. *A place is given, or taken.* Who waits is in the queue until its place is given. Who is out of patience leaves the
 //!    queue under the lock, or finds that it has its place.
+//!
+//! # Readers are counted in shards
+//! Each read that misses the cache is counted, and threads would wait for each other's cache lines if they all counted in
+//! one. So a read is counted in the shard of the thread that begins it, and counted out there, wherever it ends: no shard
+//! falls below zero. Who adds up the shards, one after the other, counts each read that is under way all the while once, and
+//! none that is not under way at any time in between. Of the others it may count any. If it misses one, that might have begun
+//! behind the decision, for readers ask nobody. If it counts one that ends meanwhile, it may see less room than there is:
+//! invariant 3 says that it hears of that end.
+//!
+//! # Why nobody waits beside room
+//! What follows is sequentially consistent, so there is one order of all its steps. Who begins to wait says so (`awaited`),
+//! *then* adds up the readers. A reader that ends is counted out, *then* looks at `awaited`; if somebody waits, *then* it adds
+//! up, and if the readers leave room, it gives under the lock. As long as somebody is in the queue, `awaited` is no less than
+//! its depth.
+//!
+//! Say that one waits and nothing moves any more. Of all reads that have ended take the one that was counted out last.
+//! - It has looked *after* the one that waits said so. Then it saw that. It added up when all the others had been counted
+//!   out, and found no more than are left. If these leave room, it has taken the lock, and given.
+//! - It has looked *before*. Then it was counted out before that, and all others before it. So the one that waits found no
+//!   more than are left when it added up.
+//!
+//! In both cases somebody has looked under the lock who knew of all reads that have ended. What jobs have changes under the
+//! lock alone, and who gives a place back gives it on there. So the last one who has looked knew all, and found no room.
+//! Reads that have begun since only take room.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::sync::{Arc, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_for};
+use crate::sync::{
+    Arc, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SHARDS, lock, thread_number, wait,
+    wait_for,
+};
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// Reads that readers wait for. Relaxed where they begin: nothing is guarded by that.
-    clients: AtomicUsize,
-    /// The largest `depth` of those who wait for a place; 0 if nobody does. Changes under the lock. Sequentially consistent, as
-    /// the count above where it falls or is asked: invariant 3.
-    awaited: AtomicUsize,
+    /// Reads that readers wait for, by the thread that has begun them.
+    clients: [Apart; SHARDS],
+    /// The largest `depth` of those who wait for a place; 0 if nobody does. Changes under the lock. All readers look at it, so
+    /// it lies apart from what jobs change all the time.
+    awaited: Apart,
     jobs: Mutex<Jobs>,
 }
+
+/// A number with cache lines of its own. Sequentially consistent: the [module](self) has the argument.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(AtomicUsize);
 
 /// Reads and writes of jobs.
 #[derive(Debug, Default)]
@@ -59,23 +89,27 @@ impl Jobs {
 }
 
 impl Budget {
-    /// So many reads of readers begin.
-    pub fn enter_clients(&self, n: usize) {
-        self.clients.fetch_add(n, Ordering::Relaxed);
+    /// So many reads of readers begin. Returns in which shard they are counted.
+    pub fn enter_clients(&self, n: usize) -> usize {
+        let shard = thread_number() % SHARDS;
+        self.clients[shard].0.fetch_add(n, Ordering::SeqCst);
+        shard
     }
 
-    /// So many end.
-    pub fn leave_clients(&self, n: usize) {
-        let left = self.clients.fetch_sub(n, Ordering::SeqCst) - n;
-        // Else readers alone leave no room for anybody who waits.
-        if left < self.awaited.load(Ordering::SeqCst) {
+    /// So many end that are counted in that shard.
+    pub fn leave_clients(&self, shard: usize, n: usize) {
+        self.clients[shard].0.fetch_sub(n, Ordering::SeqCst);
+        let awaited = self.awaited.0.load(Ordering::SeqCst);
+        // Mostly nobody waits. Else readers alone may leave no room for anybody who does.
+        if awaited > 0 && self.clients() < awaited {
             self.give(&mut lock(&self.jobs));
         }
     }
 
     /// Reads of readers that are under way.
     pub fn clients(&self) -> usize {
-        self.clients.load(Ordering::Relaxed)
+        let shards = self.clients.iter();
+        shards.map(|shard| shard.0.load(Ordering::SeqCst)).sum()
     }
 
     /// Takes a place, whether there is room or not. While one is taken as the `first`, nobody who waits is given one.
@@ -159,13 +193,13 @@ impl Budget {
     }
 
     fn has_room(&self, jobs: &Jobs, depth: usize) -> bool {
-        jobs.taken + self.clients.load(Ordering::SeqCst) < depth
+        jobs.taken + self.clients() < depth
     }
 
     /// Says up to how many under way a reader that ends has to look.
     fn note_who_waits(&self, jobs: &Jobs) {
         let most = jobs.waiting.iter().map(|waiting| waiting.depth).max();
-        self.awaited.store(most.unwrap_or(0), Ordering::SeqCst);
+        self.awaited.0.store(most.unwrap_or(0), Ordering::SeqCst);
     }
 }
 
@@ -184,6 +218,6 @@ impl Budget {
 
     /// Whether readers look for who waits.
     pub fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::SeqCst) > 0
+        self.awaited.0.load(Ordering::SeqCst) > 0
     }
 }

@@ -15,6 +15,8 @@ pub struct UnderWay(Arc<Budget>);
 pub struct Counted<'a> {
     count: &'a UnderWay,
     n: usize,
+    /// Where they are counted.
+    shard: usize,
 }
 
 /// One more is, for as long as this is held, wherever that is.
@@ -27,7 +29,8 @@ pub(crate) struct Held {
 /// Whose read or write it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    Reader,
+    /// Of a reader, counted in this shard.
+    Reader(usize),
     Job,
     /// A job's write, which goes before others.
     First,
@@ -40,13 +43,17 @@ impl UnderWay {
     }
 
     pub(crate) fn add(&self, n: usize) -> Counted<'_> {
-        self.0.enter_clients(n);
-        Counted { count: self, n }
+        let shard = self.0.enter_clients(n);
+        Counted {
+            count: self,
+            n,
+            shard,
+        }
     }
 
     pub(crate) fn hold(&self) -> Held {
-        self.0.enter_clients(1);
-        self.held(Whose::Reader)
+        let shard = self.0.enter_clients(1);
+        self.held(Whose::Reader(shard))
     }
 
     /// A read or write of a job, which does not ask for room.
@@ -83,14 +90,14 @@ impl UnderWay {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.count.0.leave_clients(self.n);
+        self.count.0.leave_clients(self.shard, self.n);
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         match self.whose {
-            Whose::Reader => self.budget.leave_clients(1),
+            Whose::Reader(shard) => self.budget.leave_clients(shard, 1),
             Whose::Job => self.budget.leave(false),
             Whose::First => self.budget.leave(true),
         }

@@ -79,17 +79,41 @@ fn the_first_keeps_others_waiting_but_takes_no_room_of_reads() {
 #[test]
 fn readers_take_room_and_make_it() {
     let budget = Budget::default();
-    budget.enter_clients(3);
+    let shard = budget.enter_clients(3);
     assert!(!budget.enter_if_room(3));
     thread::scope(|scope| {
         let waits = waits(scope, &budget, 2);
-        budget.leave_clients(1);
+        budget.leave_clients(shard, 1);
         assert_eq!(budget.waiting(), 1);
-        budget.leave_clients(1);
+        budget.leave_clients(shard, 1);
         waits.join().unwrap();
     });
     assert_eq!((budget.taken(), budget.clients()), (1, 1));
     assert!(!budget.is_awaited());
+}
+
+#[test]
+fn readers_of_many_threads_count_together_wherever_they_end() {
+    const READERS: usize = 40;
+    let budget = Budget::default();
+    thread::scope(|scope| {
+        let begin = (0..READERS).map(|_| scope.spawn(|| budget.enter_clients(1)));
+        let begin: Vec<_> = begin.collect();
+        let shards = begin.into_iter().map(|begins| begins.join().unwrap());
+        let shards: Vec<usize> = shards.collect();
+        assert!(shards.iter().any(|shard| *shard != shards[0]));
+        assert_eq!(budget.clients(), READERS);
+        assert!(!budget.enter_if_room(READERS));
+        let waits = waits(scope, &budget, 1);
+        for (n, shard) in shards.into_iter().enumerate() {
+            assert_eq!((budget.clients(), budget.waiting()), (READERS - n, 1));
+            budget.leave_clients(shard, 1);
+        }
+        // The last one has given the place before it went on.
+        assert_eq!((budget.taken(), budget.waiting()), (1, 0));
+        waits.join().unwrap();
+    });
+    assert_eq!((budget.clients(), budget.is_awaited()), (0, false));
 }
 
 #[test]

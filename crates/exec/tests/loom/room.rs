@@ -93,12 +93,28 @@ fn no_place_is_given_twice() {
 /// A write waits for `clients` reads of readers, each of which ends on a thread of its own.
 fn readers_make_room(clients: usize) {
     let device = Device::new(1);
-    device.budget.enter_clients(clients);
+    let shard = device.budget.enter_clients(clients);
     let write = spawn(&device, |device| device.write(1));
-    let others = (1..clients).map(|_| spawn(&device, |device| device.budget.leave_clients(1)));
-    let others: Vec<_> = others.collect();
-    device.budget.leave_clients(1);
+    let ends = move |device: &Device| device.budget.leave_clients(shard, 1);
+    let others: Vec<_> = (1..clients).map(|_| spawn(&device, ends)).collect();
+    device.budget.leave_clients(shard, 1);
     others.into_iter().for_each(|other| other.join().unwrap());
+    write.join().unwrap();
+    device.assert_idle();
+}
+
+/// A write waits for two readers that are counted in shards of their own. One of them begins meanwhile.
+fn readers_of_two_shards_make_room() {
+    let device = Device::new(1);
+    let shard = device.budget.enter_clients(1);
+    let other = spawn(&device, move |device| {
+        let own = device.budget.enter_clients(1);
+        assert_ne!(own, shard);
+        device.budget.leave_clients(own, 1);
+    });
+    let write = spawn(&device, |device| device.write(1));
+    device.budget.leave_clients(shard, 1);
+    other.join().unwrap();
     write.join().unwrap();
     device.assert_idle();
 }
@@ -111,6 +127,8 @@ fn no_reader_that_ends_leaves_a_write_waiting() {
             let model = move || readers_make_room(clients);
             check(&name, Some(3), seq_cst, model);
         }
+        let name = format!("room, a write behind readers of two shards ({seq_cst:?})");
+        check(&name, Some(2), seq_cst, readers_of_two_shards_make_room);
     }
 }
 
