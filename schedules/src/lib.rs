@@ -24,6 +24,10 @@
 //! A model of a single key, which batches write twice while somebody gets it: what needs a switch at two
 //! particular steps of thousands is hardly ever drawn in an execution of the whole engine.
 //!
+//! # Reads of futures (`awaited`)
+//! Another workload, of a writer, somebody who flushes, and two threads that read by futures: they find what reads that wait
+//! find, and errors come to the right ones. Damage that is met beside sound tables is a second one.
+//!
 //! # What this does not see
 //! The scheduler takes every atomic for a sequentially consistent one. Weaker orderings are the
 //! business of loom's models (`crates/art/tests/loom`, `crates/commit/tests/loom`) and of the thread
@@ -34,6 +38,7 @@
 //! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `THERMOCLINE_EXPLORE=n` there are `4n`
 //! times as many executions. A failure prints the command that repeats it.
 
+pub mod awaited;
 pub mod key;
 pub mod oracle;
 pub mod place;

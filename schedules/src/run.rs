@@ -79,7 +79,8 @@ pub fn explored(whole: u64) -> u64 {
     }
 }
 
-fn config() -> Config {
+/// Of every execution of the engine.
+pub(crate) fn config() -> Config {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
     config.silence_warnings = true;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use thermocline_base::planted::Bug;
+use thermocline_schedules::awaited::{Meets, awaited};
 use thermocline_schedules::key::one_key;
 use thermocline_schedules::reached::Reached;
 use thermocline_schedules::run::{BATCH, Choice, Orders, explored, find, run, run_twice};
@@ -83,6 +84,28 @@ fn publishing_before_persisting_is_noticed() {
 #[test]
 fn numbers_that_are_reserved_over_those_of_others_are_noticed() {
     finds(Bug::StaleReservation);
+}
+
+/// Executions with futures, of each way to choose orders.
+const FUTURES: u64 = 480;
+
+fn futures(meets: Meets) {
+    for orders in [Orders::Random, Orders::Pct(3), Orders::Pct(6)] {
+        let executions = usize::try_from(explored(FUTURES)).unwrap();
+        let waited = awaited(meets, Choice { orders, seed: 1 }, executions);
+        assert!(waited > 0, "no read of a future has waited");
+        println!("schedules: {orders:?}: {waited} reads of futures had to wait, {meets:?}");
+    }
+}
+
+#[test]
+fn futures_find_what_reads_find_that_wait() {
+    futures(Meets::Sound);
+}
+
+#[test]
+fn errors_come_to_the_futures_that_met_them() {
+    futures(Meets::Damage);
 }
 
 /// Executions with one key.
