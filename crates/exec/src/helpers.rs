@@ -1,4 +1,5 @@
-//! Threads for what has to wait: reads that the kernel does not take, other work between reads of a future, writes of jobs.
+//! Threads for what has to wait: reads that the kernel does not take, other work between reads of a future, writes and syncs of
+//! jobs.
 //!
 //! # Invariants
 //! 1. *Threads as needed*, up to a bound: one starts where work waits and no thread is idle, and ends after the reader

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | S1 | a reader of its own ([`AsyncReader`]): `io_uring`, or threads where that is refused | in the order in which they are asked for |
 //! | S3 | threads that do nothing else, the paper's flush coroutine | one write of a file at a time, in order, when the device has room |
+//! | the sync behind S3 | threads of their own | the job waits, but no longer than until its store is closed (`closing`) |
 //!
 //! *Room* is the paper's rule: a write of [`Turn::Within`] begins while `q - q_comp - q_cli > 0`. Here `q` is the depth
 //! that the caller names, `q_comp` counts the reads and writes of jobs that are under way, and `q_cli` other reads of
@@ -46,6 +47,7 @@
 //!   several at once.
 
 mod behind;
+mod closing;
 mod inline;
 mod room;
 
@@ -66,6 +68,8 @@ use crate::range::{RangeBuf, read_range};
 use crate::under_way::UnderWay;
 
 pub use behind::{Behind, PIECES_MAX, Written};
+pub use closing::Closing;
+use closing::UntilClosed;
 use inline::Inline;
 pub use room::Turn;
 use room::{Room, Way};
@@ -122,6 +126,7 @@ impl JobIo {
         let way = Way::Threads {
             writers: Arc::new(Helpers::named("thermocline-write")),
             patient: Arc::new(Helpers::named("thermocline-write")),
+            syncers: Arc::new(Helpers::named("thermocline-sync")),
             clock,
         };
         let room = Room::new(way, pool.clone(), clients);
@@ -176,6 +181,13 @@ impl JobIo {
     /// Wraps `file`: its writes are made behind the job that brings them, when `turn` allows.
     pub fn behind(&self, file: Arc<dyn File>, turn: Turn) -> Arc<Behind> {
         Arc::new(Behind::new(self.room.clone(), file, turn))
+    }
+
+    /// Wraps `file`, which no edit names yet: once its store is being closed, whoever waits for a sync of it is refused, as is
+    /// whoever writes. What waits behind a job ([`JobIo::behind`]) wraps this one.
+    pub fn until_closed(&self, file: Arc<dyn File>, closing: &Arc<Closing>) -> Arc<dyn File> {
+        let syncers = self.room.syncers().cloned();
+        Arc::new(UntilClosed::new(file, closing.clone(), syncers))
     }
 
     /// What is used.

@@ -8,6 +8,7 @@
 //! | several reads at once, from any files | [`BatchReader`] |
 //! | reads that a task awaits | [`AsyncReader`] |
 //! | reads and writes of a job while it works | [`JobIo`] |
+//! | syncs that nobody waits for once a store is closed | [`JobIo::until_closed`] |
 //! | coroutines of a job on one thread | [`weave`] |
 //! | bytes from anywhere, written directly | [`write_range`] |
 //! | all files of a crate that knows nothing of alignment | [`DirectStorage`] |
@@ -67,7 +68,7 @@ mod weave;
 pub use aligned::{AlignedBuf, PAGE_BYTES};
 pub use asynchronous::{AsyncReader, AsyncUse, Reading, Running};
 pub use batch::{BatchRead, BatchReader};
-pub use job_io::{Behind, Coming, JobIo, JobIoUse, PIECES_MAX, Turn, Written};
+pub use job_io::{Behind, Closing, Coming, JobIo, JobIoUse, PIECES_MAX, Turn, Written};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
 pub use storage::DirectStorage;

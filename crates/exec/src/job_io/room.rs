@@ -31,6 +31,8 @@ pub(super) enum Way {
         /// Threads that may have to wait for room. Other writes have their own threads, so they need not wait for
         /// these.
         patient: Arc<Helpers>,
+        /// Threads that make syncs, which last longer than writes.
+        syncers: Arc<Helpers>,
         clock: Arc<dyn Clock>,
     },
     Inline(Inline),
@@ -59,6 +61,14 @@ impl Room {
             (Way::Threads { patient, .. }, Turn::Within(_)) => Some(patient),
             (Way::Threads { writers, .. }, Turn::First | Turn::Now) => Some(writers),
             (Way::Inline(_), _) => None,
+        }
+    }
+
+    /// The threads that make syncs; `None` without threads.
+    pub fn syncers(&self) -> Option<&Arc<Helpers>> {
+        match &self.way {
+            Way::Threads { syncers, .. } => Some(syncers),
+            Way::Inline(_) => None,
         }
     }
 
@@ -98,11 +108,15 @@ fn patience(clock: &dyn Clock) -> impl FnMut() -> Option<Duration> {
 impl Drop for Room {
     fn drop(&mut self) {
         if let Way::Threads {
-            writers, patient, ..
+            writers,
+            patient,
+            syncers,
+            ..
         } = &self.way
         {
             writers.stop();
             patient.stop();
+            syncers.stop();
         }
     }
 }
