@@ -81,6 +81,8 @@ pub struct Space {
     device: [AtomicU64; 2],
     /// Whether the device had no room for the growth that was tried last. Relaxed: it guards nothing.
     growth_refused: AtomicBool,
+    /// Whether nobody wants growth any more. Relaxed: it guards nothing.
+    growth_stopped: AtomicBool,
     /// Bytes of data in the longest run of zones that there can be, once the region is as large as it may be. Stored under
     /// `state`; relaxed, as it guards nothing.
     longest_run: AtomicU64,
@@ -146,6 +148,7 @@ impl Space {
             pm: AtomicU64::new(spec.pm),
             device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             growth_refused: AtomicBool::new(false),
+            growth_stopped: AtomicBool::new(false),
             longest_run: AtomicU64::new(0),
             descriptors,
             highest_owner,

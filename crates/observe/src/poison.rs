@@ -48,10 +48,11 @@ impl Poison {
         }
     }
 
-    /// As [`Poison::poison`], unless there was no room: that is no reason to stop; a failed persist is.
+    /// As [`Poison::poison`], unless there was no room, or the store is being closed: that is no reason to stop; a failed persist
+    /// is.
     pub fn poison_unless_full(&self, error: Error) -> Error {
         match error {
-            Error::OutOfSpace(_) => error,
+            Error::OutOfSpace(_) | Error::Closed => error,
             other => self.poison(other),
         }
     }

@@ -1,6 +1,7 @@
 //! Growing the region, what is to be there before writers need it, and giving the region's end back.
 
 use std::iter::successors;
+use std::slice::Chunks;
 
 use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::{Ordering, lock};
@@ -17,6 +18,12 @@ use crate::part::{
 
 /// A part that its device cuts short has at least such a part of the bytes that it should have.
 const DEVICE_PART_LEAST: u64 = 8;
+
+/// A free zone: its part, its place there, where it lies and how many bytes it has.
+type FreeZone = (usize, usize, (PmOff, u64));
+
+/// Pages are asked for in pieces of so many bytes, between which it is looked whether anybody still wants them.
+const POPULATE_BYTES: u64 = 8 << 20;
 
 /// What a region lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -216,7 +223,7 @@ impl Space {
     /// Asks for the pages of the `zones` free zones that will be attached next, so that whoever fills
     /// them meets no page faults.
     pub fn populate_ahead(&self, zones: u64) {
-        let wanted: Vec<(usize, usize, (PmOff, u64))> = {
+        let wanted: Vec<FreeZone> = {
             let state = lock(&self.state);
             let free = (0..).zip(&state.parts).flat_map(|(p, part)| {
                 let zones = part.free_zones();
@@ -227,7 +234,11 @@ impl Space {
                 .collect()
         };
         // Neighbours are asked for together.
-        for some in wanted.chunk_by(|(p, i, _), (q, j, _)| p == q && i + 1 == *j) {
+        let neighbours = wanted.chunk_by(|(p, i, _), (q, j, _)| p == q && i + 1 == *j);
+        for some in neighbours.flat_map(in_pieces) {
+            if self.is_growth_stopped() {
+                return;
+            }
             let (p, first, (at, _)) = some[0];
             self.region
                 .populate(at, some.iter().map(|(.., (_, bytes))| bytes).sum(), true);
@@ -238,22 +249,36 @@ impl Space {
         }
     }
 
+    /// From now on the region does not grow, and whoever makes it grow gives up soon: the store is being closed.
+    pub fn stop_growth(&self) {
+        self.growth_stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn is_growth_stopped(&self) -> bool {
+        self.growth_stopped.load(Ordering::Relaxed)
+    }
+
     /// Adds a part, unless somebody did since the region had `seen` bytes. `false` if the region
     /// has reached its limit.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if the device is full; a failed persist.
+    /// [`Error::OutOfSpace`] if the device is full; [`Error::Closed`] behind [`Space::stop_growth`]. The region is as it was
+    /// then. A failed persist.
     pub fn grow(&self, seen: u64) -> Result<bool> {
         let mut growing = lock(&self.growing);
         growing.check()?;
         if self.region_bytes() != seen {
             return Ok(true);
         }
+        if self.is_growth_stopped() {
+            return Err(Error::Closed);
+        }
         let next = self.next_part(&lock(&self.state));
         let Some(header) = next else { return Ok(false) };
         let keep = self.device[1].load(Ordering::Relaxed);
         let end = header.offset + header.bytes;
-        let grown = self.region.grow_keeping(header.offset, end, keep);
+        let goes_on = || !self.is_growth_stopped();
+        let grown = self.region.grow_while(header.offset..end, keep, &goes_on);
         let is_refused = matches!(grown, Err(Error::OutOfSpace(_)));
         self.growth_refused.store(is_refused, Ordering::Relaxed);
         if is_refused {
@@ -356,4 +381,10 @@ impl Space {
             index: number,
         })
     }
+}
+
+/// Zones of one part that follow each other, in pieces of at most [`POPULATE_BYTES`], or of one zone.
+fn in_pieces(zones: &[FreeZone]) -> Chunks<'_, FreeZone> {
+    let bytes = zones.first().map_or(1, |(.., (_, bytes))| *bytes);
+    zones.chunks(index(POPULATE_BYTES / bytes.max(1)).max(1))
 }

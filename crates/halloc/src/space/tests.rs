@@ -399,6 +399,26 @@ fn a_device_without_room_is_remembered_until_it_has_some() {
     assert!(full.contains("raise pm"), "{full}");
 }
 
+#[test]
+fn a_region_of_a_store_that_is_closed_does_not_grow() {
+    let space = create(&SimPm::new(PM, Steps::new()));
+    let had = space.region_bytes();
+    space.stop_growth();
+    let refused = space.grow(had).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
+    assert_eq!(space.region_bytes(), had);
+    // What is free may be taken.
+    let mut attached = 0;
+    let refused = loop {
+        match space.attach(1, attached, 1, Reserve::Use) {
+            Ok(_) => attached += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
+    assert!(attached > 0);
+}
+
 /// Sixteenths of a part lie one behind the other from its first zone on, and leave no zone between them that nobody takes; where
 /// no neighbours are free any more, single zones are taken.
 #[test]

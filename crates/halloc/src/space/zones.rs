@@ -36,7 +36,8 @@ impl Space {
     /// attachment is durable on return (invariant 1). Grows the region where needed.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] naming the region and its size; a failed persist.
+    /// [`Error::OutOfSpace`] naming the region and its size; [`Error::Closed`] if it would have to grow behind
+    /// [`Space::stop_growth`]; a failed persist.
     pub fn attach(
         &self,
         owner: u64,

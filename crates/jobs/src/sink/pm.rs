@@ -42,10 +42,11 @@ pub struct PmHome<'a> {
 }
 
 impl PmHome<'_> {
-    /// Lack of room does not stop the store, nor does an entry that the format refuses; a failed persist does.
+    /// Lack of room does not stop the store, nor does an entry that the format refuses, or that the store is being closed; a failed
+    /// persist does.
     fn failed(&self, error: Error) -> Error {
         match error {
-            Error::InvalidArgument(_) | Error::OutOfSpace(_) => error,
+            Error::InvalidArgument(_) | Error::OutOfSpace(_) | Error::Closed => error,
             other => self.catalog.poison().poison(other),
         }
     }

@@ -1,5 +1,8 @@
 //! Making, opening and growing regions.
 
+mod file_growth;
+
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +22,10 @@ use crate::map::{PAGE, Reservation, Sharing, gives_sync};
 use crate::shadow::ShadowPm;
 use crate::sigbus::Watch;
 use crate::{Emulation, SITE_CREATE, SITE_GROW, SimPm};
+use file_growth::FileGrowth;
+
+/// Says whether somebody still wants growth.
+type GoesOn<'a> = &'a dyn Fn() -> bool;
 
 impl Region {
     /// Makes a new region of `len` bytes, all zero and durable, name included.
@@ -209,7 +216,16 @@ impl Region {
     /// # Errors
     /// As [`Region::grow`].
     pub fn grow_keeping(&self, from: u64, to: u64, keep: u64) -> Result<()> {
+        self.grow_while(from..to, keep, &|| true)
+    }
+
+    /// As [`Region::grow_keeping`], as long as `goes_on` says so: a file of ordinary storage takes long.
+    ///
+    /// # Errors
+    /// As [`Region::grow`]; [`Error::Closed`] if it does not go on, with the region as it was.
+    pub fn grow_while(&self, grown: Range<u64>, keep: u64, goes_on: GoesOn<'_>) -> Result<()> {
         let inner = &*self.inner;
+        let (from, to) = (grown.start, grown.end);
         assert!(
             from < to && to <= inner.capacity,
             "growth is checked against pm by the caller"
@@ -219,7 +235,16 @@ impl Region {
         match (&inner.backend, &inner.file, &inner.map) {
             (Backend::Sim(sim), ..) => self.grow_sim(sim, from, to, keep),
             (Backend::Volatile(charged), _, Some(map)) => self.grow_dram(charged, map, from, to),
-            (_, Some(file), Some(map)) => self.grow_file(file.as_ref(), map, from, to, keep),
+            (_, Some(file), Some(map)) => {
+                let growth = FileGrowth {
+                    file: file.as_ref(),
+                    kind: inner.kind,
+                    from,
+                    to,
+                    keep,
+                };
+                self.grow_file(growth, map, goes_on)
+            }
             _ => Err(Error::Unsupported("this region cannot grow".into())),
         }
     }
@@ -255,28 +280,48 @@ impl Region {
 
     fn grow_file(
         &self,
-        file: &dyn File,
+        growth: FileGrowth<'_>,
         map: &Reservation,
-        from: u64,
-        to: u64,
-        keep: u64,
+        goes_on: GoesOn<'_>,
     ) -> Result<()> {
         let inner = &*self.inner;
+        let FileGrowth {
+            file,
+            from,
+            to,
+            keep,
+            ..
+        } = growth;
         let mapped = self.len();
         if let Backend::Shadow(shadow) = &inner.backend {
             shadow.forget(from);
         }
-        let made = self.initialise(file, from, to, keep);
-        let made = made.map_err(|error| match &error {
+        let refused = |error: Error| match &error {
             Error::Io { .. } => self.no_growth(from, to, keep, &error),
             _ => error,
+        };
+        // What is refused before a sync is no more than that.
+        let reserved = growth.reserve(mapped).map_err(refused);
+        let made = reserved.and_then(|zero_to| {
+            let mut at = from;
+            loop {
+                let end = growth.zero(at, zero_to).map_err(refused)?;
+                if inner.kind == RegionKind::File {
+                    inner.counters.device(end - at);
+                }
+                at = end;
+                // As in `sync_flushed`: this one might be told of another's failure.
+                let syncing = lock(&inner.syncing);
+                self.sync_growth(|| file.sync(SITE_GROW))?;
+                drop(syncing);
+                match at < zero_to {
+                    true if !goes_on() => return Err(Error::Closed),
+                    true => {}
+                    false => return Ok(()),
+                }
+            }
         });
-        let synced = made.and_then(|()| {
-            // As in `sync_flushed`: this one might be told of another's failure.
-            let _syncing = lock(&inner.syncing);
-            self.sync_growth(|| file.sync(SITE_GROW))
-        });
-        if let Err(error) = synced {
+        if let Err(error) = made {
             // Give back what was taken; the mapping never covered it, and what stays is overwritten.
             let _ = file.set_len(mapped);
             return Err(error);
@@ -362,34 +407,6 @@ impl Region {
             Backend::Sim(sim) => Ok(sim.has_disk()),
             _ => self.inner.env.storage.same_disk(self.path(), dir),
         }
-    }
-
-    /// Zeroes `[from, to)` of the file in writes of 4 KiB (larger ones make the page cache sync in
-    /// larger units, see the crate documentation). What is refused here is no more than that.
-    fn initialise(&self, file: &dyn File, from: u64, to: u64, keep: u64) -> Result<()> {
-        const ZEROS: [u8; PAGE] = [0; PAGE];
-        let written = file.len()?;
-        file.allocate(from, to - from + keep)?;
-        if keep > 0 {
-            // What is mapped stays, should more be mapped than is in use.
-            file.set_len(to.max(self.len()))?;
-        }
-        // The file system hands out zeros. But on devices unwritten extents would turn every first
-        // sync into a metadata write.
-        let zero_to = match self.inner.kind {
-            RegionKind::Shm | RegionKind::Shadow => written.min(to),
-            _ => to,
-        };
-        let mut at = from;
-        while at < zero_to {
-            let n = (PAGE as u64).min(zero_to - at);
-            file.write_at(&ZEROS[..index(n)], at)?;
-            at += n;
-        }
-        if self.inner.kind == RegionKind::File {
-            self.inner.counters.device(to - from);
-        }
-        Ok(())
     }
 
     /// Syncs what was made part of the file. It covers whatever else of the file is dirty, records among it:

@@ -475,6 +475,38 @@ fn a_region_that_shrinks_gives_its_file_s_end_back() {
     }
 }
 
+/// Whoever does not want it any more is asked in between, and leaves nothing behind.
+#[test]
+fn a_growth_that_nobody_wants_any_more_ends() {
+    for dir in folders() {
+        let path = dir.path().join("r");
+        let region = Region::create(&spec(&path, 32 << 20), 1 << 20).unwrap();
+        write(&region, PmOff(100), b"hello");
+        region.persist(PmOff(100), 5, SITE).unwrap();
+        let looks = std::cell::Cell::new(0);
+        let goes_on = || {
+            looks.set(looks.get() + 1);
+            looks.get() < 2
+        };
+        let grown = region.grow_while(1 << 20..17 << 20, 4096, &goes_on);
+        if region.kind() == RegionKind::Shm {
+            // No zeros are written there.
+            grown.unwrap();
+            assert_eq!(looks.get(), 0);
+            continue;
+        }
+        assert!(matches!(grown, Err(Error::Closed)), "{grown:?}");
+        assert_eq!(looks.get(), 2);
+        let file = Env::real().storage.open(&path, OpenMode::Read).unwrap();
+        assert_eq!((region.len(), file.len().unwrap()), (1 << 20, 1 << 20));
+        region.grow(1 << 20, 17 << 20).unwrap();
+        assert_eq!(region.bytes(PmOff(100), 5).unwrap(), b"hello");
+        assert_eq!(region.bytes(PmOff(16 << 20), 5).unwrap(), [0; 5]);
+        write(&region, PmOff(16 << 20), b"there");
+        region.persist(PmOff(16 << 20), 5, SITE).unwrap();
+    }
+}
+
 /// A device that has no more, or refuses, leaves the region as it was, and that is no failure of what it has. A sync that
 /// fails is one, even if it says that there is no room.
 #[test]
