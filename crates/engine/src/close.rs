@@ -296,6 +296,9 @@ impl Inner {
             // What the first was told.
             return self.common.poison.check();
         }
+        // Whoever waits for a sync of a file that no edit names waits no longer, and a region that grows is left as it was.
+        self.common.catalog.table_files.new_files.close();
+        self.common.space.stop_growth();
         self.common.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
         self.common.turns.ahead.wait();

@@ -36,7 +36,7 @@ use super::keys::Level0Keys;
 use super::open::{OpenTables, OpenUse};
 use super::open_blobs::{BlobFiles, OpenBlobs};
 use crate::pm::PmTables;
-use crate::staged::Staged;
+use crate::staged::{NewFiles, Staged};
 use std::sync::Arc;
 
 /// The share of DRAM that blocks may take, and the one of open tables, and of keys of level 0.
@@ -124,8 +124,8 @@ pub struct TableFiles {
     reader: Arc<BatchReader>,
     async_reader: Arc<AsyncReader>,
     async_io: AsyncIo,
-    /// `None` where a job waits for each of its reads and writes.
-    staged: Option<Staged>,
+    /// How files are written that no edit names yet.
+    pub new_files: NewFiles,
     /// The keys of tables of level 0.
     pub keys: Level0Keys,
     /// The tables that lie in persistent memory.
@@ -229,7 +229,7 @@ impl TableFiles {
             reader: lent.reader.by_way_of(options.read.async_io),
             async_reader: lent.async_reader.clone(),
             async_io: options.read.async_io,
-            staged: Staged::new(
+            new_files: NewFiles::new(
                 lent.job_io.clone(),
                 options.compaction.scheduler,
                 options.read.async_io,
@@ -384,7 +384,7 @@ impl TableFiles {
 
     /// What jobs read and write with, while they work.
     pub fn staged(&self) -> Option<&Staged> {
-        self.staged.as_ref()
+        self.new_files.staged()
     }
 
     /// What futures read with.

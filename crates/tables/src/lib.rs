@@ -72,7 +72,7 @@ pub use scan::read_level0_keys;
 pub use search::{Answer, Search};
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
-pub use staged::{Staged, Writes};
+pub use staged::{NewFiles, Staged, Writes};
 pub use together::{LongValue, read_values, wait_for_all, wait_for_all_async};
 
 /// The tables of a version.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::{AsyncIo, Scheduler};
 use thermocline_env::File;
-use thermocline_exec::{Behind, Coming, JobIo, Turn};
+use thermocline_exec::{Behind, Closing, Coming, JobIo, Turn};
 
 use crate::file::TableFile;
 
@@ -72,6 +72,63 @@ impl Staged {
             (false, _) => return None,
         };
         Some(self.io.behind(file.clone(), turn))
+    }
+}
+
+/// How files of the store are written that no edit names yet. Once the store is being closed, nobody waits for them.
+#[derive(Debug)]
+pub struct NewFiles {
+    io: Arc<JobIo>,
+    closing: Arc<Closing>,
+    /// `None` where a job waits for each of its reads and writes.
+    staged: Option<Staged>,
+}
+
+impl NewFiles {
+    /// Those of a store. The arguments are those of [`Staged::new`].
+    pub fn new(
+        io: Arc<JobIo>,
+        scheduler: Scheduler,
+        way: AsyncIo,
+        most: (usize, usize),
+    ) -> NewFiles {
+        NewFiles {
+            staged: Staged::new(io.clone(), scheduler, way, most),
+            closing: Arc::default(),
+            io,
+        }
+    }
+
+    /// What jobs read and write with, while they work.
+    pub fn staged(&self) -> Option<&Staged> {
+        self.staged.as_ref()
+    }
+
+    /// A file that was just made. Who writes or syncs it finds the store closed from [`NewFiles::close`] on, even if a sync is
+    /// under way then.
+    pub fn begin(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        self.io.until_closed(file, &self.closing)
+    }
+
+    /// The same, of a job whose writes are these; and what is behind it, if it is written behind the job.
+    pub fn begin_of_job(
+        &self,
+        file: Arc<dyn File>,
+        writes: Writes,
+    ) -> (Arc<dyn File>, Option<Arc<Behind>>) {
+        let file = self.begin(file);
+        let staged = self.staged.as_ref();
+        let behind = staged.and_then(|staged| staged.behind(&file, writes));
+        let file: Arc<dyn File> = match &behind {
+            Some(behind) => behind.clone(),
+            None => file,
+        };
+        (file, behind)
+    }
+
+    /// The store is being closed.
+    pub fn close(&self) {
+        self.closing.begin();
     }
 }
 

@@ -190,7 +190,8 @@ impl Stager {
     ) -> Result<(Vec<[u8; BLOB_REF_LEN]>, BlobMeta)> {
         let files = &self.common.catalog.table_files;
         let path = files.blob_path(file);
-        let mut writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+        let writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+        let mut writer = writer.through(|file| files.new_files.begin(file));
         let mut references = Vec::new();
         for entry in long {
             let blob = writer.append(entry.cf, entry.key, entry.value)?;

@@ -167,13 +167,11 @@ fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<
     let path = files.blob_path(file);
     let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
     let mut behind = None;
-    let made = match files.staged() {
-        Some(staged) => made.through(|file| {
-            behind = staged.behind(&file, apart.writes);
-            behind.clone().map_or(file, |behind| behind)
-        }),
-        None => made,
-    };
+    let made = made.through(|file| {
+        let (file, own) = files.new_files.begin_of_job(file, apart.writes);
+        behind = own;
+        file
+    });
     let made = made.metered(apart.read.meter().clone());
     Ok((made.compressed(apart.compression)?, behind))
 }

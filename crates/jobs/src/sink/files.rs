@@ -115,13 +115,11 @@ impl<'a> FileSink<'a> {
     }
 
     fn begin_table(&mut self, outputs: &mut Outputs) -> Result<(FileId, TableWriter)> {
-        let mut staged = None;
         let (storage, path, identity) = match self.home {
             Home::Store(catalog) => {
                 let file = catalog.pin_file(FileKind::Table)?;
                 outputs.files.push(file);
                 let files = &*catalog.table_files;
-                staged = files.staged();
                 let path = files.unfinished_path(file);
                 (&*files.storage, path, files.identity(file))
             }
@@ -132,12 +130,14 @@ impl<'a> FileSink<'a> {
         };
         let cf = self.place.cf;
         let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
-        let table = match staged {
-            Some(staged) => table.through(|file| {
-                self.behind = staged.behind(&file, self.writes);
-                self.behind.clone().map_or(file, |behind| behind)
+        let table = match self.home {
+            Home::Store(catalog) => table.through(|file| {
+                let new_files = &catalog.table_files.new_files;
+                let (file, behind) = new_files.begin_of_job(file, self.writes);
+                self.behind = behind;
+                file
             }),
-            None => table,
+            Home::Elsewhere(..) => table,
         };
         let table = match &self.meter {
             Some(meter) => table.metered(meter.clone()),
