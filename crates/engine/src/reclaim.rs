@@ -144,6 +144,8 @@ impl Reclaimer {
     /// Goes on checking a sealed memtable.
     fn check(&self, id: u64) -> Result<()> {
         loop {
+            // Closing waits for whoever checks.
+            self.common.check_open()?;
             // Not longer than a step: a view holds what others may be waiting to drop.
             let view = self.common.catalog.view_to_keep();
             let mut newer: Vec<&Memtable> = view.memtables.iter().map(|m| &**m).collect();

@@ -162,6 +162,8 @@ impl Admission {
         if made || waited() || self.wait_for_readers(before)? {
             return Ok(());
         }
+        // Nobody waits for room in a store that is being closed.
+        self.common.check_writable()?;
         Err(self.naming_readers(error))
     }
 
@@ -173,9 +175,8 @@ impl Admission {
         let needs = (self.common.options.dram / DRAM_SHARE).max(self.common.room.lacking());
         let is_full = || self.common.account.is_full(needs);
         for _ in 0..JOBS_MS {
-            let waits = self.common.world.background && !self.common.closed.load(Ordering::Relaxed);
             let ended = self.common.room.made() != made;
-            if ended || !waits || !is_full() || !self.common.compactions.is_any_running() {
+            if ended || !self.waits() || !is_full() || !self.common.compactions.is_any_running() {
                 break;
             }
             self.common.world.env.clock.sleep_ms(1);
@@ -186,17 +187,26 @@ impl Admission {
         self.common.room.made() != made || self.common.account.charged() < charged || is_there()
     }
 
+    /// Whether somebody may bring what a write waits for, and the write still waits: closing waits for a batch that is being
+    /// staged.
+    fn waits(&self) -> bool {
+        self.common.world.background && !self.common.closed.load(Ordering::Relaxed)
+    }
+
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.
     fn wait_for_others(&self) -> bool {
         let budget = self.common.account.budget();
         let held = budget.held();
-        if !self.common.world.background || !self.common.is_crowded() {
+        if !self.waits() || !self.common.is_crowded() {
             return false;
         }
         self.common.background.request_job_of_all(Job::Flush);
         for _ in 0..OTHERS_MS {
             if budget.held() < held {
                 return true;
+            }
+            if !self.waits() {
+                return false;
             }
             self.common.world.env.clock.sleep_ms(1);
         }
@@ -209,7 +219,7 @@ impl Admission {
             // Not whether somebody reads it: who did when it was last tried may have left since.
             let retired = !self.common.reclaim.is_nothing_retired()
                 || self.common.pm_tables_use().retired > 0;
-            if !retired || !self.common.world.background {
+            if !retired || !self.waits() {
                 break;
             }
             self.reclaimer.reclaim()?;

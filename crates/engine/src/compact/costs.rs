@@ -146,6 +146,9 @@ impl Level0Costs {
         let mut sampled = BTreeMap::new();
         let asked = |slice: &&SlicePlan| wants_samples(&plan, slice);
         for slice in plan.slices.iter().filter(asked) {
+            if self.common.check_open().is_err() {
+                return;
+            }
             let levels = Levels::of(&version, slice.family, None);
             let held = held(slice.family);
             let slices = level0_slices(&levels.state(&held));

@@ -6,7 +6,7 @@ use thermocline_env::Clock;
 use crate::sync::{Arc, Mutex, lock};
 
 /// A job sleeps no longer than this at once, so that it hears of the store's closing.
-const NAP_MS: u64 = 50;
+const NAP_MS: u64 = 10;
 
 const NANOS: u64 = 1_000_000_000;
 

@@ -241,9 +241,10 @@ impl Evacuator {
         let keys: u64 = taken.memtables.iter().map(|m| m.keys()).sum();
         let step = ranges::step(keys, count);
         let mut marks = Vec::new();
+        let go_on = || self.common.check_open();
         for memtable in &taken.memtables {
             for cf in memtable.families() {
-                add_marks(memtable, cf, step, &mut marks)?;
+                add_marks(memtable, cf, step, &mut marks, &go_on)?;
             }
         }
         let begin = taken.begin();
@@ -299,12 +300,19 @@ fn go_to_slices(ends: &mut [Position], cuts: &[Position]) {
     }
 }
 
-/// Adds every `step`-th key of a family in a memtable.
-fn add_marks(memtable: &Memtable, cf: CfId, step: u64, marks: &mut Vec<Position>) -> Result<()> {
+/// Adds every `step`-th key of a family in a memtable. Before each it asks whether to `go_on`.
+fn add_marks(
+    memtable: &Memtable,
+    cf: CfId,
+    step: u64,
+    marks: &mut Vec<Position>,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     let step = usize::try_from(step).unwrap_or(1);
     let mut chunk = Vec::new();
     let mut from: Bound<Box<[u8]>> = Bound::Unbounded;
     loop {
+        go_on()?;
         chunk.clear();
         let from_key = from.as_ref().map(|key| &**key);
         let forwards = Direction::Forward;

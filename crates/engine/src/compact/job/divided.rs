@@ -114,8 +114,14 @@ impl Compactor {
         let files = &*self.common.catalog.table_files;
         let mut tombstones = Vec::new();
         for run in runs {
-            let run = RunInput::new(files, job.cf, run.clone(), meter);
-            tombstones.extend(run.tombstones()?);
+            let mut run = run.clone();
+            run.sort_by(|a, b| a.range.first.cmp(&b.range.first));
+            for table in run {
+                // To open many of them takes long.
+                self.common.check_open()?;
+                let alone = RunInput::new(files, job.cf, vec![table], meter);
+                tombstones.extend(alone.tombstones()?);
+            }
         }
         Ok(tombstones)
     }
