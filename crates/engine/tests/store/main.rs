@@ -7,6 +7,7 @@ mod after_close;
 mod awaited;
 mod blocked;
 mod budget;
+mod closing;
 mod disk_full;
 mod events;
 mod few_descriptors;
