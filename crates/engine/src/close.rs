@@ -3,6 +3,11 @@
 //! Snapshots, cursors and values that are read in place go on. A handle is no reader, nor is
 //! what has one (a family, a batch): from here on it tells what there was, and reads nothing.
 //!
+//! # Who is waited for
+//! Tasks, jobs, and calls that make something: each looks at its next step whether the store is closed, and gives up. A step may wait
+//! for a device, but not for the sync of a file that no edit names (`exec::job_io::closing`), nor for more than a part of a region
+//! that grows.
+//!
 //! # Until the store is opened again
 //! Readers hold the folder, and whoever opens the store next in another process drops nothing of what was
 //! there (`reclaim`).

@@ -9,7 +9,8 @@
 //! descriptor is closed when the sync ends, whatever has become of the name.
 //!
 //! # Invariants
-//! 1. *Nothing begins.* Once the store is being closed no write and no sync of such a file begins. What has begun goes on.
+//! 1. *Nothing begins.* Once the store is being closed no write and no sync of such a file begins. What has begun, or is just
+//!    about to, goes on.
 //! 2. *No end is missed.* Whoever waits looks for the answer, and whether the store is being closed, under the lock of
 //!    [`Closing::begun`]. That lock is taken behind each answer, and to begin the closing, before those who wait are woken.
 //! 3. *The file goes before the answer comes.* Who has waited for a sync to the end is the only one who holds the file.
