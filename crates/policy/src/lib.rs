@@ -43,6 +43,7 @@
 //! | which jobs ask a compaction filter? | [`filters`] |
 //! | which partitions are split or merged? | [`partitions`] |
 //! | how much are writers to be held back? | [`pressure`] |
+//! | how far do jobs give way to clients? | [`pace`] |
 //! | what of the disk is kept, and how far may the region grow? | [`room`] |
 //! | how is room made on a full disk? | [`relief`] |
 //! | which number, in which unit, from where? | [`tuning`] |
@@ -60,6 +61,7 @@ pub mod internal;
 pub mod level0;
 mod memory;
 mod next;
+pub mod pace;
 pub mod partitions;
 pub mod pick;
 pub mod pressure;

@@ -109,7 +109,7 @@ impl Limits {
     }
 
     /// How far a debt is on its way from soft to hard, 0 to 1.
-    fn way(&self, debt: u64) -> f64 {
+    pub(crate) fn way(&self, debt: u64) -> f64 {
         let way = debt.saturating_sub(self.soft) as f64;
         (way / self.hard.saturating_sub(self.soft) as f64).min(1.0)
     }

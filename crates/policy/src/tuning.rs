@@ -12,6 +12,10 @@
 //! because a thing has two sides or halves. Sizes that options derive from `pm` and `dram` are in `base::options`: they are what
 //! users set, or what stands for it.
 
+mod waiting;
+
+pub use waiting::*;
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Dividing a job among coroutines (`split`).
 
@@ -312,53 +316,6 @@ pub const RATES_REMEMBERED: usize = 64;
 
 /// The part of a partition's rates that stays with its left half when it is split. *Derived*: it is split in the middle.
 pub const SPLIT_RATES: f64 = 0.5;
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Delay of writers (`pressure`).
-
-/// Persistent memory in use, in percent of what there may be, from which on writers are delayed. *Chosen* (commit d676a91).
-pub const PM_SOFT_PERCENT: u64 = 75;
-
-/// Likewise for the longest delay. *Chosen*.
-pub const PM_HARD_PERCENT: u64 = 97;
-
-/// Runs in level 0 from which on writers are delayed. *As in* RocksDB (`level0_slowdown_writes_trigger`).
-pub const LEVEL0_SOFT: u64 = 20;
-
-/// Likewise for the longest delay. *As in* RocksDB (`level0_stop_writes_trigger`).
-pub const LEVEL0_HARD: u64 = 36;
-
-/// Bytes that wait for compaction from which on writers are delayed. *As in* RocksDB (`soft_pending_compaction_bytes_limit`).
-pub const PENDING_SOFT: u64 = 64 << 30;
-
-/// Likewise for the longest delay. *As in* RocksDB (`hard_pending_compaction_bytes_limit`).
-pub const PENDING_HARD: u64 = 256 << 30;
-
-/// As [`PENDING_SOFT`], in sizes of the base level, where that is more. *Derived*: where level 0 is due all of the base level counts. That
-/// has up to ten times its size before a level opens above it, and what then leaves it meets about as much in the next one. This is half as
-/// much again.
-pub const PENDING_BASES_SOFT: u64 = 32;
-
-/// Likewise for the longest delay. *As in* RocksDB, where it is four times the other.
-pub const PENDING_BASES_HARD: u64 = 128;
-
-/// The disk in use, in percent, from which on writers are delayed, where no reserve is known. *Chosen*.
-pub const DISK_SOFT_PERCENT: u64 = 90;
-
-/// Likewise for the longest delay. *Chosen*.
-pub const DISK_HARD_PERCENT: u64 = 99;
-
-/// The longest delay, in nanoseconds for each byte: 1 MB/s. *Chosen*.
-pub const DELAY_NS_PER_BYTE_MAX: f64 = 1000.0;
-
-/// Delay grows with this power of the way from soft to hard limit. *Chosen* (commit d676a91): steep only where debt is dangerous.
-pub const DELAY_POWER: i32 = 3;
-
-/// Nanoseconds: less is owed on, since sleeps are not shorter. *Chosen*.
-pub const DELAY_PIECE_NS: u64 = 1_000_000;
-
-/// Nanoseconds that a write waits at a time, at most. *Chosen*: decision 164.
-pub const DELAY_NS_MAX: u64 = 10_000_000;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Room on the disk, and the region (`room`).

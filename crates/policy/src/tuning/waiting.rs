@@ -1,0 +1,79 @@
+//! Numbers of what waits: delay of writers, and how far jobs give way to clients.
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Delay of writers (`pressure`).
+
+/// Persistent memory in use, in percent of what there may be, from which on writers are delayed. *Chosen* (commit d676a91).
+pub const PM_SOFT_PERCENT: u64 = 75;
+
+/// Likewise for the longest delay. *Chosen*.
+pub const PM_HARD_PERCENT: u64 = 97;
+
+/// Runs in level 0 from which on writers are delayed. *As in* RocksDB (`level0_slowdown_writes_trigger`).
+pub const LEVEL0_SOFT: u64 = 20;
+
+/// Likewise for the longest delay. *As in* RocksDB (`level0_stop_writes_trigger`).
+pub const LEVEL0_HARD: u64 = 36;
+
+/// Bytes that wait for compaction from which on writers are delayed. *As in* RocksDB (`soft_pending_compaction_bytes_limit`).
+pub const PENDING_SOFT: u64 = 64 << 30;
+
+/// Likewise for the longest delay. *As in* RocksDB (`hard_pending_compaction_bytes_limit`).
+pub const PENDING_HARD: u64 = 256 << 30;
+
+/// As [`PENDING_SOFT`], in sizes of the base level, where that is more. *Derived*: where level 0 is due all of the base level counts. That
+/// has up to ten times its size before a level opens above it, and what then leaves it meets about as much in the next one. This is half as
+/// much again.
+pub const PENDING_BASES_SOFT: u64 = 32;
+
+/// Likewise for the longest delay. *As in* RocksDB, where it is four times the other.
+pub const PENDING_BASES_HARD: u64 = 128;
+
+/// The disk in use, in percent, from which on writers are delayed, where no reserve is known. *Chosen*.
+pub const DISK_SOFT_PERCENT: u64 = 90;
+
+/// Likewise for the longest delay. *Chosen*.
+pub const DISK_HARD_PERCENT: u64 = 99;
+
+/// The longest delay, in nanoseconds for each byte: 1 MB/s. *Chosen*.
+pub const DELAY_NS_PER_BYTE_MAX: f64 = 1000.0;
+
+/// Delay grows with this power of the way from soft to hard limit. *Chosen* (commit d676a91): steep only where debt is dangerous.
+pub const DELAY_POWER: i32 = 3;
+
+/// Nanoseconds: less is owed on, since sleeps are not shorter. *Chosen*.
+pub const DELAY_PIECE_NS: u64 = 1_000_000;
+
+/// Nanoseconds that a write waits at a time, at most. *Chosen*: decision 164.
+pub const DELAY_NS_MAX: u64 = 10_000_000;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// How far jobs give way to clients (`pace`).
+
+/// Reads of clients that are under way at the device, on average, from which on jobs give way as far as they do. *Derived*: from one on
+/// somebody waits for the device at any time.
+pub const CLIENTS_BUSY: f64 = 1.0;
+
+/// Nanoseconds in which what was seen of clients falls to one half of what is known of them. *Chosen*: jobs are at full speed again before
+/// anybody could count what clients have gained by a pause.
+pub const CLIENTS_HALF_LIFE_NS: u64 = 200_000_000;
+
+/// The least part of their time that jobs work, if nothing asks for more. *As in* RocksDB: its rate limiter goes no lower than one
+/// twentieth of the limit (`kAllowedRangeFactor`).
+pub const JOBS_SHARE_MIN: f64 = 0.05;
+
+/// Nanoseconds of work: a job does not look whether it is to rest before it has worked for so long. *Chosen*: sleeps are not shorter.
+pub const JOB_WORK_NS_MIN: u64 = 1_000_000;
+
+/// For no more work than this a job rests at a time, in nanoseconds. *Chosen*: a sync that took seconds asks for no minute of rest.
+pub const JOB_WORK_NS_MAX: u64 = 100_000_000;
+
+/// Nanoseconds after which a job that rests looks again whether it still may. *Chosen*: no longer than the longest delay of a write.
+pub const JOB_LOOK_NS: u64 = 10_000_000;
+
+/// Persistent memory in use, in percent of what delays writers, from which on jobs speed up. *Chosen*: half.
+pub const PACE_PM_PERCENT: u64 = 50;
+
+/// In so many sizes of the base level, bytes that wait for compaction lift what holds jobs back. *Derived*: half of
+/// [`PENDING_BASES_SOFT`], however large what delays writers is.
+pub const PACE_PENDING_BASES: u64 = PENDING_BASES_SOFT / 2;
