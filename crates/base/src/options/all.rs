@@ -20,6 +20,10 @@ use crate::options::shape::Shape;
 use crate::preset::Preset;
 use crate::size::parse_size;
 
+/// Options that databases remember only where they are not as usual: they are younger than others, and what a database that does not set
+/// them has written is as it was before there were any.
+const YOUNG: [&str; 1] = ["compaction.rate_adapts"];
+
 /// What most users set: two budgets. Everything else derives from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -192,8 +196,7 @@ impl Options {
             || self.metrics.set_place(name, place);
     }
 
-    /// Every option and its effective value as text that [`Options::set`] reads back: what a
-    /// database remembers. What holds for one opening only (`emulate`, `region`, `read_only`,
+    /// Every option and its effective value as text that [`Options::set`] reads back. What holds for one opening only (`emulate`, `region`, `read_only`,
     /// `create_if_missing`) is not among them, nor a `pm_path` or `wal_path` that is no UTF-8.
     pub fn effective(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![
@@ -229,6 +232,29 @@ impl Options {
             let path = path.as_deref().and_then(Path::to_str);
             all.extend(path.map(|path| (name, path.to_string())));
         }
+        all
+    }
+
+    /// What a database remembers: every option, but for those that are younger than others and as usual.
+    ///
+    /// ```
+    /// use thermocline_base::options::Options;
+    /// let mut options = Options::default();
+    /// let remembers = |options: &Options| {
+    ///     let mut all = options.remembered().into_iter();
+    ///     all.any(|(name, _)| name == "compaction.rate_adapts")
+    /// };
+    /// assert!(!remembers(&options));
+    /// options.compaction.rate_adapts = true;
+    /// assert!(remembers(&options));
+    /// ```
+    pub fn remembered(&self) -> Vec<(&'static str, String)> {
+        let is_usual = |name: &str, value: &str| {
+            let row = Self::rows().find(|row| row.name == name);
+            row.is_some_and(|row| row.print(row.default) == value)
+        };
+        let mut all = self.effective();
+        all.retain(|(name, value)| !YOUNG.contains(name) || !is_usual(name, value));
         all
     }
 

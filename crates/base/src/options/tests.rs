@@ -23,6 +23,22 @@ fn what_is_printed_reads_back() {
     assert_eq!(options, again);
 }
 
+/// What is not remembered is as usual, so what is reads back as all of it.
+#[test]
+fn what_is_remembered_reads_back() {
+    let mut options = Options::default();
+    for adapts in [false, true, false] {
+        options.compaction.rate_adapts = adapts;
+        let mut again = Options::default();
+        for (name, value) in options.remembered() {
+            again.set(name, &value).unwrap();
+        }
+        assert_eq!(options, again);
+        let more = options.effective().len() - options.remembered().len();
+        assert_eq!(more, usize::from(!adapts));
+    }
+}
+
 #[test]
 fn a_preset_sets_its_options_and_others_override_them() {
     let mut options = Options::preset(Preset::GlobalIndex);

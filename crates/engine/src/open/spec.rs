@@ -227,7 +227,7 @@ pub(crate) fn space_spec(options: &Options) -> SpaceSpec {
 
 pub(crate) fn stored(options: &Options) -> Vec<(String, String)> {
     options
-        .effective()
+        .remembered()
         .into_iter()
         .map(|(name, value)| (name.to_string(), value))
         .collect()

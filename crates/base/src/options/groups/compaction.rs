@@ -41,6 +41,11 @@ option_group! {
         /// Bytes that compactions read and write in a second, together. 0 is no limit. Flushes are
         /// not held back.
         rate_bytes: Bytes = 0, 0 => 1 << 40;
+        /// Whether compactions give way to clients: while reads of clients are under way at the device they work for a part of their
+        /// time only, a twentieth at least. The more waits for them the larger that part is, and before writers would be delayed they do not
+        /// rest at all; nor do they where no client reads. `rate_bytes` bounds them all the same. Flushes, merges inside persistent memory,
+        /// and compactions by hand are not held back.
+        rate_adapts: Flag = false;
         /// How flushes and compactions wait for the device (PM-Blade §V). `threads`: each job has a thread, which reads, merges
         /// and writes one after the other. `coroutines`: a compaction is divided among coroutines of its thread, and while one
         /// waits another one goes on. `stages`: in addition, while a coroutine merges, what it needs next is read, and what it
