@@ -27,6 +27,7 @@ fn main() {
                     warm_bytes: PM_BYTES,
                     user_bytes: 8 * PM_BYTES,
                     jobs: 2,
+                    clients: 0.0,
                 };
                 // At seven tenths of what the device can carry, and one processor.
                 let outcome = run(&setting);

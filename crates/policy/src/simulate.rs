@@ -10,7 +10,7 @@
 //! anywhere, or over cells ([`Spread`]).
 //!
 //! Writers write at a rate, held back by the slope of [`pressure`](crate::pressure). A flush, and some jobs beside it, share the
-//! device; all take processor time by the unit costs. Edits take effect when the work ends. Every shape of level 0 is flushed, merged
+//! device with reads of clients, to which jobs may give way ([`pace`](crate::pace)); all take processor time by the unit costs. Edits take effect when the work ends. Every shape of level 0 is flushed, merged
 //! and compacted by the decisions that a real store asks for.
 //!
 //! # What it leaves out

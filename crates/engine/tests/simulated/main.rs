@@ -141,6 +141,7 @@ fn modelled(preset: Preset, ratio: f64, skew: f64, user_bytes: u64) -> Written {
         warm_bytes: WARM_TIMES * PM_BYTES,
         user_bytes,
         jobs: 1,
+        clients: 0.0,
     });
     Written {
         ssd: outcome.flushed_bytes + outcome.compacted_bytes,

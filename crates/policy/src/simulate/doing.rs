@@ -14,6 +14,13 @@ pub(super) struct Doing {
     pub what: What,
 }
 
+impl Doing {
+    /// Whether it is a job that keeps the device from others.
+    pub fn is_on_device(&self) -> bool {
+        self.holds.is_some() && self.device_bytes > 0.0
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum What {
     /// Such memtables are flushed, and those tables take their place, in place of what was taken along.

@@ -149,6 +149,7 @@ impl Demand {
             warm_bytes: bytes(2.0, 8.0, MODELLED_MAX.0),
             user_bytes: bytes(3.0, 16.0, MODELLED_MAX.1),
             jobs: self.processors.max(1),
+            clients: 0.0,
         }
     }
 }

@@ -5,7 +5,7 @@ use super::setting::{Outcome, SECOND, Setting};
 use super::state::Run;
 use super::store::Store;
 use crate::pick::depth;
-use crate::pressure::{Due, Slope};
+use crate::pressure::{Debt, Due, Slope};
 use crate::room::waiting;
 
 /// Memtables between two looks at what lies where.
@@ -29,6 +29,7 @@ const LOOK_EVERY: u64 = 7;
 ///     warm_bytes: 1 << 30,
 ///     user_bytes: 2 << 30,
 ///     jobs: 2,
+///     clients: 0.0,
 /// };
 /// let outcome = run(&setting);
 /// assert_eq!(outcome, run(&setting));
@@ -57,6 +58,7 @@ fn counted(setting: &Setting, in_rounds: bool) -> Outcome {
         work: Vec::new(),
         nothing_due_at: u64::MAX,
         now_ns: 1.0,
+        share: 1.0,
         written: 0,
         outcome: Outcome::default(),
         counted: 0,
@@ -172,13 +174,22 @@ impl Run {
         records * self.setting.record.in_index()
     }
 
-    /// Nanoseconds for a byte by which writers are held back.
-    fn delay(&mut self) -> f64 {
-        let mut debt = self.store.debt();
+    /// What fills up.
+    pub(super) fn debt(&self) -> Debt {
         let share = self.setting.options.level0_pm_bytes().unwrap_or(0);
         let at_home = self.store.pm_table_bytes().min(share);
         let attached = self.attached() + self.next_zones();
-        debt.pm_bytes = waiting(attached, at_home, self.region_bytes);
+        Debt {
+            pm_bytes: waiting(attached, at_home, self.region_bytes),
+            ..self.store.debt()
+        }
+    }
+
+    /// Nanoseconds for a byte by which writers are held back.
+    fn delay(&mut self) -> f64 {
+        let (debt, outcome) = (self.debt(), &mut self.outcome);
+        outcome.level0_runs_max = outcome.level0_runs_max.max(debt.level0_tables);
+        outcome.pending_bytes_max = outcome.pending_bytes_max.max(debt.pending_bytes);
         let Some(delay) = self.slope.delay(&debt) else {
             return 0.0;
         };

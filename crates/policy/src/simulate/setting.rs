@@ -45,6 +45,8 @@ pub struct Setting {
     pub user_bytes: u64,
     /// Jobs that run beside a flush.
     pub jobs: usize,
+    /// Reads of clients that are under way at the device at any time, a mean. Each has as much of it as a flush or a job has.
+    pub clients: f64,
 }
 
 impl Setting {
@@ -104,6 +106,14 @@ pub struct Outcome {
     pub skip_changes: u64,
     /// Jobs: merges inside persistent memory, and others.
     pub jobs: (u64, u64),
+    /// Bytes that the device has moved for jobs while they ran.
+    pub job_bytes: f64,
+    /// Nanoseconds for which jobs ran that use the device.
+    pub job_ns: f64,
+    /// Most runs of level 0 that count for delay.
+    pub level0_runs_max: u64,
+    /// Most bytes that have waited for compaction.
+    pub pending_bytes_max: u64,
 }
 
 impl Outcome {
@@ -120,6 +130,11 @@ impl Outcome {
     /// Nanoseconds of processors in the background for each byte that was written.
     pub fn processor_for_each(&self) -> f64 {
         self.processor_ns / self.user_bytes.max(1.0)
+    }
+
+    /// What the device moves for jobs in a second in which some run.
+    pub fn jobs_per_s(&self) -> f64 {
+        self.job_bytes / (self.job_ns / SECOND).max(f64::MIN_POSITIVE)
     }
 
     /// Bytes written in a second, as far as writers were not held back.

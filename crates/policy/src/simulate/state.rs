@@ -19,6 +19,8 @@ pub(super) struct Run {
     /// In this state of the store no job was due.
     pub nothing_due_at: u64,
     pub now_ns: f64,
+    /// The part of their time that jobs work.
+    pub share: f64,
     /// Records written, ever.
     pub written: u64,
     pub outcome: Outcome,

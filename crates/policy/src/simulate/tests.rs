@@ -1,5 +1,7 @@
 //! What policy promises, of modelled stores.
 
+mod pace;
+
 use proptest::prelude::*;
 use thermocline_base::options::Preset;
 use thermocline_testkit::explore::{explored, is_tried};
@@ -32,6 +34,7 @@ fn setting(preset: Preset, ratio: f64, skew: f64, reads_per_s: f64) -> Setting {
         warm_bytes: 4 * PM_BYTES,
         user_bytes: merge::whole(data).max(1 << 30),
         jobs: 2,
+        clients: 0.0,
     }
 }
 

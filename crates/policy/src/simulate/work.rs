@@ -3,6 +3,8 @@
 use super::doing::{Doing, Flushed, What};
 use super::setting::SECOND;
 use super::state::Run;
+use crate::pace::{Allowed, need, share};
+use crate::pressure::Due;
 
 impl Run {
     /// Memtables that are being flushed.
@@ -20,17 +22,39 @@ impl Run {
             return 1.0;
         }
         let sharing = self.work.iter().filter(|other| other.device_bytes > 0.0);
-        let rate = self.setting.device_per_s / sharing.count().max(1) as f64;
-        doing
+        let sharing = sharing.count().max(1) as f64 + self.setting.clients;
+        let rate = self.setting.device_per_s / sharing;
+        let working = doing
             .processor_ns
             .max(doing.device_bytes / rate * SECOND)
-            .max(1.0)
+            .max(1.0);
+        match doing.is_on_device() {
+            true => working / self.share,
+            false => working,
+        }
+    }
+
+    /// The part of their time that jobs work, as of now.
+    fn share_of_jobs(&self) -> f64 {
+        let options = &self.setting.options;
+        if !options.compaction.rate_adapts {
+            return 1.0;
+        }
+        let allowed = Allowed {
+            due: Due::of(options),
+            base_bytes: options.base_bytes(),
+            table_bytes: options.level0_pm_bytes().unwrap_or(0),
+        };
+        let tables = self.store.pm_table_bytes();
+        let need = need(&self.debt(), &self.slope, &allowed, tables);
+        share(self.setting.clients, need)
     }
 
     /// Time passes.
     pub(super) fn advance(&mut self, mut nanos: f64) {
         while nanos > 0.0 {
             self.begin_what_is_due();
+            self.share = self.share_of_jobs();
             let next = self.work.iter().map(|doing| self.left(doing));
             let step = next.fold(nanos, f64::min);
             self.spend(step);
@@ -40,6 +64,7 @@ impl Run {
 
     /// Time passes until something ends; returns how much.
     pub(super) fn advance_to_an_end(&mut self) -> f64 {
+        self.share = self.share_of_jobs();
         let next = self.work.iter().map(|doing| self.left(doing));
         let step = next.fold(f64::INFINITY, f64::min);
         self.spend(step);
@@ -49,11 +74,17 @@ impl Run {
 
     fn spend(&mut self, step: f64) {
         self.now_ns += step;
+        if self.work.iter().any(Doing::is_on_device) {
+            self.outcome.job_ns += step;
+        }
         let left: Vec<f64> = self.work.iter().map(|doing| self.left(doing)).collect();
         let mut ended = Vec::new();
         for (n, left) in left.into_iter().enumerate() {
             let rest = 1.0 - (step / left).min(1.0);
             let doing = &mut self.work[n];
+            if doing.is_on_device() {
+                self.outcome.job_bytes += doing.device_bytes * (1.0 - rest);
+            }
             doing.device_bytes *= rest;
             doing.processor_ns *= rest;
             if rest < 1e-9 {
