@@ -277,6 +277,7 @@ impl Reporter {
             running: compactions.running(),
             level0_runs: behind.level0_runs,
             pending_bytes: behind.pending_bytes,
+            percent_worked: compactions.percent_worked(&self.common.catalog.table_files),
             ..compactions.usage.counted()
         }
     }

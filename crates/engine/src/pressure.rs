@@ -63,6 +63,11 @@ impl Pressure {
         let pm = self.common.space.usage().limit_bytes;
         let limits = (of_disk, behind.garbage_limits);
         self.gauge.set(&debt, pm, limits, full);
+        if self.common.compactions.gives_way() {
+            let tables = self.pm_tables_of_share();
+            let need = self.gauge.need(&debt, pm, limits, tables);
+            self.common.compactions.needs(need);
+        }
         if let Some(disk) = disk {
             self.gauge.relief.feed(disk.beyond_reserve());
         }
@@ -115,10 +120,16 @@ impl Pressure {
 
     /// Persistent memory of tables that may stay there: it does not wait for anything.
     fn pm_bytes_at_home(&self) -> u64 {
+        let (bytes, share) = self.pm_tables_of_share();
+        bytes.min(share)
+    }
+
+    /// Persistent memory of tables, and what of it may stay there.
+    fn pm_tables_of_share(&self) -> (u64, u64) {
         let share = self.common.compactions.shape.geometry().pm_bytes_max;
-        share.map_or(0, |share| {
+        share.map_or((0, 0), |share| {
             let tables = self.common.pm_tables_use();
-            (tables.bytes - tables.retired_bytes).min(share)
+            (tables.bytes - tables.retired_bytes, share)
         })
     }
 

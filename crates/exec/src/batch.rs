@@ -139,13 +139,18 @@ impl BatchReader {
     /// let reads = UnderWay::default();
     /// let reader = BatchReader::counted(BufPool::new(0), reads.clone());
     /// let alone = reader.one_under_way();
-    /// assert_eq!(reads.now(), 1);
+    /// assert_eq!((reads.now(), reader.under_way()), (1, 1));
     /// drop(alone);
     /// assert_eq!(reads.now(), 0);
     /// ```
     #[must_use]
     pub fn one_under_way(&self) -> Counted<'_> {
         self.reads.add(1)
+    }
+
+    /// Reads that are under way, by this and all that count with it.
+    pub fn under_way(&self) -> usize {
+        self.reads.now()
     }
 
     fn prepare(&self, read: &BatchRead<'_>) -> Result<Prepared> {

@@ -199,7 +199,7 @@ impl Compactor {
         } else if job.picked.from == 0
             && !job.picked.is_within_level0()
             && !job.picked.trivial
-            && !self.common.compactions.is_paced()
+            && !self.common.compactions.has_held_since(started)
         {
             let above = job.inputs.iter().filter(|(at, _)| at.level == Level::ZERO);
             costs.moved(above.map(|(_, table)| table.entries).sum(), took);
@@ -314,6 +314,8 @@ impl Compactor {
     ) -> impl FnMut(u64) -> Result<()> + 'a {
         let common = &*self.common;
         let (mut spent, mut looked) = (meter.bytes_read(), 0);
+        let files = &common.catalog.table_files;
+        let mut paced = common.compactions.paced(files, job.is_by_hand());
         move |written: u64| {
             common.check_writable()?;
             if job.picked.is_internal() {
@@ -327,8 +329,7 @@ impl Compactor {
                 looked = spent;
                 self.pressure.check_room_of_job()?;
             }
-            let pace = &common.compactions.pace;
-            pace.spent(more, &|| common.check_writable())
+            paced.spent(more, &|| common.check_writable())
         }
     }
 

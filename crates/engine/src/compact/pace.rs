@@ -1,14 +1,30 @@
-//! A limit on the bytes that compactions read and write in a second, all jobs together.
+//! How fast compactions may be: a limit on the bytes that they read and write in a second, all jobs together
+//! (`compaction.rate_bytes`), and how far they give way to clients (`compaction.rate_adapts`).
+//!
+//! A job keeps to the limit first. Where jobs give way it then rests for as long as `policy::pace` says of the time that it has
+//! worked, waiting for the limit included. So it has its share of what it would do at full speed up to the limit. While it rests it
+//! looks again from time to time, and goes on at once when clients are idle or writers would be delayed.
+//!
+//! Clients are seen where jobs look: how many reads of readers are under way then, on average over the last moments. So a read costs
+//! nothing more. They are those of all stores of a runtime.
+
+mod clients;
 
 use thermocline_base::Result;
 use thermocline_env::Clock;
+use thermocline_exec::BatchReader;
+use thermocline_policy::pace::{percent, rest_ns, share};
+use thermocline_policy::tuning::{JOB_LOOK_NS, JOB_WORK_NS_MAX, JOB_WORK_NS_MIN};
 
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use clients::Clients;
 
 /// A job sleeps no longer than this at once, so that it hears of the store's closing.
 const NAP_MS: u64 = 10;
 
 const NANOS: u64 = 1_000_000_000;
+
+const NANOS_A_MS: u64 = 1_000_000;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -18,6 +34,23 @@ pub(crate) struct Pace {
     clock: Arc<dyn Clock>,
     /// Up to when, by the clock, what was read and written has used the rate up.
     used_up_to: Mutex<u64>,
+    /// Whether jobs give way to clients.
+    gives_way: bool,
+    /// The bits of how much what waits needs jobs, 0 to 1. Relaxed: it guards nothing.
+    need: AtomicU64,
+    clients: Clients,
+    /// When a job has last begun to rest, by the clock. Relaxed: it guards nothing.
+    rested_at: AtomicU64,
+}
+
+/// A job that keeps to the pace.
+#[derive(Debug)]
+pub(crate) struct Paced<'a> {
+    pace: &'a Pace,
+    /// Counts reads of clients, to which it gives way; `None` if it does not.
+    reader: Option<&'a BatchReader>,
+    /// Since when it has worked, by the clock.
+    since: u64,
 }
 
 impl Pace {
@@ -26,12 +59,53 @@ impl Pace {
             rate,
             clock,
             used_up_to: Mutex::new(0),
+            gives_way: false,
+            need: AtomicU64::new(0),
+            clients: Clients::default(),
+            rested_at: AtomicU64::new(0),
         }
     }
 
-    /// Whether there is a limit.
-    pub fn is_limited(&self) -> bool {
-        self.rate > 0
+    /// The same for jobs that give way to clients, or do not.
+    pub fn giving_way(self, gives_way: bool) -> Pace {
+        Pace { gives_way, ..self }
+    }
+
+    /// Whether jobs give way to clients.
+    pub fn gives_way(&self) -> bool {
+        self.gives_way
+    }
+
+    /// Whether a job that has begun then, by the clock, may have waited so as to be slow enough.
+    pub fn has_held_since(&self, begun: u64) -> bool {
+        let rested_at = self.rested_at.load(Ordering::Relaxed);
+        self.rate > 0 || self.gives_way && rested_at > begun
+    }
+
+    /// What waits needs jobs so much.
+    pub fn needs(&self, need: f64) {
+        self.need.store(need.to_bits(), Ordering::Relaxed);
+    }
+
+    /// A job begins; `reader` counts the reads of clients, to which it gives way where jobs do.
+    pub fn begin<'a>(&'a self, reader: Option<&'a BatchReader>) -> Paced<'a> {
+        Paced {
+            pace: self,
+            reader: reader.filter(|_| self.gives_way),
+            since: self.clock.now_ns(),
+        }
+    }
+
+    /// Percent of their time that jobs work now; `None` if they do not give way.
+    pub fn percent(&self, reader: &BatchReader) -> Option<u64> {
+        let now = || percent(self.share(self.clock.now_ns(), reader));
+        self.gives_way.then(now)
+    }
+
+    /// The part of their time that jobs work.
+    fn share(&self, now_ns: u64, reader: &BatchReader) -> f64 {
+        let need = f64::from_bits(self.need.load(Ordering::Relaxed));
+        share(self.clients.see(reader.under_way(), now_ns), need)
     }
 
     /// `bytes` more were read or written: waits until that is no more than the rate allows. Before each
@@ -39,7 +113,7 @@ impl Pace {
     ///
     /// # Errors
     /// Those of `go_on`.
-    pub fn spent(&self, bytes: u64, go_on: &dyn Fn() -> Result<()>) -> Result<()> {
+    fn spent(&self, bytes: u64, go_on: &dyn Fn() -> Result<()>) -> Result<()> {
         if self.rate == 0 || bytes == 0 {
             return Ok(());
         }
@@ -52,7 +126,7 @@ impl Pace {
             *used
         };
         loop {
-            let left_ms = until.saturating_sub(self.clock.now_ns()) / 1_000_000;
+            let left_ms = until.saturating_sub(self.clock.now_ns()) / NANOS_A_MS;
             if left_ms == 0 {
                 return Ok(());
             }
@@ -62,39 +136,45 @@ impl Pace {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use thermocline_base::Error;
-    use thermocline_env::simulated::SimClock;
-
-    use super::*;
-
-    #[test]
-    fn time_passes_as_the_rate_says_and_nobody_sleeps_for_long() {
-        let clock = Arc::new(SimClock::new());
-        let pace = Pace::new(1 << 20, clock.clone());
-        for _ in 0..8 {
-            pace.spent(256 << 10, &|| Ok(())).unwrap();
+impl Paced<'_> {
+    /// `bytes` more were read or written: waits until the job may go on. Before each nap `go_on` is asked.
+    ///
+    /// # Errors
+    /// Those of `go_on`.
+    pub fn spent(&mut self, bytes: u64, go_on: &dyn Fn() -> Result<()>) -> Result<()> {
+        self.pace.spent(bytes, go_on)?;
+        match self.reader {
+            Some(reader) => self.rest(reader, go_on),
+            None => Ok(()),
         }
-        let ms = clock.now_ns() / 1_000_000;
-        assert!((1990..=2000).contains(&ms), "{ms}");
-        // A pause is not made up for.
-        clock.advance_ns(10 * NANOS);
-        pace.spent(1 << 20, &|| Ok(())).unwrap();
-        let ms = clock.now_ns() / 1_000_000;
-        assert!((12_990..=13_000).contains(&ms), "{ms}");
-        let naps = std::cell::Cell::new(0);
-        let closed = pace.spent(1 << 30, &|| {
-            naps.set(naps.get() + 1);
-            match naps.get() {
-                3 => Err(Error::Closed),
-                _ => Ok(()),
+    }
+
+    /// Rests from what it has worked, as long as it is to.
+    fn rest(&mut self, reader: &BatchReader, go_on: &dyn Fn() -> Result<()>) -> Result<()> {
+        let clock = &self.pace.clock;
+        let begun = clock.now_ns();
+        let worked = begun.saturating_sub(self.since);
+        if worked < JOB_WORK_NS_MIN {
+            return Ok(());
+        }
+        let worked = worked.min(JOB_WORK_NS_MAX);
+        let mut now = begun;
+        loop {
+            let share = self.pace.share(now, reader);
+            let rested = now.saturating_sub(begun);
+            let left_ms = rest_ns(worked, share).saturating_sub(rested) / NANOS_A_MS;
+            if left_ms == 0 {
+                break;
             }
-        });
-        assert!(matches!(closed, Err(Error::Closed)));
-        assert!(clock.now_ns() / 1_000_000 - ms <= 2 * NAP_MS);
-        Pace::new(0, clock.clone())
-            .spent(1 << 40, &|| Err(Error::Closed))
-            .unwrap();
+            self.pace.rested_at.fetch_max(begun, Ordering::Relaxed);
+            go_on()?;
+            clock.sleep_ms(left_ms.min(JOB_LOOK_NS / NANOS_A_MS));
+            now = clock.now_ns();
+        }
+        self.since = now;
+        Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

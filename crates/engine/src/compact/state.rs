@@ -10,6 +10,7 @@ use thermocline_policy::collect::{BlobFile, is_due, limits};
 use thermocline_policy::flush::Sealed;
 use thermocline_policy::pick::{Cursors, Held, Reason};
 use thermocline_policy::pressure::Limits;
+use thermocline_tables::TableFiles;
 use thermocline_version::{TableRef, Version};
 
 use super::costs::known::Costs;
@@ -19,7 +20,7 @@ use super::deleted::DeletedRanges;
 use super::failures::{Failures, PassedOver, Resting, is_of_store};
 use super::filters::Filters;
 use super::internal::known::Internal;
-use super::pace::Pace;
+use super::pace::{Pace, Paced};
 use super::shape::Shape;
 use super::sums::LevelSums;
 use crate::partitions::waiting::{AdjustTurn, Waiting};
@@ -257,7 +258,8 @@ impl Compactions {
             ended: Condvar::default(),
             shape: Shape::new(options),
             costs: Costs::new(options, &*clock),
-            pace: Pace::new(options.compaction.rate_bytes, clock),
+            pace: Pace::new(options.compaction.rate_bytes, clock)
+                .giving_way(options.compaction.rate_adapts),
             debt: Mutex::default(),
             debts: Debts::default(),
             sums: LevelSums::default(),
@@ -276,9 +278,30 @@ impl Compactions {
         compactions
     }
 
-    /// Whether jobs wait so as to be slow enough.
-    pub(super) fn is_paced(&self) -> bool {
-        self.pace.is_limited()
+    /// Whether a job that has begun then, by the clock, may have waited so as to be slow enough.
+    pub(super) fn has_held_since(&self, begun_ns: u64) -> bool {
+        self.pace.has_held_since(begun_ns)
+    }
+
+    /// A job begins that keeps to the pace. Where jobs give way to clients, which read these files, one `by_hand` does not: somebody waits
+    /// for it.
+    pub(super) fn paced<'a>(&'a self, files: &'a TableFiles, by_hand: bool) -> Paced<'a> {
+        self.pace.begin((!by_hand).then(|| files.reader()))
+    }
+
+    /// Whether jobs give way to clients.
+    pub fn gives_way(&self) -> bool {
+        self.pace.gives_way()
+    }
+
+    /// What waits needs jobs so much, where they give way.
+    pub fn needs(&self, need: f64) {
+        self.pace.needs(need);
+    }
+
+    /// Percent of their time that jobs work now; `None` if they do not give way.
+    pub fn percent_worked(&self, files: &TableFiles) -> Option<u64> {
+        self.pace.percent(files.reader())
     }
 
     /// So much waits to be flushed.

@@ -1,6 +1,7 @@
 //! How much writers are held back: what a put looks at.
 
 use thermocline_observe::cause::StallCause;
+use thermocline_policy::pace::{Allowed, need};
 use thermocline_policy::pressure::{Cause, Debt, Delay, Due, Limits, Slope, owed_until, waits};
 
 use crate::sync::{AtomicU64, Ordering};
@@ -19,6 +20,7 @@ pub(super) const FULL: u64 = 1 << 63;
 pub(crate) struct Gauge {
     pub(super) slope: Slope,
     due: Due,
+    base_bytes: u64,
     /// Delay for a byte, why, and whether the disk is full.
     pub(super) now: AtomicU64,
     pub(super) owed_until: AtomicU64,
@@ -34,6 +36,7 @@ impl Gauge {
             // How large persistent memory and the disk are is asked each time.
             slope: Slope::new(u64::MAX, base, u64::MAX),
             due,
+            base_bytes: base,
             now: AtomicU64::new(0),
             owed_until: AtomicU64::new(0),
             relief: super::relief::state::Relief::default(),
@@ -58,12 +61,7 @@ impl Gauge {
         (disk, garbage): (Option<Limits>, Limits),
         full: bool,
     ) {
-        let slope = Slope {
-            disk: disk.unwrap_or(self.slope.disk),
-            garbage,
-            ..self.slope.behind(pm, &self.due)
-        };
-        let now = match slope.delay(debt) {
+        let now = match self.slope_of(pm, (disk, garbage)).delay(debt) {
             None => 0,
             Some(delay) => {
                 let parts = delay.nanos(1 << PART_BITS);
@@ -72,6 +70,30 @@ impl Gauge {
         };
         let full = if full { FULL } else { 0 };
         self.now.store(now | full, Ordering::Relaxed);
+    }
+
+    fn slope_of(&self, pm: u64, (disk, garbage): (Option<Limits>, Limits)) -> Slope {
+        Slope {
+            disk: disk.unwrap_or(self.slope.disk),
+            garbage,
+            ..self.slope.behind(pm, &self.due)
+        }
+    }
+
+    /// How much a debt needs jobs, 0 to 1, in such a store. Its tables in persistent memory have so many bytes, and may have so many.
+    pub(super) fn need(
+        &self,
+        debt: &Debt,
+        pm: u64,
+        limits: (Option<Limits>, Limits),
+        (table_bytes, share): (u64, u64),
+    ) -> f64 {
+        let allowed = Allowed {
+            due: self.due,
+            base_bytes: self.base_bytes,
+            table_bytes: share,
+        };
+        need(debt, &self.slope_of(pm, limits), &allowed, table_bytes)
     }
 
     /// The delay for a byte in parts of a nanosecond, and the number of its cause.

@@ -88,6 +88,9 @@ pub struct CompactionUse {
     pub level0_runs: u64,
     /// About how many bytes are to be read and written until no level is too large.
     pub pending_bytes: u64,
+    /// Percent of their time that compactions work now, if they give way to clients (`compaction.rate_adapts`): the rest of it
+    /// they leave to reads.
+    pub percent_worked: Option<u64>,
 }
 
 /// The counters. Each job adds to them once.
