@@ -32,6 +32,8 @@ pub struct Plan {
     pub level0: Option<Level0Plan>,
     /// How much writers are held back now, and why.
     pub delay: Option<Delay>,
+    /// Percent of their time that compactions work now, if they give way to clients.
+    pub percent_worked: Option<u64>,
 }
 
 /// The levels of a family and what is to be done about them.
@@ -210,6 +212,10 @@ impl Reporter {
             families: families.into_iter().map(family).collect(),
             level0,
             delay: self.pressure.pressing(),
+            percent_worked: self
+                .common
+                .compactions
+                .percent_worked(&self.common.catalog.table_files),
         }
     }
 }

@@ -224,6 +224,10 @@ fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
             delay.cause.name()
         ),
     });
+    let given = |percent: u64| {
+        format!("clients: compactions work {percent} % of their time, and leave the rest to reads")
+    };
+    all.extend(plan.percent_worked.map(given));
     all
 }
 
@@ -429,5 +433,6 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
             "nanos_per_byte": delay.nanos_per_byte,
             "cause": delay.cause.name(),
         })),
+        "compactions_percent_worked": plan.percent_worked,
     })
 }

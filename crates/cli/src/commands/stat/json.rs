@@ -222,6 +222,7 @@ fn compaction_as_json(c: &CompactionUse) -> Value {
         "running": c.running,
         "level0_runs": c.level0_runs,
         "pending_bytes": c.pending_bytes,
+        "percent_worked": c.percent_worked,
         "filters": {
             "removed": c.filters.removed,
             "changed": c.filters.changed,

@@ -219,6 +219,10 @@ fn jobs(m: &Metrics) -> Vec<Row> {
     if let Some(failure) = &m.compaction.last_failure {
         rows.push(("compaction failed", failure.clone()));
     }
+    if let Some(percent) = m.compaction.percent_worked {
+        let text = format!("{percent} % of their time, the rest is left to reads");
+        rows.push(("compactions work", text));
+    }
     rows.extend(internal_rows(&m.compaction));
     let p = &m.partitions;
     if p.splits + p.merged + p.prefixes > 0 {

@@ -219,6 +219,33 @@ fn listening() -> (Arc<Mutex<Vec<Event>>>, Setup) {
 }
 
 #[test]
+fn a_store_says_how_far_jobs_give_way_to_clients() {
+    let machine = Machine::new(PM);
+    let clock = Arc::new(Napping::default());
+    let mut options = tiny();
+    for gives_way in [false, true] {
+        options.compaction.rate_adapts = gives_way;
+        let world = world_of(&machine, &clock);
+        let engine = Engine::open(world, Path::new("/db"), options.clone()).unwrap();
+        let percent = || engine.metrics().compaction.percent_worked;
+        assert_eq!(percent(), gives_way.then_some(100));
+        let read = engine.inner.common.catalog.table_files.reader();
+        let read = read.one_under_way();
+        // What was before is forgotten.
+        clock.clock.advance_ns(10_000_000_000);
+        assert_eq!(percent(), gives_way.then_some(5));
+        assert_eq!(engine.plan().percent_worked, percent());
+        engine.inner.common.compactions.needs(1.0);
+        assert_eq!(percent(), gives_way.then_some(100));
+        // What waits is asked for anew, and it is nothing.
+        engine.inner.pressure.press();
+        assert_eq!(percent(), gives_way.then_some(5));
+        drop(read);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
 fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
     let machine = Machine::new(PM);
     let clock = Arc::new(Napping::default());
