@@ -49,7 +49,7 @@ pub(crate) struct Paced<'a> {
     pace: &'a Pace,
     /// Counts reads of clients, to which it gives way; `None` if it does not.
     reader: Option<&'a BatchReader>,
-    /// Since when it has worked, by the clock.
+    /// Since when it has worked, by the clock; 0 if it does not give way.
     since: u64,
 }
 
@@ -89,10 +89,11 @@ impl Pace {
 
     /// A job begins; `reader` counts the reads of clients, to which it gives way where jobs do.
     pub fn begin<'a>(&'a self, reader: Option<&'a BatchReader>) -> Paced<'a> {
+        let reader = reader.filter(|_| self.gives_way);
         Paced {
             pace: self,
-            reader: reader.filter(|_| self.gives_way),
-            since: self.clock.now_ns(),
+            reader,
+            since: reader.map_or(0, |_| self.clock.now_ns()),
         }
     }
 
