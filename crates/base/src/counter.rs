@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use crate::sync::thread::number as thread_number;
 
-const SHARDS: usize = 16;
+/// Parts of a counter. A thread adds to the same part always.
+pub const SHARDS: usize = 16;
 
 #[derive(Debug)]
 #[repr(align(128))]
@@ -39,5 +40,10 @@ impl<const N: usize> Counters<N> {
             .iter()
             .map(|shard| shard.0[i].load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// The parts of counter `i`: each is what some of the threads have added.
+    pub fn parts(&self, i: usize) -> [u64; SHARDS] {
+        std::array::from_fn(|part| self.shards[part].0[i].load(Ordering::Relaxed))
     }
 }

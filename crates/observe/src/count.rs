@@ -1,6 +1,6 @@
 //! How often what was done: a store's own counters.
 
-use thermocline_base::counter::Counters;
+use thermocline_base::counter::{Counters, SHARDS};
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,5 +61,10 @@ impl Counted {
     /// How often, or how much, so far.
     pub fn get(&self, what: Count) -> u64 {
         self.0.get(what as usize)
+    }
+
+    /// The same by parts: see [`Counters::parts`].
+    pub fn parts(&self, what: Count) -> [u64; SHARDS] {
+        self.0.parts(what as usize)
     }
 }
