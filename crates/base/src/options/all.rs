@@ -22,7 +22,7 @@ use crate::size::parse_size;
 
 /// Options that databases remember only where they are not as usual: they are younger than others, and what a database that does not set
 /// them has written is as it was before there were any.
-const YOUNG: [&str; 1] = ["compaction.rate_adapts"];
+const YOUNG: [&str; 2] = ["compaction.rate_adapts", "ssd.train_writers"];
 
 /// What most users set: two budgets. Everything else derives from them.
 #[derive(Debug, Clone, PartialEq, Eq)]

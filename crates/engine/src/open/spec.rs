@@ -225,6 +225,7 @@ pub(crate) fn space_spec(options: &Options) -> SpaceSpec {
     }
 }
 
+/// The options as a manifest has them.
 pub(crate) fn stored(options: &Options) -> Vec<(String, String)> {
     options
         .remembered()

@@ -14,5 +14,10 @@ option_group! {
         /// elsewhere. A table that it does not fit has a binary one. Versions that do not know
         /// it cannot read such tables.
         index: Index = IndexKind::Binary;
+        /// With `ssd.index=learned`: a flush trains while it writes if fewer threads than this have written since the flush before
+        /// (TridentKV §3.2, algorithm 1; N_w is 8 there, §4.3). Otherwise its tables of level 0 have a binary index.
+        /// What is written into deeper levels is trained, however many write. 0 has no flush train. More than 16 threads
+        /// are not told apart: with 17 or more every flush trains.
+        train_writers: Count = 8, 0 => 1 << 10;
     }
 }
