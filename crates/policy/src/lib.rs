@@ -33,6 +33,7 @@
 //! | when are sealed memtables flushed? | [`flush`], [`scans`] |
 //! | does a flush write what lives into persistent memory? | [`rewrite`] |
 //! | what becomes of each range of keys of a flush? | [`ranges`] |
+//! | which flushes train a learned index? | [`training`] |
 //! | what do costs say of level 0 in persistent memory? | [`level0`] |
 //! | what of it is merged next, or leaves? | [`internal`] |
 //! | which tables are to be compacted next? | [`pick`] |
@@ -75,6 +76,7 @@ pub mod seal;
 pub mod simulate;
 pub mod situation;
 pub mod split;
+pub mod training;
 pub mod tuning;
 pub mod work;
 
