@@ -68,6 +68,7 @@ mod sink;
 pub(crate) mod tests;
 mod told;
 mod write;
+pub(crate) mod written_since;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};

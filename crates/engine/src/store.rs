@@ -31,6 +31,7 @@ use crate::cursor::explore::Probes;
 use crate::expiry::Expiry;
 use crate::families::table::Families;
 use crate::flush::read_since::ReadSince;
+use crate::flush::written_since::WrittenSince;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::next_memtable::prepared::Prepared;
@@ -80,6 +81,8 @@ pub(crate) struct Common {
     pub probes: Probes,
     /// What was read since memtables were last flushed.
     pub read_since: ReadSince,
+    /// Who has written between the last two flushes.
+    pub written_since: WrittenSince,
     pub compactions: Compactions,
     /// Signals that room was made, or is wanted.
     pub room: Room,

@@ -56,6 +56,9 @@
 //! line says, makes predictions without corrections, but blocks of uneven sizes: of three entries to a page one block in
 //! three would need a second page. Corrections cost a few bits a block instead, and no read.
 //!
+//! Whoever writes a table says whether it is trained: a flush beside many writers leaves that to the next compaction (decision
+//! 176).
+//!
 //! The writer falls back to the binary index if training is more work than `work` allows, if a run is
 //! too long, if the index would not be smaller than the binary one, or would exceed
 //! [`LEARNED_LEN_MAX`], and if it does not verify. It says so in the table's properties.

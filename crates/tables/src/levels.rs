@@ -27,7 +27,7 @@ pub struct LevelState {
 /// How many tables in files have which index (TridentKV §3.2, option `ssd.index`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TableIndexes {
-    /// A binary index, as was wanted when they were written.
+    /// A binary index, as was wanted when they were written: by the option, or by a flush beside many writers.
     pub binary: u64,
     /// A learned index.
     pub learned: u64,

@@ -73,6 +73,8 @@ fn any(rng: &mut Rng) -> Options {
     options.blob.inline_bytes_max = *rng.pick(&[150, 1 << 20, 1 << 20]);
     // What is drawn next is drawn as before there were two.
     options.ssd.index = *rng.clone().pick(&IndexKind::ALL);
+    // The same number is drawn: of the learned ones one in two.
+    options.ssd.train_writers = *rng.clone().pick(&[8, 8, 8, 0]);
     apart(&mut options, &mut rng.clone());
     let compaction = &mut options.compaction;
     compaction.scheduler = *rng.clone().pick(&Scheduler::ALL);

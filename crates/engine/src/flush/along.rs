@@ -257,14 +257,12 @@ impl<'a> Along<'a> {
         shape.sinking_cutter(&levels, to, &self.holds.range.borrowed(), bounds, starts)
     }
 
+    /// How files of the base level are written.
     pub fn write_options(&self, shape: &Shape) -> WriteOptions {
         let levels = Levels::of(&self.version, self.cf, None);
         let last_level = shape.pick_options(&levels).last_level;
-        let why = match self.to {
-            Level::ZERO => Creation::Flush,
-            _ => Creation::Compaction,
-        };
-        shape.write_options(usize::from(self.to.0), last_level, why)
+        let to = usize::from(self.to.0);
+        shape.write_options(to, last_level, Creation::Compaction)
     }
 
     /// Whether all tables that it takes still exist: not if the family was dropped.

@@ -80,6 +80,7 @@ impl Flusher {
             memtables: homes,
             bytes,
         });
+        self.common.written_since.flush_begins(&self.common.counted);
         Made {
             memtables: homes,
             bytes_in: bytes,

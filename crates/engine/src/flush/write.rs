@@ -6,6 +6,7 @@ use thermocline_jobs::sink::{Apart, FileSink, PmSink, Scale, TableSink};
 use thermocline_jobs::source::{CHUNK, Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable, Versions};
+use thermocline_policy::training::index_of_flush;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::{Promise, ValuesInOrder, Writes};
 use thermocline_version::{Level, Place, Version};
@@ -180,9 +181,9 @@ impl FlushWriter {
         let levels = Levels::of(version, cf, None);
         let starts = self.partitioner.starts_of(version, cf);
         let place = Place::new(cf, own.map_or(Level::ZERO, |own| own.to));
-        let options = match own {
+        let options = match own.filter(|own| own.to != Level::ZERO) {
             Some(own) => own.write_options(shape),
-            None => shape.write_options(0, usize::MAX, Creation::Flush),
+            None => self.level0_options(),
         };
         let files = &self.common.catalog.table_files;
         let values = ValuesInOrder::new(files, cf, &meter);
@@ -226,6 +227,18 @@ impl FlushWriter {
 }
 
 impl FlushWriter {
+    /// How files of level 0 are written.
+    fn level0_options(&self) -> WriteOptions {
+        let shape = &self.common.compactions.shape;
+        let options = shape.write_options(0, usize::MAX, Creation::Flush);
+        let writers = self.common.written_since.writers();
+        let most = self.common.options.ssd.train_writers;
+        WriteOptions {
+            index: index_of_flush(options.index, writers, most),
+            ..options
+        }
+    }
+
     /// Writes into files, long values apart. Not on a full disk: there they take more, and what is kept of it for flushes is as much as
     /// lies in persistent memory.
     fn file_sink<'a>(

@@ -36,6 +36,7 @@ use crate::cursor::explore::Probes;
 use crate::expiry::{Expiry, Ttls};
 use crate::families::table::Families;
 use crate::flush::read_since::ReadSince;
+use crate::flush::written_since::WrittenSince;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::partitions::rates::counters::PartitionRates;
@@ -210,6 +211,7 @@ impl Parts<'_> {
             merges: Merges::default(),
             probes: Probes::default(),
             read_since: ReadSince::default(),
+            written_since: WrittenSince::default(),
             compactions: Compactions::new(&options, clock.clone(), &current),
             room: Room::default(),
             families: Arc::new(self.families),

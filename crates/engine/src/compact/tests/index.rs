@@ -1,6 +1,6 @@
-//! Which index tables have: the one that `ssd.index` names, whoever writes them.
+//! Which index tables have: the one that `ssd.index` names, whoever writes them. Beside many writers a flush trains none.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use thermocline_env::OpenMode;
 use thermocline_sst::{IndexUse, open_table};
@@ -78,4 +78,46 @@ fn flushes_and_compactions_write_the_index_that_is_wanted() {
         let engine = open(&machine, &options);
         check_now(&engine, &[crate::Family::DEFAULT], &models, &keys);
     }
+}
+
+/// The compaction that takes its tables down trains, however many have written.
+#[test]
+fn a_flush_beside_many_writers_trains_no_index() {
+    let machine = Machine::new(PM);
+    let mut options = tiny();
+    options.compaction.table_bytes = 64 << 10;
+    options.ssd.index = IndexKind::Learned;
+    options.ssd.train_writers = 2;
+    let engine = open(&machine, &options);
+    let cf = CfId::DEFAULT;
+    let key = |n: u64| format!("{n:08}").into_bytes();
+    let write = |keys: Range<u64>, value: u8| {
+        for n in keys {
+            put(&engine, cf, &key(n), &[value; 50]);
+        }
+    };
+    let has = |index| indexes(&engine).contains(&index);
+    write(0..1000, 1);
+    flush(&engine);
+    assert!(has(IndexUse::Learned) && !has(IndexUse::Binary));
+    // Threads of other tests may have numbers between these, but hardly fifteen between any two.
+    std::thread::scope(|scope| {
+        for part in 0..8 {
+            let write = &write;
+            scope.spawn(move || write((part * 125)..((part + 1) * 125), 2));
+        }
+    });
+    flush(&engine);
+    assert!(has(IndexUse::Binary));
+    engine
+        .compact(cf, (Bound::Unbounded, Bound::Unbounded))
+        .unwrap();
+    assert!(has(IndexUse::Learned) && !has(IndexUse::Binary));
+    // Those threads are gone.
+    write(0..1000, 3);
+    flush(&engine);
+    assert!(!has(IndexUse::Binary));
+    let model: Model = (0..1000).map(|n| (key(n), vec![3; 50])).collect();
+    let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+    check_now(&engine, &[crate::Family::DEFAULT], &[model], &keys);
 }
