@@ -82,10 +82,12 @@
 //!  0x08 Index       1: 2 learned, 3 binary since a learned one did not fit; left out of a table that
 //!                   was to have a binary one
 //!  0x09 Blocks      4 CRC32C of the CRC32Cs of all other blocks, in their order; last; not in older tables
+//!  0x0a Prefixes    1 length of prefixes in the filter, from 1 on; before 0x09; left out if it has none
 //! ```
 //!
 //! The *table seed* is `id_low ^ rotl32(id_high) ^ file id × 0x9fb21c651e98df25` of the database id's
-//! halves. Filters hold XXH3-64 of user keys under the table seed.
+//! halves. Filters hold XXH3-64 of user keys under the table seed; and, if there is the property
+//! Prefixes, of the first bytes of each user key that is as long, under `table seed ^ 0x6a09e667f3bcc908`.
 
 pub(crate) mod coding;
 pub(crate) mod entry;

@@ -1,5 +1,7 @@
 //! How a table is written.
 
+use std::num::NonZeroU8;
+
 use thermocline_base::{Error, IndexKind, Result};
 
 use crate::compress::Compression;
@@ -29,6 +31,9 @@ pub struct WriteOptions {
     pub compression: Compression,
     /// Whether a filter is built. Default: yes.
     pub filter: bool,
+    /// How many bytes the prefixes have that the filter has beside keys, so that a range of keys that begin alike can be
+    /// denied ([`crate::Table::denied_prefix`]). Default: it has none.
+    pub prefix_len: Option<NonZeroU8>,
     /// Why the table is made.
     pub creation: Creation,
     /// Bytes that are collected before they are written: memory, against calls of the file system. A
@@ -45,6 +50,7 @@ impl Default for WriteOptions {
             restart_interval: 16,
             compression: Compression::None,
             filter: true,
+            prefix_len: None,
             creation: Creation::Flush,
             write_bytes: 256 << 10,
         }

@@ -1,5 +1,7 @@
 //! What a table says about itself.
 
+use std::num::NonZeroU8;
+
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 use crate::identity::Identity;
@@ -112,6 +114,9 @@ pub struct Properties {
     pub restart_interval: u16,
     /// Which index it has.
     pub index: IndexUse,
+    /// How many bytes the prefixes have that its filter, if there is one, has beside keys: those of all keys that are as long. `None` if
+    /// it has keys alone.
+    pub prefix_len: Option<NonZeroU8>,
     /// The checksum of the checksums of all other blocks, in their order: so tables that differ in any entry differ here.
     /// `None` of a table that was written before there was this.
     pub blocks_crc: Option<u32>,
@@ -141,6 +146,7 @@ impl Properties {
             block_bytes: 0,
             restart_interval: 0,
             index: IndexUse::Binary,
+            prefix_len: None,
             blocks_crc: None,
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use thermocline_base::bounds::{KeyBounds, shared_prefix};
 use thermocline_base::{KeyLimits, RangeTombstone, RangeTombstones, Result, SeqNo};
 
 use crate::block::{Block, Place};
@@ -103,6 +104,15 @@ impl Table {
     /// say yes, about once in 256 times; if it has any, it says yes.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.filter.as_ref().is_none_or(|f| f.may_contain(key))
+    }
+
+    /// What all keys of a range begin with, if the filter says that no entry's key does. Without reading anything. `None` says
+    /// nothing: the table may have no prefixes in its filter, or the range reaches over what begins alike; or it may have such
+    /// entries. If it has none, it still says nothing about once in 256 times. Range tombstones are not in the filter.
+    pub fn denied_prefix<'k>(&self, range: KeyBounds<'k>) -> Option<&'k [u8]> {
+        let (filter, len) = (self.filter.as_ref()?, self.properties.prefix_len?);
+        let prefix = shared_prefix(range, usize::from(len.get()))?;
+        (!filter.may_contain_prefix(prefix)).then_some(prefix)
     }
 
     /// About where in the file, in bytes, the entries of `key` would begin; without reading anything. Not

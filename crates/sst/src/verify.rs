@@ -4,6 +4,7 @@
 //! its size and whatever is wrong with it, and reads no block twice (checksums of blocks are): data blocks must ascend in
 //! the file, and one that does not is a fault and is not read.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -281,6 +282,10 @@ impl Check<'_> {
         }
         if !self.table.may_contain(key.user_key) {
             self.fault(handle.offset, "a filter that denies a key");
+        }
+        let here = Bound::Included(key.user_key);
+        if self.table.denied_prefix((here, here)).is_some() {
+            self.fault(handle.offset, "a filter that denies a prefix");
         }
         let p = self.table.properties();
         let within = |(low, high): (SeqNo, SeqNo)| (low..=high).contains(&key.seqno);

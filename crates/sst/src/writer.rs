@@ -15,7 +15,7 @@ use thermocline_env::{File, Storage};
 use crate::blob::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN};
 use crate::block::build::BlockBuilder;
 use crate::compress::Compressor;
-use crate::filter::{self, FILTER_KEYS_MAX};
+use crate::filter::FilterBuilder;
 use crate::format::entry::TAG_BLOB;
 use crate::format::footer::Footer;
 use crate::format::trailer::Sealing;
@@ -48,7 +48,7 @@ pub struct TableMeta {
 ///
 /// Memory: one data block, one index block and the root (for a learned index the ends of all data blocks, up to
 /// 8 MiB), 256 KiB of output, 8 bytes for each distinct
-/// user key (for the filter, up to [`FILTER_KEYS_MAX`]), the keys if they are collected, and the range tombstones. If it is dropped
+/// user key, and prefix of such (for the filter, up to [`FILTER_KEYS_MAX`](crate::FILTER_KEYS_MAX)), the keys if they are collected, and the range tombstones. If it is dropped
 /// before [`TableWriter::finish`], or anything fails, the file is incomplete and never opens as a
 /// table; removing it is the caller's.
 pub struct TableWriter {
@@ -60,8 +60,7 @@ pub struct TableWriter {
     data: BlockBuilder,
     index: Indexing,
     last: Option<InternalKey>,
-    /// Of the distinct user keys; none if there is to be no filter.
-    hashes: Option<Vec<u64>>,
+    filter: FilterBuilder,
     /// None unless they are collected.
     keys: Option<KeysBuilder>,
     tombstones: Vec<u8>,
@@ -104,6 +103,8 @@ impl TableWriter {
         properties.codec = options.compression.codec();
         properties.block_bytes = len32(options.block_bytes);
         properties.restart_interval = options.restart_interval;
+        let filter = FilterBuilder::new(options.filter, options.prefix_len);
+        properties.prefix_len = filter.prefix_len();
         Ok(TableWriter {
             compressor: Compressor::new(options.compression)?,
             out: Output::create(storage, path, options.write_bytes)?,
@@ -112,7 +113,7 @@ impl TableWriter {
             data: BlockBuilder::new(&[], usize::from(options.restart_interval)),
             index: Indexing::new(options.index, options.index_block_bytes),
             last: None,
-            hashes: options.filter.then(Vec::new),
+            filter,
             keys: None,
             tombstones: Vec::new(),
             last_tombstone: None,
@@ -147,22 +148,17 @@ impl TableWriter {
     /// About how many bytes the file would have if it were finished now: for callers that cut tables
     /// by size.
     pub fn bytes(&self) -> u64 {
-        let filter = self.hashes.as_ref().map_or(0, |h| h.len() * 9 / 8);
-        let memory = self.data.len() + self.index.len() + self.tombstones.len() + filter;
+        let memory = self.data.len() + self.index.len() + self.tombstones.len() + self.filter.len();
         self.out.len() + memory as u64
     }
 
     /// About how many bytes of memory it takes now: for callers that keep a budget. What
     /// [`TableWriter::finish`] takes for a moment, to build the filter, is in it.
     pub fn memory(&self) -> u64 {
-        // The filter is built from the hashes, with some 24 bytes more for each.
-        let hashes = self
-            .hashes
-            .as_ref()
-            .map_or(0, |h| h.capacity() * 8 + h.len() * 24);
+        let filter = self.filter.memory();
         let blocks = 2 * self.data.len() + self.index.memory() + self.tombstones.capacity();
         let keys = self.keys.as_ref().map_or(0, KeysBuilder::memory);
-        (size_of::<TableWriter>() + self.out.memory() + hashes + keys + blocks) as u64
+        (size_of::<TableWriter>() + self.out.memory() + filter + keys + blocks) as u64
     }
 
     /// Bytes that are collected before they are written.
@@ -174,8 +170,7 @@ impl TableWriter {
     /// if keys are long or millions, range tombstones many, or values spread over thousands of blob
     /// files: the caller finishes it and begins another, as when it is large enough.
     pub fn is_full(&self) -> bool {
-        let filtered = self.options.filter;
-        filtered && self.properties.user_keys >= FILTER_KEYS_MAX as u64
+        self.filter.is_full()
             || self.index.root_len() > INDEX_LEN_MAX / 2
             || self.tombstones.len() > TOMBSTONES_LEN_MAX / 2
             || self.blobs.len() > BLOB_FILES_MAX / 2
@@ -282,13 +277,7 @@ impl TableWriter {
             .is_none_or(|last| last.user_key != key.user_key)
         {
             p.user_keys += 1;
-            if let Some(hashes) = &mut self.hashes {
-                match hashes.len() {
-                    // One more than the filter takes: it will not be built.
-                    FILTER_KEYS_MAX => self.hashes = None,
-                    _ => hashes.push(filter::hash(key.user_key, self.seed)),
-                }
-            }
+            self.filter.add(key.user_key, self.seed);
         }
         if self
             .keys
@@ -435,7 +424,7 @@ impl TableWriter {
             out.append(&sealing.bytes)?;
             Ok::<u32, Error>(len32(sealing.bytes.len()))
         };
-        let filter_len = match self.hashes.and_then(filter::build) {
+        let filter_len = match self.filter.finish() {
             Some(filter) => put(BlockKind::Filter, &filter, &mut plain)?,
             None => 0,
         };

@@ -1,5 +1,7 @@
 //! The payload of the properties block.
 
+use std::num::NonZeroU8;
+
 use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{CfId, FileId, SeqNo, limits};
 
@@ -19,6 +21,7 @@ mod tag {
     pub const CREATION: u8 = 0x07;
     pub const INDEX: u8 = 0x08;
     pub const BLOCKS_CRC: u8 = 0x09;
+    pub const PREFIXES: u8 = 0x0a;
 }
 
 /// Of a tag: a reader that does not know it must stop.
@@ -74,6 +77,9 @@ pub(crate) fn encode(p: &Properties) -> Vec<u8> {
     if p.index != IndexUse::Binary {
         put(&mut out, tag::INDEX, &[&[p.index as u8]]);
     }
+    if let Some(len) = p.prefix_len {
+        put(&mut out, tag::PREFIXES, &[&[len.get()]]);
+    }
     // Last, so that it lies near the end of the file however long the rest is.
     if let Some(crc) = p.blocks_crc {
         put(&mut out, tag::BLOCKS_CRC, &[&crc.to_le_bytes()]);
@@ -115,6 +121,11 @@ pub(crate) fn decode(bytes: &[u8], identity: &Identity) -> Result<Properties, Un
                 let index = body.u8()?;
                 let newer = || Unreadable::Newer(format!("the table has index kind {index}"));
                 p.index = IndexUse::from_u8(index).ok_or_else(newer)?;
+            }
+            tag::PREFIXES => {
+                let at = body.at;
+                let none = || damaged("length of prefixes", at, "1 or more", 0);
+                p.prefix_len = Some(NonZeroU8::new(body.u8()?).ok_or_else(none)?);
             }
             tag::BLOCKS_CRC => p.blocks_crc = Some(body.u32()?),
             newer if newer & CRITICAL != 0 => {
@@ -258,6 +269,10 @@ mod tests {
         for p in [
             sample(),
             with_blobs(&[1, 2, 900]),
+            Properties {
+                prefix_len: NonZeroU8::new(255),
+                ..sample()
+            },
             Properties::empty(sample().identity, CfId(1)),
         ] {
             let bytes = encode(&p);
@@ -296,5 +311,15 @@ mod tests {
             );
         }
         assert_eq!(reads(&sample()), Ok(sample()));
+        let mut prefixes = encode(&Properties {
+            prefix_len: NonZeroU8::new(3),
+            ..sample()
+        });
+        // Before the last one, which has nine bytes.
+        let at = prefixes.len() - 10;
+        assert_eq!(prefixes[at], 3);
+        prefixes[at] = 0;
+        let refused = decode(&prefixes, &sample().identity);
+        assert!(matches!(refused, Err(Unreadable::Damaged { .. })));
     }
 }

@@ -2,6 +2,7 @@
 //! its drawing.
 
 use std::cmp::Reverse;
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -248,6 +249,7 @@ pub fn random_options(rng: &mut Rng) -> WriteOptions {
             Compression::Zstd(9),
         ]),
         filter: !rng.one_in(4),
+        prefix_len: NonZeroU8::new(*rng.pick(&[0, 0, 1, 3])),
         creation: *rng.pick(&[Creation::Flush, Creation::Compaction, Creation::Ingest]),
         write_bytes: (64 << 10) << rng.below(3),
         index: *rng.pick(&[IndexKind::Binary, IndexKind::Learned]),

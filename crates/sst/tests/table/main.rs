@@ -15,6 +15,7 @@ mod learned;
 mod learned_drawing;
 mod model;
 mod planted;
+mod prefixes;
 mod reads;
 mod refusals;
 mod verify;
