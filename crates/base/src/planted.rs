@@ -197,6 +197,10 @@ bugs! {
     EvacuatedIsFlushed,
     /// An open does not ask how far memtables are evacuated.
     FrontForgotten,
+    /// A cursor passes over a table that has nothing of a prefix though the table has range tombstones.
+    PrefixForgetsTombstones,
+    /// A cursor that has passed over a table for a prefix does not come back when more is asked for.
+    PassedOverForGood,
     /// Range tombstones of a memtable hide what was evacuated from it.
     FrontForgetsTombstones,
     /// Data that a range of a flush takes along is not looked for among what jobs hold.

@@ -182,7 +182,9 @@ impl Ingester {
         outputs: &mut Outputs,
     ) -> Result<()> {
         let shape = &self.common.compactions.shape;
+        let prefixes = self.common.families.filter_prefix(cf, &self.common.options);
         let options = shape.write_options(0, usize::MAX, Creation::Ingest);
+        let options = options.with_prefixes(prefixes);
         let cutter = Cutter::new(shape.output_options(), vec![], vec![]);
         let place = Place::new(cf, Level::ZERO);
         let mut sink = FileSink::new(&self.common.catalog, place, options);

@@ -58,6 +58,12 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
+    /// The same, with prefixes of so many bytes in the filter.
+    #[must_use]
+    pub fn with_prefixes(self, prefix_len: Option<NonZeroU8>) -> WriteOptions {
+        WriteOptions { prefix_len, ..self }
+    }
+
     /// Refuses nonsense.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use thermocline_base::SeqNo;
-use thermocline_base::bounds::{is_behind, is_below};
+use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
 use thermocline_memtable::Direction;
 use thermocline_version::TableRef;
 
@@ -18,7 +18,15 @@ pub struct Course<'a> {
     pub until: Bound<&'a [u8]>,
 }
 
-impl Course<'_> {
+impl<'a> Course<'a> {
+    /// Where the keys lie that are asked for from `from` on.
+    pub fn range_from(&self, from: Bound<&'a [u8]>) -> KeyBounds<'a> {
+        match self.direction {
+            Direction::Forward => (from, self.until),
+            Direction::Reverse => (self.until, from),
+        }
+    }
+
     /// Whether a key lies behind all that is asked for.
     pub fn is_over(&self, key: &[u8]) -> bool {
         match self.direction {

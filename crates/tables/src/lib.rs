@@ -46,6 +46,7 @@ mod window;
 
 use std::sync::Arc;
 
+use thermocline_base::bounds::KeyBounds;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
@@ -74,6 +75,13 @@ pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
 pub use staged::{NewFiles, Staged, Writes};
 pub use together::{LongValue, read_values, wait_for_all, wait_for_all_async};
+
+/// A table for a cursor.
+enum ToScan {
+    Open(AnyPart, AnyCursor<TableBlocks>),
+    /// All that is asked for begins so, and the table says nothing of it.
+    Denied(Vec<u8>),
+}
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -132,22 +140,26 @@ impl Tables {
         Some(PmPart::limited(found.clone(), cf, lower, upper))
     }
 
-    /// As [`Tables::open`], for a cursor.
+    /// As [`Tables::open`], for a cursor that goes this way: to the keys of a range, or on from the table before.
     fn open_to_scan(
         &self,
         cf: CfId,
         table: &TableRef,
         level: Level,
-        way: (Direction, bool),
-    ) -> Result<(AnyPart, AnyCursor<TableBlocks>)> {
+        (direction, placed): (Direction, Option<KeyBounds<'_>>),
+    ) -> Result<ToScan> {
         if let Some(part) = self.pm_part(cf, table) {
             let cursor = AnyCursor::pm(part.clone(), self.files.verify);
-            return Ok((AnyPart::Pm(part), cursor));
+            return Ok(ToScan::Open(AnyPart::Pm(part), cursor));
         }
         let (part, open) = self.open(table)?;
+        if let Some(prefix) = placed.and_then(|range| open.denied_prefix(range)) {
+            return Ok(ToScan::Denied(prefix.to_vec()));
+        }
+        let way = (direction, placed.is_some());
         let blocks = TableBlocks::new(open, self.files.clone(), level, way);
         let cursor = AnyCursor::file(SyncCursor::new(part.clone(), blocks));
-        Ok((AnyPart::File(part), cursor))
+        Ok(ToScan::Open(AnyPart::File(part), cursor))
     }
 
     /// Appends to `operands`, newest first, those of `key` at or below `seqno`, down to the first entry or range

@@ -17,7 +17,9 @@ use std::sync::Weak;
 
 use arc_swap::ArcSwapOption;
 use thermocline_base::FileId;
+use thermocline_base::bounds::KeyBounds;
 use thermocline_base::budget::Charge;
+use thermocline_base::planted::{Bug, active};
 use thermocline_sst::{CachedSource, Table};
 
 use super::file::TableFile;
@@ -94,7 +96,20 @@ impl OpenTable {
     #[inline]
     pub(crate) fn may_say(&self, key: &[u8]) -> bool {
         // The filter knows entries alone.
-        self.table.may_contain(key) || self.table.range_tombstones().next().is_some()
+        self.table.may_contain(key) || self.has_ranges()
+    }
+
+    /// What all keys of a range begin with, if the table says nothing of any that does. Nothing is read for that.
+    #[inline]
+    pub(crate) fn denied_prefix<'k>(&self, range: KeyBounds<'k>) -> Option<&'k [u8]> {
+        let prefix = self.table.denied_prefix(range)?;
+        // Who does not enter the table is not told what its range tombstones cover in older ones.
+        let says = self.has_ranges() && !active(Bug::PrefixForgetsTombstones);
+        (!says).then_some(prefix)
+    }
+
+    fn has_ranges(&self) -> bool {
+        self.table.range_tombstones().next().is_some()
     }
 }
 

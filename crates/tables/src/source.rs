@@ -9,11 +9,23 @@
 //! A table that lies behind all that a cursor is asked for ([`Course::until`]) is not entered, and within a table no more than the
 //! first key that lies there is looked at. The source waits before it, with no key, and goes on if more is asked for later
 //! ([`TableSource::resume`]).
+//!
+//! # Tables that are passed over
+//! Where all that is asked for begins alike, a table may be passed over whose filter says that no key of its entries does
+//! ([`denied_prefix`](thermocline_sst::Table::denied_prefix)): none of its blocks is read.
+//! 1. *No entry is missed.* The filter denies no prefix that the file has, so a part of the file has none either, at whatever seqno. The next table of the run
+//!    is asked as well, since a reference may end where no key is; where that lies behind what is asked for, the source stands nowhere.
+//! 2. *No range tombstone is missed.* A table that has any is entered, whatever they cover: what lies in older tables is covered by tables that were entered.
+//! 3. *It comes back.* The next move may ask for more, in this direction. The source was placed at a key that begins so, and its next key is the
+//!    same from the prefix itself on, since it has none between: so it is placed there anew. For the other direction a cursor places all
+//!    sources anew.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use thermocline_base::bounds::shared_prefix;
 use thermocline_base::chunked::Position;
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
 use thermocline_exec::RangeBuf;
 use thermocline_memtable::Direction;
@@ -23,9 +35,9 @@ use thermocline_version::TableRef;
 use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
 use super::values::ValuesAhead;
-use crate::Tables;
 use crate::any::{AnyCursor, AnyPart};
 use crate::course::Course;
+use crate::{Tables, ToScan};
 use std::sync::Arc;
 
 /// So many first pieces of a cursor's sources are read at once, at most.
@@ -45,6 +57,8 @@ pub struct TableSource {
     there: bool,
     /// The table that was not entered, since all of it lies behind what is asked for.
     waits: Option<Position>,
+    /// What all that was asked for begins with, if tables were passed over for that and none was entered.
+    denied: Option<Vec<u8>>,
     /// Whether the cursor stands at the first key of its table that lies behind what is asked for. Whether that shows is not known.
     paused: bool,
     /// The tables with range tombstones that were entered, by their places in the run.
@@ -53,6 +67,15 @@ pub struct TableSource {
     values: ValuesAhead,
     /// A key that the cursor leaves or seeks, copied: no memory is asked for in each step.
     left: Vec<u8>,
+}
+
+/// What became of a table that was to be entered.
+enum Entered {
+    Yes,
+    /// There is none, or it is not asked for.
+    No,
+    /// It has nothing that begins so, as all does that is asked for.
+    Denied(Vec<u8>),
 }
 
 /// The entry at which a source stands.
@@ -112,6 +135,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         cursor: None,
         there: false,
         waits: None,
+        denied: None,
         paused: false,
         covers: VecDeque::new(),
         values: ValuesAhead::new(tables.files.clone(), run.level),
@@ -243,7 +267,7 @@ impl TableSource {
     /// Goes to where there is nothing.
     pub fn end(&mut self) {
         (self.there, self.cursor, self.waits) = (false, None, None);
-        self.paused = false;
+        (self.paused, self.denied) = (false, None);
         self.covers.clear();
         self.values.begin();
     }
@@ -260,13 +284,30 @@ impl TableSource {
         if std::mem::take(&mut self.paused) {
             return self.settle(course);
         }
+        if self.denied.is_some() {
+            return self.come_back(course);
+        }
         if let Some(at) = self.waits
-            && self.enter(Some(at), course, false)?
+            && let Entered::Yes = self.enter(Some(at), course, None)?
         {
             self.go(first_move(Bound::Unbounded, course.direction))?;
             self.settle(course)?;
         }
         Ok(())
+    }
+
+    /// If more is asked for than tables were passed over for, goes to what they have of it.
+    fn come_back(&mut self, course: Course<'_>) -> Result<()> {
+        let Some(prefix) = self.denied.take() else {
+            return Ok(());
+        };
+        let here = Bound::Included(&prefix[..]);
+        let is_all = shared_prefix(course.range_from(here), prefix.len()).is_some();
+        if is_all || active(Bug::PassedOverForGood) {
+            self.denied = Some(prefix);
+            return Ok(());
+        }
+        self.restart(here, course)
     }
 
     /// Enters the table in which [`TableSource::arrive`] will begin. Returns what that will read first,
@@ -302,8 +343,26 @@ impl TableSource {
                 run.place_before(run.position(|t| *t.range.first <= *key))
             }
         };
-        self.enter(first, course, true)?;
-        Ok(())
+        let mut at = first;
+        loop {
+            match self.enter(at, course, Some(from))? {
+                Entered::Denied(prefix) => self.denied = Some(prefix),
+                Entered::No => return Ok(()),
+                Entered::Yes => {
+                    self.denied = None;
+                    return Ok(());
+                }
+            }
+            at = at.and_then(|at| self.beside(at, course.direction));
+        }
+    }
+
+    /// The place that comes after `at` in this direction.
+    fn beside(&self, at: Position, direction: Direction) -> Option<Position> {
+        match direction {
+            Direction::Forward => Some(self.run.place_after(at)),
+            Direction::Reverse => self.run.place_before(at),
+        }
     }
 
     /// In the table that was entered for it, and those behind it, goes to the first key that shows.
@@ -319,29 +378,38 @@ impl TableSource {
         self.settle(course)
     }
 
-    /// Opens table `at` of the run, if there is one and it is asked for: to be `placed` in it, or to go on.
-    fn enter(&mut self, at: Option<Position>, course: Course<'_>, placed: bool) -> Result<bool> {
+    /// Opens table `at` of the run, if there is one and it is asked for: to be placed in it from a bound on, or to go on.
+    fn enter(
+        &mut self,
+        at: Option<Position>,
+        course: Course<'_>,
+        from: Option<Bound<&[u8]>>,
+    ) -> Result<Entered> {
         (self.cursor, self.waits) = (None, None);
         let Some(at) = at else {
-            return Ok(false);
+            return Ok(Entered::No);
         };
         let Some(table) = self.run.get(at) else {
-            return Ok(false);
+            return Ok(Entered::No);
         };
         if course.is_over_before(table) {
             self.waits = Some(at);
-            return Ok(false);
+            return Ok(Entered::No);
         }
-        let way = (course.direction, placed);
-        let (part, cursor) = self
+        let way = (course.direction, from.map(|from| course.range_from(from)));
+        let opened = self
             .tables
             .open_to_scan(self.cf, table, self.run.level, way)?;
+        let (part, cursor) = match opened {
+            ToScan::Open(part, cursor) => (part, cursor),
+            ToScan::Denied(prefix) => return Ok(Entered::Denied(prefix)),
+        };
         if part.has_ranges() {
             self.covers.push_back((at, part));
         }
         self.cursor = Some(cursor);
         self.at = at;
-        Ok(true)
+        Ok(Entered::Yes)
     }
 
     fn go(&mut self, to: Move<'_>) -> Result<bool> {
@@ -381,13 +449,10 @@ impl TableSource {
                 return Ok(());
             };
             if !cursor.is_at_entry() {
-                let next = match direction {
-                    Direction::Forward => Some(self.run.place_after(self.at)),
-                    Direction::Reverse => self.run.place_before(self.at),
-                };
-                if !self.enter(next, course, false)? {
+                let next = self.beside(self.at, direction);
+                let Entered::Yes = self.enter(next, course, None)? else {
                     return Ok(());
-                }
+                };
                 self.go(first_move(Bound::Unbounded, direction))?;
                 continue;
             }

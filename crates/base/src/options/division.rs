@@ -1,5 +1,7 @@
 //! How the keys of a family are divided into partitions.
 
+use std::num::NonZeroU8;
+
 use crate::CfOptions;
 use crate::error::{Error, Result};
 use crate::options::all::Options;
@@ -16,6 +18,15 @@ pub struct Division {
     pub bytes: u64,
     /// Bytes of a prefix.
     pub prefix_len: usize,
+}
+
+impl Division {
+    /// How many bytes the prefixes have that the filters of tables have beside keys: those that divide the keys.
+    pub fn filter_prefix(&self) -> Option<NonZeroU8> {
+        let by_prefix = self.by == PartitionBy::Prefix;
+        let len = u8::try_from(self.prefix_len).ok();
+        len.filter(|_| by_prefix).and_then(NonZeroU8::new)
+    }
 }
 
 /// A partition is at least as large as this many tables, so that some end within it.

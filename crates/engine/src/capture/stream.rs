@@ -78,7 +78,12 @@ fn stream(
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(tables.into_iter().map(|run| Input::Run(Box::new(run))));
         let (place, storage) = (Place::new(cf, Level::ZERO), &*files.storage);
+        let prefixes = inner
+            .common
+            .families
+            .filter_prefix(cf, &inner.common.options);
         let options = shape.write_options(0, usize::MAX, Creation::Checkpoint);
+        let options = options.with_prefixes(prefixes);
         let mut sink = FileSink::elsewhere(storage, next, place, options);
         let recipe = Recipe {
             cf,

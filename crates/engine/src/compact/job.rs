@@ -383,8 +383,9 @@ impl Compactor {
 
     /// How tables of its outputs are written.
     fn write_options(&self, job: &Job) -> WriteOptions {
-        let shape = &self.common.compactions.shape;
-        shape.write_options(job.picked.to, job.last_level, Creation::Compaction)
+        let (common, shape) = (&self.common, &self.common.compactions.shape);
+        let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
+        options.with_prefixes(common.families.filter_prefix(job.cf, &common.options))
     }
 
     /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much. What the meter has read before, when it was tried with

@@ -1,11 +1,12 @@
 //! The families that there are.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU8;
 
 use arc_swap::ArcSwap;
 use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::{self, MergeOperator};
-use thermocline_base::options::PartitionBy;
+use thermocline_base::options::{Options, PartitionBy};
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result};
 use thermocline_version::State;
 
@@ -173,6 +174,12 @@ impl Families {
     /// What was set when the family was made of how it is divided.
     pub fn own_options(&self, cf: CfId) -> CfOptions {
         read(&self.table).own.get(&cf).copied().unwrap_or_default()
+    }
+
+    /// How many bytes the prefixes have that tables of a family have in their filters, beside keys.
+    pub fn filter_prefix(&self, cf: CfId, options: &Options) -> Option<NonZeroU8> {
+        let own = (cf != CfId::METADATA).then(|| self.own_options(cf))?;
+        options.division(&own).filter_prefix()
     }
 
     /// Whether a family is divided by size in its own way.

@@ -185,9 +185,10 @@ impl FlushWriter {
             Some(own) => own.write_options(shape),
             None => self.level0_options(),
         };
+        let prefixes = self.common.families.filter_prefix(cf, &self.common.options);
         let files = &self.common.catalog.table_files;
         let values = ValuesInOrder::new(files, cf, &meter);
-        let mut in_files = self.file_sink(place, options, &values);
+        let mut in_files = self.file_sink(place, options.with_prefixes(prefixes), &values);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
             cf,
