@@ -15,6 +15,7 @@ use crate::tests::Machine;
 use crate::{Cursor, Durability, Engine, Family, Snapshot};
 
 mod gaps;
+mod prefixes;
 mod stretches;
 mod within;
 

@@ -1,6 +1,7 @@
 //! Which tables are open, what is read from the device and how often, and what it takes in DRAM.
 
 mod operands;
+mod prefixes;
 mod values;
 mod within;
 

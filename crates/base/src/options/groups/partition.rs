@@ -13,7 +13,8 @@ option_group! {
         by: Division = PartitionBy::None;
         /// Bytes of tables past which a partition is split, without values that lie apart from them. 0 derives it: 32 tables.
         bytes: Bytes = 0, 0 => 1 << 60;
-        /// Bytes of a key that say which partition it belongs to. A shorter key makes none.
+        /// Bytes of a key that say which partition it belongs to. A shorter key makes none. Where prefixes divide the keys, the filters
+        /// of tables have them, too, so that a scan of one prefix reads nothing of tables without it.
         prefix_len: Count = 8, 1 => 255;
         /// Whether tables on the SSD end where partitions begin, in level 0, too, and at prefixes, if they are not too small then
         /// (TridentKV §3.3): so a partition that is dropped has most of its data in tables of its own. Tables are smaller for it.

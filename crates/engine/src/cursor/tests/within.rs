@@ -8,7 +8,7 @@ use thermocline_memtable::{Direction, Lookup};
 
 use super::*;
 
-fn bound<'a>(rng: &mut Rng, all: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
+pub(super) fn bound<'a>(rng: &mut Rng, all: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
     let key = rng.pick(all).as_slice();
     match rng.below(5) {
         0 => Bound::Unbounded,
@@ -18,7 +18,7 @@ fn bound<'a>(rng: &mut Rng, all: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
 }
 
 /// The first entry from a bound on that does not lie behind the other one, upwards or downwards.
-fn first<'m>(
+pub(super) fn first<'m>(
     model: &'m Model,
     (from, until): (Bound<&[u8]>, Bound<&[u8]>),
     ascending: bool,
