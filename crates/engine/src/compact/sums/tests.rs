@@ -246,7 +246,7 @@ fn stretches_are_what_a_look_at_each_table_finds() {
                     gone.extend(kept);
                     let level = state.version().level(at(1)).unwrap();
                     let table = level.iter().nth(rng.below(len)).unwrap();
-                    gone.push(table.clone());
+                    gone.push(TableRef::clone(table));
                     Change::table_removed(at(1), table)
                 }
             };

@@ -148,9 +148,8 @@ fn story(seed: u64) {
     let machine = Machine::new(PM);
     let mut options = options();
     let shapes = ["global-index", "ssd", "immutables", "pm-tables"];
-    options
-        .set("level0.shape", *drawn.rng.pick(&shapes))
-        .unwrap();
+    let shape: &&str = drawn.rng.pick(&shapes);
+    options.set("level0.shape", shape).unwrap();
     options.partition.by = PartitionBy::Prefix;
     options.partition.prefix_len = LEN as u64;
     options.partition.cuts = drawn.rng.one_in(2);
