@@ -27,15 +27,16 @@ fn what_is_printed_reads_back() {
 #[test]
 fn what_is_remembered_reads_back() {
     let mut options = Options::default();
-    for adapts in [false, true, false] {
+    for (adapts, writers) in [(false, 8), (true, 8), (true, 3), (false, 3), (false, 8)] {
         options.compaction.rate_adapts = adapts;
+        options.ssd.train_writers = writers;
         let mut again = Options::default();
         for (name, value) in options.remembered() {
             again.set(name, &value).unwrap();
         }
         assert_eq!(options, again);
         let more = options.effective().len() - options.remembered().len();
-        assert_eq!(more, usize::from(!adapts));
+        assert_eq!(more, usize::from(!adapts) + usize::from(writers == 8));
     }
 }
 
