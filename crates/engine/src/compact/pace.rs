@@ -51,6 +51,8 @@ pub(crate) struct Paced<'a> {
     reader: Option<&'a BatchReader>,
     /// Since when it has worked, by the clock; 0 if it does not give way.
     since: u64,
+    /// Nanoseconds that it was to rest and has not, since they were too few for a sleep.
+    owed_ns: u64,
 }
 
 impl Pace {
@@ -94,6 +96,7 @@ impl Pace {
             pace: self,
             reader,
             since: reader.map_or(0, |_| self.clock.now_ns()),
+            owed_ns: 0,
         }
     }
 
@@ -150,9 +153,11 @@ impl Paced<'_> {
         }
     }
 
-    /// Rests from what it has worked, as long as it is to.
+    /// Rests from what it has worked, as long as it is to. What is too short for a sleep adds up: else whoever looks often would not
+    /// rest at all where a share is large.
     fn rest(&mut self, reader: &BatchReader, go_on: &dyn Fn() -> Result<()>) -> Result<()> {
-        let clock = &self.pace.clock;
+        let pace = self.pace;
+        let clock = &pace.clock;
         let begun = clock.now_ns();
         let worked = begun.saturating_sub(self.since);
         if worked < JOB_WORK_NS_MIN {
@@ -161,13 +166,14 @@ impl Paced<'_> {
         let worked = worked.min(JOB_WORK_NS_MAX);
         let mut now = begun;
         loop {
-            let share = self.pace.share(now, reader);
-            let rested = now.saturating_sub(begun);
-            let left_ms = rest_ns(worked, share).saturating_sub(rested) / NANOS_A_MS;
+            let due = rest_ns(worked, pace.share(now, reader)) + self.owed_ns;
+            let left = due.saturating_sub(now.saturating_sub(begun));
+            let left_ms = left / NANOS_A_MS;
             if left_ms == 0 {
+                self.owed_ns = left;
                 break;
             }
-            self.pace.rested_at.fetch_max(begun, Ordering::Relaxed);
+            pace.rested_at.fetch_max(begun, Ordering::Relaxed);
             go_on()?;
             clock.sleep_ms(left_ms.min(JOB_LOOK_NS / NANOS_A_MS));
             now = clock.now_ns();

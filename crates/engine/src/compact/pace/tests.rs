@@ -121,3 +121,17 @@ fn nobody_rests_who_is_not_to() {
         job.spent(1, &|| Err(Error::Closed)).unwrap();
     }
 }
+
+#[test]
+fn a_job_that_looks_often_has_its_share_too() {
+    let clock = Arc::new(SimClock::new());
+    let reader = BatchReader::counted(BufPool::new(0), UnderWay::default());
+    let _reads = [reader.one_under_way(), reader.one_under_way()];
+    let pace = Pace::new(0, clock.clone()).giving_way(true);
+    clock.advance_ns(20 * CLIENTS_HALF_LIFE_NS);
+    pace.needs(0.75);
+    let mut job = pace.begin(Some(&reader));
+    // Each time it is to rest for a third of a millisecond.
+    let part = part_worked(&clock, &mut job, JOB_WORK_NS_MIN);
+    assert!((part - 0.7625).abs() < 0.03, "{part}");
+}
