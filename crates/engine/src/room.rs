@@ -174,6 +174,7 @@ impl Admission {
     fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
         let needs = (self.common.options.dram / DRAM_SHARE).max(self.common.room.lacking());
         let is_full = || self.common.account.is_full(needs);
+        let _hurry = self.common.compactions.hurry();
         for _ in 0..JOBS_MS {
             let ended = self.common.room.made() != made;
             if ended || !self.waits() || !is_full() || !self.common.compactions.is_any_running() {

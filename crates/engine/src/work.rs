@@ -133,6 +133,7 @@ impl Engine {
     pub fn drain(&self) -> thermocline_base::Result<()> {
         let inner = &*self.inner;
         let _settled = inner.common.background.settled_after();
+        let _hurry = inner.common.compactions.hurry();
         loop {
             inner.common.check_writable()?;
             inner.reclaimer.reclaim()?;

@@ -24,7 +24,7 @@ use super::shape::Levels;
 use super::{Compactions, Ends, Jobs, Running};
 use crate::partitions::waiting::{Waiter, Waiting};
 use crate::store::Picker;
-use crate::sync::{Arc, lock, wait};
+use crate::sync::{Arc, lock};
 
 /// A key in one level.
 fn at(level: Level, key: &[u8]) -> Held {
@@ -101,7 +101,7 @@ impl Compactions {
             holds.any(|held| jobs.meets(waiting.cf, held))
         };
         if waiting.is_some_and(runs) {
-            drop(wait(&self.ended, jobs));
+            self.wait_for_end(jobs);
         }
     }
 }

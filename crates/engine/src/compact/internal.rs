@@ -50,7 +50,7 @@ use super::job::picked::Job;
 use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::Picker;
-use crate::sync::{Arc, lock, wait};
+use crate::sync::{Arc, lock};
 
 /// Of a range that somebody wants merged.
 enum Wanted {
@@ -84,7 +84,7 @@ impl Compactor {
                 }
                 Wanted::Wait => {
                     drop(flushing);
-                    drop(wait(&self.common.compactions.ended, jobs));
+                    self.common.compactions.wait_for_end(jobs);
                 }
                 Wanted::Room if !alone => alone = true,
                 Wanted::Room => {

@@ -11,7 +11,7 @@ use super::Compactions;
 use super::job::picked::Job;
 use super::shape::Levels;
 use crate::store::Compactor;
-use crate::sync::{Ordering, lock, wait};
+use crate::sync::{Ordering, lock};
 
 /// The keys that there can be in a range.
 fn keys_of((from, to): KeyBounds<'_>) -> KeyRange<Vec<u8>> {
@@ -101,7 +101,7 @@ impl Compactor {
                         ran => ran?,
                     }
                 }
-                (None, true) if !jobs.running.is_empty() => drop(wait(&compactions.ended, jobs)),
+                (None, true) if !jobs.running.is_empty() => compactions.wait_for_end(jobs),
                 (None, _) => break,
             }
         }
@@ -134,7 +134,7 @@ impl Compactor {
                 }
                 Manual::Wait => {
                     debug_assert!(!running.is_empty(), "nobody will end this wait");
-                    drop(wait(&compactions.ended, jobs));
+                    compactions.wait_for_end(jobs);
                 }
                 Manual::Done => return Ok(()),
             }

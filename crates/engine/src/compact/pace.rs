@@ -3,7 +3,8 @@
 //!
 //! A job keeps to the limit first. Where jobs give way it then rests for as long as `policy::pace` says of the time that it has
 //! worked, waiting for the limit included. So it has its share of what it would do at full speed up to the limit. While it rests it
-//! looks again from time to time, and goes on at once when clients are idle or writers would be delayed.
+//! looks again from time to time, and goes on at once when clients are idle, writers would be delayed, or somebody waits for running
+//! jobs to end ([`Hurry`]).
 //!
 //! Clients are seen where jobs look: how many reads of readers are under way then, on average over the last moments. So a read costs
 //! nothing more. They are those of all stores of a runtime.
@@ -41,6 +42,19 @@ pub(crate) struct Pace {
     clients: Clients,
     /// When a job has last begun to rest, by the clock. Relaxed: it guards nothing.
     rested_at: AtomicU64,
+    /// How many wait for running jobs. Relaxed: it guards nothing.
+    awaited: AtomicU64,
+}
+
+/// Somebody waits for running jobs: as long as this is held none of them rests.
+#[derive(Debug)]
+#[must_use = "jobs rest again when it is dropped"]
+pub(crate) struct Hurry<'a>(&'a AtomicU64);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A job that keeps to the pace.
@@ -65,6 +79,7 @@ impl Pace {
             need: AtomicU64::new(0),
             clients: Clients::default(),
             rested_at: AtomicU64::new(0),
+            awaited: AtomicU64::new(0),
         }
     }
 
@@ -89,6 +104,12 @@ impl Pace {
         self.need.store(need.to_bits(), Ordering::Relaxed);
     }
 
+    /// Somebody begins to wait for running jobs.
+    pub fn hurry(&self) -> Hurry<'_> {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        Hurry(&self.awaited)
+    }
+
     /// A job begins; `reader` counts the reads of clients, to which it gives way where jobs do.
     pub fn begin<'a>(&'a self, reader: Option<&'a BatchReader>) -> Paced<'a> {
         let reader = reader.filter(|_| self.gives_way);
@@ -108,7 +129,10 @@ impl Pace {
 
     /// The part of their time that jobs work.
     fn share(&self, now_ns: u64, reader: &BatchReader) -> f64 {
-        let need = f64::from_bits(self.need.load(Ordering::Relaxed));
+        let need = match self.awaited.load(Ordering::Relaxed) {
+            0 => f64::from_bits(self.need.load(Ordering::Relaxed)),
+            _ => 1.0,
+        };
         share(self.clients.see(reader.under_way(), now_ns), need)
     }
 

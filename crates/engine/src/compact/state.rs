@@ -20,12 +20,12 @@ use super::deleted::DeletedRanges;
 use super::failures::{Failures, PassedOver, Resting, is_of_store};
 use super::filters::Filters;
 use super::internal::known::Internal;
-use super::pace::{Pace, Paced};
+use super::pace::{Hurry, Pace, Paced};
 use super::shape::Shape;
 use super::sums::LevelSums;
 use crate::partitions::waiting::{AdjustTurn, Waiting};
 use crate::report::{FilterUse, levels, partitions};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, lock, wait};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, lock, wait};
 use crate::turns::Gate;
 
 /// The compactions of a store.
@@ -205,6 +205,17 @@ impl Compactions {
         let jobs = lock(&self.jobs);
         let cursors = jobs.cursors.get(&cf).cloned();
         (jobs.held(cf), cursors.unwrap_or_default())
+    }
+
+    /// Somebody waits for running jobs as long as this is held: none of them rests.
+    pub fn hurry(&self) -> Hurry<'_> {
+        self.pace.hurry()
+    }
+
+    /// Waits until a job has ended.
+    pub(super) fn wait_for_end(&self, jobs: MutexGuard<'_, Jobs>) {
+        let _hurry = self.hurry();
+        drop(wait(&self.ended, jobs));
     }
 
     /// Waits until no compaction runs; whether one did.

@@ -135,3 +135,35 @@ fn a_job_that_looks_often_has_its_share_too() {
     let part = part_worked(&clock, &mut job, JOB_WORK_NS_MIN);
     assert!((part - 0.7625).abs() < 0.03, "{part}");
 }
+
+#[test]
+fn no_job_rests_while_somebody_waits_for_it() {
+    let clock = Arc::new(SimClock::new());
+    let reader = BatchReader::counted(BufPool::new(0), UnderWay::default());
+    let _reads = [reader.one_under_way(), reader.one_under_way()];
+    let pace = Pace::new(0, clock.clone()).giving_way(true);
+    clock.advance_ns(20 * CLIENTS_HALF_LIFE_NS);
+    let mut job = pace.begin(Some(&reader));
+    let work = 20_000_000;
+    let waits = [pace.hurry(), pace.hurry()];
+    for wait in waits {
+        assert_eq!(part_worked(&clock, &mut job, work), 1.0);
+        drop(wait);
+    }
+    let part = part_worked(&clock, &mut job, work);
+    assert!((part - JOBS_SHARE_MIN).abs() < 0.01, "{part}");
+    // One that rests already hears of it.
+    clock.advance_ns(JOB_WORK_NS_MAX);
+    let begun = clock.now_ns();
+    let hurry = std::cell::Cell::new(None);
+    let naps = std::cell::Cell::new(0);
+    let comes = || -> Result<()> {
+        naps.set(naps.get() + 1);
+        if naps.get() == 2 {
+            hurry.set(Some(pace.hurry()));
+        }
+        Ok(())
+    };
+    job.spent(1, &comes).unwrap();
+    assert_eq!((naps.get(), clock.now_ns() - begun), (2, 2 * JOB_LOOK_NS));
+}
