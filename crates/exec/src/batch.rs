@@ -132,6 +132,15 @@ impl BatchReader {
         .collect()
     }
 
+    /// Makes a read for a job. It counts as one of those, and not as a read that a reader waits for.
+    ///
+    /// # Errors
+    /// Those of [`File::read_at`].
+    pub fn read_of_job(&self, read: &BatchRead<'_>) -> Result<RangeBuf> {
+        let _under_way = self.reads.job();
+        self.alone(read)
+    }
+
     /// Says that its caller reads alone, past this, for as long as it keeps what this returns.
     ///
     /// ```
@@ -148,7 +157,7 @@ impl BatchReader {
         self.reads.add(1)
     }
 
-    /// Reads that are under way, by this and all that count with it.
+    /// Reads that are under way, by this and all that count with it, but for those of jobs.
     pub fn under_way(&self) -> usize {
         self.reads.now()
     }

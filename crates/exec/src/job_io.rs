@@ -11,8 +11,8 @@
 //! | the sync behind S3 | threads of their own | the job waits, but no longer than until its store is closed (`closing`) |
 //!
 //! *Room* is the paper's rule: a write of [`Turn::Within`] begins while `q - q_comp - q_cli > 0`. Here `q` is the depth
-//! that the caller names, `q_comp` counts the reads and writes of jobs that are under way, and `q_cli` other reads of
-//! tables and values: those that readers of the stores wait for, and those of values that jobs move. A write that has
+//! that the caller names, `q_comp` counts the reads and writes of jobs that are under way, those of values that
+//! jobs move among them, and `q_cli` the reads of tables and values that readers of the stores wait for. A write that has
 //! found no room for [`PATIENCE_MS`](room::PATIENCE_MS) begins all the same: readers that never stop must not stop
 //! writers. A job sends for a read ahead of its need by the same rule, and makes a read that finds no room when it
 //! needs it. So where readers keep the device busy, jobs do one thing after the other, and where they do not,

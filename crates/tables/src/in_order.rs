@@ -103,8 +103,8 @@ impl<'a> ValuesInOrder<'a> {
             offset: blob.offset,
             len: usize::try_from(len).ok()?,
         };
-        let read = || self.files.reader().read(&[read]).pop();
-        let bytes = self.meter.reading(read)?.ok()?;
+        let read = || self.files.reader().read_of_job(&read);
+        let bytes = self.meter.reading(read).ok()?;
         self.meter.has_read(len);
         Some(Piece {
             of,
