@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use thermocline_base::SeqNo;
-use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
+use thermocline_base::bounds::{KeyBounds, is_behind, is_below, shared_prefix};
 use thermocline_memtable::Direction;
 use thermocline_version::TableRef;
 
@@ -41,5 +41,28 @@ impl<'a> Course<'a> {
             Direction::Forward => is_behind(&table.range.first, self.until),
             Direction::Reverse => table.range.ends_below(self.until),
         }
+    }
+}
+
+/// Where a source was placed that has passed over tables, and how many bytes of a prefix they have denied.
+#[derive(Debug)]
+pub(crate) struct PassedOver {
+    from: Bound<Vec<u8>>,
+    prefix_len: usize,
+}
+
+impl PassedOver {
+    pub fn new(from: Bound<&[u8]>, prefix_len: usize) -> PassedOver {
+        let from = from.map(<[u8]>::to_vec);
+        PassedOver { from, prefix_len }
+    }
+
+    pub fn place(&self) -> Bound<&[u8]> {
+        self.from.as_ref().map(Vec::as_slice)
+    }
+
+    /// Whether all that is asked for from there on still begins with that prefix.
+    pub fn is_all(&self, course: Course<'_>) -> bool {
+        shared_prefix(course.range_from(self.place()), self.prefix_len).is_some()
     }
 }

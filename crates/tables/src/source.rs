@@ -16,14 +16,13 @@
 //! 1. *No entry is missed.* The filter denies no prefix that the file has, so a part of the file has none either, at whatever seqno. The next table of the run
 //!    is asked as well, since a reference may end where no key is; where that lies behind what is asked for, the source stands nowhere.
 //! 2. *No range tombstone is missed.* A table that has any is entered, whatever they cover: what lies in older tables is covered by tables that were entered.
-//! 3. *It comes back.* The next move may ask for more, in this direction. The source was placed at a key that begins so, and its next key is the
-//!    same from the prefix itself on, since it has none between: so it is placed there anew. For the other direction a cursor places all
-//!    sources anew.
+//! 3. *It comes back.* The next move may ask for more, in this direction. The source has shown no key since it was placed, so it is placed there anew: not
+//!    at the prefix, since parts of a file may end within that, and others of the run have such keys. Nor is it enough that all begins so still: the
+//!    table behind those that were passed over may be asked for now. For the other direction a cursor places all sources anew.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use thermocline_base::bounds::shared_prefix;
 use thermocline_base::chunked::Position;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
@@ -36,7 +35,7 @@ use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
 use super::values::ValuesAhead;
 use crate::any::{AnyCursor, AnyPart};
-use crate::course::Course;
+use crate::course::{Course, PassedOver};
 use crate::{Tables, ToScan};
 use std::sync::Arc;
 
@@ -57,8 +56,8 @@ pub struct TableSource {
     there: bool,
     /// The table that was not entered, since all of it lies behind what is asked for.
     waits: Option<Position>,
-    /// What all that was asked for begins with, if tables were passed over for that and none was entered.
-    denied: Option<Vec<u8>>,
+    /// If tables were passed over since all that was asked for begins alike, and none was entered.
+    denied: Option<PassedOver>,
     /// Whether the cursor stands at the first key of its table that lies behind what is asked for. Whether that shows is not known.
     paused: bool,
     /// The tables with range tombstones that were entered, by their places in the run.
@@ -74,8 +73,8 @@ enum Entered {
     Yes,
     /// There is none, or it is not asked for.
     No,
-    /// It has nothing that begins so, as all does that is asked for.
-    Denied(Vec<u8>),
+    /// It has nothing that begins with so many bytes as all does that is asked for.
+    Denied(usize),
 }
 
 /// The entry at which a source stands.
@@ -298,16 +297,16 @@ impl TableSource {
 
     /// If more is asked for than tables were passed over for, goes to what they have of it.
     fn come_back(&mut self, course: Course<'_>) -> Result<()> {
-        let Some(prefix) = self.denied.take() else {
+        let Some(denied) = self.denied.take() else {
             return Ok(());
         };
-        let here = Bound::Included(&prefix[..]);
-        let is_all = shared_prefix(course.range_from(here), prefix.len()).is_some();
+        let next = self.waits.and_then(|at| self.run.get(at));
+        let is_all = denied.is_all(course) && next.is_none_or(|table| course.is_over_before(table));
         if is_all || active(Bug::PassedOverForGood) {
-            self.denied = Some(prefix);
+            self.denied = Some(denied);
             return Ok(());
         }
-        self.restart(here, course)
+        self.restart(denied.place(), course)
     }
 
     /// Enters the table in which [`TableSource::arrive`] will begin. Returns what that will read first,
@@ -346,7 +345,7 @@ impl TableSource {
         let mut at = first;
         loop {
             match self.enter(at, course, Some(from))? {
-                Entered::Denied(prefix) => self.denied = Some(prefix),
+                Entered::Denied(len) => self.denied = Some(PassedOver::new(from, len)),
                 Entered::No => return Ok(()),
                 Entered::Yes => {
                     self.denied = None;
@@ -402,7 +401,7 @@ impl TableSource {
             .open_to_scan(self.cf, table, self.run.level, way)?;
         let (part, cursor) = match opened {
             ToScan::Open(part, cursor) => (part, cursor),
-            ToScan::Denied(prefix) => return Ok(Entered::Denied(prefix)),
+            ToScan::Denied(len) => return Ok(Entered::Denied(len)),
         };
         if part.has_ranges() {
             self.covers.push_back((at, part));

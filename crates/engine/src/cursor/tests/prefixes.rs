@@ -190,6 +190,59 @@ fn moves_within_a_prefix_find_what_is_there_and_go_on_behind_it() {
     }
 }
 
+/// A table with keys on both sides of the prefix `bb`, and none that begins so, is cut within that. What lies on one side of the cut
+/// has been merged with a key that does, so that the other part and that table are one run.
+fn cut_beside(machine: &Machine, key: &[u8]) -> Engine {
+    let mut options = options();
+    options.partition.by = PartitionBy::Prefix;
+    options.partition.prefix_len = LEN as u64;
+    let engine = open_with(machine, &options);
+    put(&engine, b"aa1", b"value");
+    put(&engine, b"cc1", b"value");
+    let whole = (Bound::Unbounded, Bound::Unbounded);
+    engine.compact(CF, whole).unwrap();
+    let cut = &b"bb5"[..];
+    assert!(engine.split_partition(CF, cut).unwrap());
+    put(&engine, key, b"value");
+    let side = match key < cut {
+        true => (Bound::Unbounded, Bound::Excluded(cut)),
+        false => (Bound::Included(cut), Bound::Unbounded),
+    };
+    engine.compact(CF, side).unwrap();
+    let version = crate::tests::version_of(&engine);
+    let tables: Vec<_> = version.tables_of(CF).collect();
+    let [(at, below), (beside, above)] = &tables[..] else {
+        panic!("{tables:?}");
+    };
+    assert!(at == beside && below.is_part() != above.is_part());
+    engine
+}
+
+#[test]
+fn a_cut_within_a_prefix_neither_hides_nor_repeats_what_lies_beside_it() {
+    let (up, down) = (Direction::Forward, Direction::Reverse);
+    // The key beside the cut, one that is in no table, bounds of a move to that, and of the next one, and where that leads.
+    for (beside, own, [from, until], further, next, way) in [
+        (b"bb1", b"bb7", [b"bb6", b"bb7"], b"cc9", b"cc1", up),
+        (b"bb1", b"bb7", [b"bb9", b"bb6"], b"aa0", b"bb1", down),
+        (b"bb1", b"bb7", [b"bb9", b"bb6"], b"bb0", b"bb1", down),
+        (b"bb8", b"bb2", [b"bb1", b"bb4"], b"bb9", b"bb8", up),
+        (b"bb8", b"bb2", [b"bb1", b"bb4"], b"cc9", b"bb8", up),
+        (b"bb8", b"bb2", [b"bb4", b"bb0"], b"aa0", b"aa1", down),
+    ] {
+        let machine = Machine::new(PM);
+        let engine = cut_beside(&machine, beside);
+        put(&engine, own, b"value");
+        let at = |key: &'static [u8; 3]| Bound::Included(&key[..]);
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        assert!(cursor.seek_within(at(from), at(until), way).unwrap());
+        assert_eq!(cursor.key(), own);
+        let found = cursor.step_within(at(further), way).unwrap();
+        assert!(found, "{next:?} is missing, {way:?}");
+        assert_eq!(cursor.key(), next, "{way:?}");
+    }
+}
+
 #[test]
 fn tables_that_are_passed_over_wrongly_are_noticed() {
     for bug in [Bug::PrefixForgetsTombstones, Bug::PassedOverForGood] {
