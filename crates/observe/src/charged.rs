@@ -12,7 +12,8 @@
 //! | a cursor that goes to a key which two runs may have | the table of the newer run | once |
 //! | a cursor that steps over deletes of a table, without a key between | that table | once for 32 of them |
 //!
-//! Filters answer most gets without a block; those charge nothing. Nor do tables in persistent memory: whether reads pay for a
+//! Filters answer most gets without a block; those charge nothing. Nor does a cursor charge a table from which a filter keeps
+//! it (`tables::source`). Nor are tables in persistent memory charged: whether reads pay for a
 //! merge of those is what equation 1 says (`compact::costs`), and files below them are charged as if they were not there.
 //!
 //! # What that costs

@@ -252,13 +252,14 @@ impl Tables {
         Ok(covered.map(|_| None))
     }
 
-    /// A cursor of family `cf` goes to `key`: if two runs of files may have it, the newer one's table is asked beside
-    /// the other.
-    pub fn charge_seek(&self, cf: CfId, key: &[u8]) {
+    /// A cursor of family `cf` has gone to `key` with these [`sources`]: if two runs of files may have it, the newer one's table
+    /// is asked beside the other. A table that was passed over is not asked.
+    pub fn charge_seek(&self, cf: CfId, key: &[u8], sources: &[TableSource]) {
         let mut watch = Watch::new(self, cf);
         if watch.looks {
-            let runs = self.runs(cf).iter();
-            let asked = runs.filter_map(|run| runs::may_have(run, key));
+            let runs = self.runs(cf).iter().zip(sources);
+            let runs = runs.filter(|(_, source)| !source.has_passed_over());
+            let asked = runs.filter_map(|(run, _)| runs::may_have(run, key));
             for table in asked.filter(|table| self.held.pm(table.file).is_none()) {
                 watch.asked(table);
             }

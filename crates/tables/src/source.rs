@@ -6,9 +6,8 @@
 //! its range was entered by then, since the tables of a run are entered in their order; those that have
 //! range tombstones are kept until what comes next lies behind them.
 //!
-//! A table that lies behind all that a cursor is asked for ([`Course::until`]) is not entered, and within a table no more than the
-//! first key that lies there is looked at. The source waits before it, with no key, and goes on if more is asked for later
-//! ([`TableSource::resume`]).
+//! A table that lies behind all that a cursor is asked for ([`Course::until`]) is not entered, and within a table no more than the first key that lies there
+//! is looked at. The source waits before it, with no key, and goes on if more is asked for later ([`TableSource::resume`]).
 //!
 //! # Tables that are passed over
 //! Where all that is asked for begins alike, a table may be passed over whose filter says that no key of its entries does
@@ -189,6 +188,11 @@ impl TableSource {
     pub fn key(&self) -> Option<&[u8]> {
         let cursor = self.cursor.as_ref().filter(|_| self.there)?;
         Some(cursor.key().user_key)
+    }
+
+    /// Whether filters have kept it from all tables that it was to enter.
+    pub(crate) fn has_passed_over(&self) -> bool {
+        self.denied.is_some()
     }
 
     /// Whether it may cover anything.

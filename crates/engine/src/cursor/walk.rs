@@ -171,7 +171,7 @@ impl Walk {
         if let Bound::Included(key) | Bound::Excluded(key) = from
             && self.runs.len() > 1
         {
-            tables.charge_seek(reader.cf, key);
+            tables.charge_seek(reader.cf, key, &self.runs);
         }
         self.settle(reader)
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use thermocline_memtable::Direction;
 use thermocline_policy::pick::Reason;
 
 use super::*;
@@ -76,6 +77,38 @@ fn a_table_that_seeks_pay_for_is_compacted_and_reads_find_the_same() {
         let found = engine.get(CF, &key(n), |value| value == wanted).unwrap();
         assert_eq!(found, Some(true));
     }
+}
+
+/// Where prefixes divide the keys, a seek in one that neither table has reads nothing.
+#[test]
+fn seeks_that_pass_over_tables_do_not_pay_for_them() {
+    let machine = Machine::new(PM);
+    let mut options = looking();
+    options.partition.by = PartitionBy::Prefix;
+    options.partition.prefix_len = 2;
+    let engine = open(&machine, &options);
+    let even = |steps: usize| {
+        for n in (0..60).step_by(steps) {
+            put(&engine, CF, &key(n), &[7; 20]);
+        }
+        flush(&engine);
+    };
+    even(2);
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    engine.compact(CF, all).unwrap();
+    even(20);
+    assert_eq!(levels(&engine)[0], 1);
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    for n in 0..1000 {
+        let odd = key(2 * (n % 20) + 1);
+        let here = Bound::Included(&odd[..]);
+        assert!(!cursor.seek_within(here, here, Direction::Forward).unwrap());
+    }
+    assert!(!engine.compact_once().unwrap());
+    // Without bounds each of them is asked.
+    seek(&engine, 200);
+    assert!(engine.compact_once().unwrap());
+    assert_eq!(for_reads(&engine), 1);
 }
 
 /// What lies above in persistent memory hides nothing from whoever asks: files below are charged, and it stays.
