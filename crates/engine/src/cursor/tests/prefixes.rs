@@ -169,6 +169,11 @@ fn story(seed: u64) {
         if drawn.rng.one_in(8) {
             engine.compact_once().unwrap();
         }
+        if n % 15 == 14 {
+            // Tables are cut within prefixes, too. The first key is empty.
+            let at = &drawn.all[1 + (7 * n) % (drawn.all.len() - 1)];
+            engine.split_partition(CF, at).unwrap();
+        }
         if drawn.rng.one_in(20) {
             held.push((engine.snapshot(), model.clone()));
         }
