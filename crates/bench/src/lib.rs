@@ -10,7 +10,8 @@
 //! 2. A workload that works on keys that are there loads `num` distinct ones first, in random
 //!    order, unless it is told to use what is there. The load is not counted.
 //! 3. It reads the store's counters, runs the threads between two barriers, and reads the counters
-//!    again. Every number in the report is a difference of the two, except those about memory.
+//!    again. Every number in the report is a difference of the two, except those about memory, and about room on the SSD,
+//!    which another thread looks at meanwhile if the plan says so ([`Space`]).
 //!
 //! [`suite`] runs a set of such plans with several presets in turn, and says where the default stands; [`counts`] counts such
 //! workloads instead of timing them.
@@ -47,6 +48,7 @@ mod report;
 mod rng;
 mod run;
 pub mod scratch;
+mod space;
 pub mod suite;
 mod sums;
 mod threads;
@@ -65,5 +67,6 @@ pub use oltp_run::run_oltp;
 pub use plan::Plan;
 pub use report::{Drained, HitCounts, Latencies, Latency, Report, grouped};
 pub use run::run;
+pub use space::{Space, SpaceSample};
 pub use watch::{Snapshot, Watch};
 pub use workload::{Operation, Workload};

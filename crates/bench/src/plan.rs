@@ -50,10 +50,14 @@ pub struct Plan {
     pub seed: u64,
     /// Entries that a scan reads, at most; `None` for what the workload does by itself.
     pub scan_length: Option<u64>,
+    /// Write every key once before `overwrite` begins, which is not counted. Other workloads load what they need.
+    pub preload: bool,
     /// Wait for background work after the keys are loaded, before anything counts.
     pub settle: bool,
     /// Wait for background work at the end, and count that time and work.
     pub drain: bool,
+    /// Look every second how much the store takes of the SSD. The report has what was seen.
+    pub space: bool,
     /// How the region is slowed down, for this run only.
     pub emulate: Emulation,
     /// The part of its size that a value compresses to; 1 is incompressible.
@@ -83,8 +87,10 @@ impl Plan {
             distribution: None,
             seed: 42,
             scan_length: None,
+            preload: false,
             settle: false,
             drain: false,
+            space: false,
             emulate: Emulation::None,
             compressible: 1.0,
             options: Options::default(),
@@ -104,9 +110,28 @@ impl Plan {
         self.scan_length.unwrap_or(self.workload.scan_length())
     }
 
+    /// Whether keys are loaded before anything counts, unless they are there.
+    pub fn loads(&self) -> bool {
+        self.workload.loads_first() || self.preload
+    }
+
+    /// How many keys live when so many operations are done, if that is known. With `use_existing` the plan's keys are taken
+    /// to be there.
+    pub(crate) fn live_keys(&self, done: u64) -> Option<u64> {
+        match self.workload {
+            // How many different keys were deleted nobody counts, nor how many were inserted so far.
+            Workload::DeleteRandom | Workload::YcsbD | Workload::YcsbE => None,
+            _ if self.loads() || self.use_existing => Some(self.num),
+            Workload::FillSeq | Workload::FillRandom | Workload::YcsbLoad => {
+                Some(done.min(self.num))
+            }
+            _ => None,
+        }
+    }
+
     /// Operations of this run, if nothing ends it early.
     pub fn operations(&self) -> u64 {
-        if self.workload.loads_first() {
+        if self.loads() {
             self.reads.unwrap_or(self.num)
         } else {
             self.num
@@ -169,15 +194,32 @@ impl Plan {
                 self.workload.name()
             )));
         }
-        if self.settle && !self.workload.loads_first() {
-            return Err(Error::InvalidArgument(format!(
-                "{} loads no keys that could settle; leave settle out",
-                self.workload.name()
-            )));
-        }
+        self.validate_load()?;
         if self.async_depth > 1 && !self.workload.overlaps() {
             return Err(Error::InvalidArgument(format!(
                 "{} has no reads that could be under way at once; leave async-depth out",
+                self.workload.name()
+            )));
+        }
+        Ok(())
+    }
+
+    fn validate_load(&self) -> Result<()> {
+        if self.preload && self.workload != Workload::Overwrite {
+            return Err(Error::InvalidArgument(format!(
+                "{} needs no keys, or loads them by itself; leave preload out",
+                self.workload.name()
+            )));
+        }
+        if self.preload && self.use_existing {
+            return Err(Error::InvalidArgument(
+                "preload writes the keys that use-existing finds; leave one of them out"
+                    .to_string(),
+            ));
+        }
+        if self.settle && !self.loads() {
+            return Err(Error::InvalidArgument(format!(
+                "{} loads no keys that could settle; leave settle out",
                 self.workload.name()
             )));
         }

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use thermocline::size::format_size;
 
+use crate::space::Space;
 use crate::threads::Tally;
 use crate::workload::Operation;
 
@@ -94,6 +95,9 @@ pub struct Report {
     pub dram_index_bytes: u64,
     /// Where point reads found their keys.
     pub hits: HitCounts,
+    /// Room on the SSD over time, if the plan asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<Space>,
     /// Whether the run was ended early.
     pub interrupted: bool,
     /// Whether the numbers can be trusted.
@@ -344,7 +348,12 @@ impl std::fmt::Display for Report {
             self.durability,
             self.region_kind
         );
-        let rows = [self.work_rows(), self.bytes_rows(), self.process_rows()];
+        let rows = [
+            self.work_rows(),
+            self.bytes_rows(),
+            self.space.as_ref().map(Space::rows).unwrap_or_default(),
+            self.process_rows(),
+        ];
         for (name, value) in rows.concat() {
             writeln!(text, "  {name:<21} {value}")?;
         }

@@ -13,6 +13,7 @@ use crate::plan::Plan;
 use crate::reading::{Reader, SEQUENTIAL_GROUP};
 use crate::report::{Drained, HitCounts, Latencies, Report, invalid_reason};
 use crate::scratch::Scratch;
+use crate::space::sampled;
 use crate::threads::{Limits, Pace, Tally, spread};
 use crate::usage::{Usage, usage};
 use crate::watch::Watch;
@@ -77,7 +78,7 @@ pub(crate) fn open(
 
 fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<Report> {
     let db = open(path, options, plan.emulate, plan.use_existing)?;
-    if plan.workload.loads_first() && !plan.use_existing {
+    if plan.loads() && !plan.use_existing {
         load(&db, plan, watch)?;
     }
     if plan.settle {
@@ -90,7 +91,31 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
     };
     watch.begin(plan.workload.name(), total);
     let (metrics, used) = (db.metrics(), usage());
-    let (tally, mut seconds) = measure(&db, plan, watch)?;
+    let work = || measured(&db, plan, watch);
+    let (done, space) = match plan.space {
+        false => (work(), None),
+        true => {
+            let (done, space) = sampled((&db, path), (plan, watch), work);
+            (done, Some(space))
+        }
+    };
+    let (tally, seconds) = done?;
+    let report = answer(
+        plan,
+        watch,
+        &tally,
+        seconds,
+        (&metrics, &db.metrics()),
+        (used, usage()),
+    );
+    let space = space.transpose()?;
+    db.close()?;
+    Ok(Report { space, ..report })
+}
+
+/// All that counts, to its end: what was done, and in how many seconds.
+fn measured(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
+    let (tally, mut seconds) = measure(db, plan, watch)?;
     if plan.drain {
         let begun = now();
         db.drain()?;
@@ -100,16 +125,7 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
     if plan.durability == Durability::Buffered {
         db.sync()?;
     }
-    let report = answer(
-        plan,
-        watch,
-        &tally,
-        seconds,
-        (&metrics, &db.metrics()),
-        (used, usage()),
-    );
-    db.close()?;
-    Ok(report)
+    Ok((tally, seconds))
 }
 
 /// What one thread does.
@@ -218,6 +234,7 @@ fn answer(
         rss_bytes_max: uses.rss_bytes_max,
         dram_index_bytes: after.dram_index_bytes,
         hits: hits_between(before, after),
+        space: None,
         interrupted: watch.is_stopped(),
         valid: reason.is_none(),
         invalid_reason: reason,

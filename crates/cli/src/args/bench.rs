@@ -25,6 +25,7 @@ Examples:
   thermocline bench readrandom --num 1000000 --threads 2 --json
   thermocline bench fillrandom --db bench.db && thermocline bench seekrandom --db bench.db --use-existing
   thermocline bench overwrite --duration 10 --distribution zipfian:0.9
+  thermocline bench overwrite --preload --num 2097152 --reads 10485760 --value-size 1024 --space
   thermocline bench ycsb-a --num 1000000 --threads 2 --pm-path /dev/shm
   thermocline bench multireadrandom --batch 32
   thermocline bench readrandom --emulate optane
@@ -62,8 +63,8 @@ and a table of several of them:
                             default stands to the best of them; --list names the cells
 
 All db_bench and YCSB workloads but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
---use-existing. Writes go through the same write-backs and fences as in earnest. With --batch the
-latency is that of one commit or read. Where a workload has several kinds of operations, each kind
+--use-existing; overwrite does so with --preload. Writes go through the same write-backs and fences as in earnest. With
+--batch the latency is that of one commit or read. Where a workload has several kinds of operations, each kind
 has its own latencies.")]
 pub(crate) struct BenchArgs {
     /// The workload's name
@@ -117,12 +118,18 @@ pub(crate) struct BenchArgs {
     /// Entries that a scan reads, at most: 50 unless given, 100 for ycsb-e
     #[arg(long, value_name = "N")]
     pub scan_length: Option<u64>,
+    /// Write every key once before overwrite begins, which is not counted; --reads then says how many overwrites
+    #[arg(long)]
+    pub preload: bool,
     /// Wait for background work after the keys are loaded, before anything counts
     #[arg(long)]
     pub settle: bool,
     /// Wait for background work at the end, and count it
     #[arg(long)]
     pub drain: bool,
+    /// Look every second how much the store takes of the SSD, beside what lives
+    #[arg(long)]
+    pub space: bool,
     /// Make DRAM as slow as other memory: none, optane or cxl
     #[arg(long, value_name = "NAME", default_value = "none")]
     pub emulate: String,

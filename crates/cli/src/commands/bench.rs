@@ -80,8 +80,10 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
         distribution,
         seed: args.seed,
         scan_length: args.scan_length,
+        preload: args.preload,
         settle: args.settle,
         drain: args.drain,
+        space: args.space,
         emulate: Emulation::parse(&args.emulate).map_err(Failure::usage)?,
         compressible: args.compressible,
     })

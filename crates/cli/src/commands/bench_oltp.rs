@@ -37,7 +37,9 @@ fn foreign(workload: OltpWorkload, args: &BenchArgs) -> Option<&'static str> {
         (args.compressible != 1.0, "--compressible"),
         (args.seconds_max.is_some(), "--seconds-max"),
         (args.rate.is_some(), "--rate"),
+        (args.preload, "--preload"),
         (args.settle, "--settle"),
+        (args.space, "--space"),
     ];
     let given = given.into_iter().find(|(given, _)| *given);
     given.map(|(_, name)| name)

@@ -1155,6 +1155,12 @@ fn bench_prints_one_json_object_or_a_table() {
     assert_eq!(names(&store.path().with_file_name("pm")), [""; 0]);
     assert_eq!(table.code, 0, "{}", table.err);
     assert!(table.out.contains("per second") && table.out.contains("latency"));
+    let overwrite = ["bench", "overwrite", "--num", "200", "--reads", "300"];
+    let looked = [&overwrite[..], &["--preload", "--space", "--json"]].concat();
+    let json = store.run(&looked).json();
+    assert_eq!(json["ops"], json!(300));
+    let live = &json["space"]["samples"][0]["live_bytes"];
+    assert_eq!(live, &json!(200 * 116), "{json}");
 }
 
 #[test]
