@@ -21,7 +21,7 @@ use crate::outcome::{Chart, Check, Outcome, Series, Table, strings};
 use crate::setting::{Setting, Tell};
 use crate::trial::{Size, System, Trial, latency};
 
-const FLAT_LSM: System = System {
+pub(super) const FLAT_LSM: System = System {
     name: "flat-lsm",
     preset: Preset::FlatLsm,
     set: &[],
