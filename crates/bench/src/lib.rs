@@ -35,6 +35,7 @@ pub mod clock;
 mod columns;
 pub mod counts;
 mod depth;
+pub mod device;
 pub mod distribution;
 pub mod keys;
 mod load;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use thermocline::{Db, Durability, Metrics};
+use thermocline::{Db, Durability, Metrics, Runtime, RuntimeOptions};
 use thermocline_base::Result;
 use thermocline_base::options::{Emulation, Options, Preset};
 use thermocline_bench::distribution::Draw;
@@ -43,6 +43,8 @@ pub(crate) struct Size {
 pub(crate) struct Trial {
     scratch: Scratch,
     options: Options,
+    /// Of its own; `None` for what a store has by itself.
+    runtime: Option<Runtime>,
     pub size: Size,
 }
 
@@ -67,7 +69,22 @@ impl Trial {
         Ok(Trial {
             scratch,
             options,
+            runtime: None,
             size,
+        })
+    }
+
+    /// The same; so many threads do its jobs when it is opened by [`Trial::open`].
+    pub fn with_jobs(self, jobs: usize) -> Result<Trial> {
+        let options = RuntimeOptions {
+            // As a store by itself has it: its own limit is enough.
+            dram: u64::MAX,
+            jobs,
+            ..RuntimeOptions::default()
+        };
+        Ok(Trial {
+            runtime: Some(Runtime::new(options)?),
+            ..self
         })
     }
 
@@ -124,7 +141,10 @@ impl Trial {
             emulate: self.emulation(setting),
             ..self.options.clone()
         };
-        Db::open(self.folder(), options)
+        match &self.runtime {
+            Some(runtime) => Db::open_in(runtime, self.folder(), options),
+            None => Db::open(self.folder(), options),
+        }
     }
 
     pub fn run(&self, plan: &Plan) -> Result<Report> {
