@@ -129,7 +129,7 @@ fn counts_are_the_same_every_time() {
 #[test]
 fn wrong_arguments_are_named() {
     let store = Store::new();
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["suite", "--cells", "ycsb-a"], "'ycsb-a'"),
         (&["suite", "--full", "--cells", "put-pm"], "'put-pm'"),
         (&["suite", "--rounds", "0"], "rounds lies between 1 and 100"),
@@ -146,6 +146,10 @@ fn wrong_arguments_are_named() {
             "--rounds is an option of suite",
         ),
         (&["fillseq", "--settle"], "settle"),
+        (&["fillseq", "--preload"], "preload"),
+        (&["suite", "--preload"], "--preload"),
+        (&["suite", "--space"], "--space"),
+        (&["tpcc", "--space"], "--space"),
     ];
     for (arguments, word) in cases {
         let run = store.run(&[&["bench"], arguments].concat());
