@@ -252,13 +252,13 @@ impl Tables {
         Ok(covered.map(|_| None))
     }
 
-    /// A cursor of family `cf` has gone to `key` with these [`sources`]: if two runs of files may have it, the newer one's table
-    /// is asked beside the other. A table that was passed over is not asked.
-    pub fn charge_seek(&self, cf: CfId, key: &[u8], sources: &[TableSource]) {
+    /// A cursor of family `cf` has gone to `key`: if two runs of files may have it, the newer one's table is asked beside the
+    /// other. Of each run's [`TableSource`], whether it has passed over its table, which is not asked then.
+    pub fn charge_seek(&self, cf: CfId, key: &[u8], passed_over: impl Iterator<Item = bool>) {
         let mut watch = Watch::new(self, cf);
         if watch.looks {
-            let runs = self.runs(cf).iter().zip(sources);
-            let runs = runs.filter(|(_, source)| !source.has_passed_over());
+            let runs = self.runs(cf).iter().zip(passed_over);
+            let runs = runs.filter(|(_, passed_over)| !passed_over);
             let asked = runs.filter_map(|(run, _)| runs::may_have(run, key));
             for table in asked.filter(|table| self.held.pm(table.file).is_none()) {
                 watch.asked(table);

@@ -191,7 +191,7 @@ impl TableSource {
     }
 
     /// Whether filters have kept it from all tables that it was to enter.
-    pub(crate) fn has_passed_over(&self) -> bool {
+    pub fn has_passed_over(&self) -> bool {
         self.denied.is_some()
     }
 

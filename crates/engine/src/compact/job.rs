@@ -476,13 +476,9 @@ impl Compactor {
                 return Ok(true);
             }
             if active(Bug::UnlinkBeforeEdit) && !job.picked.trivial {
+                let files = &self.common.catalog.table_files;
                 for (_, table) in &job.inputs {
-                    let _ = self
-                        .common
-                        .catalog
-                        .table_files
-                        .storage
-                        .remove(&self.common.catalog.table_files.path(table.file));
+                    let _ = files.storage.remove(&files.path(table.file));
                 }
             }
             let edit = self.edit_of(job, outputs);

@@ -171,7 +171,8 @@ impl Walk {
         if let Bound::Included(key) | Bound::Excluded(key) = from
             && self.runs.len() > 1
         {
-            tables.charge_seek(reader.cf, key, &self.runs);
+            let passed_over = self.runs.iter().map(TableSource::has_passed_over);
+            tables.charge_seek(reader.cf, key, passed_over);
         }
         self.settle(reader)
     }
