@@ -41,8 +41,11 @@ use thermocline_base::{CfId, FileId};
 
 use crate::pressure::Limits;
 use crate::tuning::{
-    GARBAGE_BEGINS_PERCENT, GARBAGE_ENDS_PERCENT, MOVED_BYTES_MAX, MOVED_BYTES_MIN, MOVED_PARTS,
+    ALL_STAYS_PERCENT, GARBAGE_BEGINS_PERCENT, GARBAGE_ENDS_PERCENT, MOVED_BYTES_MAX,
+    MOVED_BYTES_MIN, MOVED_PARTS,
 };
+
+pub mod small;
 
 /// What is known of a blob file whose references all are in tables on the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +140,25 @@ pub fn limits(live: u64, percent_max: u64) -> Limits {
 /// Whether some of `files` would be victims.
 pub fn is_due(files: &[BlobFile], percent_max: u64) -> bool {
     excess(files, with_garbage(percent_max, GARBAGE_BEGINS_PERCENT)) > 0
+}
+
+/// Whether users let values move at all.
+pub fn lets_values_move(percent_max: u64) -> bool {
+    percent_max < ALL_STAYS_PERCENT
+}
+
+/// As many bytes as may be there twice for another reason than garbage: with them as garbage, too, collection does not begin. But as
+/// many as the shortest job moves.
+pub fn room_for_copies(files: &[BlobFile], percent_max: u64) -> u64 {
+    if !lets_values_move(percent_max) {
+        return 0;
+    }
+    let all: u64 = files.iter().map(|file| file.bytes).sum();
+    let live: u64 = files.iter().map(|file| file.live).sum();
+    let percent = with_garbage(percent_max, GARBAGE_BEGINS_PERCENT);
+    let most = u128::from(live) * u128::from(percent) / 100;
+    let left = u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(all);
+    left.max(MOVED_BYTES_MIN)
 }
 
 /// How much is to move.
@@ -333,6 +355,38 @@ mod tests {
         assert_eq!(enough(640_000_000, (99, 1 << 20)), allowed / 4);
         assert_eq!(enough(1 << 50, (1, 0)), MOVED_BYTES_MAX);
         assert_eq!(enough(1 << 50, (40, 1 << 20)), 40 * MOVED_BYTES_MAX);
+    }
+
+    proptest! {
+        /// What is joined is garbage for a moment, and has nothing collected.
+        #[test]
+        fn copies_make_no_collection_due(files in files(), most in 101u64..300) {
+            // Files are large here, so that the shortest job is nothing beside them.
+            let large = |file: &BlobFile| BlobFile {
+                bytes: file.bytes << 30,
+                live: file.live << 30,
+                ..*file
+            };
+            let mut files: Vec<BlobFile> = files.iter().map(large).collect();
+            let room = room_for_copies(&files, most);
+            if is_due(&files, most) {
+                prop_assert_eq!(room, MOVED_BYTES_MIN);
+            } else if room > MOVED_BYTES_MIN {
+                files.push(BlobFile { file: FileId(1 << 20), bytes: room, live: 0 });
+                prop_assert!(!is_due(&files, most));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_copied_where_all_stays() {
+        let file = BlobFile {
+            file: FileId(1),
+            bytes: 1 << 40,
+            live: 1 << 40,
+        };
+        assert_eq!(room_for_copies(&[file], ALL_STAYS_PERCENT), 0);
+        assert!(room_for_copies(&[file], ALL_STAYS_PERCENT - 1) > 0);
     }
 
     #[test]

@@ -37,7 +37,7 @@
 //! | what do costs say of level 0 in persistent memory? | [`level0`] |
 //! | what of it is merged next, or leaves? | [`internal`] |
 //! | which tables are to be compacted next? | [`pick`] |
-//! | which blob files are collected? | [`collect`] |
+//! | which blob files are collected, and which are joined? | [`collect`], [`collect::small`] |
 //! | which equations weigh that? | [`cost`] |
 //! | how large should levels, tables and jobs be? | [`geometry`] |
 //! | which reads pay for a compaction? | [`reads`] |

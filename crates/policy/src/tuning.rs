@@ -12,8 +12,10 @@
 //! because a thing has two sides or halves. Sizes that options derive from `pm` and `dram` are in `base::options`: they are what
 //! users set, or what stands for it.
 
+mod joining;
 mod waiting;
 
+pub use joining::*;
 pub use waiting::*;
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,22 @@
+//! Numbers of blob files that are joined (`collect::small`).
+
+/// A blob file is small if it has fewer bytes alive than one part in so many of what a file ends with. *Chosen*: files that are not
+/// small are at most four times as many as full ones would be.
+pub const SMALL_PARTS: u64 = 4;
+
+/// A family may have so many small blob files before some are joined. *Chosen*: as many descriptors as a process needs at least
+/// (`docs/budgets.md`), and some kilobytes of the manifest.
+pub const SMALL_FILES: usize = 64;
+
+/// Files that are joined at once, at least. *Derived*: half of those that a family may have. At least half of them go for good, so a
+/// table is written anew for it once while flushes and jobs leave a quarter of [`SMALL_FILES`].
+pub const JOINED_FILES_MIN: usize = 32;
+
+/// What is joined has so many times the bytes of its largest file, for each table that refers to it. *Derived*: each of those tables
+/// leaves a file of its own. With four, half of the bytes or more come into files that are twice as large as those that they were in
+/// (`collect::small` has the argument).
+pub const JOINED_SIZES: u64 = 4;
+
+/// With so many bytes for each hundred that are alive users have all values left where they are. *Derived*: the largest that
+/// `blob.space_percent_max` may be.
+pub const ALL_STAYS_PERCENT: u64 = 1_000_000;
