@@ -19,6 +19,13 @@
 //! it (`blobs::remove`). So a collection is a compaction: paced, cancelled, crash-safe and valid by the same argument. Each job looks
 //! anew what the victims are, when it begins to write. If there are fewer than when it was picked, it writes what is there again, once.
 //!
+//! # Small files are joined
+//! Where nothing is due for garbage, and a family has many small files, some of those are victims, too (`policy::collect::small` has the
+//! choice, and why it ends). The same jobs move what is in them, by the same argument. The victims of a job that has begun are remembered
+//! until they have gone ([`Compactions::joining`](super::state::Compactions::joining)). An open forgets them: what is left is chosen again
+//! among others, or is collected, since what has moved out of it is garbage there. Nothing is joined on a full disk. Who asks for a
+//! compaction of a range has no more values moved by its jobs than before; what is to be joined behind them is.
+//!
 //! # What it takes
 //! *Of the disk*: until the last table has let go of a victim, what moved is there twice. So only so much is chosen as has room
 //! ([`Picker::room_to_move`]), and a collection that finds none does not begin. On a full disk collections come behind all other
@@ -35,21 +42,26 @@
 
 use thermocline_base::FileId;
 use thermocline_catalog::View;
-use thermocline_policy::collect::{self, Moves, Refers};
+use thermocline_policy::collect::small::{self, Room};
+use thermocline_policy::collect::{self, BlobFile, Moves, Refers};
 use thermocline_policy::pick::Reason;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
-use super::counted::{referred, referring};
+use super::counted::{referred, referring, small_ones};
 use crate::store::{Common, Picker};
 
 impl Picker {
     /// How many bytes of values may move out of blob files: those of the disk that flushes and writers can do without. 0 if
     /// nothing is to move. The caller holds no lock.
     pub fn room_to_move(&self) -> u64 {
-        if !self.common.compactions.seems_due() {
+        let compactions = &self.common.compactions;
+        let is_relieving = self.pressure.is_relieving();
+        // To join files makes no room.
+        let joins = compactions.may_join() && !is_relieving;
+        if !compactions.seems_due() && !joins {
             return 0;
         }
-        let room = match self.pressure.is_relieving() {
+        let room = match is_relieving {
             true => self.pressure.room_for_jobs(),
             false => self.pressure.disk().map(|disk| disk.beyond_reserve() / 2),
         };
@@ -69,7 +81,11 @@ impl Picker {
         let view = self.common.catalog.view_to_keep();
         let version = self.common.catalog.version();
         let at_once = reason == Reason::Manual;
-        garbage(&version, &view, &self.common, (room, at_once)).victims
+        let garbage = garbage(&version, &view, &self.common, (room, at_once));
+        if garbage.joins && !garbage.victims.is_empty() {
+            self.common.compactions.begin_joining(&garbage.victims);
+        }
+        garbage.victims
     }
 }
 
@@ -80,9 +96,11 @@ struct Garbage {
     victims: Vec<FileId>,
     /// Files to which parts of tables refer, and which would be victims if those needed nothing of them; by number.
     parts: Vec<FileId>,
+    /// Whether victims have no garbage to speak of, and are small.
+    joins: bool,
 }
 
-/// What is to be done in a version, if what moves has `room` bytes, in a job or all `at_once`. If `view` is newer than that, a file may count as a victim to
+/// What is to be done in a version, if what moves has `room` bytes, in a job or all `at_once`: then for the sake of garbage alone. If `view` is newer than that, a file may count as a victim to
 /// which a memtable refers that was flushed since.
 fn garbage(
     version: &Version,
@@ -92,11 +110,13 @@ fn garbage(
 ) -> Garbage {
     let most = common.options.blob.space_percent_max;
     if !common.compactions.seems_due() {
-        return Garbage::default();
+        return match at_once {
+            true => Garbage::default(),
+            false => joined(version, view, common, room),
+        };
     }
     let mut files = common.compactions.collectable(version);
-    let homes = || view.memtables.iter().flat_map(|memtable| memtable.homes());
-    files.retain(|of| !homes().any(|home| home.blobs().has(of.file)));
+    leave_noted(&mut files, view);
     let in_parts = referred(version, TableRef::refers_to_unknown);
     let is_in_parts = |file: &FileId| in_parts.binary_search(file).is_ok();
     let mut parts = collect::victims(&files, most, Moves::ALL);
@@ -109,6 +129,36 @@ fn garbage(
     Garbage {
         victims: collect::victims(&files, most, moves),
         parts,
+        joins: false,
+    }
+}
+
+/// Leaves out the files that memtables have noted.
+fn leave_noted(files: &mut Vec<BlobFile>, view: &View) {
+    let homes = || view.memtables.iter().flat_map(|memtable| memtable.homes());
+    files.retain(|of| !homes().any(|home| home.blobs().has(of.file)));
+}
+
+/// Which small files are joined, where nothing is due for garbage. Parts of tables keep theirs: what they refer to is unknown, and they
+/// are not written anew for this.
+fn joined(version: &Version, view: &View, common: &Common, room: u64) -> Garbage {
+    let (compactions, options) = (&common.compactions, &common.options.blob);
+    if room == 0 || !compactions.may_join() {
+        return Garbage::default();
+    }
+    let mut files = compactions.movable(version);
+    leave_noted(&mut files, view);
+    let in_parts = referred(version, TableRef::refers_to_unknown);
+    files.retain(|of| in_parts.binary_search(&of.file).is_err());
+    let room = Room {
+        disk: room,
+        copies: collect::room_for_copies(&files, options.space_percent_max),
+    };
+    let small = small_ones(version, &files, options.file_bytes);
+    Garbage {
+        victims: small::victims(&small, &compactions.joining(), room),
+        parts: Vec::new(),
+        joins: true,
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a version knows of the values in blob files (`collect` says when one is alive).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_base::FileId;
+use thermocline_policy::collect::small::{Small, are_many, is_small};
 use thermocline_policy::collect::{BlobFile, Referring};
-use thermocline_version::{TableRef, Version};
+use thermocline_version::{Level, TableRef, Version};
 
 /// The files whose values are counted.
 fn counted(version: &Version) -> Vec<BlobFile> {
@@ -31,10 +32,23 @@ pub(super) fn referred(version: &Version, tables: impl Fn(&TableRef) -> bool) ->
 /// The files that tables on the SSD can let go of: all references to them are there, and in none of the tables that are
 /// `passed_over`. Empty if no file has garbage, or seems to.
 pub(super) fn collectable(version: &Version, passed_over: &BTreeSet<FileId>) -> Vec<BlobFile> {
-    let mut files = counted(version);
+    let files = counted(version);
     if files.iter().all(|of| of.live >= of.bytes) {
         return Vec::new();
     }
+    movable(files, version, passed_over)
+}
+
+/// The same, whatever garbage there is.
+pub(super) fn all_movable(version: &Version, passed_over: &BTreeSet<FileId>) -> Vec<BlobFile> {
+    movable(counted(version), version, passed_over)
+}
+
+fn movable(
+    mut files: Vec<BlobFile>,
+    version: &Version,
+    passed_over: &BTreeSet<FileId>,
+) -> Vec<BlobFile> {
     let stays = |table: &TableRef| {
         version.pm_table(table.file).is_some() || passed_over.contains(&table.file)
     };
@@ -52,4 +66,36 @@ pub(super) fn referring(version: &Version) -> Referring {
         tables: all.tables + 1,
         bytes: all.bytes + table.bytes,
     })
+}
+
+/// Whether a family may have too many files that are small, where one ends with `file_bytes`.
+pub(super) fn are_many_small(version: &Version, file_bytes: u64) -> bool {
+    are_many(counted(version).iter().map(|of| of.live), file_bytes)
+}
+
+/// The small ones among `files`, and what refers to them: tables of one family, none of which is in level 0.
+pub(super) fn small_ones(version: &Version, files: &[BlobFile], file_bytes: u64) -> Vec<Small> {
+    let small = files.iter().filter(|of| is_small(of.live, file_bytes));
+    let live: BTreeMap<FileId, u64> = small.map(|of| (of.file, of.live)).collect();
+    let mut found: BTreeMap<FileId, Small> = BTreeMap::new();
+    let mut stay: BTreeSet<FileId> = BTreeSet::new();
+    for (place, table) in version.tables() {
+        for blob in &table.blobs {
+            let Some(&live) = live.get(&blob.file) else {
+                continue;
+            };
+            let of = found.entry(blob.file).or_insert_with(|| Small {
+                file: blob.file,
+                family: place.cf,
+                live,
+                tables: Vec::new(),
+            });
+            of.tables.push(table.file);
+            if place.level == Level::ZERO || of.family != place.cf {
+                stay.insert(blob.file);
+            }
+        }
+    }
+    found.retain(|file, _| !stay.contains(file));
+    found.into_values().collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, FileId};
 use thermocline_env::Clock;
-use thermocline_policy::collect::{BlobFile, is_due, limits};
+use thermocline_policy::collect::{BlobFile, is_due, lets_values_move, limits};
 use thermocline_policy::flush::Sealed;
 use thermocline_policy::pick::{Cursors, Held, Reason};
 use thermocline_policy::pressure::Limits;
@@ -45,6 +45,8 @@ pub(crate) struct Compactions {
     pub(super) debts: Debts,
     pub(super) sums: LevelSums,
     garbage_percent_max: u64,
+    /// A blob file ends with so many bytes.
+    blob_file_bytes: u64,
     collecting: Mutex<Collecting>,
     /// What jobs leave alone for a while.
     resting: Mutex<Resting>,
@@ -91,6 +93,20 @@ struct Collecting {
     failed: bool,
     /// There is nothing to do about what is due.
     stuck: bool,
+    /// Files that jobs have begun to join, as far as they are there.
+    joining: Vec<FileId>,
+}
+
+impl Collecting {
+    /// Forgets what is not there any more.
+    fn forget_gone(&mut self, version: &Version) {
+        self.passed_over.forget_gone(version);
+        let is_there = |file: &FileId| {
+            let named = version.blob_file(*file);
+            named.is_some_and(|blob| blob.references > 0)
+        };
+        self.joining.retain(is_there);
+    }
 }
 
 /// What compactions are behind with.
@@ -102,6 +118,8 @@ pub(crate) struct Behind {
     pub pending_bytes: u64,
     /// Whether something is to be collected, as far as the version says it.
     seems_due: bool,
+    /// Whether some family may have too many small blob files.
+    has_many_small: bool,
     /// Bytes in blob files that can be collected and that nothing refers to.
     pub garbage_bytes: u64,
     /// Where those hold writers back.
@@ -116,6 +134,7 @@ impl Default for Behind {
             level0_runs: 0,
             pending_bytes: 0,
             seems_due: false,
+            has_many_small: false,
             garbage_bytes: 0,
             garbage_limits: Limits::NONE,
             blob_files: Arc::default(),
@@ -139,7 +158,32 @@ impl Compactions {
         lock(&self.debt).seems_due
     }
 
-    /// The files of a version that tables can let go of.
+    /// Whether small blob files may have to be joined, as far as the version says it, and no garbage comes before them.
+    pub(super) fn may_join(&self) -> bool {
+        let (seems_due, has_many_small) = {
+            let behind = lock(&self.debt);
+            (behind.seems_due, behind.has_many_small)
+        };
+        !seems_due && (has_many_small || !lock(&self.collecting).joining.is_empty())
+    }
+
+    /// Files that jobs have begun to join, as far as they are there.
+    pub(super) fn joining(&self) -> Vec<FileId> {
+        lock(&self.collecting).joining.clone()
+    }
+
+    /// A job begins to write that moves values out of these, to join them.
+    pub(super) fn begin_joining(&self, files: &[FileId]) {
+        lock(&self.collecting).joining = files.to_vec();
+    }
+
+    /// The files of a version that tables can let go of, whatever garbage there is.
+    pub(super) fn movable(&self, version: &Version) -> Vec<BlobFile> {
+        let passed_over = lock(&self.collecting).passed_over.tables().clone();
+        counted::all_movable(version, &passed_over)
+    }
+
+    /// The files of a version that tables can let go of, if some has garbage, or seems to.
     pub(super) fn collectable(&self, version: &Version) -> Vec<BlobFile> {
         let passed_over = lock(&self.collecting).passed_over.tables().clone();
         counted::collectable(version, &passed_over)
@@ -275,6 +319,7 @@ impl Compactions {
             debts: Debts::default(),
             sums: LevelSums::default(),
             garbage_percent_max: options.blob.space_percent_max,
+            blob_file_bytes: options.blob.file_bytes,
             collecting: Mutex::default(),
             resting: Mutex::default(),
             usage: levels::Usage::default(),
@@ -329,7 +374,9 @@ impl Compactions {
             ..Behind::default()
         };
         let most = self.garbage_percent_max;
-        lock(&self.collecting).passed_over.forget_gone(version);
+        behind.has_many_small =
+            lets_values_move(most) && counted::are_many_small(version, self.blob_file_bytes);
+        lock(&self.collecting).forget_gone(version);
         lock(&self.resting).forget_gone(version);
         let mut files = self.collectable(version);
         if !files.is_empty() {

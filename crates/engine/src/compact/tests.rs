@@ -8,6 +8,7 @@ mod faults;
 mod filters;
 mod index;
 mod jobs;
+mod joined;
 mod outputs;
 mod parts;
 mod ranges;

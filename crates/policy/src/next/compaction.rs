@@ -3,7 +3,7 @@
 //! What is deleted or has expired as a whole goes first, as that costs an edit and makes room. Then comes room on a
 //! full disk, then room in persistent memory (what would go by a merge need not leave). After that come slices that
 //! leave persistent memory, then merges that pay, then, in turns, levels that are too large and values in blob files
-//! that have much garbage. Tables with many deletes follow, and what reads have charged comes last.
+//! that have much garbage, or are small and many. Tables with many deletes follow, and what reads have charged comes last.
 
 use std::collections::BTreeMap;
 

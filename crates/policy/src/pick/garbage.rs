@@ -1,4 +1,4 @@
-//! Jobs that move values out of blob files with much garbage (`collect`).
+//! Jobs that move values out of blob files with much garbage, or out of small ones to join them (`collect`).
 //!
 //! A table that refers to victims is written anew where it stands: what is below stays below, and nothing else is read. One
 //! of level 0 goes to the base level, with what is older, as level 0 is written anew nowhere else.

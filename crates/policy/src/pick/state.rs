@@ -297,7 +297,7 @@ pub enum Reason {
     Spill,
     /// All that the tables have is deleted: they go unread.
     Deleted,
-    /// Values move out of blob files that have much garbage.
+    /// Values move out of blob files that have much garbage, or are small and many.
     Garbage,
     /// All that the tables have has expired: they go unread.
     Expired,

@@ -19,10 +19,10 @@ use super::*;
 use crate::Family;
 use crate::compact::state::Behind;
 
-const CF: CfId = CfId::DEFAULT;
-const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+pub(super) const CF: CfId = CfId::DEFAULT;
+pub(super) const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
-fn apart() -> Options {
+pub(super) fn apart() -> Options {
     let mut options = tiny();
     options.blob.value_bytes_min = 100;
     options.blob.file_bytes = 4 << 10;
@@ -57,7 +57,7 @@ fn referred(engine: &Engine) -> BTreeMap<FileId, u64> {
 }
 
 /// Checks what the version says of blob files, and returns it.
-fn counted(engine: &Engine) -> Vec<BlobFile> {
+pub(super) fn counted(engine: &Engine) -> Vec<BlobFile> {
     let referred = referred(engine);
     let version = version_of(engine);
     let files = version.blob_files().map(|(file, blob)| {
@@ -76,7 +76,7 @@ fn counted(engine: &Engine) -> Vec<BlobFile> {
     files.collect()
 }
 
-fn jobs_for(engine: &Engine, reason: Reason) -> u64 {
+pub(super) fn jobs_for(engine: &Engine, reason: Reason) -> u64 {
     let reasons = engine.metrics().compaction.reasons;
     let of = reasons.into_iter().find(|(other, _)| *other == reason);
     of.map_or(0, |(_, jobs)| jobs)
