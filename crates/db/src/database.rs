@@ -281,6 +281,21 @@ impl Db {
         self.engine.pm_huge_bytes()
     }
 
+    /// Decides now how reads of futures and of background jobs reach the device (option `read.async_io`), as the first of them
+    /// would, so that [`Db::metrics`] says it, and what the system has refused. It starts the threads that read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = thermocline::Db::open(dir.path().join("reads"), Default::default())?;
+    /// db.decide_io();
+    /// let reads = db.metrics().runtime.expect("it is open").async_reads;
+    /// assert!(reads.way.is_some() || reads.refused.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_io(&self) {
+        self.engine.decide_io();
+    }
+
     /// How many tables in files have a binary and how many a learned index (option `ssd.index`), and for how many a
     /// learned one was wanted and did not fit, as `stat` prints it. The call reads the end of every table that is not
     /// open.

@@ -79,9 +79,9 @@ pub use thermocline_engine::{
     CostForm, CostThresholds, CostUse, Delay, DeliveryUse, Durability, Event, EventListener,
     Exported, FamilyMap, FamilyPlan, FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan,
     LevelPlan, LevelUse, PartitionRate, PartitionUse, PartitionsPlan, PendingRead, Plan,
-    PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState, RewritePlan, Runtime,
-    RuntimeMetrics, RuntimeOptions, SlicePlan, Stages, StallCause, TableIndexes, TableState,
-    TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
+    PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState, Refused, RewritePlan,
+    Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan, Stages, StallCause, TableIndexes,
+    TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

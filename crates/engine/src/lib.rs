@@ -234,7 +234,7 @@ pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{
-    AsyncUse, Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions, is_calling,
+    AsyncUse, Job, Piece, Refused, Runtime, RuntimeMetrics, RuntimeOptions, is_calling,
 };
 pub use thermocline_tables::{LevelState, RangeSize, TableIndexes};
 pub use thermocline_version::JobDone;

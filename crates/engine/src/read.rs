@@ -248,6 +248,16 @@ impl Engine {
         self.inner.common.space.region().huge_bytes()
     }
 
+    /// Decides now how reads of futures and of jobs reach the device, as the first of them would.
+    pub fn decide_io(&self) {
+        let common = &self.inner.common;
+        let files = &common.catalog.table_files;
+        files.async_reader().decide(common.options.read.async_io);
+        if let Some(staged) = files.staged() {
+            staged.decide_io();
+        }
+    }
+
     /// Which indexes tables have: reads the end of each that is not open.
     ///
     /// # Errors

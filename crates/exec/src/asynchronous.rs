@@ -45,6 +45,7 @@ use crate::pool::BufPool;
 use crate::prepared::Wanted;
 use crate::promise::{Pending, promise};
 use crate::range::RangeBuf;
+use crate::refusal::{Refusal, Refused};
 #[cfg(target_os = "linux")]
 use crate::tries::Tries;
 use crate::under_way::{Held, UnderWay};
@@ -79,6 +80,7 @@ pub struct AsyncReader {
     /// Held by whoever tries to start it.
     #[cfg(target_os = "linux")]
     tries: Mutex<Tries>,
+    refusal: Arc<Refusal>,
     /// What waits to be done by [`AsyncReader::step`], in place of threads.
     script: Option<Mutex<Vec<Work>>>,
 }
@@ -90,6 +92,8 @@ pub struct AsyncUse {
     pub way: Option<AsyncIo>,
     /// Helpers that have started.
     pub helpers: usize,
+    /// What the system has refused, if another way is used for that.
+    pub refused: Option<Refused>,
 }
 
 /// A read that is under way. It is made whether it is polled or not.
@@ -129,6 +133,7 @@ impl AsyncReader {
             poller: OnceLock::new(),
             #[cfg(target_os = "linux")]
             tries: Mutex::default(),
+            refusal: Arc::new(Refusal::none()),
             script,
         }
     }
@@ -141,6 +146,23 @@ impl AsyncReader {
             file,
             offset,
         }
+    }
+
+    /// Decides now in which way reads are made, as the first one would.
+    ///
+    /// ```
+    /// use thermocline_base::AsyncIo;
+    /// use thermocline_exec::{AsyncReader, BufPool};
+    /// let reader = AsyncReader::new(BufPool::new(0));
+    /// reader.decide(AsyncIo::Threads);
+    /// assert_eq!(reader.usage().refused, None);
+    /// ```
+    pub fn decide(&self, way: AsyncIo) {
+        #[cfg(target_os = "linux")]
+        if self.script.is_none() {
+            self.poller(way);
+        }
+        let _ = way;
     }
 
     /// As [`AsyncReader::read`]. It counts as `held`, which is held, as the file is, only until the read is answered.
@@ -209,10 +231,17 @@ impl AsyncReader {
         if !tries.is_due() {
             return None;
         }
+        self.refusal.forget();
         let tried = match way {
             AsyncIo::Threads => Ok(None),
-            way => Poller::start(way, self.pool.clone(), self.helpers.clone()).map(Some),
+            way => {
+                let with = (self.pool.clone(), self.helpers.clone());
+                Poller::start(way, with, &self.refusal).map(Some)
+            }
         };
+        if let Err(error) = &tried {
+            self.refusal.note(AsyncIo::Interrupt, error);
+        }
         let settled = tries.settle(tried)?;
         self.poller.get_or_init(|| settled).as_ref()
     }
@@ -258,6 +287,7 @@ impl AsyncReader {
         AsyncUse {
             way: way.or((helpers > 0).then_some(AsyncIo::Threads)),
             helpers,
+            refused: self.refusal.told(),
         }
     }
 }

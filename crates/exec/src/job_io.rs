@@ -65,6 +65,7 @@ use crate::helpers::Helpers;
 use crate::pool::BufPool;
 use crate::promise::{Pending, wait_for};
 use crate::range::{RangeBuf, read_range};
+use crate::refusal::Refused;
 use crate::under_way::UnderWay;
 
 pub use behind::{Behind, PIECES_MAX, Written};
@@ -105,6 +106,8 @@ pub struct JobIoUse {
     pub way: Option<AsyncIo>,
     /// Threads that write, and have started.
     pub writers: usize,
+    /// What the system has refused to reads, if another way is used for that.
+    pub refused: Option<Refused>,
 }
 
 /// A read that was sent for.
@@ -172,6 +175,13 @@ impl JobIo {
         }))
     }
 
+    /// Decides now in which way reads are made, as the first one would.
+    pub fn decide(&self, way: AsyncIo) {
+        if let Some(reader) = &self.reader {
+            reader.decide(way);
+        }
+    }
+
     /// Makes a read that a job waits for, and counts it.
     pub fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
         let _under_way = self.room.under_way.job();
@@ -192,9 +202,11 @@ impl JobIo {
 
     /// What is used.
     pub fn usage(&self) -> JobIoUse {
-        let reader = self.reader.as_ref();
+        let reads = self.reader.as_ref().map(AsyncReader::usage);
+        let reads = reads.unwrap_or_default();
         JobIoUse {
-            way: reader.and_then(|reader| reader.usage().way),
+            way: reads.way,
+            refused: reads.refused,
             writers: self.room.threads(),
         }
     }

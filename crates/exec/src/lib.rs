@@ -55,6 +55,11 @@ mod pool;
 mod prepared;
 mod promise;
 mod range;
+#[cfg_attr(
+    not(any(target_os = "linux", test)),
+    expect(dead_code, reason = "nothing is tried elsewhere")
+)]
+mod refusal;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the kernel is handed memory to read into")]
 mod ring;
@@ -71,6 +76,7 @@ pub use batch::{BatchRead, BatchReader};
 pub use job_io::{Behind, Closing, Coming, JobIo, JobIoUse, PIECES_MAX, Turn, Written};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
+pub use refusal::Refused;
 pub use storage::DirectStorage;
 pub use under_way::{Counted, UnderWay};
 pub use weave::{Coroutine, rest, weave};

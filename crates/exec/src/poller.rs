@@ -25,6 +25,7 @@ use crate::helpers::Helpers;
 use crate::order::{Order, ReadPromise, read_on};
 use crate::pool::BufPool;
 use crate::prepared::{Prepared, Wanted};
+use crate::refusal::Refusal;
 
 /// What belongs to a read that is under way.
 struct Tag {
@@ -59,16 +60,21 @@ struct Shared {
 pub(crate) struct Poller(Arc<Shared>);
 
 impl Poller {
-    /// One that reads in this way or, where it is refused, by interrupts.
+    /// One that reads in this way or, where that is refused, by interrupts: then it notes the refusal, as it does what is refused later.
     ///
     /// # Errors
     /// The kernel's, where it refuses that as well.
-    pub fn start(way: AsyncIo, pool: BufPool, helpers: Arc<Helpers>) -> io::Result<Poller> {
+    pub fn start(
+        way: AsyncIo,
+        (pool, helpers): (BufPool, Arc<Helpers>),
+        refusal: &Arc<Refusal>,
+    ) -> io::Result<Poller> {
         let (ear, bell) = io::pipe()?;
         let made = Flights::new(way, ear.try_clone()?).map(|flights| (flights, way));
         let (flights, way) = match made {
             Ok(made) => made,
-            Err(_) if way == AsyncIo::Sqpoll || way == AsyncIo::Iopoll => {
+            Err(error) if way == AsyncIo::Sqpoll || way == AsyncIo::Iopoll => {
+                refusal.note(way, &error);
                 let flights = Flights::new(AsyncIo::Interrupt, ear.try_clone()?)?;
                 (flights, AsyncIo::Interrupt)
             }
@@ -91,6 +97,7 @@ impl Poller {
             ear,
             pool,
             helpers,
+            refusal: refusal.clone(),
         };
         let builder = thread::Builder::new().name("thermocline-poll".into());
         builder.spawn(move || polling.poll())?;
@@ -145,6 +152,7 @@ struct Polling {
     ear: PipeReader,
     pool: BufPool,
     helpers: Arc<Helpers>,
+    refusal: Arc<Refusal>,
 }
 
 impl Polling {
@@ -238,9 +246,17 @@ impl Polling {
             return 0;
         };
         let (refused, helpers, pool) = (&mut self.refused, &self.helpers, &self.pool);
+        let refusal = &self.refusal;
         let polled = self.shared.way.load(Ordering::Relaxed) == AsyncIo::Iopoll as usize;
         flights.landed(|landed| {
-            *refused |= polled && landed.tag.direct && is_unsupported(&landed.got);
+            if let Err(error) = &landed.got
+                && polled
+                && landed.tag.direct
+                && error.kind() == io::ErrorKind::Unsupported
+            {
+                *refused = true;
+                refusal.note(AsyncIo::Iopoll, error);
+            }
             if let Err(again) = answer(landed) {
                 read_on(helpers, pool, again);
             }
@@ -250,10 +266,15 @@ impl Polling {
     /// Makes a call of the ring; returns whether it has failed for good. Then helpers make the reads that were under
     /// way, and all others.
     fn give_up_on(&mut self, call: impl FnOnce(&mut Flights<Tag>) -> io::Result<()>) -> bool {
-        let failed = self
-            .flights
-            .as_mut()
-            .is_some_and(|ring| call(ring).is_err());
+        let called = self.flights.as_mut().map(call);
+        let failed = match &called {
+            Some(Err(error)) => {
+                let way = AsyncIo::ALL[self.shared.way.load(Ordering::Relaxed)];
+                self.refusal.note(way, error);
+                true
+            }
+            _ => false,
+        };
         if let Some(flights) = self.flights.take_if(|_| failed) {
             self.shared
                 .way
@@ -272,20 +293,17 @@ impl Polling {
             before.land();
         }
         let ear = self.ear.try_clone();
-        self.flights = ear
-            .and_then(|ear| Flights::new(AsyncIo::Interrupt, ear))
-            .ok();
-        let way = match self.flights {
-            Some(_) => AsyncIo::Interrupt,
-            None => AsyncIo::Threads,
+        let made = ear.and_then(|ear| Flights::new(AsyncIo::Interrupt, ear));
+        let way = match &made {
+            Ok(_) => AsyncIo::Interrupt,
+            Err(error) => {
+                self.refusal.note(AsyncIo::Interrupt, error);
+                AsyncIo::Threads
+            }
         };
+        self.flights = made.ok();
         self.shared.way.store(way as usize, Ordering::Relaxed);
     }
-}
-
-fn is_unsupported(got: &io::Result<usize>) -> bool {
-    got.as_ref()
-        .is_err_and(|error| error.kind() == io::ErrorKind::Unsupported)
 }
 
 /// Answers a read that is done in full; gives it back if it is to be made again.

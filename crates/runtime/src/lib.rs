@@ -59,7 +59,7 @@ use thermocline_env::{Clock, real::RealClock};
 use thermocline_exec::{BatchReader, BufPool, UnderWay};
 use thermocline_observe::events::{Call, Courier};
 
-pub use thermocline_exec::{AsyncReader, AsyncUse, JobIo, JobIoUse};
+pub use thermocline_exec::{AsyncReader, AsyncUse, JobIo, JobIoUse, Refused};
 
 pub use calling::is_calling;
 pub use client::{Client, Job, Task};

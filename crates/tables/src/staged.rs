@@ -51,6 +51,13 @@ impl Staged {
         self.ahead
     }
 
+    /// Decides now in which way reads ahead are made, as the first one would.
+    pub fn decide_io(&self) {
+        if self.ahead {
+            self.io.decide(self.way);
+        }
+    }
+
     /// Sends for bytes of a file, if there is room for that now. The file stays open until they are read.
     pub fn read(&self, file: &TableFile, offset: u64, len: usize) -> Option<Coming> {
         let how = (self.way, self.depth);

@@ -2,6 +2,7 @@
 
 mod events;
 mod json;
+mod reading;
 mod text;
 
 use thermocline::size::format_size;
@@ -22,6 +23,8 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
         db.close()?;
         return events::show(&jobs, output);
     }
+    // So that it can be told how reads would reach the device, though there was none.
+    db.decide_io();
     let (metrics, families, plan) = (db.metrics(), db.column_families(), db.plan());
     let (shown, prepared) = (shown(&db, &families), db.prepared()?);
     let (huge_bytes, indexes) = (db.pm_huge_bytes(), db.table_indexes());
@@ -34,7 +37,8 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
         return output.document(&document);
     }
     output.line(&args.db.display().to_string())?;
-    for (name, text) in text::rows(&metrics, (huge_bytes, &indexes), &shown, &plan) {
+    let rows = text::rows(&metrics, (huge_bytes, &indexes), &shown, &plan);
+    for (name, text) in rows.into_iter().chain(reading::rows(&metrics)) {
         output.line(&format!("  {name:<18} {text}"))?;
     }
     for line in lists(&metrics) {

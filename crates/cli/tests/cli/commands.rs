@@ -376,6 +376,36 @@ fn stat_tells_people_and_programs() {
     assert_eq!(changed.json()["effective_options"]["read.readahead"], "9");
 }
 
+/// Each way of reading, though nothing was read: what is not used was refused, and an errno says why.
+#[test]
+fn stat_tells_how_reads_reach_the_device() {
+    let store = Store::new();
+    store.run(&["put", "DB", "k", "v"]);
+    let threads = ["--set", "read.async_io=threads"];
+    let text = store.run(&[&["stat", "DB"][..], &threads].concat()).out;
+    assert!(text.contains("reads of futures   threads\n"), "{text}");
+    for way in ["interrupt", "sqpoll", "iopoll", "threads"] {
+        let set = format!("read.async_io={way}");
+        let document = store.run(&["stat", "DB", "--json", "--set", &set]).json();
+        let runtime = &document["runtime"];
+        for (used, refused) in [
+            ("async_io", "async_io_refused"),
+            ("job_io", "job_io_refused"),
+        ] {
+            let (used, refused) = (&runtime[used], &runtime[refused]);
+            // Jobs of a store that does not write need not have decided.
+            if used.is_null() {
+                continue;
+            }
+            assert_eq!(*used == way, refused.is_null(), "{way}: {runtime}");
+            if !refused.is_null() {
+                assert!(refused["errno"].is_number(), "{way}: {runtime}");
+                assert_ne!(refused["way"], *used, "{way}: {runtime}");
+            }
+        }
+    }
+}
+
 #[test]
 fn stat_tells_what_was_flushed_and_compacted_last_and_why() {
     let store = Store::new();

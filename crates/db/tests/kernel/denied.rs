@@ -112,13 +112,15 @@ fn uses_a_store() {
     let runtime = db.metrics().runtime.expect("it is open");
     let ways = [runtime.async_reads.way, runtime.job_io.way];
     let [reads, jobs] = ways.map(|way| way.map_or("none", AsyncIo::name));
+    let refused = runtime.async_reads.refused.map_or(0, |of| of.errno);
     db.close().unwrap();
-    std::fs::write(home.join("said"), format!("{digest:016x} {reads} {jobs}")).unwrap();
+    let said = format!("{digest:016x} {reads} {jobs} {refused}");
+    std::fs::write(home.join("said"), said).unwrap();
 }
 
-/// Has a child use a store, started by this program if there is one: what it has, and how futures and jobs have read. `None` if
-/// the kernel takes no filter.
-fn child(launcher: Option<&Path>, home: &Path) -> Option<[String; 3]> {
+/// Has a child use a store, started by this program if there is one: what it has, how futures and jobs have read, and what was refused. `None`
+/// if the kernel takes no filter.
+fn child(launcher: Option<&Path>, home: &Path) -> Option<[String; 4]> {
     std::fs::create_dir(home).unwrap();
     let own = std::env::current_exe().unwrap();
     let mut command = match launcher {
@@ -143,7 +145,7 @@ fn child(launcher: Option<&Path>, home: &Path) -> Option<[String; 3]> {
     assert!(done.status.success(), "{text}");
     let said = std::fs::read_to_string(home.join("said")).unwrap();
     let words: Vec<String> = said.split(' ').map(String::from).collect();
-    Some(words.try_into().expect("three words"))
+    Some(words.try_into().expect("four words"))
 }
 
 #[test]
@@ -158,7 +160,8 @@ fn a_kernel_without_io_uring_makes_no_difference_to_what_is_read() {
     };
     let plain = child(None, &home.path().join("plain")).expect("it is not filtered");
     assert_eq!(denied[0], plain[0], "{denied:?}, {plain:?}");
-    let [_, reads, jobs] = &denied;
-    assert_eq!(reads, "threads");
+    let [_, reads, jobs, refused] = &denied;
+    // EPERM is what the filter answers.
+    assert_eq!((reads.as_str(), refused.as_str()), ("threads", "1"));
     assert!(["threads", "none"].contains(&jobs.as_str()), "{jobs}");
 }

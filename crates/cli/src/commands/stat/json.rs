@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use thermocline::options::AsyncIo;
 use thermocline::{CompactionUse, Metrics, Plan, ReaderState, Result, TableIndexes};
 
+use super::reading::refused_as_json;
+
 /// The document. Its members stay in their order: what is new comes last.
 pub(super) fn as_json(m: &Metrics, families: &[String], plan: &Plan) -> Value {
     let mut document = first_members(m, families);
@@ -309,6 +311,8 @@ fn runtime_as_json(m: &Metrics) -> Value {
         "dram_used_bytes": runtime.dram_used_bytes,
         "dram_held_bytes": runtime.dram_held_bytes,
         "dram_charged_bytes": runtime.dram_charged_bytes,
+        "async_io_refused": refused_as_json(runtime.async_reads.refused),
+        "job_io_refused": refused_as_json(runtime.job_io.refused),
     })
 }
 
