@@ -19,7 +19,7 @@
 //!    and each byte dies once. So all joins together move at most three times the weight of what was written, and a little for what dies:
 //!    a byte moves `O(log(full / s))` times, where `s` is what its flush left.
 //! 3. *Few stay.* If nothing is chosen among `n` files, then each one, in their order, has more than one part in `4·r` of the bytes of all up to it. So these
-//!    grow by that part with each file, from the first byte to a quarter of a full file for each: `n` is [`SMALL_FILES`], or
+//!    grow by that part with each file, from the first byte to less than a quarter of a full file for each: `n` is [`SMALL_FILES`], or
 //!    `O(r · log(n · full))`.
 //! 4. *No size is moved back and forth.* A file that is not small is not joined, and joining makes no file larger than full ones.
 //!    That values die in a file may make it small; that counts in 2.
@@ -38,6 +38,8 @@
 //! # Alternatives
 //! - *The oldest neighbours, whatever their sizes*: a file that is nearly large enough would be written again with each few that are
 //!   tiny.
+//! - *All that have less than a quarter of a full file, however large that is*: by default that is 16 MiB, so what one flush leaves and
+//!   each value of some MiB would be written once more.
 //! - *All small files at once*, whenever they are many, has the same fault.
 //! - *One table's files alone* need no memory of what was begun. But where keys are written in no order each flush leaves values of all
 //!   tables, and nothing would ever be joined.
@@ -46,7 +48,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_base::{CfId, FileId};
 
-use crate::tuning::{JOINED_FILES_MIN, JOINED_SIZES, SMALL_FILES, SMALL_PARTS};
+use crate::tuning::{JOINED_FILES_MIN, JOINED_SIZES, SMALL_BYTES_MAX, SMALL_FILES, SMALL_PARTS};
 
 /// A small blob file whose values can move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub struct Room {
 
 /// Whether a file with so many bytes alive is small, where one ends with `file_bytes`.
 pub fn is_small(live: u64, file_bytes: u64) -> bool {
-    live < file_bytes / SMALL_PARTS
+    live < SMALL_BYTES_MAX.min(file_bytes / SMALL_PARTS)
 }
 
 /// Whether so many files are small, as far as what is alive in them says it, that some family may have too many.

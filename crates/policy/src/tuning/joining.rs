@@ -1,8 +1,13 @@
 //! Numbers of blob files that are joined (`collect::small`).
 
-/// A blob file is small if it has fewer bytes alive than one part in so many of what a file ends with. *Chosen*: files that are not
-/// small are at most four times as many as full ones would be.
+/// A blob file is small if it has fewer bytes alive than one part in so many of what a file ends with, and than
+/// [`SMALL_BYTES_MAX`]. *Derived*: what is joined comes into files that are much larger (`collect::small` has the argument).
 pub const SMALL_PARTS: u64 = 4;
+
+/// A blob file that has so many bytes alive is not small. *Chosen*: what a long value has alone, which would be written twice for
+/// nothing. To have a terabyte in files of that size takes a million of them, and some hundred megabytes of DRAM and of the manifest; what a
+/// flush of a memtable leaves is larger.
+pub const SMALL_BYTES_MAX: u64 = 1 << 20;
 
 /// A family may have so many small blob files before some are joined. *Chosen*: as many descriptors as a process needs at least
 /// (`docs/budgets.md`), and some kilobytes of the manifest.

@@ -21,7 +21,7 @@ option_group! {
         /// How such values are compressed, each by itself, if it becomes an eighth smaller.
         compression: Codec = Codec::Lz4;
         /// A blob file that is written beside tables ends with the value with which it has so many bytes. Where a family has more than 64
-        /// with less than a quarter of that, some are joined.
+        /// of less than 1 MiB, and than a quarter of that, some are joined.
         file_bytes: Bytes = 64 << 20, 1 << 10 => 1 << 40;
         /// The values in all blob files may have so many bytes for each hundred that tables refer to: if they have more, the
         /// values that are needed move out of the files that have most garbage, and writers are slowed down who are faster than that. 1,000,000 leaves all where they are.
