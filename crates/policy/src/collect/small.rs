@@ -83,7 +83,7 @@ pub fn are_many(live: impl Iterator<Item = u64>, file_bytes: u64) -> bool {
     small.take(SMALL_FILES + 1).count() > SMALL_FILES
 }
 
-/// The files that are joined, by number: those of `begun` that are left, or else what is chosen anew.
+/// The files that are joined, by number: those of `begun`, which ascend, that are left, or else what is chosen anew.
 ///
 /// ```
 /// use thermocline_base::{CfId, FileId};
@@ -97,8 +97,9 @@ pub fn are_many(live: impl Iterator<Item = u64>, file_bytes: u64) -> bool {
 /// assert_eq!(victims(&files(110), &chosen, room).len(), 10);
 /// ```
 pub fn victims(files: &[Small], begun: &[FileId], room: Room) -> Vec<FileId> {
-    let left = files.iter().filter(|of| begun.contains(&of.file));
-    let left: Vec<&Small> = left.collect();
+    // Both may be many: thousands, where each file has values of as many tables.
+    let is_begun = |of: &&Small| begun.binary_search(&of.file).is_ok();
+    let left: Vec<&Small> = files.iter().filter(is_begun).collect();
     if !left.is_empty() {
         let bytes: u64 = left.iter().map(|of| of.live).sum();
         return match bytes <= room.disk {

@@ -215,3 +215,13 @@ fn what_was_begun_goes_on() {
     assert_eq!(victims(&files, &begun, room(199)), []);
     assert_eq!(victims(&files, &[FileId(77)], room(200)), []);
 }
+
+/// By default files end with 64 MiB, and a quarter of that would be what one flush leaves.
+#[test]
+fn what_has_a_megabyte_alive_is_not_small_however_large_full_files_are() {
+    for file_bytes in [4 << 20, 64 << 20, 1 << 40] {
+        assert!(is_small((1 << 20) - 1, file_bytes), "{file_bytes}");
+        assert!(!is_small(1 << 20, file_bytes), "{file_bytes}");
+    }
+    assert!(is_small(255, 1 << 10) && !is_small(256, 1 << 10));
+}
