@@ -282,7 +282,8 @@ impl Db {
     }
 
     /// Decides now how reads of futures and of background jobs reach the device (option `read.async_io`), as the first of them
-    /// would, so that [`Db::metrics`] says it, and what the system has refused. It starts the threads that read.
+    /// would, so that [`Db::metrics`] says it, and what the system has refused. It starts the threads that poll, where some do. Once the
+    /// database is closed it does nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -248,9 +248,12 @@ impl Engine {
         self.inner.common.space.region().huge_bytes()
     }
 
-    /// Decides now how reads of futures and of jobs reach the device, as the first of them would.
+    /// Decides now how reads of futures and of jobs reach the device, as the first of them would. A closed store decides nothing.
     pub fn decide_io(&self) {
         let common = &self.inner.common;
+        if common.closed.load(Ordering::Acquire) {
+            return;
+        }
         let files = &common.catalog.table_files;
         files.async_reader().decide(common.options.read.async_io);
         if let Some(staged) = files.staged() {

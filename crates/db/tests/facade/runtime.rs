@@ -174,3 +174,17 @@ fn hundreds_of_small_stores() {
         remove(dir);
     }
 }
+
+/// Nobody reads through it any more, so no thread starts for that in a runtime that other stores use on.
+#[test]
+fn a_closed_database_does_not_decide_how_reads_are_made() {
+    for home in homes() {
+        let runtime = runtime();
+        let db = Db::open_in(&runtime, home.path().join("db"), options()).unwrap();
+        let handle = db.clone();
+        db.close().unwrap();
+        handle.decide_io();
+        let reads = runtime.metrics().async_reads;
+        assert_eq!((reads.way, reads.refused), (None, None));
+    }
+}
