@@ -147,8 +147,8 @@ pub fn lets_values_move(percent_max: u64) -> bool {
     percent_max < ALL_STAYS_PERCENT
 }
 
-/// As many bytes as may be there twice for another reason than garbage: with them as garbage, too, collection does not begin. But as
-/// many as the shortest job moves.
+/// As many bytes as may be there twice for another reason than garbage: with them as garbage, too, collection does not begin, or there
+/// is no more of both than the shortest job moves. So they bring no writer to where garbage holds him back most ([`limits`]).
 pub fn room_for_copies(files: &[BlobFile], percent_max: u64) -> u64 {
     if !lets_values_move(percent_max) {
         return 0;
@@ -158,7 +158,7 @@ pub fn room_for_copies(files: &[BlobFile], percent_max: u64) -> u64 {
     let percent = with_garbage(percent_max, GARBAGE_BEGINS_PERCENT);
     let most = u128::from(live) * u128::from(percent) / 100;
     let left = u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(all);
-    left.max(MOVED_BYTES_MIN)
+    left.max(MOVED_BYTES_MIN.saturating_sub(all.saturating_sub(live)))
 }
 
 /// How much is to move.
@@ -369,12 +369,23 @@ mod tests {
             };
             let mut files: Vec<BlobFile> = files.iter().map(large).collect();
             let room = room_for_copies(&files, most);
-            if is_due(&files, most) {
-                prop_assert_eq!(room, MOVED_BYTES_MIN);
-            } else if room > MOVED_BYTES_MIN {
+            if !is_due(&files, most) && room > MOVED_BYTES_MIN {
                 files.push(BlobFile { file: FileId(1 << 20), bytes: room, live: 0 });
                 prop_assert!(!is_due(&files, most));
             }
+        }
+
+        /// However small a store is, and however much garbage there is, copies do not fill what writers may still write.
+        #[test]
+        fn copies_do_not_stop_writers(live in 0u64..1 << 30, percent in 0u64..60, most in 101u64..300) {
+            let bytes = live + live / 100 * percent;
+            let files = [BlobFile { file: FileId(1), bytes, live }];
+            let (room, Limits { soft, hard }) = (room_for_copies(&files, most), limits(live, most));
+            let garbage = bytes - live;
+            // But for what is lost where numbers are divided.
+            let begins = soft + live / 100 + 100;
+            prop_assert!(room == 0 || garbage + room <= begins.max(MOVED_BYTES_MIN), "{room}");
+            prop_assert!(begins.max(MOVED_BYTES_MIN) <= hard + live / 100 + 100);
         }
     }
 
