@@ -90,7 +90,7 @@ pub(super) fn small_ones(version: &Version, files: &[BlobFile], file_bytes: u64)
                 live,
                 tables: Vec::new(),
             });
-            of.tables.push(table.file);
+            of.tables.push((table.file, table.bytes));
             if place.level == Level::ZERO || of.family != place.cf {
                 stay.insert(blob.file);
             }

@@ -8,7 +8,8 @@
 //! # What is chosen
 //! Files are taken by the bytes that are alive in them, the fewest first, and of equal ones the oldest. The first [`JOINED_FILES_MIN`]
 //! or more are chosen that together have [`JOINED_SIZES`] times the bytes of the largest of them for each table that refers to some
-//! of them; if none have, nothing is. Let `r` be the number of those tables, `m` the bytes of the largest file, and `V ≥ 4·r·m` those of all.
+//! of them, and one part in [`JOINED_TABLE_PARTS`] of the bytes of those tables; if none have, nothing is. Let `r` be the number of those
+//! tables, `m` the bytes of the largest file, and `V ≥ 4·r·m` those of all.
 //!
 //! 1. *It makes fewer.* The job of a table leaves full files and one rest. So there are at most `V / full + r` new files. As `m` is less than
 //!    a quarter of a full one, each of the two is at most a quarter of the files that go.
@@ -20,11 +21,13 @@
 //!    a byte moves `O(log(full / s))` times, where `s` is what its flush left.
 //! 3. *Few stay.* If nothing is chosen among `n` files, then each one, in their order, has more than one part in `4·r` of the bytes of all up to it. So these
 //!    grow by that part with each file, from the first byte to less than a quarter of a full file for each: `n` is [`SMALL_FILES`], or
-//!    `O(r · log(n · full))`.
+//!    `O(r · log(n · full))`. Or more stay, and all that they have is little beside the tables that refer to them (6).
 //! 4. *No size is moved back and forth.* A file that is not small is not joined, and joining makes no file larger than full ones.
 //!    That values die in a file may make it small; that counts in 2.
 //! 5. *What was begun goes on.* The caller remembers the victims of a job that has begun. Until the last one has gone nothing
 //!    else is chosen: else those that one table has let go of, and another one has not, would stay beside what was made of them.
+//! 6. *Tables are not written anew for little.* A table with many records of its own may refer to one value in each of a few files. For each
+//!    byte that moves at most [`JOINED_TABLE_PARTS`] bytes of tables are written.
 //!
 //! # What comes first
 //! Garbage does. Where collection is due the caller asks for nothing here. Until the last table has let go of a victim, what moved
@@ -48,7 +51,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_base::{CfId, FileId};
 
-use crate::tuning::{JOINED_FILES_MIN, JOINED_SIZES, SMALL_BYTES_MAX, SMALL_FILES, SMALL_PARTS};
+use crate::tuning::{
+    JOINED_FILES_MIN, JOINED_SIZES, JOINED_TABLE_PARTS, SMALL_BYTES_MAX, SMALL_FILES, SMALL_PARTS,
+};
 
 /// A small blob file whose values can move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +64,8 @@ pub struct Small {
     pub family: CfId,
     /// Bytes of values to which they refer.
     pub live: u64,
-    /// Those tables.
-    pub tables: Vec<FileId>,
+    /// Those tables, and the bytes of each.
+    pub tables: Vec<(FileId, u64)>,
 }
 
 /// How many bytes may move.
@@ -88,7 +93,8 @@ pub fn are_many(live: impl Iterator<Item = u64>, file_bytes: u64) -> bool {
 /// ```
 /// use thermocline_base::{CfId, FileId};
 /// use thermocline_policy::collect::small::{Room, Small, victims};
-/// let small = |n| Small { file: FileId(n), family: CfId::DEFAULT, live: 100, tables: vec![FileId(1)] };
+/// let tables = vec![(FileId(1), 0)];
+/// let small = |n| Small { file: FileId(n), family: CfId::DEFAULT, live: 100, tables: tables.clone() };
 /// let files = |to: u64| (100..to).map(small).collect::<Vec<Small>>();
 /// let room = Room { disk: u64::MAX, copies: u64::MAX };
 /// assert_eq!(victims(&files(164), &[], room), []);
@@ -129,15 +135,20 @@ fn choose(mut files: Vec<&Small>, bytes_max: u64) -> Option<Vec<FileId>> {
     }
     files.sort_unstable_by_key(|of| (of.live, of.file));
     let mut tables: BTreeSet<FileId> = BTreeSet::new();
-    let mut bytes = 0u64;
+    let (mut bytes, mut table_bytes) = (0u64, 0u64);
     for (n, of) in files.iter().enumerate() {
         bytes = bytes.saturating_add(of.live);
         if bytes > bytes_max {
             return None;
         }
-        tables.extend(of.tables.iter().copied());
+        for (table, own) in &of.tables {
+            if tables.insert(*table) {
+                table_bytes = table_bytes.saturating_add(*own);
+            }
+        }
         let sizes = JOINED_SIZES.saturating_mul(tables.len() as u64);
-        if n + 1 >= JOINED_FILES_MIN && bytes >= sizes.saturating_mul(of.live) {
+        let pays = bytes.saturating_mul(JOINED_TABLE_PARTS) >= table_bytes;
+        if n + 1 >= JOINED_FILES_MIN && pays && bytes >= sizes.saturating_mul(of.live) {
             return Some(by_number(&files[..=n]));
         }
     }

@@ -22,6 +22,11 @@ pub const JOINED_FILES_MIN: usize = 32;
 /// (`collect::small` has the argument).
 pub const JOINED_SIZES: u64 = 4;
 
+/// And at least one part in so many of the bytes of those tables, which are written anew for it. *Chosen*: about what a byte costs on its way
+/// through the levels, so that values which are written one by one among many records cost no more than those records do. Tables of
+/// references alone have a few bytes for each hundred of their values.
+pub const JOINED_TABLE_PARTS: u64 = 16;
+
 /// With so many bytes for each hundred that are alive users have all values left where they are. *Derived*: the largest that
 /// `blob.space_percent_max` may be.
 pub const ALL_STAYS_PERCENT: u64 = 1_000_000;

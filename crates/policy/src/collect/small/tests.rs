@@ -43,7 +43,7 @@ impl Store {
                 file: *file,
                 family: CfId::DEFAULT,
                 live: live(shares),
-                tables: tables.map(|(table, _)| FileId(table)).collect(),
+                tables: tables.map(|(table, _)| (FileId(table), 0)).collect(),
             }
         };
         small.map(of).collect()
@@ -177,7 +177,7 @@ fn families_are_apart_and_what_is_large_beside_much_that_is_tiny_stays() {
         file: FileId(n),
         family: CfId(family),
         live,
-        tables: vec![FileId(u64::from(family))],
+        tables: vec![(FileId(u64::from(family)), 0)],
     };
     // Neither has many.
     let of = |from: u64, family| (from..from + 60).map(move |n| small(n, family, 100));
@@ -206,7 +206,7 @@ fn what_was_begun_goes_on() {
         file: FileId(n),
         family: CfId::DEFAULT,
         live: 100,
-        tables: vec![FileId(1)],
+        tables: vec![(FileId(1), 0)],
     };
     let files: Vec<Small> = (0..10).map(small).collect();
     let begun = [3, 5, 77].map(FileId);
@@ -224,4 +224,26 @@ fn what_has_a_megabyte_alive_is_not_small_however_large_full_files_are() {
         assert!(!is_small(1 << 20, file_bytes), "{file_bytes}");
     }
     assert!(is_small(255, 1 << 10) && !is_small(256, 1 << 10));
+}
+
+/// Tables with many records of their own wait until there is more to be joined. What was begun does not.
+#[test]
+fn no_table_is_written_anew_for_little() {
+    let joined = |table_bytes: u64, begun: &[FileId]| {
+        let small = |n: u64| Small {
+            file: FileId(n),
+            family: CfId::DEFAULT,
+            live: 1000,
+            tables: vec![(FileId(1000), table_bytes)],
+        };
+        let files: Vec<Small> = (0..80).map(small).collect();
+        victims(&files, begun, ALL).len() as u64
+    };
+    for files in [32, 50, 80] {
+        let most = files * 1000 * JOINED_TABLE_PARTS;
+        assert_eq!(joined(most, &[]), files);
+        let more = if files < 80 { files + 1 } else { 0 };
+        assert_eq!(joined(most + 1, &[]), more);
+    }
+    assert_eq!(joined(u64::MAX, &[FileId(7)]), 1);
 }
