@@ -7,10 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use crate::clock::Instant;
+use thermocline::Result;
+
+use crate::clock::{Instant, now};
+use crate::threads::{Pace, Share, Tally};
+use crate::workload::Operation;
 
 /// Reads that are under way, and those whose turn it is to be asked.
-pub(crate) struct InFlight<R> {
+struct InFlight<R> {
     reads: Vec<Option<(R, Instant)>>,
     wakers: Vec<Waker>,
     free: Vec<usize>,
@@ -49,7 +53,7 @@ impl Wake for Place {
 
 impl<R: Future + Unpin> InFlight<R> {
     /// Up to `depth` reads, awaited by this thread.
-    pub fn new(depth: usize) -> InFlight<R> {
+    fn new(depth: usize) -> InFlight<R> {
         let woken = Arc::new(Woken {
             places: Mutex::default(),
             thread: thread::current(),
@@ -67,17 +71,17 @@ impl<R: Future + Unpin> InFlight<R> {
     }
 
     /// Whether one more read may begin.
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// Whether no read is under way.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.free.len() == self.reads.len()
     }
 
     /// Begins to await a read, for which there is room. If it has its answer, that is returned at once.
-    pub fn add(&mut self, read: R, begun: Instant) -> Option<(R::Output, Instant)> {
+    fn add(&mut self, read: R, begun: Instant) -> Option<(R::Output, Instant)> {
         let place = self.free.pop()?;
         self.reads[place] = Some((read, begun));
         self.ask(place)
@@ -87,7 +91,7 @@ impl<R: Future + Unpin> InFlight<R> {
     ///
     /// # Panics
     /// If no read is under way.
-    pub fn next(&mut self) -> (R::Output, Instant) {
+    fn next(&mut self) -> (R::Output, Instant) {
         assert!(!self.is_empty(), "nothing to wait for");
         loop {
             match self.woken.next() {
@@ -111,5 +115,32 @@ impl<R: Future + Unpin> InFlight<R> {
         self.reads[place] = None;
         self.free.push(place);
         Some((answer, begun))
+    }
+}
+
+/// Keeps up to `depth` reads under way until the share is done: `begin` begins the next one, `count` has what one came to.
+pub(crate) fn at_once<T, R: Future<Output = Result<T>> + Unpin>(
+    (depth, share): (usize, Share),
+    (pace, operation): (&mut Pace<'_>, Operation),
+    mut begin: impl FnMut() -> R,
+    count: impl Fn(T, &mut Tally),
+) -> Result<()> {
+    let mut reads = InFlight::new(depth);
+    let mut at = share.from;
+    let mut goes_on = true;
+    loop {
+        let answer = if goes_on && at < share.until && reads.has_room() {
+            at += 1;
+            let begun = now();
+            reads.add(begin(), begun)
+        } else if reads.is_empty() {
+            return Ok(());
+        } else {
+            Some(reads.next())
+        };
+        if let Some((read, begun)) = answer {
+            count(read?, &mut pace.tally);
+            goes_on &= pace.lap_since(begun, operation);
+        }
     }
 }

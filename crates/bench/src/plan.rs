@@ -44,6 +44,8 @@ pub struct Plan {
     pub batch: usize,
     /// Reads or scans that one thread keeps in flight.
     pub async_depth: usize,
+    /// Reads and scans are futures even where only one is in flight.
+    pub awaited: bool,
     /// How keys are chosen; `None` for what the workload does by itself.
     pub distribution: Option<Distribution>,
     /// The seed of everything random.
@@ -84,6 +86,7 @@ impl Plan {
             durability: Durability::Immediate,
             batch: 1,
             async_depth: 1,
+            awaited: false,
             distribution: None,
             seed: 42,
             scan_length: None,
@@ -108,6 +111,11 @@ impl Plan {
     /// Entries that a scan of this run reads, at most.
     pub fn effective_scan_length(&self) -> u64 {
         self.scan_length.unwrap_or(self.workload.scan_length())
+    }
+
+    /// How many reads or scans each thread keeps in flight, as futures; `None` if it waits for each.
+    pub fn awaited_depth(&self) -> Option<usize> {
+        (self.awaited || self.async_depth > 1).then_some(self.async_depth)
     }
 
     /// Whether keys are loaded before anything counts, unless they are there.
@@ -195,10 +203,11 @@ impl Plan {
             )));
         }
         self.validate_load()?;
-        if self.async_depth > 1 && !self.workload.overlaps() {
+        if self.awaited_depth().is_some() && !self.workload.overlaps() {
             return Err(Error::InvalidArgument(format!(
-                "{} has no reads that could be under way at once; leave async-depth out",
-                self.workload.name()
+                "{} has no reads that could be under way at once; leave {} out",
+                self.workload.name(),
+                self.futures_option()
             )));
         }
         Ok(())
@@ -232,12 +241,21 @@ impl Plan {
                 "rate is a number of operations a second above 0".to_string(),
             ));
         }
-        if self.rate.is_some() && self.async_depth > 1 {
-            return Err(Error::InvalidArgument(
-                "with async-depth reads begin when others end; leave rate out".to_string(),
-            ));
+        if self.rate.is_some() && self.awaited_depth().is_some() {
+            return Err(Error::InvalidArgument(format!(
+                "with {} reads begin when others end; leave rate out",
+                self.futures_option()
+            )));
         }
         Ok(())
+    }
+
+    /// The option by which reads are futures.
+    fn futures_option(&self) -> &'static str {
+        match self.async_depth {
+            1 => "awaited",
+            _ => "async-depth",
+        }
     }
 
     fn validate_seconds(&self) -> Result<()> {

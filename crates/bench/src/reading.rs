@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use thermocline::{Cursor, Db, Error, Result};
 
-use crate::clock::now;
-use crate::depth::InFlight;
+use crate::depth::at_once;
 use crate::distribution::Draw;
 use crate::keys::KeyMaker;
 use crate::plan::Plan;
@@ -24,7 +23,8 @@ pub(crate) struct Reader {
     keys: KeyMaker,
     scan_length: u64,
     batch: u64,
-    depth: usize,
+    /// Reads under way at once, as futures; `None` if it waits for each.
+    depth: Option<usize>,
     /// Held while there is something to read.
     _token: Arc<()>,
     first: u64,
@@ -46,7 +46,7 @@ impl Reader {
             },
             scan_length: plan.effective_scan_length(),
             batch: plan.batch as u64,
-            depth: plan.async_depth,
+            depth: plan.awaited_depth(),
             _token: token,
             first: keys.from,
             last: keys.until.max(1) - 1,
@@ -55,14 +55,14 @@ impl Reader {
 
     /// Reads the share.
     pub fn read(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
-        match self.workload {
-            Workload::ReadSeq => self.sequence(db, pace, false),
-            Workload::ReadReverse => self.sequence(db, pace, true),
-            Workload::SeekRandom if self.depth > 1 => self.seeks_at_once(db, pace),
-            Workload::SeekRandom => self.seeks(db, pace),
-            Workload::MultiReadRandom => self.several(db, pace),
-            _ if self.depth > 1 => self.points_at_once(db, pace),
-            _ => self.points(db, pace),
+        match (self.workload, self.depth) {
+            (Workload::ReadSeq, _) => self.sequence(db, pace, false),
+            (Workload::ReadReverse, _) => self.sequence(db, pace, true),
+            (Workload::SeekRandom, Some(depth)) => self.seeks_at_once(depth, db, pace),
+            (Workload::SeekRandom, None) => self.seeks(db, pace),
+            (Workload::MultiReadRandom, _) => self.several(db, pace),
+            (_, Some(depth)) => self.points_at_once(depth, db, pace),
+            (_, None) => self.points(db, pace),
         }
     }
 
@@ -80,9 +80,9 @@ impl Reader {
         Ok(())
     }
 
-    fn points_at_once(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+    fn points_at_once(self, depth: usize, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
         let begin = |key: &[u8]| db.get_async(key);
-        self.at_once(pace, Operation::Read, begin, |found, tally| {
+        self.at_once(depth, (pace, Operation::Read), begin, |found, tally| {
             if let Some(value) = found {
                 black_box(value.len());
                 tally.found += 1;
@@ -90,33 +90,17 @@ impl Reader {
         })
     }
 
-    /// Keeps as many reads under way as the depth says: `begin` begins one of a key, `count` has what it came to.
+    /// Keeps up to `depth` reads under way: `begin` begins one of a key, `count` has what it came to.
     fn at_once<T, R: Future<Output = Result<T>> + Unpin>(
         mut self,
-        pace: &mut Pace<'_>,
-        operation: Operation,
+        depth: usize,
+        of: (&mut Pace<'_>, Operation),
         begin: impl Fn(&[u8]) -> R,
         count: impl Fn(T, &mut Tally),
     ) -> Result<()> {
-        let mut reads = InFlight::new(self.depth);
-        let mut at = self.share.from;
-        let mut goes_on = true;
-        loop {
-            let answer = if goes_on && at < self.share.until && reads.has_room() {
-                at += 1;
-                let begun = now();
-                let key = self.keys.key(self.draw.index(0));
-                reads.add(begin(key), begun)
-            } else if reads.is_empty() {
-                return Ok(());
-            } else {
-                Some(reads.next())
-            };
-            if let Some((read, begun)) = answer {
-                count(read?, &mut pace.tally);
-                goes_on &= pace.lap_since(begun, operation);
-            }
-        }
+        let share = self.share;
+        let next = || begin(self.keys.key(self.draw.index(0)));
+        at_once((depth, share), of, next, count)
     }
 
     fn several(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
@@ -148,10 +132,11 @@ impl Reader {
         Ok(())
     }
 
-    fn seeks_at_once(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+    fn seeks_at_once(self, depth: usize, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
         let length = self.scan_length;
         let begin = |key: &[u8]| Box::pin(scan_async(db, key.to_vec(), length));
-        self.at_once(pace, Operation::Scan, begin, |(found, entries), tally| {
+        let of = (pace, Operation::Scan);
+        self.at_once(depth, of, begin, |(found, entries), tally| {
             tally.found += u64::from(found);
             tally.entries += entries;
         })

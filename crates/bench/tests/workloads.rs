@@ -549,6 +549,13 @@ fn nonsense_and_missing_parts_are_refused() {
         let error = run(&deep, &Watch::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains("async-depth"), "{error}");
+        let awaited = Plan {
+            async_depth: 1,
+            awaited: true,
+            ..deep
+        };
+        let error = run(&awaited, &Watch::new()).unwrap_err();
+        assert!(error.to_string().contains("awaited"), "{error}");
     }
     let error = Workload::parse("fillrandon").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -565,6 +572,7 @@ fn several_reads_under_way_find_what_one_after_another_finds() {
         for (depth, threads) in [(1, 1), (2, 1), (32, 2), (5000, 1)] {
             let plan = Plan {
                 async_depth: depth,
+                awaited: depth == 1,
                 threads,
                 ..plan(workload)
             };

@@ -108,6 +108,9 @@ pub(crate) struct BenchArgs {
     /// Reads or scans that one thread keeps in flight: of readrandom, readmissing and seekrandom
     #[arg(long, value_name = "D", default_value_t = 1)]
     pub async_depth: usize,
+    /// Make those reads and scans futures even with a depth of 1
+    #[arg(long)]
+    pub awaited: bool,
     /// How keys are chosen: uniform, zipfian[:THETA], latest or sequential; unless given, as the
     /// workload does by itself
     #[arg(long, value_name = "NAME")]

@@ -77,6 +77,7 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
         durability: durability(args.durability),
         batch: args.batch,
         async_depth: args.async_depth,
+        awaited: args.awaited,
         distribution,
         seed: args.seed,
         scan_length: args.scan_length,

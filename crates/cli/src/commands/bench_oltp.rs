@@ -32,6 +32,7 @@ fn foreign(workload: OltpWorkload, args: &BenchArgs) -> Option<&'static str> {
         (args.value_size != 100, "--value-size"),
         (args.batch != 1, "--batch"),
         (args.async_depth != 1, "--async-depth"),
+        (args.awaited, "--awaited"),
         (args.distribution.is_some(), "--distribution"),
         (args.scan_length.is_some(), "--scan-length"),
         (args.compressible != 1.0, "--compressible"),

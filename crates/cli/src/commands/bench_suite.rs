@@ -125,6 +125,7 @@ fn foreign(args: &BenchArgs) -> Option<&'static str> {
         (args.durability != DurabilityArg::Immediate, "--durability"),
         (args.batch != 1, "--batch"),
         (args.async_depth != 1, "--async-depth"),
+        (args.awaited, "--awaited"),
         (args.distribution.is_some(), "--distribution"),
         (args.scan_length.is_some(), "--scan-length"),
         (args.compressible != 1.0, "--compressible"),

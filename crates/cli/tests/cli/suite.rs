@@ -129,7 +129,7 @@ fn counts_are_the_same_every_time() {
 #[test]
 fn wrong_arguments_are_named() {
     let store = Store::new();
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["suite", "--cells", "ycsb-a"], "'ycsb-a'"),
         (&["suite", "--full", "--cells", "put-pm"], "'put-pm'"),
         (&["suite", "--rounds", "0"], "rounds lies between 1 and 100"),
@@ -150,6 +150,9 @@ fn wrong_arguments_are_named() {
         (&["suite", "--preload"], "--preload"),
         (&["suite", "--space"], "--space"),
         (&["tpcc", "--space"], "--space"),
+        (&["suite", "--awaited"], "--awaited"),
+        (&["tpcc", "--awaited"], "--awaited"),
+        (&["fillseq", "--awaited"], "leave awaited out"),
     ];
     for (arguments, word) in cases {
         let run = store.run(&[&["bench"], arguments].concat());
