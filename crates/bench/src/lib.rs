@@ -13,6 +13,9 @@
 //!    again. Every number in the report is a difference of the two, except those about memory, and about room on the SSD,
 //!    which another thread looks at meanwhile if the plan says so ([`Space`]).
 //!
+//! `deviceread` is no work of the store: with the store closed it reads blocks of the files that the store has made, in the
+//! way in which a store would ([`DeviceReads`]).
+//!
 //! [`suite`] runs a set of such plans with several presets in turn, and says where the default stands; [`counts`] counts such
 //! workloads instead of timing them.
 //!
@@ -36,6 +39,7 @@ mod columns;
 pub mod counts;
 mod depth;
 pub mod device;
+mod device_read;
 pub mod distribution;
 pub mod keys;
 mod load;
@@ -63,6 +67,7 @@ pub mod values;
 mod watch;
 mod workload;
 
+pub use device_read::DeviceReads;
 pub use distribution::Distribution;
 pub use oltp_run::run_oltp;
 pub use plan::Plan;

@@ -232,6 +232,12 @@ impl Plan {
                 self.workload.name()
             )));
         }
+        if self.space && self.workload == Workload::DeviceRead {
+            return Err(Error::InvalidArgument(
+                "deviceread reads while the store is closed and its room does not change; leave space out"
+                    .to_string(),
+            ));
+        }
         Ok(())
     }
 

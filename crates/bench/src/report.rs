@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use thermocline::size::format_size;
 
+use crate::device_read::DeviceReads;
 use crate::space::Space;
 use crate::threads::Tally;
 use crate::workload::Operation;
@@ -98,6 +99,9 @@ pub struct Report {
     /// Room on the SSD over time, if the plan asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Space>,
+    /// What was read of the device itself, by `deviceread`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceReads>,
     /// Whether the run was ended early.
     pub interrupted: bool,
     /// Whether the numbers can be trusted.
@@ -352,6 +356,10 @@ impl std::fmt::Display for Report {
             self.work_rows(),
             self.bytes_rows(),
             self.space.as_ref().map(Space::rows).unwrap_or_default(),
+            self.device
+                .as_ref()
+                .map(DeviceReads::rows)
+                .unwrap_or_default(),
             self.process_rows(),
         ];
         for (name, value) in rows.concat() {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use thermocline::options::Emulation;
 use thermocline::{Db, Durability, Error, Metrics, Options, Result};
+use thermocline_env::Env;
 
 use crate::clock::now;
+use crate::device_read::{BlockReader, Blocks};
 use crate::load::{Beside, Writer, load};
 use crate::mix::{Inserts, Mixed};
 use crate::plan::Plan;
@@ -85,11 +87,10 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
         watch.begin("settling", 0);
         db.drain()?;
     }
-    let total = match plan.duration {
-        Some(_) => 0,
-        None => plan.operations(),
-    };
-    watch.begin(plan.workload.name(), total);
+    if plan.workload == Workload::DeviceRead {
+        return read_device(db, path, plan, watch);
+    }
+    begin(plan, watch);
     let (metrics, used) = (db.metrics(), usage());
     let work = || measured(&db, plan, watch);
     let (done, space) = match plan.space {
@@ -111,6 +112,45 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
     let space = space.transpose()?;
     db.close()?;
     Ok(Report { space, ..report })
+}
+
+/// What counts begins now.
+fn begin(plan: &Plan, watch: &Watch) {
+    let total = match plan.duration {
+        Some(_) => 0,
+        None => plan.operations(),
+    };
+    watch.begin(plan.workload.name(), total);
+}
+
+/// Closes the store, and reads blocks of the files that it has made.
+fn read_device(db: Db, path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
+    watch.begin("settling", 0);
+    if !plan.use_existing {
+        // What was loaded may lie above the SSD.
+        db.compact::<&str>(..)?;
+    }
+    db.drain()?;
+    let metrics = db.metrics();
+    db.close()?;
+    let blocks = Blocks::open(&*Env::real().storage, path, plan)?;
+    let readers = (0..plan.threads as u64).map(|thread| BlockReader::new(&blocks, plan, thread));
+    begin(plan, watch);
+    let used = usage();
+    let (tally, seconds) = spread(
+        readers.collect(),
+        &plan.workload.operations(),
+        Limits::of(plan),
+        watch,
+        BlockReader::read,
+    )?;
+    let same = (&metrics, &metrics);
+    let report = answer(plan, watch, &tally, seconds, same, (used, usage()));
+    Ok(Report {
+        ssd_bytes_read: blocks.bytes_read(),
+        device: Some(blocks.told()),
+        ..report
+    })
 }
 
 /// All that counts, to its end: what was done, and in how many seconds.
@@ -235,6 +275,7 @@ fn answer(
         dram_index_bytes: after.dram_index_bytes,
         hits: hits_between(before, after),
         space: None,
+        device: None,
         interrupted: watch.is_stopped(),
         valid: reason.is_none(),
         invalid_reason: reason,

@@ -89,6 +89,8 @@ pub enum Workload {
     DeleteRandom,
     /// Reads existing keys, several at once.
     MultiReadRandom,
+    /// Reads blocks of the store's files, with the store closed: what the device does by itself.
+    DeviceRead,
     /// YCSB's load phase: writes every key once, in random order.
     YcsbLoad,
     /// YCSB A: half reads, half updates, of zipfian keys.
@@ -107,7 +109,7 @@ pub enum Workload {
 
 impl Workload {
     /// Every workload that runs.
-    pub const ALL: [Workload; 20] = [
+    pub const ALL: [Workload; 21] = [
         Workload::FillSeq,
         Workload::FillRandom,
         Workload::Overwrite,
@@ -121,6 +123,7 @@ impl Workload {
         Workload::UpdateRandom,
         Workload::DeleteRandom,
         Workload::MultiReadRandom,
+        Workload::DeviceRead,
         Workload::YcsbLoad,
         Workload::YcsbA,
         Workload::YcsbB,
@@ -146,6 +149,7 @@ impl Workload {
             Workload::UpdateRandom => "updaterandom",
             Workload::DeleteRandom => "deleterandom",
             Workload::MultiReadRandom => "multireadrandom",
+            Workload::DeviceRead => "deviceread",
             Workload::YcsbLoad => "ycsb-load",
             Workload::YcsbA => "ycsb-a",
             Workload::YcsbB => "ycsb-b",
@@ -220,7 +224,7 @@ impl Workload {
 
     /// Whether it looks keys up, so that how many were found can be said.
     pub fn finds(self) -> bool {
-        self.operations().into_iter().any(Operation::finds)
+        self != Workload::DeviceRead && self.operations().into_iter().any(Operation::finds)
     }
 
     /// Whether its operations read entries beyond the first.
@@ -234,13 +238,15 @@ impl Workload {
             Workload::ReadRandom,
             Workload::ReadMissing,
             Workload::SeekRandom,
+            Workload::DeviceRead,
         ];
         some.contains(&self)
     }
 
     /// Whether several keys can be written or read together.
     pub fn batches(self) -> bool {
-        self.mix().is_empty() && self != Workload::ReadWhileWriting
+        let single = [Workload::ReadWhileWriting, Workload::DeviceRead];
+        self.mix().is_empty() && !single.contains(&self)
     }
 
     /// How it chooses keys, if nothing else is asked for.
@@ -269,6 +275,7 @@ impl Workload {
                 | Workload::FillRandom
                 | Workload::ReadSeq
                 | Workload::ReadReverse
+                | Workload::DeviceRead
                 | Workload::YcsbLoad
         )
     }
@@ -298,7 +305,8 @@ mod tests {
             let mix = workload.mix();
             let all: u64 = mix.iter().map(|(_, percent)| percent).sum();
             assert!(mix.is_empty() || all == 100, "{}", workload.name());
-            assert!(workload.finds() || workload.only_writes());
+            let finds = workload.finds() || workload == Workload::DeviceRead;
+            assert!(finds != workload.only_writes());
         }
     }
 }

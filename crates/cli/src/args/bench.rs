@@ -28,6 +28,7 @@ Examples:
   thermocline bench overwrite --preload --num 2097152 --reads 10485760 --value-size 1024 --space
   thermocline bench ycsb-a --num 1000000 --threads 2 --pm-path /dev/shm
   thermocline bench multireadrandom --batch 32
+  thermocline bench deviceread --db bench.db --use-existing --reads 100000 --async-depth 32
   thermocline bench readrandom --emulate optane
   thermocline bench tpcc --warehouses 10 --threads 2 --duration 60 --pm-path /dev/shm
   thermocline bench orders --orders 100000 --cold-percent 5 --preset leveled
@@ -44,6 +45,8 @@ Workloads with the meanings of db_bench:
   deleterandom              deletes keys drawn with replacement
   readwhilewriting          --threads read while one more overwrites; the reads count
   readrandomwriterandom     90 % reads, 10 % writes
+and beside them, as something to hold reads against:
+  deviceread                reads blocks of the store's files at random, with the store closed: what the device does by itself
 and those of YCSB:
   ycsb-load                 writes --num keys once
   ycsb-a, ycsb-b, ycsb-c    50, 95, 100 % reads, the rest updates; zipfian
@@ -105,7 +108,7 @@ pub(crate) struct BenchArgs {
     /// Writes committed together; for multireadrandom, keys read together
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: usize,
-    /// Reads or scans that one thread keeps in flight: of readrandom, readmissing and seekrandom
+    /// Reads or scans that one thread keeps in flight: of readrandom, readmissing, seekrandom and deviceread
     #[arg(long, value_name = "D", default_value_t = 1)]
     pub async_depth: usize,
     /// Make those reads and scans futures even with a depth of 1

@@ -1191,6 +1191,14 @@ fn bench_prints_one_json_object_or_a_table() {
     assert_eq!(json["ops"], json!(300));
     let live = &json["space"]["samples"][0]["live_bytes"];
     assert_eq!(live, &json!(200 * 116), "{json}");
+    let device = ["bench", "deviceread", "--num", "1000", "--reads", "50"];
+    let json = store.run(&[&device[..], &["--awaited", "--json"]].concat());
+    let json = json.json();
+    assert_eq!((&json["ops"], &json["found"]), (&json!(50), &json!(null)));
+    assert_eq!(json["device"]["read_bytes"], json!(4096), "{json}");
+    assert_eq!(json["ssd_bytes_read"], json!(50 * 4096), "{json}");
+    let table = store.run(&device);
+    assert!(table.out.contains("device alone"), "{}", table.out);
 }
 
 #[test]

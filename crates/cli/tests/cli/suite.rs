@@ -129,7 +129,7 @@ fn counts_are_the_same_every_time() {
 #[test]
 fn wrong_arguments_are_named() {
     let store = Store::new();
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["suite", "--cells", "ycsb-a"], "'ycsb-a'"),
         (&["suite", "--full", "--cells", "put-pm"], "'put-pm'"),
         (&["suite", "--rounds", "0"], "rounds lies between 1 and 100"),
@@ -153,6 +153,9 @@ fn wrong_arguments_are_named() {
         (&["suite", "--awaited"], "--awaited"),
         (&["tpcc", "--awaited"], "--awaited"),
         (&["fillseq", "--awaited"], "leave awaited out"),
+        (&["deviceread", "--batch", "2"], "leave batch out"),
+        (&["deviceread", "--space"], "leave space out"),
+        (&["deviceread", "--use-existing"], "--db"),
     ];
     for (arguments, word) in cases {
         let run = store.run(&[&["bench"], arguments].concat());
