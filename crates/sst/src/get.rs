@@ -51,12 +51,18 @@ impl<'a, P: Borrow<TablePart>> Get<'a, P> {
     /// Begins.
     pub fn start(&mut self) -> Step<Option<Found>> {
         let part = self.part.borrow();
-        let table = part.table();
         let user_key = self.key.user_key;
-        if !part.limits().hold(user_key) || !table.may_contain(user_key) {
+        let may_contain = part.limits().hold(user_key) && part.table().may_contain(user_key);
+        self.start_asked(may_contain)
+    }
+
+    /// Begins behind the filter, which was asked before: `may_contain` is what [`crate::Table::may_contain`] says of the key.
+    pub fn start_asked(&mut self, may_contain: bool) -> Step<Option<Found>> {
+        let part = self.part.borrow();
+        if !may_contain || !part.limits().hold(self.key.user_key) {
             return Step::Done(self.with_tombstones(None));
         }
-        let root = self.root.insert(table.root.cursor());
+        let root = self.root.insert(part.table().root.cursor());
         match root.seek(self.key) {
             true => {
                 let handle = root.handle();

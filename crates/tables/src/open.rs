@@ -92,13 +92,6 @@ impl OpenTable {
         }
     }
 
-    /// Whether it may have an entry of `key`, or a range tombstone over it. Nothing is read for that.
-    #[inline]
-    pub(crate) fn may_say(&self, key: &[u8]) -> bool {
-        // The filter knows entries alone.
-        self.table.may_contain(key) || self.has_ranges()
-    }
-
     /// What all keys of a range begin with, if the table says nothing of any that does. Nothing is read for that.
     #[inline]
     pub(crate) fn denied_prefix<'k>(&self, range: KeyBounds<'k>) -> Option<&'k [u8]> {
@@ -108,7 +101,9 @@ impl OpenTable {
         (!says).then_some(prefix)
     }
 
-    fn has_ranges(&self) -> bool {
+    /// Whether it has range tombstones, of which the filter knows nothing.
+    #[inline]
+    pub(crate) fn has_ranges(&self) -> bool {
         self.table.range_tombstones().next().is_some()
     }
 }

@@ -21,8 +21,9 @@ pub enum Asked {
     Closed,
     /// That it says nothing about it.
     Nothing,
-    /// No such thing, so it is to be read.
-    May(Arc<OpenTable>),
+    /// No such thing, so it is to be read; and whether the filter lets the key pass. If not, its range tombstones alone are
+    /// left to ask.
+    May(Arc<OpenTable>, bool),
 }
 
 impl Handle {
@@ -47,10 +48,13 @@ impl Handle {
             return Asked::Closed;
         };
         self.note_use();
-        if !table.may_say(key) {
+        // The filter knows entries alone.
+        let may_contain = table.table.may_contain(key);
+        if !may_contain && !table.has_ranges() {
             return Asked::Nothing;
         }
-        Guard::into_inner(open).map_or(Asked::Closed, Asked::May)
+        let open = Guard::into_inner(open);
+        open.map_or(Asked::Closed, |open| Asked::May(open, may_contain))
     }
 
     /// The table, for whoever reads it, if it is open.

@@ -102,7 +102,11 @@ impl<'a> Search<'a> {
     #[cold]
     pub(crate) fn opened(&mut self, open: Arc<OpenTable>) -> Result<Next> {
         let place = self.tables.known_place(self.last_table(), self.key);
-        match self.enter(open, place) {
+        let entered = self.enter(open, |get| match place {
+            Where::Block(handle) => get.start_in(handle),
+            Where::Not | Where::Ask => get.start(),
+        });
+        match entered {
             Some(next) => Ok(next),
             None => self.next_table(),
         }
@@ -141,14 +145,15 @@ impl<'a> Search<'a> {
                 }
             }
             let handle = self.tables.handle(table);
-            let open = match handle.ask(self.key) {
-                Asked::May(open) => open,
+            let (open, may_contain) = match handle.ask(self.key) {
+                Asked::May(open, may_contain) => (open, may_contain),
                 Asked::Nothing => continue,
                 // Where the filter is at hand it tells sooner than all keys (decision 166).
                 Asked::Closed if self.tables.known_place(table, self.key) == Where::Not => continue,
                 Asked::Closed => return Ok(Next::Table(handle.clone())),
             };
-            if let Some(next) = self.enter(open, Where::Ask) {
+            // The filter is not asked twice.
+            if let Some(next) = self.enter(open, |get| get.start_asked(may_contain)) {
                 return Ok(next);
             }
         }
@@ -163,9 +168,13 @@ impl<'a> Search<'a> {
         table.expect("the table of the run was asked for")
     }
 
-    /// What a table in a file says, whose entries of the key are there; `None` if it has no entry.
+    /// What a table in a file says, in which the lookup begins so; `None` if it has no entry.
     #[inline]
-    fn enter(&mut self, open: Arc<OpenTable>, place: Where) -> Option<Next> {
+    fn enter(
+        &mut self,
+        open: Arc<OpenTable>,
+        begin: impl FnOnce(&mut Get<'a, TablePart>) -> Step<Option<Found>>,
+    ) -> Option<Next> {
         // The key lies in the range of the reference, and so within its limits. Of such a key the whole table says what the part
         // says: a cut leaves its entries, and the seqno of what covers it.
         let part = TablePart::whole(open.table.clone());
@@ -175,10 +184,7 @@ impl<'a> Search<'a> {
             asked: false,
             read: false,
         });
-        let step = match place {
-            Where::Block(handle) => at.get.start_in(handle),
-            Where::Not | Where::Ask => at.get.start(),
-        };
+        let step = begin(&mut at.get);
         self.go(step)
     }
 

@@ -58,6 +58,19 @@ fn a_leaf_that_ends_below_the_roots_key_is_an_error() {
     );
 }
 
+/// Whoever has asked the filter is believed: the table asks none, and would let every key pass.
+#[test]
+fn a_filter_that_was_asked_before_is_not_asked_again() {
+    let part = part(index(0, b"m", 200));
+    let mut denied = Get::new(&part, b"c", SEQNO);
+    assert!(matches!(denied.start_asked(false), Step::Done(None)));
+    let mut passed = Get::new(&part, b"c", SEQNO);
+    assert!(matches!(passed.start_asked(true), Step::Need(_)));
+    let limited = TablePart::limited(part.table().clone(), Some(b"d"), None);
+    let mut outside = Get::new(&limited, b"c", SEQNO);
+    assert!(matches!(outside.start_asked(true), Step::Done(None)));
+}
+
 #[test]
 fn a_block_that_was_not_asked_for_is_refused() {
     let data = || {
