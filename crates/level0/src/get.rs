@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use thermocline_base::numbers::len_of;
-use thermocline_base::{Kind, Result, SeqNo};
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 
 use crate::format::HEADER_LEN;
 use crate::format::group::RawValue;
@@ -29,26 +29,12 @@ impl PmPart {
     /// # Errors
     /// [`thermocline_base::Error::Corruption`] with region and offset.
     pub fn get(&self, user_key: &[u8], seqno: SeqNo, verify: bool) -> Result<Option<Found>> {
-        // Nothing has the greatest seqno, and as a target it stands before all versions.
-        let seqno = seqno.min(SeqNo(u64::MAX - 1));
-        if !self.limits().hold(user_key) {
-            return Ok(None);
+        // Of a key within the limits the whole table says what the part says: a cut leaves its entries, and the seqno of what
+        // covers it.
+        match self.limits().hold(user_key) {
+            true => self.table().get(self.cf(), user_key, seqno, verify),
+            false => Ok(None),
         }
-        let table = self.table();
-        let hit = match table.run_with(self.cf(), user_key, seqno) {
-            None => None,
-            Some(run) => table.find(run, user_key, seqno, verify)?,
-        };
-        table.region().check_media()?;
-        let covered = self.covering(user_key, seqno).map(|t| t.seqno);
-        if let Some(seqno) = covered.filter(|s| hit.as_ref().is_none_or(|hit| hit.seqno < *s)) {
-            return Ok(Some(Found {
-                seqno,
-                kind: Kind::RangeDelete,
-                value: FoundValue::None,
-            }));
-        }
-        Ok(hit.map(|Hit { seqno, kind, value }| Found { seqno, kind, value }))
     }
 }
 
@@ -63,6 +49,36 @@ enum Passed {
 }
 
 impl PmTable {
+    /// As [`PmPart::get`], of all that the table has of a family. The table is not held for that, unless by a value that is
+    /// found: that a table has no entry of a key writes to no count that threads share.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] with region and offset.
+    pub fn get(
+        self: &Arc<PmTable>,
+        cf: CfId,
+        user_key: &[u8],
+        seqno: SeqNo,
+        verify: bool,
+    ) -> Result<Option<Found>> {
+        // Nothing has the greatest seqno, and as a target it stands before all versions.
+        let seqno = seqno.min(SeqNo(u64::MAX - 1));
+        let hit = match self.run_with(cf, user_key, seqno) {
+            None => None,
+            Some(run) => self.find(run, user_key, seqno, verify)?,
+        };
+        self.region().check_media()?;
+        let covered = self.covered_at(cf, user_key, seqno);
+        if let Some(seqno) = covered.filter(|s| hit.as_ref().is_none_or(|hit| hit.seqno < *s)) {
+            return Ok(Some(Found {
+                seqno,
+                kind: Kind::RangeDelete,
+                value: FoundValue::None,
+            }));
+        }
+        Ok(hit.map(|Hit { seqno, kind, value }| Found { seqno, kind, value }))
+    }
+
     /// The first entry of `key` from version `seqno` on, looked for in a run.
     fn find(
         self: &Arc<PmTable>,

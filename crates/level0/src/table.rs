@@ -310,6 +310,13 @@ impl PmTable {
         tombstones.flat_map(RangeTombstones::iter)
     }
 
+    /// The newest seqno, at or below `at`, of its range tombstones over `key`.
+    pub(crate) fn covered_at(&self, cf: CfId, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        let (all, whole) = (self.tombstones_of(cf)?, KeyLimits::default());
+        let newest = all.covering(&whole, key, at);
+        newest.map(|tombstone| tombstone.seqno)
+    }
+
     fn tombstones_of(&self, cf: CfId) -> Option<&RangeTombstones> {
         let at = self.tombstones.binary_search_by_key(&cf, |(cf, _)| *cf);
         at.ok().map(|at| &self.tombstones[at].1)

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
-use thermocline_level0::{PmPart, PmTable};
+use thermocline_level0::PmTable;
 use thermocline_sst::{Block, BlockHandle, Found, FoundValue, Get, Step, TablePart, Where};
 use thermocline_version::TableRef;
 
@@ -220,8 +220,7 @@ impl<'a> Search<'a> {
     fn get_in_pm(&self, table: &Arc<PmTable>) -> Result<Option<Next>> {
         let files = &self.tables.files;
         // Without limits, as above.
-        let part = PmPart::whole(table.clone(), self.cf);
-        let Some(found) = part.get(self.key, self.seqno, files.verify)? else {
+        let Some(found) = table.get(self.cf, self.key, self.seqno, files.verify)? else {
             return Ok(None);
         };
         Ok(Some(match (found.kind, found.value) {

@@ -245,9 +245,10 @@ fn a_value_outlives_everything_but_the_table_that_it_holds() {
         .unwrap();
     let written = writer.finish().unwrap().unwrap();
     let table = open(&space, &written).unwrap();
-    let part = PmPart::whole(table.clone(), CfId(0));
-    let found = part.get(b"key", SeqNo(9), true).unwrap().unwrap();
-    drop(part);
+    let absent = table.get(CfId(0), b"kez", SeqNo(9), true).unwrap();
+    assert!(absent.is_none());
+    let found = table.get(CfId(0), b"key", SeqNo(9), true).unwrap();
+    let found = found.expect("it is there");
     assert_eq!(Arc::strong_count(&table), 2, "the value holds the table");
     let FoundValue::Inline(pinned) = found.value else {
         panic!("it has a value");

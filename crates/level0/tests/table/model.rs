@@ -63,6 +63,9 @@ fn check_gets(rng: &mut Rng, table: &Arc<PmTable>, model: &Model, keys: Keys) {
         let found = found.map(|found| (found.kind, found.seqno.0, content_of(&found)));
         let expected = model.newest(cf, &key, seqno.min(u64::MAX - 1));
         assert_eq!(found, expected, "{} at {seqno}", key.escape_ascii());
+        let before = PmPart::limited(table.clone(), CfId(cf), None, Some(&key));
+        let outside = before.get(&key, SeqNo(seqno), true).unwrap();
+        assert!(outside.is_none(), "{} lies behind it", key.escape_ascii());
     }
 }
 
