@@ -170,7 +170,7 @@ impl Strand {
             workers.arm(self.clone(), task, delay);
             // A job may ask while the store is closed, and after timers were forgotten.
             if lock(&self.queue).stage != Stage::Open {
-                workers.disarm(self.as_ref());
+                workers.forget(self.as_ref());
             }
         }
     }
@@ -337,7 +337,7 @@ impl Strand {
         }
         drop(queue);
         if let Some(workers) = &self.workers {
-            workers.disarm(self.as_ref());
+            workers.forget(self.as_ref());
         }
     }
 
@@ -353,6 +353,12 @@ impl Strand {
         }
         queue.stage = Stage::Ended;
         self.changed.notify_all();
+        // Another thread that makes calls still makes those that are left, and may wait for its next turn with them.
+        let is_done = queue.running.is_none();
+        drop(queue);
+        if let Some(workers) = self.workers.as_ref().filter(|_| is_done) {
+            workers.forget(self);
+        }
     }
 
     /// Waits until another thread, which is closing the store, has ended that.

@@ -109,6 +109,11 @@ impl State {
         }
     }
 
+    /// Whether nobody takes anything any more.
+    fn is_over(&self) -> bool {
+        self.stopping && self.started == 0
+    }
+
     /// Tells all who wait for a worker that none comes.
     fn forsake(&self) {
         let timers = self.timers.iter().map(|timer| &timer.0.strand);
@@ -172,6 +177,10 @@ impl Workers {
     /// A strand has something to do and is not in the queue.
     pub fn ready(self: &Arc<Workers>, strand: Arc<dyn Turns>) {
         let mut state = lock(&self.state);
+        // It would stay for ever, and it holds these workers.
+        if state.is_over() {
+            return;
+        }
         state.ready.push_back(strand);
         self.wake(state);
     }
@@ -194,12 +203,15 @@ impl Workers {
         }
     }
 
-    /// Forgets the timers of `strand`.
-    pub fn disarm<T: Turns>(&self, strand: &T) {
-        let of =
-            |timer: &Timer| Arc::as_ptr(&timer.strand).cast::<T>() == std::ptr::from_ref(strand);
+    /// Forgets the timers of `strand`, and its place in the queue.
+    pub fn forget<T: Turns>(&self, strand: &T) {
+        let is_other = |other: &Arc<dyn Turns>| {
+            let other = Arc::as_ptr(other).cast::<T>();
+            other != std::ptr::from_ref(strand)
+        };
         let mut state = lock(&self.state);
-        state.timers.retain(|t| !of(&t.0));
+        state.timers.retain(|timer| is_other(&timer.0.strand));
+        state.ready.retain(is_other);
     }
 
     /// Sees to it that a worker looks, starting one where all are busy and more are allowed.
@@ -316,6 +328,7 @@ impl Workers {
                 return Some(strand);
             }
             if state.stopping {
+                state.started -= 1;
                 return None;
             }
             let until = state.earliest().unwrap_or(u64::MAX);
@@ -369,7 +382,15 @@ impl Workers {
         state.stopping = true;
         state.timers.clear();
         let handles = std::mem::take(&mut state.handles);
+        // A thread takes all that waits before it ends. Where there is none nobody does; and a strand holds its workers, which
+        // would stay with it.
+        let left = match state.started {
+            0 => std::mem::take(&mut state.ready),
+            _ => VecDeque::new(),
+        };
         drop(state);
+        // Its calls are the user's, so not under the lock.
+        drop(left);
         self.changed.notify_all();
         if !self.has(thread::current().id()) && !is_calling() {
             for handle in handles {

@@ -305,3 +305,28 @@ fn a_store_is_closed_without_any_thread() {
         (0, 0, 0)
     );
 }
+
+/// A strand holds its workers. One that waits with them for a thread that never comes must not be held by them in turn.
+#[test]
+fn what_nobody_takes_keeps_nothing() {
+    let runtime = Runtime::scripted(Arc::new(SimClock::new()));
+    let workers = Arc::downgrade(&runtime.shared.workers);
+    let couriers = Arc::downgrade(&runtime.shared.couriers);
+    let closed = store(&runtime, |_| panic!("nobody does it"));
+    closed.background.request(Task::Ahead);
+    closed.run(|| ());
+    let waiting = || {
+        let metrics = runtime.metrics();
+        (metrics.stores_waiting, metrics.calls_waiting)
+    };
+    assert_eq!(waiting(), (1, 1));
+    closed.close();
+    assert_eq!(waiting(), (0, 0));
+    // A store that is given up without being closed.
+    let lost = store(&runtime, |_| panic!("nobody does it"));
+    lost.background.request(Task::Ahead);
+    lost.run(|| panic!("nobody makes it"));
+    assert_eq!(waiting(), (1, 1));
+    drop((runtime, closed, lost));
+    assert_eq!((workers.strong_count(), couriers.strong_count()), (0, 0));
+}
