@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use thermocline_base::counter::thread_number;
-use thermocline_base::sync::{Arc, Mutex, SCHEDULED, lock};
+use thermocline_base::sync::{Arc, AtomicUsize, Mutex, Ordering, SCHEDULED, lock};
 
 use crate::aligned::{AlignedBuf, PAGE_BYTES};
 
 /// Up to so many bytes a buffer is small: it is for a block, and taken and given back with each one that is read.
 const SMALL_BYTES: usize = 4 * PAGE_BYTES;
 
-/// Places where threads keep small ones, each its own as far as there are enough.
+/// Places for small ones of threads, each its own as far as there are enough.
 const PLACES: usize = 16;
 
 /// Each of them has one part in so many of what may lie idle, and no more bytes than follow: all together a quarter at most.
@@ -20,6 +20,9 @@ const PLACE_BYTES_MAX: usize = 64 << 10;
 
 /// Keeps aligned buffers for later use, up to a number of bytes. Cloning shares it. Taking one
 /// never waits: where none lies idle, one is made.
+///
+/// A small buffer goes back to the place of the thread that took it, whoever gives it back: there it is found the next time.
+/// Both take one lock. A place that is empty, or full, is passed over without.
 ///
 /// ```
 /// let pool = thermocline_exec::BufPool::new(1 << 20);
@@ -34,58 +37,80 @@ pub struct BufPool {
 
 #[derive(Debug)]
 struct Inner {
-    /// Small ones, by thread.
+    /// Small ones, by the thread that takes them.
     places: [Place; PLACES],
-    /// Most bytes in each place; 0 where that would be less than a page.
-    place_bytes_max: usize,
     /// Others, and small ones for which there is no room in their places.
-    common: Mutex<Idle>,
-    common_bytes_max: usize,
+    common: Idle,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
-struct Place(Mutex<Idle>);
+struct Place(Idle);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Idle {
     /// By capacity; no list is empty.
-    bufs: BTreeMap<usize, Vec<AlignedBuf>>,
-    /// The sum of their capacities.
-    bytes: usize,
+    bufs: Mutex<BTreeMap<usize, Vec<AlignedBuf>>>,
+    /// The sum of their capacities. Changed under the lock. Relaxed: without it a guess, which spares a lock that is of no use.
+    bytes: AtomicUsize,
+    /// The most that it may be.
+    bytes_max: usize,
 }
 
 impl Idle {
+    fn new(bytes_max: usize) -> Idle {
+        Idle {
+            bufs: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// The smallest that has room for `len` and is not much too large, so that a block does not
     /// hold the memory of a large piece.
-    fn take(&mut self, len: usize) -> Option<AlignedBuf> {
+    fn take(&self, len: usize) -> Option<AlignedBuf> {
+        if self.bytes() < len {
+            return None;
+        }
         let most = len.saturating_mul(2).max(PAGE_BYTES);
-        let (&capacity, bufs) = self.bufs.range_mut(len..=most).next()?;
+        let mut all = lock(&self.bufs);
+        let (&capacity, bufs) = all.range_mut(len..=most).next()?;
         let buf = bufs.pop();
         if bufs.is_empty() {
-            self.bufs.remove(&capacity);
+            all.remove(&capacity);
         }
-        self.bytes -= capacity;
+        let left = self.bytes() - capacity;
+        self.bytes.store(left, Ordering::Relaxed);
         buf
     }
 
-    /// Keeps one that has room for something, or gives it back where all would have more than `most` bytes.
-    fn keep(&mut self, buf: AlignedBuf, most: usize) -> Option<AlignedBuf> {
+    /// Keeps one, or gives it back where all would have too many bytes.
+    fn keep(&self, buf: AlignedBuf) -> Option<AlignedBuf> {
         let capacity = buf.capacity();
-        if capacity > most - self.bytes {
+        let has_room = || capacity <= self.bytes_max - self.bytes();
+        if !has_room() {
             return Some(buf);
         }
-        self.bytes += capacity;
-        self.bufs.entry(capacity).or_default().push(buf);
+        let mut all = lock(&self.bufs);
+        // Again: others may have taken it.
+        if !has_room() {
+            return Some(buf);
+        }
+        let bytes = self.bytes() + capacity;
+        self.bytes.store(bytes, Ordering::Relaxed);
+        all.entry(capacity).or_default().push(buf);
         None
     }
 }
 
 impl Inner {
-    /// Where this thread keeps buffers of so many bytes, if they are small.
-    fn place(&self, bytes: usize) -> Option<&Mutex<Idle>> {
-        let has = bytes <= SMALL_BYTES && self.place_bytes_max > 0;
-        has.then(|| &self.places[thread_number() % PLACES].0)
+    /// The place of this number for a buffer of so many bytes, if those are few.
+    fn place(&self, number: usize, bytes: usize) -> Option<&Idle> {
+        (bytes <= SMALL_BYTES).then(|| &self.places[number].0)
     }
 }
 
@@ -99,10 +124,8 @@ impl BufPool {
         };
         BufPool {
             inner: Arc::new(Inner {
-                places: Default::default(),
-                place_bytes_max,
-                common: Mutex::default(),
-                common_bytes_max: idle_bytes_max - PLACES * place_bytes_max,
+                places: std::array::from_fn(|_| Place(Idle::new(place_bytes_max))),
+                common: Idle::new(idle_bytes_max - PLACES * place_bytes_max),
             }),
         }
     }
@@ -110,12 +133,14 @@ impl BufPool {
     /// A buffer of `len` bytes, which hold whatever an earlier user left, or zeros.
     pub fn take(&self, len: usize) -> PooledBuf {
         let inner = &*self.inner;
-        let own = inner.place(len).and_then(|place| lock(place).take(len));
-        let idle = own.or_else(|| lock(&inner.common).take(len));
+        let place = thread_number() % PLACES;
+        let own = inner.place(place, len).and_then(|idle| idle.take(len));
+        let idle = own.or_else(|| inner.common.take(len));
         let mut buf = idle.unwrap_or_else(|| AlignedBuf::zeroed(len));
         buf.expose(len);
         PooledBuf {
             buf,
+            place,
             pool: self.clone(),
         }
     }
@@ -123,22 +148,21 @@ impl BufPool {
     /// Bytes of buffers that nobody uses.
     pub fn idle_bytes(&self) -> usize {
         let places = self.inner.places.iter().map(|place| &place.0);
-        let all = places.chain([&self.inner.common]);
-        all.map(|idle| lock(idle).bytes).sum()
+        places.chain([&self.inner.common]).map(Idle::bytes).sum()
     }
 
-    fn give_back(&self, buf: AlignedBuf) {
+    /// Takes back a buffer of a thread that has this place.
+    fn give_back(&self, buf: AlignedBuf, place: usize) {
         let inner = &*self.inner;
         if buf.capacity() == 0 {
             return;
         }
-        let left = match inner.place(buf.capacity()) {
-            Some(place) => lock(place).keep(buf, inner.place_bytes_max),
+        let left = match inner.place(place, buf.capacity()) {
+            Some(idle) => idle.keep(buf),
             None => Some(buf),
         };
-        let left = left.and_then(|buf| lock(&inner.common).keep(buf, inner.common_bytes_max));
         // Memory is freed without a lock.
-        drop(left);
+        drop(left.and_then(|buf| inner.common.keep(buf)));
     }
 }
 
@@ -146,6 +170,8 @@ impl BufPool {
 #[derive(Debug)]
 pub struct PooledBuf {
     buf: AlignedBuf,
+    /// That of the thread which took it.
+    place: usize,
     pool: BufPool,
 }
 
@@ -165,7 +191,8 @@ impl DerefMut for PooledBuf {
 
 impl Drop for PooledBuf {
     fn drop(&mut self) {
-        self.pool.give_back(std::mem::take(&mut self.buf));
+        let buf = std::mem::take(&mut self.buf);
+        self.pool.give_back(buf, self.place);
     }
 }
 
@@ -214,6 +241,26 @@ mod tests {
         let other = std::thread::scope(|scope| scope.spawn(|| address(100 * PAGE_BYTES)).join());
         assert_eq!(other.unwrap(), large);
         assert_eq!(pool.idle_bytes(), 101 * PAGE_BYTES);
+    }
+
+    /// However often others give back what one thread takes: its place has them again, and those of the others none.
+    #[test]
+    fn a_small_buffer_goes_back_to_who_took_it() {
+        let pool = BufPool::new(1 << 20);
+        let own = pool.take(1).place;
+        let others: Vec<_> = (0..10)
+            .map(|_| {
+                let buf = pool.take(PAGE_BYTES);
+                let address = buf.as_ptr().addr();
+                std::thread::scope(|scope| {
+                    scope.spawn(move || drop(buf));
+                });
+                address
+            })
+            .collect();
+        assert!(others.iter().all(|address| *address == others[0]));
+        assert_eq!(pool.inner.places[own].0.bytes(), PAGE_BYTES);
+        assert_eq!(pool.idle_bytes(), PAGE_BYTES);
     }
 
     #[test]
