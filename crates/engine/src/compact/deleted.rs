@@ -72,7 +72,8 @@
 //! # Who looks, and when
 //! Each pick looks first (`due`). One is asked for after a write that deletes a range; if that is not durable then, after the write,
 //! sync or idle moment behind which it is; after a flush and a job; when the store is opened; and when a reader ends who
-//! reads before a fact ([`DeletedRanges::waits_for`]); and when a cursor has noted a long gap.
+//! reads before a fact, or is the first, where tables with many deletes wait for him ([`DeletedRanges::waits_for`]); and when
+//! a cursor has noted a long gap.
 //!
 //! # What it costs
 //! A write: one load. A pick: a look at each table for each memtable with range tombstones, as long as there are any. An
@@ -100,6 +101,8 @@ pub(crate) struct DeletedRanges {
     look_at: AtomicU64,
     /// Of all facts and empty ranges the last seqno before which somebody may read what is to go, or 0.
     newest: AtomicU64,
+    /// One more than the moment of the first reader, if tables with many deletes wait for him to go, or 0.
+    held_up: AtomicU64,
 }
 
 /// Those of a family, each in key order, none over another.
@@ -126,8 +129,16 @@ impl DeletedRanges {
     /// Whether tables may wait for a reader at this moment, who has just left.
     #[inline]
     pub fn waits_for(&self, reader: SeqNo) -> bool {
-        // SeqCst, as who picks stores it before it looks at the slots of readers.
-        reader.0 < self.newest.load(Ordering::SeqCst)
+        // SeqCst, as who picks stores each before it looks at the slots of readers.
+        let most = [&self.newest, &self.held_up].map(|most| most.load(Ordering::SeqCst));
+        most.iter().any(|most| reader.0 < *most)
+    }
+
+    /// Tables with many deletes, which nobody but readers keeps from what they hide ([`thermocline_policy::pick::pick_tombstones`]),
+    /// wait for the reader at this moment, the first; or none do. The caller looks behind this whether he is still there.
+    pub fn wait_for(&self, first: Option<SeqNo>) {
+        let held_up = first.map_or(0, |first| first.0.saturating_add(1));
+        self.held_up.store(held_up, Ordering::SeqCst);
     }
 
     /// Takes in what range tombstones and gaps of these memtables say of these tables, and forgets facts that are of no use any

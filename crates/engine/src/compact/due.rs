@@ -7,7 +7,9 @@ use thermocline_commit::readers::moments_of_merge;
 use thermocline_observe::charged;
 use thermocline_policy as policy;
 use thermocline_policy::collect::Refers;
-use thermocline_policy::pick::{Cursors, DeletedRanges, Expired, Held, PickOptions, level0_slices};
+use thermocline_policy::pick::{
+    Cursors, DeletedRanges, Expired, Held, PickOptions, level0_slices, pick_tombstones,
+};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_version::Version;
@@ -176,8 +178,26 @@ impl Picker {
                     }
                 }
                 Work::Compact { .. } => return self.begin(&mut jobs, &known, &decision),
-                _ => return None,
+                _ => {
+                    self.note_who_holds_up(&known, &families);
+                    return None;
+                }
             }
+        }
+    }
+
+    /// Notes for which reader tables with many deletes wait, if they do: when he goes he asks for a look at them.
+    fn note_who_holds_up(&self, known: &Known<'_>, families: &[FamilyLevels<'_>]) {
+        let goes = |of: &FamilyLevels<'_>, moments: &[SeqNo]| {
+            pick_tombstones(moments, &of.state, &of.options).is_some()
+        };
+        let waits = |of: &FamilyLevels<'_>| goes(of, &[]) && !goes(of, &known.moments);
+        let first = known.moments.first().copied();
+        let first = first.filter(|_| families.iter().any(waits));
+        self.common.compactions.deleted.wait_for(first);
+        // Who has gone since the moments were asked for has not seen that.
+        if first.is_some_and(|first| self.moments_of_readers().first() != Some(&first)) {
+            self.common.want_compaction();
         }
     }
 

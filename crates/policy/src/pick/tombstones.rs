@@ -12,7 +12,7 @@
 //!
 //! # What must not
 //! A delete that somebody could still tell from what it hides would stay, and so would that: a table waits until nobody reads at a moment
-//! before its newest entry.
+//! before its newest entry. A store looks again when the first of those who read has gone (`engine::compact::deleted`).
 //!
 //! # What is passed over
 //! Most tables have few deletes. What lies below one is no less than what the smallest table has that it meets, if it meets
