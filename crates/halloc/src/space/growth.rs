@@ -123,10 +123,12 @@ impl Space {
         comes
     }
 
-    /// Whether growth, as far as the device is known to have room, brings a part with a zone that has `min_bytes` for data.
+    /// Whether growth, as far as the device is known to have room, brings a part with a zone that has `min_bytes` for data; or
+    /// another one to keep back, where one that has them is all that is free.
     fn may_bring(&self, state: &State, min_bytes: u64) -> bool {
+        let is_there = state.has_run(min_bytes, Reserve::Use);
         self.parts_to_come(state, self.reachable())
-            .any(|part| longest_run(&part, 0) >= min_bytes)
+            .any(|part| is_there || longest_run(&part, 0) >= min_bytes)
     }
 
     /// Whether the region can still grow.

@@ -132,6 +132,27 @@ fn a_run_that_was_wanted_is_lacking() {
     assert!(!lacks());
 }
 
+/// It is attached once there is another zone to keep back, however short the part is that brings one.
+#[test]
+fn a_run_that_is_all_that_is_free_waits_for_a_short_part() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    assert!(space.grow(space.region_bytes()).unwrap());
+    for ordinal in 0..15 {
+        assert!(space.attach(1, ordinal, 1000, Reserve::Use).is_ok());
+    }
+    // All of the second part. The third one is half as long.
+    let bytes = 490 << 10;
+    assert!(!space.has_room_now(bytes, Reserve::Keep));
+    assert!(space.want_run(bytes) && !space.want_run(600 << 10));
+    let lacks = || space.lacks(|_| 1).zones;
+    assert!(lacks());
+    assert!(space.grow(space.region_bytes()).unwrap());
+    assert!(space.has_room_now(bytes, Reserve::Keep) && !lacks());
+    assert!(space.attach(2, 0, bytes, Reserve::Keep).is_ok());
+    assert!(!space.want_run(bytes), "no part is to come");
+}
+
 #[test]
 fn of_pieces_is_taken_what_would_be_attached() {
     let sim = SimPm::new(PM, Steps::new());
