@@ -11,7 +11,7 @@ use thermocline_policy::level0::Level0Plan;
 use thermocline_policy::pick::{Held, PickOptions, Reason, Scores, State, Table};
 use thermocline_policy::pressure::Delay;
 use thermocline_policy::rewrite::RewritePlan;
-use thermocline_policy::work::Work;
+use thermocline_policy::work::{Decision, Work};
 use thermocline_version::Version;
 
 use crate::compact::shape::Levels;
@@ -107,6 +107,26 @@ pub struct CompactionPlan {
     pub moved: bool,
 }
 
+impl CompactionPlan {
+    /// The job that was decided, if it is one.
+    fn of(decision: Decision) -> Option<CompactionPlan> {
+        let because = decision.because.to_string();
+        let job = match decision.work {
+            Work::Compact { job, .. } | Work::CompactInternal { job, .. } => job,
+            _ => return None,
+        };
+        Some(CompactionPlan {
+            reason: job.reason,
+            because,
+            from: job.from,
+            to: job.to,
+            tables: job.inputs.len() + job.overlapped.len(),
+            bytes: job.bytes,
+            moved: job.trivial,
+        })
+    }
+}
+
 /// How far what level 0 has in files, or what it has in persistent memory, is on its way to being compacted.
 fn level0_score(tables: &[Table<'_>], running: &[Held], options: &PickOptions) -> f64 {
     let levels = [tables.to_vec()];
@@ -118,7 +138,13 @@ fn level0_score(tables: &[Table<'_>], running: &[Held], options: &PickOptions) -
 }
 
 impl Reporter {
-    fn plan_of(&self, family: CfId, version: &Arc<Version>, levels: &Levels<'_>) -> FamilyPlan {
+    fn plan_of(
+        &self,
+        family: CfId,
+        version: &Arc<Version>,
+        levels: &Levels<'_>,
+        next: Option<Decision>,
+    ) -> FamilyPlan {
         let (running, _) = self.common.compactions.of_family(family);
         let options = self.common.compactions.shape.pick_options(levels);
         let state = levels.state(&running);
@@ -150,12 +176,6 @@ impl Reporter {
                 score: scores.score(level),
             },
         };
-        let decision = self.picker.next_compaction_of(version, family);
-        let because = decision.because.to_string();
-        let job = match decision.work {
-            Work::Compact { job, .. } | Work::CompactInternal { job, .. } => Some(job),
-            _ => None,
-        };
         FamilyPlan {
             family,
             name: self.common.families.name_of(family),
@@ -163,15 +183,7 @@ impl Reporter {
             level0_pm: of_level0(true, depth_in_pm, due_in_pm),
             partitions: self.partitioner.partitions_plan(version, family),
             running: running.len(),
-            next: job.map(|job| CompactionPlan {
-                reason: job.reason,
-                because,
-                from: job.from,
-                to: job.to,
-                tables: job.inputs.len() + job.overlapped.len(),
-                bytes: job.bytes,
-                moved: job.trivial,
-            }),
+            next: next.and_then(CompactionPlan::of),
             ttl: self.ttl_plan(family, &state),
         }
     }
@@ -199,9 +211,10 @@ impl Reporter {
             .picker
             .level0_costs
             .level0_plan(&version, |cf| self.common.compactions.of_family(cf).0);
+        let mut next = self.picker.next_compactions(&version);
         let family = |cf| {
             let levels = Levels::of(&version, cf, None);
-            self.plan_of(cf, &version, &levels)
+            self.plan_of(cf, &version, &levels, next.remove(&cf))
         };
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();

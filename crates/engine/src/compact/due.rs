@@ -1,6 +1,8 @@
 //! The next compaction: what is known is put together under the lock of the list of running jobs, `policy::next` decides, and the
 //! job enters the list before the lock is given up.
 
+use std::collections::BTreeMap;
+
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, SeqNo};
 use thermocline_commit::readers::moments_of_merge;
@@ -42,6 +44,13 @@ struct Known<'v> {
 impl Known<'_> {
     fn place(&self, cf: CfId) -> Option<usize> {
         self.families.iter().position(|known| known.cf == cf)
+    }
+
+    /// What tables of a family refer to in blob files that are to be collected. It comes by family.
+    fn garbage_of(&self, cf: CfId) -> &[Refers] {
+        let first = self.garbage.partition_point(|of| of.family < cf);
+        let behind = self.garbage.partition_point(|of| of.family <= cf);
+        &self.garbage[first..behind]
     }
 
     /// In their turn.
@@ -306,8 +315,9 @@ impl Picker {
         Charged::None
     }
 
-    /// What would be decided next, were a family the only one.
-    pub fn next_compaction_of(&self, version: &Arc<Version>, cf: CfId) -> Decision {
+    /// What would be decided next of each family that has tables, were it the only one. What is known of all of them is put
+    /// together once.
+    pub fn next_compactions(&self, version: &Arc<Version>) -> BTreeMap<CfId, Decision> {
         let room = self
             .pressure
             .is_relieving()
@@ -321,21 +331,25 @@ impl Picker {
             Some(_) => None,
             None => self.level0_costs.level0_plan_of(version, &known.families),
         };
-        let mut families = known.levels();
-        families.retain(|of| of.family == cf);
+        let families = known.levels();
         let pm_files = self.pm_files_without_costs(version);
-        let levels = self.levels_of(&known, &families);
-        let levels = Levels {
-            level0: plan.as_ref(),
-            is_past_share: levels.is_past_share && !pm_files.is_empty(),
-            pm_files: &pm_files,
-            charged: Charged::None,
-            ..levels
-        };
-        self.common.compactions.costs.would_be_next(&Situation {
-            now_ns: self.common.now_ns(),
-            levels: Some(levels),
-            ..Situation::default()
-        })
+        let next = families.iter().map(|of| {
+            let levels = self.levels_of(&known, std::slice::from_ref(of));
+            let levels = Levels {
+                level0: plan.as_ref(),
+                is_past_share: levels.is_past_share && !pm_files.is_empty(),
+                pm_files: &pm_files,
+                charged: Charged::None,
+                garbage: known.garbage_of(of.family),
+                ..levels
+            };
+            let decision = self.common.compactions.costs.would_be_next(&Situation {
+                now_ns: self.common.now_ns(),
+                levels: Some(levels),
+                ..Situation::default()
+            });
+            (of.family, decision)
+        });
+        next.collect()
     }
 }
