@@ -264,5 +264,10 @@ pub fn sites() -> Vec<thermocline_base::Site> {
     .concat()
 }
 
+/// The allocator of these tests: they take a sixth less time with it.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[cfg(test)]
 mod tests;

@@ -82,3 +82,8 @@ pub mod work;
 
 pub use memory::Memory;
 pub use next::{next, next_collection};
+
+/// The allocator of these tests: they take a sixth less time with it.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -24,3 +24,7 @@ mod ingest;
 mod machine;
 mod ranges;
 mod ttl;
+
+/// The allocator of these tests: they take a sixth less time with it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -448,7 +448,7 @@ const PARTS: &[&Part] = &[
 ];
 
 /// How many different states a sample comes to depends on where its points lie, and those move with every change of
-/// the code. So what falls short goes on from another seed, in a plain run more often.
+/// the code. So what falls short goes on from another seed.
 const SEEDS_MAX: u64 = 60;
 
 /// What a plain run of the tests must explore, and a whole one.
@@ -472,9 +472,9 @@ pub fn sampled(workloads: &[(&str, u64)], (seeds, least): (u64, u64), sites: &[&
             if is_for_states && missing == 0 {
                 return all;
             }
-            // What is only to bring states ends, in a plain run, with the last that is needed.
+            // What is only to bring states ends with the last that is needed.
             let planted = Planted {
-                most: (is_for_states && times().is_none()).then_some(missing),
+                most: is_for_states.then_some(missing),
                 ..Planted::default()
             };
             let one_in = one_in(usual);
@@ -498,10 +498,10 @@ pub fn is_sampled(step: u64, seed: u64, one_in: u64) -> bool {
     Rng::new(step ^ seed << 40).one_in(one_in)
 }
 
-/// One point in how many is crashed at, where a whole exploration has one in `whole`: one in more of them in a plain
-/// run, and in fewer in a long one.
+/// One point in how many is crashed at, where once one in `whole` was: one in more of them in a plain run, and in fewer in
+/// a long one, which crashes at eight times as many points of recoveries and second lives.
 fn one_in(whole: u64) -> u64 {
-    times().map_or(4 * whole, |times| (6 * whole / 5 / times).max(1))
+    times().map_or(4 * whole, |times| (3 * whole / times).max(1))
 }
 
 /// How many states there must be, where a whole exploration must have `whole`.

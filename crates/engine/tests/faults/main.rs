@@ -29,6 +29,10 @@ use thermocline_pm::SimPm;
 use thermocline_testkit::Rng;
 use thermocline_testkit::explore::one_in;
 
+/// The allocator of these tests: they take a sixth less time with it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Map = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 const CAPACITY: u64 = 1 << 20;
