@@ -20,6 +20,7 @@
 //! | [`direct`] | what direct I/O asks and promises, and the count of its bytes |
 //! | [`sim`] | a file system in memory that can crash |
 //! | [`fault`] | any of them, with faults on purpose |
+//! | [`hooks`] | any of them, with calls at which a test does something of its own |
 //! | [`spares`] | files that are open and need not be |
 //! | [`meter`] | nothing: it adds up what a job reads, and how long it waits |
 //! | [`simulated`] | a clock that a test advances, randomness from a seed |
@@ -30,6 +31,7 @@ pub mod direct;
 pub mod fault;
 mod file;
 pub mod frugal;
+pub mod hooks;
 pub mod meter;
 mod random;
 pub mod real;

@@ -8,6 +8,7 @@ use std::thread;
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{ErrorKind, Result, Site, Steps};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::hooks::{Hooked, HookedFile, Hooks};
 use thermocline_env::real::RealClock;
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
@@ -29,57 +30,29 @@ fn created(disk: &dyn Storage, path: &str) -> Arc<dyn File> {
     disk.open(Path::new(path), OpenMode::CreateNew).unwrap()
 }
 
-/// A file whose syncs say that they have begun, and stand still until they are told whether they panic.
+/// Syncs say that they have begun, and stand still until they are told whether they panic.
 #[derive(Debug)]
-struct Gated {
-    inner: Arc<dyn File>,
+struct Gate {
     begins: Sender<()>,
     door: Mutex<Receiver<bool>>,
 }
 
-impl Gated {
-    /// One, what it says, and the way to let it go.
-    fn new(inner: Arc<dyn File>) -> (Arc<Gated>, Receiver<()>, Sender<bool>) {
-        let (begins, begun) = channel();
-        let (key, door) = channel();
-        let door = Mutex::new(door);
-        let gated = Gated {
-            inner,
-            begins,
-            door,
-        };
-        (Arc::new(gated), begun, key)
-    }
-}
-
-impl File for Gated {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.inner.read_at(buf, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.allocate(offset, len)
-    }
-    fn sync(&self, site: Site) -> Result<()> {
+impl Hooks for Gate {
+    fn sync(&self, file: &dyn File, site: Site) -> Result<()> {
         self.begins.send(()).unwrap();
         let panics = lock(&self.door).recv().unwrap();
         assert!(!panics, "as this test wants it");
-        self.inner.sync(site)
+        file.sync(site)
     }
-    fn raw_fd(&self) -> Option<i32> {
-        None
-    }
+}
+
+/// A file behind a gate, what its syncs say, and the way to let them go.
+fn gated(inner: Arc<dyn File>) -> (Arc<HookedFile<Gate>>, Receiver<()>, Sender<bool>) {
+    let (begins, begun) = channel();
+    let (key, door) = channel();
+    let door = Mutex::new(door);
+    let file = Hooked::new(inner, Arc::new(Gate { begins, door }));
+    (file, begun, key)
 }
 
 #[test]
@@ -87,7 +60,7 @@ fn a_sync_is_waited_for_until_the_store_is_closed() {
     for behind in [false, true] {
         let sim = SimFs::new(Steps::new());
         let (io, closing) = (with_threads(), Arc::new(Closing::default()));
-        let (gated, begun, key) = Gated::new(created(&sim, "/file"));
+        let (gated, begun, key) = gated(created(&sim, "/file"));
         let file = io.until_closed(gated.clone(), &closing);
         let file: Arc<dyn File> = match behind {
             true => io.behind(file, Turn::Now),
@@ -169,7 +142,7 @@ fn what_comes_of_a_sync_is_what_its_file_says() {
 #[test]
 fn nobody_waits_for_a_sync_that_panics() {
     let sim = SimFs::new(Steps::new());
-    let (gated, begun, key) = Gated::new(created(&sim, "/file"));
+    let (gated, begun, key) = gated(created(&sim, "/file"));
     let (io, closing) = (with_threads(), Arc::new(Closing::default()));
     let file = io.until_closed(gated, &closing);
     key.send(true).unwrap();

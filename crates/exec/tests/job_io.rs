@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{AsyncIo, Result, Site, Steps};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::hooks::{Hooked, HookedFile, Hooks};
 use thermocline_env::real::{RealClock, RealStorage};
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::{SeededRandom, SimClock};
@@ -177,7 +178,7 @@ fn whoever_goes_leaves_nothing_under_way() {
     for io in [inline(1), with_threads()] {
         for n in 0..50 {
             let sim = SimFs::new(Steps::new());
-            let inner = Odd::new(created(&sim, Path::new("/file")), false);
+            let inner = odd(created(&sim, Path::new("/file")), false);
             let file = io.behind(inner.clone(), Turn::Now);
             for at in 0..n % 5 {
                 file.write_at(&[1; 4096], at * 4096).unwrap();
@@ -217,8 +218,8 @@ fn many_files_take_turns() {
 #[test]
 fn nobody_waits_for_a_write_that_panics() {
     let sim = SimFs::new(Steps::new());
-    let odd = |name| Odd::new(created(&sim, Path::new(name)), true);
-    let file = with_threads().behind(odd("/threads"), Turn::Now);
+    let panicking = |name| odd(created(&sim, Path::new(name)), true);
+    let file = with_threads().behind(panicking("/threads"), Turn::Now);
     file.write_at(&[1; 4096], 0).unwrap();
     let error = file.sync(SYNC).unwrap_err().to_string();
     assert!(
@@ -226,59 +227,35 @@ fn nobody_waits_for_a_write_that_panics() {
         "{error}"
     );
     drop(file);
-    let file = inline(1).behind(odd("/inline"), Turn::Now);
+    let file = inline(1).behind(panicking("/inline"), Turn::Now);
     let write = || (0..10).try_for_each(|n| file.write_at(&[1; 4096], n * 4096));
     assert!(catch_unwind(AssertUnwindSafe(write)).is_err());
     assert!(file.sync(SYNC).is_err());
     drop(file);
 }
 
-/// A file whose reads wait until they are let go, or whose writes panic.
+/// Reads wait until they are let go, or writes panic.
 #[derive(Debug)]
 struct Odd {
-    inner: Arc<dyn File>,
     gate: Mutex<()>,
     panics: bool,
 }
 
-impl Odd {
-    fn new(inner: Arc<dyn File>, panics: bool) -> Arc<Odd> {
-        let gate = Mutex::new(());
-        Arc::new(Odd {
-            inner,
-            gate,
-            panics,
-        })
+impl Hooks for Odd {
+    fn read_at(&self, file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
+        drop(lock(&self.gate));
+        file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, file: &dyn File, bytes: &[u8], offset: u64) -> Result<()> {
+        assert!(!self.panics, "as this test wants it");
+        file.write_at(bytes, offset)
     }
 }
 
-impl File for Odd {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        drop(lock(&self.gate));
-        self.inner.read_at(buf, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        assert!(!self.panics, "as this test wants it");
-        self.inner.write_at(bytes, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.allocate(offset, len)
-    }
-    fn sync(&self, site: Site) -> Result<()> {
-        self.inner.sync(site)
-    }
-    fn raw_fd(&self) -> Option<i32> {
-        None
-    }
+fn odd(inner: Arc<dyn File>, panics: bool) -> Arc<HookedFile<Odd>> {
+    let gate = Mutex::new(());
+    Hooked::new(inner, Arc::new(Odd { gate, panics }))
 }
 
 /// A clock that is five milliseconds ahead whenever somebody looks at it again.
@@ -305,7 +282,7 @@ impl Clock for Hasty {
 fn a_write_waits_for_room_but_not_for_ever() {
     let sim = SimFs::new(Steps::new());
     sim.install(Path::new("/read"), &[7; 4096]);
-    let held = Odd::new(sim.open(Path::new("/read"), OpenMode::Read).unwrap(), false);
+    let held = odd(sim.open(Path::new("/read"), OpenMode::Read).unwrap(), false);
     let clock = Arc::new(Hasty::default());
     let clients = UnderWay::default();
     let io = Arc::new(JobIo::new(
@@ -323,7 +300,7 @@ fn a_write_waits_for_room_but_not_for_ever() {
         clock.looks() - before
     };
     assert_eq!(write("/idle", Turn::Within(1)), 0);
-    let closed = lock(&held.gate);
+    let closed = lock(&held.hooks.gate);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let read = BatchRead {
@@ -380,39 +357,15 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// A file whose reads and writes are counted.
-#[derive(Debug)]
-struct Counting {
-    inner: Arc<dyn File>,
-    busy: Arc<Busy>,
-}
+impl Hooks for Busy {
+    fn read_at(&self, file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let _begun = self.begin();
+        file.read_at(buf, offset)
+    }
 
-impl File for Counting {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let _begun = self.busy.begin();
-        self.inner.read_at(buf, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let _begun = self.busy.begin();
-        self.inner.write_at(bytes, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.allocate(offset, len)
-    }
-    fn sync(&self, site: Site) -> Result<()> {
-        self.inner.sync(site)
-    }
-    fn raw_fd(&self) -> Option<i32> {
-        None
+    fn write_at(&self, file: &dyn File, bytes: &[u8], offset: u64) -> Result<()> {
+        let _begun = self.begin();
+        file.write_at(bytes, offset)
     }
 }
 
@@ -429,10 +382,7 @@ fn no_more_is_under_way_than_there_is_room_for() {
         clock,
     ));
     let busy = Arc::new(Busy::default());
-    let counting = |inner: Arc<dyn File>| -> Arc<dyn File> {
-        let busy = busy.clone();
-        Arc::new(Counting { inner, busy })
-    };
+    let counting = |inner: Arc<dyn File>| -> Arc<dyn File> { Hooked::new(inner, busy.clone()) };
     let read_from = counting(sim.open(Path::new("/read"), OpenMode::Read).unwrap());
     let read = || io.read((AsyncIo::Threads, DEPTH), read_from.clone(), 5, 10);
     let closed = lock(&busy.gate);

@@ -11,10 +11,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use thermocline_base::options::{Options, Scheduler, Shape};
 use thermocline_base::{CfId, Error, ErrorKind, Result, Site, Steps, WriteBatch};
 use thermocline_engine::{Durability, Engine, World};
-use thermocline_env::direct::DeviceBytes;
+use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::sim::SimFs;
-use thermocline_env::spares::Spares;
-use thermocline_env::{DiskRoom, Env, File, FsKind, LockGuard, OpenMode, RawReads, Storage};
+use thermocline_env::{Env, File, Storage};
 use thermocline_pm::SimPm;
 use thermocline_sst::{FileName, sites};
 
@@ -58,158 +57,24 @@ impl Door {
         self.state.lock().unwrap().open = true;
         self.changed.notify_all();
     }
+}
 
+impl Hooks for Door {
     /// Makes a sync, before or behind the door.
-    fn pass(&self, site: Site, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn sync(&self, file: &dyn File, site: Site) -> Result<()> {
         let mut state = self.state.lock().unwrap();
         if state.shut_at != Some(site) {
             drop(state);
-            return sync();
+            return file.sync(site);
         }
         (state.shut_at, state.stands) = (None, true);
         drop(state);
         self.changed.notify_all();
         self.wait(|state| state.open);
-        let synced = sync();
+        let synced = file.sync(site);
         self.state.lock().unwrap().ended = Some(synced.is_ok());
         self.changed.notify_all();
         synced
-    }
-}
-
-/// A disk with a door.
-#[derive(Debug, Clone)]
-struct Disk {
-    inner: SimFs,
-    door: Arc<Door>,
-}
-
-impl Disk {
-    fn behind_door(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
-        let door = self.door.clone();
-        Arc::new(Behind { inner, door })
-    }
-}
-
-impl Storage for Disk {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        Ok(self.behind_door(self.inner.open(path, mode)?))
-    }
-    fn open_direct(
-        &self,
-        path: &Path,
-        mode: OpenMode,
-        counter: &Arc<DeviceBytes>,
-    ) -> Result<Arc<dyn File>> {
-        Ok(self.behind_door(self.inner.open_direct(path, mode, counter)?))
-    }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.inner.exists(path)
-    }
-    fn is_dir(&self, path: &Path) -> Result<bool> {
-        self.inner.is_dir(path)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.inner.create_dir_all(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
-        self.inner.rename_and_sync(from, to, dir, site)
-    }
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path, site: Site) -> Result<()> {
-        self.inner.sync_dir(dir, site)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
-        self.inner.lock(path)
-    }
-    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-        self.inner.lock_shared(path)
-    }
-    fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-        self.inner.hold_folder(dir)
-    }
-    fn is_folder_held(&self, dir: &Path) -> Result<bool> {
-        self.inner.is_folder_held(dir)
-    }
-    fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
-        self.inner.is_same(one, other)
-    }
-    fn fs_kind(&self, path: &Path) -> Result<FsKind> {
-        self.inner.fs_kind(path)
-    }
-    fn room(&self, path: &Path) -> Result<Option<DiskRoom>> {
-        self.inner.room(path)
-    }
-    fn same_disk(&self, one: &Path, other: &Path) -> Result<bool> {
-        self.inner.same_disk(one, other)
-    }
-    fn open_files_max(&self) -> Option<u64> {
-        self.inner.open_files_max()
-    }
-    fn spares(&self) -> &Spares {
-        self.inner.spares()
-    }
-}
-
-#[derive(Debug)]
-struct Behind {
-    inner: Arc<dyn File>,
-    door: Arc<Door>,
-}
-
-impl File for Behind {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.inner.read_at(buf, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-    fn direct_unit(&self) -> Option<usize> {
-        self.inner.direct_unit()
-    }
-    fn write_tail(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.inner.write_tail(bytes, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.allocate(offset, len)
-    }
-    fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.reserve_behind(offset, len)
-    }
-    fn sync(&self, site: Site) -> Result<()> {
-        self.door.pass(site, || self.inner.sync(site))
-    }
-    fn lock(&self, exclusive: bool) -> Result<()> {
-        self.inner.lock(exclusive)
-    }
-    fn unlock(&self) {
-        self.inner.unlock();
-    }
-    fn raw_fd(&self) -> Option<i32> {
-        self.inner.raw_fd()
-    }
-    fn raw_reads(&self) -> Option<RawReads<'_>> {
-        self.inner.raw_reads()
     }
 }
 
@@ -289,14 +154,11 @@ fn check(engine: &Engine, model: &Model) {
 
 fn closed_meanwhile(scheduler: Scheduler, work: Work) {
     let dir = Path::new("/db");
-    let disk = Disk {
-        inner: SimFs::new(Steps::new()),
-        door: Arc::default(),
-    };
+    let (disk, door) = (SimFs::new(Steps::new()), Arc::new(Door::default()));
     let world = World {
         env: Env {
-            storage: Arc::new(disk.clone()),
-            ..Env::simulated(disk.inner.clone(), 7)
+            storage: Hooked::new(Arc::new(disk.clone()), door.clone()),
+            ..Env::simulated(disk.clone(), 7)
         },
         shadow: None,
         sim: Some(SimPm::new(PM, Steps::new())),
@@ -328,11 +190,11 @@ fn closed_meanwhile(scheduler: Scheduler, work: Work) {
         }
     }
     let before = files();
-    disk.door.shut(work.site());
+    door.shut(work.site());
     let (store, acknowledged) = (&engine, &mut model);
     std::thread::scope(|scope| {
         let works = scope.spawn(move || work.go(store, acknowledged));
-        disk.door.wait(|state| state.stands);
+        door.wait(|state| state.stands);
         store.close().unwrap();
         let error = works.join().unwrap();
         // A writer may have been about to say that there is no room.
@@ -351,9 +213,9 @@ fn closed_meanwhile(scheduler: Scheduler, work: Work) {
     check(&again, &model);
     again.close().unwrap();
     let before = files();
-    disk.door.open();
-    disk.door.wait(|state| state.ended.is_some());
-    let ended = disk.door.state.lock().unwrap().ended;
+    door.open();
+    door.wait(|state| state.ended.is_some());
+    let ended = door.state.lock().unwrap().ended;
     assert_eq!(
         ended,
         Some(true),
