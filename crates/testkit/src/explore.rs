@@ -1,8 +1,8 @@
 //! How far explorations go.
 //!
 //! A plain `cargo test` goes a part of the way, so that whoever has just cloned the project is not kept waiting.
-//! `THERMOCLINE_EXPLORE=n` goes all the way, `n` times; `.ci/explore` sets it. What is counted is states, executions and
-//! calls, never time.
+//! `THERMOCLINE_EXPLORE=n` goes all the way, `n` times; `.ci/run` sets it to 1. What is counted is states, executions
+//! and calls, never time.
 
 /// How many times the whole is explored, if not only a part of it.
 ///

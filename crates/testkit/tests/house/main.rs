@@ -17,7 +17,6 @@
 )]
 
 mod circles;
-mod explored;
 mod locks;
 mod paths;
 mod source;
