@@ -267,9 +267,9 @@ impl Db {
         Metrics::of(&self.engine)
     }
 
-    /// Bytes of the region that this process maps with huge pages of 2 MiB (option `pm.huge_pages`), as `stat` prints
-    /// them. `None` where the system does not report it. The call touches every page of the region, so do not make it
-    /// every second.
+    /// Bytes of the region that this process maps with huge pages of 2 MiB, as `stat` prints them: the system gives them, on a
+    /// `tmpfs` that is mounted with `huge=always`, say, and no option asks for them. `None` where it does not report them.
+    /// The call touches every page of the region, so do not make it every second.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
