@@ -9,14 +9,20 @@ use crate::error::{Error, Result};
 /// assert_eq!(parse_size("4 GiB").unwrap(), 4 << 30);
 /// assert_eq!(parse_size("512").unwrap(), 512);
 /// assert!(parse_size("4GB").unwrap_err().to_string().contains("KiB"));
-/// assert!(parse_size("99999999TiB").unwrap_err().to_string().contains("largest"));
+/// for too_large in ["99999999TiB", "99999999999999999999"] {
+///     assert!(parse_size(too_large).unwrap_err().to_string().contains("largest"));
+/// }
 /// ```
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the text, and what a size is.
 pub fn parse_size(text: &str) -> Result<u64> {
     let text = text.trim();
-    let digits = text
+    let at = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
-    let unit = match text[digits..].trim() {
+    let (digits, unit) = text.split_at(at);
+    let unit = match unit.trim() {
         "" | "B" => 1u64,
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
@@ -24,8 +30,13 @@ pub fn parse_size(text: &str) -> Result<u64> {
         "TiB" => 1 << 40,
         _ => return Err(bad_size(text)),
     };
-    let number: u64 = text[..digits].parse().map_err(|_| bad_size(text))?;
-    number.checked_mul(unit).ok_or_else(|| {
+    if digits.is_empty() {
+        return Err(bad_size(text));
+    }
+    // There are digits alone, so a number that does not parse is too large.
+    let number = digits.parse::<u64>().ok();
+    let bytes = number.and_then(|number| number.checked_mul(unit));
+    bytes.ok_or_else(|| {
         Error::InvalidArgument(format!(
             "'{text}' is not a size: it is more than 16777215TiB, the largest there is"
         ))
@@ -34,7 +45,7 @@ pub fn parse_size(text: &str) -> Result<u64> {
 
 fn bad_size(text: &str) -> Error {
     Error::InvalidArgument(format!(
-        "'{text}' is not a size: write a whole number of bytes or of KiB, MiB, GiB (like 64MiB)"
+        "'{text}' is not a size: write a whole number of bytes or of KiB, MiB, GiB or TiB (like 64MiB)"
     ))
 }
 
