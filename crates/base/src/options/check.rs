@@ -33,7 +33,7 @@ impl Options {
         let part = self.pm_region.part_bytes_first;
         if !part.is_power_of_two() || part > self.pm {
             return Err(Error::InvalidArgument(format!(
-                "pm.part_bytes_first must be a power of two not above pm ({}); {} was given",
+                "pm.part_bytes_first must be a power of two not above pm ({}); it is {} (the default, unless it was set)",
                 format_size(self.pm),
                 format_size(part)
             )));
