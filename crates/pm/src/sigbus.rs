@@ -103,7 +103,9 @@ impl Watch {
 
     /// The error when the table is full.
     pub fn too_many() -> Error {
-        Error::Busy("this process has too many regions open at once".into())
+        Error::Busy(format!(
+            "this process has {SLOTS} regions of persistent memory open, as many as can be; close some stores first"
+        ))
     }
 
     /// The offset of the first page that could not be read, if there was one.

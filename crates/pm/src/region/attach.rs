@@ -140,7 +140,10 @@ impl Region {
         let fd = file
             .raw_fd()
             .ok_or_else(|| Error::Unsupported(format!("{} cannot be mapped", path.display())))?;
-        let map = Arc::new(Reservation::reserve(index(capacity)).map_err(io)?);
+        let reserved = Reservation::reserve(index(capacity));
+        let map = reserved
+            .map_err(|e| Error::io("reserve as much address space as pm for", path, e))
+            .map(Arc::new)?;
         let kind = kind(spec, path, fd)?;
         if len > 0 {
             map.map(fd, 0, index(len), !spec.read_only, sharing(kind))
