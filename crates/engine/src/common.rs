@@ -63,7 +63,8 @@ impl Common {
     pub fn check_writable(&self) -> Result<()> {
         if self.options.read_only {
             return Err(Error::InvalidArgument(
-                "the database is open for reading only".into(),
+                "the database is open for reading only (Options::read_only), and takes no writes"
+                    .into(),
             ));
         }
         if self.closed.load(Ordering::Acquire) {

@@ -36,6 +36,7 @@
 //! finds every chain complete at its cut, the new one, which has no zone, and the tables. A flush that
 //! was made on the way is one like others.
 
+use thermocline_base::limits::MEMTABLES_MAX;
 use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_catalog::View;
 use thermocline_compaction::output::Cutter;
@@ -303,9 +304,10 @@ impl Ingester {
             self.upkeep.reclaim_for(writer)?;
         }
         if wanted && descriptors.free() == 0 {
-            let why = "there are as many memtables as can be, and ingesting ends one; flush, \
-                       or let go of snapshots that hold them";
-            return Err(Error::OutOfSpace(why.into()));
+            return Err(Error::OutOfSpace(format!(
+                "there are as many memtables as can be ({MEMTABLES_MAX}), and ingesting ends one; flush, or let go of \
+                 snapshots that hold them"
+            )));
         }
         Ok(())
     }

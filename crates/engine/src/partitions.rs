@@ -208,7 +208,8 @@ impl Partitioner {
         // There would be one, of all keys: nobody means those. What an earlier opening has divided still is.
         if division.by == PartitionBy::None && partitions.len() == 1 {
             return Err(Error::InvalidArgument(
-                "the keys of this column family are not divided into partitions; `delete_range` deletes a range"
+                "the keys of this column family are not divided into partitions (partition.by); `delete_range` deletes a \
+                 range"
                     .into(),
             ));
         }

@@ -69,6 +69,7 @@ pub(crate) mod due;
 
 use std::collections::BTreeMap;
 
+use thermocline_base::limits::MEMTABLES_MAX;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Error, Result, SeqNo};
 use thermocline_commit::{Told, WriteOptions};
@@ -469,11 +470,10 @@ impl Stager {
             self.upkeep.reclaim_for(writer)?;
         }
         if descriptors.free() < wanted {
-            return Err(Error::OutOfSpace(
-                "there are as many memtables as can be, and a batch over memtable.item_bytes_max, or in several \
-                 pieces, becomes one of its own; write smaller batches, or delete"
-                    .into(),
-            ));
+            return Err(Error::OutOfSpace(format!(
+                "there are as many memtables as can be ({MEMTABLES_MAX}), and a batch over memtable.item_bytes_max, or in \
+                 several pieces, becomes one of its own; write smaller batches, or delete"
+            )));
         }
         Ok(())
     }

@@ -89,7 +89,8 @@ impl Compactor {
                 Wanted::Room if !alone => alone = true,
                 Wanted::Room => {
                     return Err(Error::OutOfSpace(
-                        "level 0 has no room in persistent memory for what is to be merged there"
+                        "level 0 has no room in persistent memory for what is to be merged there; compact it down, or \
+                         raise pm or level0.pm_percent"
                             .into(),
                     ));
                 }
