@@ -38,13 +38,26 @@ pub(crate) fn region_path(
 }
 
 /// The options with an absolute `pm_path` and `wal_path`, as they will be remembered.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for one that is not UTF-8, if it is to be remembered: a manifest has text, so the next
+/// opening would miss region or logs.
 pub(crate) fn absolute(mut options: Options) -> Result<Options> {
-    for path in [&mut options.pm_path, &mut options.wal_path]
-        .into_iter()
-        .flatten()
-    {
+    let is_remembered = !options.read_only;
+    let places = [
+        ("pm_path", &mut options.pm_path),
+        ("wal_path", &mut options.wal_path),
+    ];
+    for (name, place) in places {
+        let Some(path) = place else { continue };
         *path = std::path::absolute(&*path)
             .map_err(|source| Error::io("find the absolute path of", &*path, source))?;
+        if is_remembered && path.to_str().is_none() {
+            return Err(Error::InvalidArgument(format!(
+                "{name} is {}, which is not UTF-8, so the database could not remember it; choose another name",
+                path.display()
+            )));
+        }
     }
     Ok(options)
 }

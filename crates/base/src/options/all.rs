@@ -27,28 +27,33 @@ const YOUNG: [&str; 2] = ["compaction.rate_adapts", "ssd.train_writers"];
 /// What most users set: two budgets. Everything else derives from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Most DRAM the store uses for indexes and caches, in bytes. A limit, not a reservation. With
-    /// presets `leveled` and `trident` a quarter of it is for the records of memtables.
+    /// Most DRAM the store uses for indexes and caches, in bytes: 1 GiB unless set, 1 MiB at least. A limit, not a
+    /// reservation. With presets `leveled` and `trident` a quarter of it is for the records of memtables.
     pub dram: u64,
-    /// Most persistent memory the store uses, in bytes. A limit, not a reservation; it may change
-    /// at every open.
+    /// Most persistent memory the store uses, in bytes: 4 GiB unless set, from 256 KiB to 128 TiB, and not less than
+    /// `pm.part_bytes_first` (1 MiB unless set). A limit, not a reservation; it may change at every open. So much of the
+    /// process's addresses is reserved.
     pub pm: u64,
     /// Where the region lies: a file, or a folder to make it in. `None` is the database's folder
-    /// for a new database; an existing one remembers where its region was last.
+    /// for a new database; an existing one remembers where its region was last. The path must be UTF-8, unless the database
+    /// is opened for reading only.
     pub pm_path: Option<PathBuf>,
     /// Where a store that keeps its records in DRAM (presets `leveled` and `trident`) makes its logs: a folder, on
-    /// persistent memory's file system, say. `None` is the database's folder for a new database; an
-    /// existing one remembers where it made them last, and finds older ones there.
+    /// persistent memory's file system, say, which is made if there is none. `None` is the database's folder for a new
+    /// database; an existing one remembers where it made them last, and finds older ones there. The path must be UTF-8, as
+    /// `pm_path`.
     pub wal_path: Option<PathBuf>,
     /// Refuse any other kind of region than this.
     pub region: RegionDemand,
     /// Slow the region down for an experiment.
     pub emulate: Emulation,
-    /// Make the database if there is none.
+    /// Make the database if there is none. True unless set.
     pub create_if_missing: bool,
-    /// Write nothing at all; see the facade's `Db::open`.
+    /// Open the database for reading: nothing at all is written, and what a crash has left is recovered in DRAM. Others may
+    /// read it at the same time; while one writes it is locked.
     pub read_only: bool,
-    /// The named set that the other options start from.
+    /// The named set that the other options start from. To set this field alone changes none of the others;
+    /// [`Options::preset`] does, and [`Options::set`].
     pub preset: Preset,
     /// The write path.
     pub memtable: MemtableOptions,

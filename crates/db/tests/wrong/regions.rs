@@ -1,6 +1,9 @@
 //! Regions that are missing, somebody else's, cut short, too new, or of the wrong kind.
 
-use thermocline::options::RegionDemand;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use thermocline::options::{Preset, RegionDemand};
 
 use super::*;
 
@@ -37,6 +40,35 @@ fn a_missing_region() {
     assert_same(home.path(), &before);
     // Its new place works.
     assert_filled(&Db::open(&dir, with_pm_path(&hidden)).unwrap());
+}
+
+/// A manifest has places as text. One that is none would be missing at the next opening.
+#[test]
+fn places_that_cannot_be_remembered() {
+    let home = home();
+    let dir = home.path().join("db");
+    let place = home.path().join(OsStr::from_bytes(b"place\xff"));
+    let logged = Options {
+        wal_path: Some(place.clone()),
+        ..Options::preset(Preset::Leveled)
+    };
+    let before = snapshot(home.path());
+    let error = Db::open(&dir, with_pm_path(&place));
+    refused(error, KIND, &["pm_path", "not UTF-8"]);
+    refused(Db::open(&dir, logged), KIND, &["wal_path", "not UTF-8"]);
+    assert_unchanged(home.path(), &before);
+    // What lies there all the same can be read.
+    filled(&dir, options());
+    std::fs::rename(dir.join("region.pm"), &place).unwrap();
+    let reading = Options {
+        read_only: true,
+        ..with_pm_path(&place)
+    };
+    assert_filled(&Db::open(&dir, reading).unwrap());
+    // The database's own folder need not be remembered.
+    let dir = home.path().join(OsStr::from_bytes(b"db\xff"));
+    filled(&dir, options());
+    assert_filled(&Db::open(&dir, options()).unwrap());
 }
 
 #[test]
