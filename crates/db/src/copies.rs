@@ -75,7 +75,8 @@ impl Db {
         thermocline_engine::check_tables(&*World::real().env.storage, tables)
     }
 
-    /// Writes the entries of the default column family into one table, for [`Db::ingest`].
+    /// Writes all entries of the default column family into one table, for [`Db::ingest`]. [`ColumnFamily::export`] writes
+    /// those of a range; [`Db::find_column_family`] gives the default family, too, as `default`.
     ///
     /// # Errors
     /// As [`ColumnFamily::export`].
@@ -102,8 +103,9 @@ impl ColumnFamily {
     /// not exported.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the file exists, if the range ends before it begins, or if the entries
-    /// are too much for one table; those of reading and of the file system. After an error there is no such file.
+    /// [`crate::Error::InvalidArgument`] if the file exists, if the range ends before it begins, for a value over
+    /// [`VALUE_INLINE_MAX`](crate::limits::VALUE_INLINE_MAX), 1 MiB, which a table cannot have, or if the entries are too
+    /// much for one table; those of reading and of the file system. After an error there is no such file.
     pub fn export<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -130,9 +132,9 @@ impl IngestWriter {
     /// Adds a key with its value. Keys must ascend strictly, bytewise, even if the family's keys descend.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for a key that does not ascend, a key or value that is too long, or a table
-    /// that becomes too large: the entry is not added, and others may follow. Those of the file system, after which
-    /// nothing can be added.
+    /// [`crate::Error::InvalidArgument`] for a key that does not ascend, a key that is too long, a value over
+    /// [`VALUE_INLINE_MAX`](crate::limits::VALUE_INLINE_MAX), 1 MiB, or a table that becomes too large: the entry is not
+    /// added, and others may follow. Those of the file system, after which nothing can be added.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.0.put(key.as_ref(), value.as_ref())
     }

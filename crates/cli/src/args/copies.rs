@@ -46,7 +46,7 @@ Examples:
   thermocline restore /mnt/disk/backups orders.db
   thermocline restore /mnt/disk/backups orders.db --backup 3
 
-The database's folder must not exist. Its persistent memory is made when it is first written to.")]
+The database's folder must be new or empty. Its persistent memory is made when it is first written to.")]
 pub(crate) struct RestoreArgs {
     /// The folder of backups
     pub dir: PathBuf,
@@ -87,8 +87,8 @@ Examples:
   thermocline export orders.db orders.sst
   thermocline export orders.db may.sst --from 2026-05 --to 2026-06 --cf archive
 
-The file must not exist. Metadata is not exported. In a column family whose keys descend, --from is
-above --to.")]
+The file must not exist. Metadata is not exported, and a value over 1 MiB is an error. In a column family
+whose keys descend, --from is above --to.")]
 pub(crate) struct ExportArgs {
     /// The database's folder
     pub db: PathBuf,
