@@ -168,7 +168,7 @@ that backups have in common are stored once.")]
 Examples:
   thermocline checkpoint orders.db orders-monday
 
-On one file system tables are hard links, so this costs little. The folder must not exist. The copy
+On one file system tables are hard links, so this costs little. The folder must be new or empty. The copy
 makes its own persistent memory when it is first written to: in the folder, unless --pm-path says
 otherwise then.")]
     Checkpoint(DbDirArgs),

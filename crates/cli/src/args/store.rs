@@ -43,7 +43,7 @@ const UNITS: [(&str, u64); 4] = [("s", 1), ("m", 60), ("h", 3600), ("d", 24 * 36
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of the store")]
 pub(crate) struct StoreArgs {
-    /// The named set of options to start from
+    /// The named set of options to start from: thermocline, global-index, pm-blade, flat-lsm, leveled or trident
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Most DRAM to use, like 512MiB
@@ -52,7 +52,7 @@ pub(crate) struct StoreArgs {
     /// Where persistent memory lies: a file, or a folder to make it in
     #[arg(long, value_name = "PATH")]
     pub pm_path: Option<PathBuf>,
-    /// With preset leveled: the folder for logs, on any file system
+    /// With presets leveled and trident: the folder for logs, on any file system
     #[arg(long, value_name = "PATH")]
     pub wal_path: Option<PathBuf>,
     /// Most persistent memory to use, like 4GiB
@@ -62,7 +62,7 @@ pub(crate) struct StoreArgs {
     /// run, and not kept
     #[arg(long, value_name = "FAMILY=DURATION", value_parser = ttl)]
     pub ttl: Vec<(String, Duration)>,
-    /// Set one option, like memtable.bytes_max=64MiB; may be repeated
+    /// Set one option, like memtable.bytes_max=64MiB; may be repeated. `stat` shows all that there are
     #[arg(long, value_name = "GROUP.OPTION=VALUE", value_parser = setting)]
     pub set: Vec<(String, String)>,
 }
