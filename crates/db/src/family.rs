@@ -286,8 +286,10 @@ impl ColumnFamily {
         if self.engine.is_same(engine) {
             return Ok(self.family.id);
         }
-        Err(Error::InvalidArgument(
-            "a batch or transaction takes only column families of its own database".to_string(),
-        ))
+        Err(Error::InvalidArgument(format!(
+            "a batch or transaction takes only column families of its own database, and this handle of '{}' is of another \
+             opening or database",
+            self.name
+        )))
     }
 }

@@ -69,9 +69,11 @@ impl Snapshot {
 
     fn check(&self, cf: &ColumnFamily) -> Result<()> {
         if !self.moment.is_of(&cf.engine) {
-            return Err(Error::InvalidArgument(
-                "a snapshot reads only column families of its own database".to_string(),
-            ));
+            return Err(Error::InvalidArgument(format!(
+                "a snapshot reads only column families of its own database, and this handle of '{}' is of another opening or \
+                 database",
+                cf.name()
+            )));
         }
         self.moment.check(cf.family.id)
     }
@@ -88,6 +90,9 @@ impl Snapshot {
     }
 
     /// As [`Snapshot::get`], as a future; see [`crate::Db::get_async`].
+    ///
+    /// # Errors
+    /// The future's answer has those of [`Snapshot::get`].
     pub fn get_async(&self, key: impl AsRef<[u8]>) -> PendingRead<Option<Value>> {
         let key = key.as_ref();
         match check_key(key) {
@@ -108,6 +113,9 @@ impl Snapshot {
     }
 
     /// As [`Snapshot::multi_get`], as a future; see [`crate::Db::multi_get_async`].
+    ///
+    /// # Errors
+    /// The future's answer has those of [`Snapshot::multi_get`].
     pub fn multi_get_async<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -133,6 +141,9 @@ impl Snapshot {
     }
 
     /// As [`Snapshot::multi_get_cf`], as a future; see [`crate::Db::multi_get_async`].
+    ///
+    /// # Errors
+    /// The future's answer has those of [`Snapshot::multi_get_cf`].
     pub fn multi_get_cf_async<'a, K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
@@ -157,7 +168,8 @@ impl Snapshot {
         self.scan((Bound::Unbounded, Bound::Unbounded))
     }
 
-    /// The entries at this moment whose keys lie in `range`.
+    /// The entries at this moment whose keys lie in `range`, from the bound that comes first in the family's order to the
+    /// other. If the range ends before it begins, the first item is an [`Error::InvalidArgument`].
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
         self.scan(owned(&range))
     }
