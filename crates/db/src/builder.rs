@@ -49,7 +49,8 @@ impl DbBuilder {
         }
     }
 
-    /// The options of the database; without this call the default ones.
+    /// The options of the database; without this call the default ones, not those of the last opening, which
+    /// [`Db::stored_options`](crate::Db::stored_options) gives.
     pub fn options(mut self, options: Options) -> DbBuilder {
         self.options = options;
         self
@@ -69,6 +70,7 @@ impl DbBuilder {
 
     /// A merge operator for column families of this database, beside the built-in ones ([`merge`](crate::merge)). It
     /// must be given at every opening of a database in which a family has it. Without it the database does not open.
+    /// Of several with one name the first one counts, also before a built-in one.
     ///
     /// ```
     /// use thermocline::merge::MergeOperator;
@@ -101,7 +103,8 @@ impl DbBuilder {
         self
     }
 
-    /// The compaction filter of the column family `family`, which may be made later. The filter belongs to this
+    /// The compaction filter of the column family `family`, which may be made later; so a name that no family has is no
+    /// error. Of several for one family the last one counts. The filter belongs to this
     /// opening and is not kept with the database: an opening without it filters nothing. [`CompactionFilter`] says
     /// what holds for filters, and [`Metrics::compaction`](crate::Metrics::compaction) what they have done. A family with
     /// one cannot be a table of [`records`](crate::records).
@@ -154,7 +157,8 @@ impl DbBuilder {
     }
 
     /// The time to live (TTL) of the column family `family`, which may be made later. `default` is the family that
-    /// [`Db`](crate::Db) itself reads and writes. The TTL belongs to this opening and is not kept with the database.
+    /// [`Db`](crate::Db) itself reads and writes. A name that no family has is no error, and of several TTLs for one
+    /// family the last one counts. The TTL belongs to this opening and is not kept with the database.
     /// Another opening may give another TTL, or none, and then finds the entries that have not gone yet.
     ///
     /// An entry that was written longer ago than that *may* go. It goes when a compaction reads it; a table in which

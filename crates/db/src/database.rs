@@ -30,9 +30,12 @@ impl Db {
     /// With [`Options::read_only`] the open writes nothing at all. After a crash it recovers the store in DRAM only.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for options that break a rule or a folder that is no
-    /// database, [`crate::Error::Locked`] if it is open elsewhere, [`crate::Error::Corruption`]
-    /// naming file or region and offset, [`crate::Error::Unsupported`] for a newer format.
+    /// [`crate::Error::InvalidArgument`] for options that break a rule, or if there is no database and none is to be made,
+    /// or the folder has something else; [`crate::Error::Locked`] if it is open elsewhere; [`crate::Error::Corruption`]
+    /// naming file or region and offset; [`crate::Error::Unsupported`] for a newer format, or a region of another kind than
+    /// asked for; [`crate::Error::OutOfSpace`] if the disk has no room, or with records in DRAM `dram` has none for what the
+    /// logs have; [`crate::Error::Busy`] if another database has the region open, or this process has 1,024 regions open;
+    /// [`crate::Error::Io`] of the file system.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::builder(path).options(options).open()
     }
@@ -113,7 +116,7 @@ impl Db {
         self.snapshot().multi_get_cf(keys)
     }
 
-    /// As [`Db::multi_get_cf`], as a future; see [`Db::multi_get_async`].
+    /// As [`Db::multi_get_cf`], as a future, whose answer has its errors; see [`Db::multi_get_async`].
     pub fn multi_get_cf_async<'a, K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,

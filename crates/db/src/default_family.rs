@@ -274,6 +274,9 @@ impl Db {
     }
 
     /// As [`Db::multi_get`], as a future, which begins as that of [`Db::get_async`] does.
+    ///
+    /// # Errors
+    /// The future's answer has those of [`Db::multi_get`].
     pub fn multi_get_async<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
