@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// The named sets of options (design §13). [`Options::preset`](crate::options::Options::preset) has their
+/// The named sets of options. [`Options::preset`](crate::options::Options::preset) has their
 /// values; single options override them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What a run found: the fields of the contract in `interface.md`, in its order, and a table.
+//! What a run found: the fields that scripts rely on, in their order, and a table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

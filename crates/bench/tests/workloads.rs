@@ -7,7 +7,7 @@ use thermocline::options::Emulation;
 use thermocline::{Db, ErrorKind, Options};
 use thermocline_bench::{Distribution, Latencies, Operation, Plan, Report, Watch, Workload, run};
 
-/// The fields of the contract in interface.md.
+/// The fields that scripts rely on.
 const FIELDS: &[&str] = &[
     "workload",
     "preset",

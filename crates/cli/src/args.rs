@@ -1,4 +1,4 @@
-//! What can be typed. The names are the contract of `interface.md`.
+//! What can be typed. Scripts rely on the names.
 
 mod bench;
 mod copies;

@@ -57,7 +57,8 @@ const SECOND: f64 = 1e9;
 /// Which form of the equations is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
-    /// As corrected above.
+    /// Corrected: a merge pays if what reads save until their rate has decayed exceeds what all of it costs, and what need not
+    /// be written again is counted by the records that really go.
     #[default]
     Corrected,
     /// As the paper prints them, without hysteresis.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// What kind of region a user demands (design §3).
+/// What kind of region a user demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RegionDemand {
     /// Any kind that the place of the region gives.

@@ -3,7 +3,7 @@
 use crate::options::group::option_group;
 
 option_group! {
-    /// Options of committing (design §5; LogFree §3.2).
+    /// Options of committing (LogFree §3.2).
     CommitOptions, "commit" {
         /// Places where durable writes meet to become one group with one persist. Threads are
         /// spread over them. 0 derives it from the region: one where a persist is slow (kind

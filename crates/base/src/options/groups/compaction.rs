@@ -5,7 +5,7 @@ use crate::options::group::option_group;
 use crate::scheduler::Scheduler;
 
 option_group! {
-    /// Options of the levels on SSD, and of moving data down them (design §9).
+    /// Options of the levels on SSD, and of moving data down them.
     CompactionOptions, "compaction" {
         /// Runs in level 0 from which on it is compacted, in each slice of keys by itself: tables that
         /// were flushed one after the other and do not overlap are one run.

@@ -3,7 +3,7 @@
 use crate::options::group::option_group;
 
 option_group! {
-    /// Options of change feeds (design §16). What is kept for them counts in `pm`, and makes way for writes that
+    /// Options of change feeds. What is kept for them counts in `pm`, and makes way for writes that
     /// find no room.
     FeedOptions, "feed" {
         /// Persistent memory that memtables which are flushed, or of which nothing is alive, may keep, so

@@ -3,7 +3,7 @@
 use crate::options::group::option_group;
 
 option_group! {
-    /// Options of moving data from persistent memory to SSD (design §7, §9).
+    /// Options of moving data from persistent memory to SSD.
     FlushOptions, "flush" {
         /// Sealed memtables are flushed into tables when one of the shares below is reached,
         /// and when a write finds no room. Otherwise they are only when asked for, and what finds no

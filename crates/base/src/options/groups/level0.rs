@@ -5,7 +5,7 @@ use crate::options::group::option_group;
 use crate::options::shape::Shape;
 
 option_group! {
-    /// Options of level 0: what becomes of sealed memtables (design §7).
+    /// Options of level 0: what becomes of sealed memtables.
     Level0Options, "level0" {
         /// `global-index` keeps sealed memtables in persistent memory until they are flushed, and merges
         /// their indexes, so that reads ask few; records stay where they are (LogFree §3.3). With

@@ -19,7 +19,7 @@ option_group! {
         /// most 64 memtables at a time.
         item_bytes_max: Bytes = (64 << 20) - 4096, 4 << 10 => (64 << 20) - 4096;
         /// An idle store appends an empty item after this time, so that its last
-        /// acknowledged write is covered by a later `published` (design §14). 0 switches
+        /// acknowledged write is covered by a later `published`. 0 switches
         /// it off.
         idle_ms: Millis = 1000, 0 => 3_600_000;
         /// Threads that rebuild the index at open. 0 takes one for each core, at most 8.

@@ -4,7 +4,7 @@ use crate::options::group::option_group;
 use crate::options::partition_by::PartitionBy;
 
 option_group! {
-    /// Options of partitions, which divide the keys of each column family (design §10).
+    /// Options of partitions, which divide the keys of each column family.
     PartitionOptions, "partition" {
         /// By what keys are divided. `size`: a partition that has grown past `partition.bytes` on the SSD is
         /// split, and neighbours that have shrunk to a quarter of it together are merged. `prefix`: each
