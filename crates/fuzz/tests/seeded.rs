@@ -92,7 +92,7 @@ fn drive(name: &str) {
     std::thread::scope(|scope| {
         let watch = scope.spawn(|| watch(name, &now));
         let _done = Done(&now, watch.thread());
-        for seed in seeds(0..explored(target.runs / 24, target.runs / 3 * 2)) {
+        for seed in seeds(0..explored(target.runs / 24, target.runs / 3)) {
             let input = input_of(target, &samples, seed);
             let _kept = Kept {
                 target,

@@ -225,7 +225,7 @@ fn history(seed: u64) {
 
 #[test]
 fn tables_are_what_a_model_says() {
-    let count = explore::explored(12, 400);
+    let count = explore::explored(12, 200);
     for seed in seeds(0..count) {
         let _replay = Replay::new(NAME, seed);
         history(seed);

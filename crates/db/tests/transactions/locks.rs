@@ -166,7 +166,7 @@ fn a_close_wakes_whoever_waits_for_a_lock() {
 fn deadlocks_are_always_broken() {
     const KEYS: usize = 5;
     const THREADS: usize = 8;
-    let committed_wanted = thermocline_testkit::explore::explored(150, 3000);
+    let committed_wanted = thermocline_testkit::explore::explored(150, 1500);
     let db = open();
     let deadlocks = AtomicU64::new(0);
     let sum = AtomicU64::new(0);

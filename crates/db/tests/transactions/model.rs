@@ -472,7 +472,7 @@ impl Model {
 #[test]
 fn transactions_see_and_do_what_maps_say() {
     let (mut committed, mut refused) = (0, 0);
-    let most = thermocline_testkit::explore::explored(100, 1000);
+    let most = thermocline_testkit::explore::explored(100, 400);
     for seed in seeds(0..most) {
         let _replay = Replay::new("-p thermocline --test transactions model", seed);
         let mut model = Model::new(seed);

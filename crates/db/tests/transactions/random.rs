@@ -498,7 +498,7 @@ fn round(seed: u64) -> (u64, u64) {
 #[test]
 fn an_order_of_all_commits_explains_what_transactions_saw() {
     let per_round = ((THREADS - PLAIN) * OPERATIONS) as u64;
-    let rounds = explored(75_000, 700_000).div_ceil(per_round);
+    let rounds = explored(75_000, 300_000).div_ceil(per_round);
     let (mut committed, mut refused) = (0, 0);
     for seed in seeds(0..rounds) {
         let _replay = Replay::new("-p thermocline --test transactions random", seed);

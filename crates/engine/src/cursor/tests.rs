@@ -258,7 +258,7 @@ impl Run {
 #[test]
 fn deleted_ranges_are_gone_and_nothing_else_is() {
     let mut staged = 0;
-    for seed in seeds(0..explored(5, 24)) {
+    for seed in seeds(0..explored(5, 12)) {
         let _replay = Replay::new("-p thermocline-engine deleted_ranges_are_gone", seed);
         let mut run = Run::new(seed);
         for n in 0..300 {

@@ -242,7 +242,7 @@ fn level_0_keeps_to_its_share() {
     // In a plain run one of them, whose level 0 has so little that half of the writes are more.
     let (some, writes) = match times() {
         None => (2..3, 2_000u32),
-        Some(times) => (0..6 * times, 4_000),
+        Some(times) => (0..3 * times, 4_000),
     };
     for seed in seeds(some) {
         let _replay = Replay::new("-p thermocline-engine level_0_keeps_to_its_share", seed);

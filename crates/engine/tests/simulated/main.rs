@@ -8,7 +8,7 @@
 //! (see `docs/plan.md`). Figures are printed with
 //!
 //! ```text
-//! THERMOCLINE_EXPLORE=1 cargo test -p thermocline-engine --test simulated -- --nocapture
+//! THERMOCLINE_EXPLORE=2 cargo test -p thermocline-engine --test simulated -- --nocapture
 //! ```
 
 mod run;
@@ -35,14 +35,19 @@ const WRITES_PER_S: f64 = 10e6;
 const WARM_TIMES: u64 = 4;
 const TIMES: u64 = 8;
 
-/// Data for each byte of persistent memory; the last ones take minutes.
-const RATIOS: [f64; 4] = [1.0, 2.5, 5.0, 20.0];
-
-/// How many of those a plain run compares.
-const RATIOS_PLAIN: u64 = 1;
-
-/// A plain run compares the first.
-const SKEWS: [f64; 2] = [0.9, 0.0];
+/// Data for each byte of persistent memory, and how skewed writes are, in the order in which they are worth their time: a plain run
+/// compares the first, the long form [`LOADS_LONG`], twice the long form all.
+const LOADS: [(f64, f64); 8] = [
+    (1.0, 0.9),
+    (5.0, 0.9),
+    (20.0, 0.9),
+    (1.0, 0.0),
+    (5.0, 0.0),
+    (2.5, 0.9),
+    (2.5, 0.0),
+    (20.0, 0.0),
+];
+const LOADS_LONG: u64 = 5;
 
 /// Sizes as those of a store with 64 times as much persistent memory; and what would take threads does without.
 const SET: [(&str, &str); 5] = [
@@ -175,30 +180,27 @@ const BESIDE: &[f64] = &[0.92, 1.0, 1.08];
 /// Compares all loads, of which no sum may be off by more percent than it says here.
 fn compare(preset: Preset, beside: &[f64], (ssd_most, pm_most): (f64, f64)) {
     let mut worst = Vec::new();
-    let skews = explored(1, SKEWS.len() as u64);
-    for &skew in SKEWS.iter().take(index(skews)) {
-        let ratios = explored(RATIOS_PLAIN, RATIOS.len() as u64);
-        for &ratio in RATIOS.iter().take(index(ratios)) {
-            let beside = if ratio < RATIO_ALONE { beside } else { ALONE };
-            let (mut real_all, mut modelled_all) = (Written::default(), Written::default());
-            for (part, seed) in beside.iter().zip(1..) {
-                let (real, user_bytes) = real(preset, ratio * part, skew, seed);
-                real_all.add(&real);
-                modelled_all.add(&modelled(preset, ratio * part, skew, user_bytes));
-            }
-            let ssd = off(modelled_all.ssd, real_all.ssd);
-            let pm = off(modelled_all.pm, real_all.pm);
-            println!(
-                "| {} | {ratio} | {skew} | {:.1} | {:.1} | {ssd:+.1} % | {:.1} | {:.1} | {pm:+.1} % |",
-                preset.name(),
-                real_all.ssd / 1e6,
-                modelled_all.ssd / 1e6,
-                real_all.pm / 1e6,
-                modelled_all.pm / 1e6,
-            );
-            if ssd.abs() > ssd_most || pm.abs() > pm_most {
-                worst.push((ratio, skew, ssd, pm));
-            }
+    let loads = LOADS.iter().take(index(explored(1, LOADS_LONG)));
+    for &(ratio, skew) in loads {
+        let beside = if ratio < RATIO_ALONE { beside } else { ALONE };
+        let (mut real_all, mut modelled_all) = (Written::default(), Written::default());
+        for (part, seed) in beside.iter().zip(1..) {
+            let (real, user_bytes) = real(preset, ratio * part, skew, seed);
+            real_all.add(&real);
+            modelled_all.add(&modelled(preset, ratio * part, skew, user_bytes));
+        }
+        let ssd = off(modelled_all.ssd, real_all.ssd);
+        let pm = off(modelled_all.pm, real_all.pm);
+        println!(
+            "| {} | {ratio} | {skew} | {:.1} | {:.1} | {ssd:+.1} % | {:.1} | {:.1} | {pm:+.1} % |",
+            preset.name(),
+            real_all.ssd / 1e6,
+            modelled_all.ssd / 1e6,
+            real_all.pm / 1e6,
+            modelled_all.pm / 1e6,
+        );
+        if ssd.abs() > ssd_most || pm.abs() > pm_most {
+            worst.push((ratio, skew, ssd, pm));
         }
     }
     assert!(worst.is_empty(), "{}: {worst:?}", preset.name());

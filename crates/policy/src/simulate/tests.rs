@@ -180,7 +180,7 @@ fn a_load_near_seventy_percent_does_not_wait_long() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: u32::try_from(explored(5, 24)).unwrap(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: u32::try_from(explored(5, 10)).unwrap(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_write_waits_long_at_a_load_that_the_device_carries_and_nothing_flaps(

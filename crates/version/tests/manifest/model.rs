@@ -353,9 +353,9 @@ fn edits() -> impl Strategy<Value = Vec<VersionEdit>> {
     prop::collection::vec(edit.prop_map(|changes| VersionEdit { changes }), 1..60)
 }
 
-/// So many cases, or in a plain run a tenth of them.
+/// A third of so many cases, or in a plain run a tenth of them.
 pub fn config(cases: u32) -> ProptestConfig {
-    let cases = explored(u64::from(cases / 10), u64::from(cases));
+    let cases = explored(u64::from(cases / 10), u64::from(cases / 3));
     ProptestConfig {
         cases: u32::try_from(cases).unwrap_or(u32::MAX),
         failure_persistence: None,

@@ -165,7 +165,7 @@ fn story(seed: u64) -> u64 {
 #[test]
 fn files_are_joined_whoever_reads_and_whatever_ends() {
     let mut in_part = 0;
-    for seed in seeds(0..explored(4, 16)) {
+    for seed in seeds(0..explored(4, 8)) {
         let _replay = Replay::new("-p thermocline-engine files_are_joined_whoever", seed);
         in_part += story(seed);
     }

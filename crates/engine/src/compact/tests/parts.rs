@@ -85,7 +85,7 @@ fn story(scheduler: Scheduler, seed: u64) -> usize {
 #[test]
 fn jobs_in_parts_come_to_what_whole_jobs_come_to() {
     let mut divided = [0; 3];
-    for seed in seeds(0..explored(2, 12)) {
+    for seed in seeds(0..explored(2, 6)) {
         let _replay = Replay::new("-p thermocline-engine jobs_in_parts_come_to", seed);
         for (scheduler, divided) in Scheduler::ALL.into_iter().zip(&mut divided) {
             *divided += story(scheduler, seed);
@@ -93,7 +93,7 @@ fn jobs_in_parts_come_to_what_whole_jobs_come_to() {
     }
     let [whole, coroutines, stages] = divided;
     assert_eq!(whole, 0);
-    let least = usize::try_from(explored(2, 40)).unwrap();
+    let least = usize::try_from(explored(2, 20)).unwrap();
     assert!(coroutines > least && stages > least, "{divided:?}");
 }
 

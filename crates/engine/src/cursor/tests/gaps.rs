@@ -221,7 +221,7 @@ fn history(seed: u64) -> u64 {
 
 #[test]
 fn histories_with_gaps_are_as_without() {
-    for seed in seeds(0..explored(3, 24)) {
+    for seed in seeds(0..explored(3, 10)) {
         let _replay = Replay::new("-p thermocline-engine histories_with_gaps", seed);
         history(seed);
     }

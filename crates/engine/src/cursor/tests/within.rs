@@ -71,7 +71,7 @@ fn wander(rng: &mut Rng, mut cursor: Cursor, model: &Model) {
 #[test]
 fn a_bounded_move_finds_what_lies_within_and_nothing_else() {
     let mut tables = 0;
-    for seed in seeds(0..explored(2, 20)) {
+    for seed in seeds(0..explored(2, 8)) {
         let _replay = Replay::new("-p thermocline-engine a_bounded_move_finds", seed);
         let mut run = Run::new(seed);
         let compaction = &mut run.options.compaction;

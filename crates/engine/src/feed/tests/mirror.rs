@@ -380,7 +380,7 @@ impl Run {
 #[test]
 fn a_follower_has_what_the_store_has() {
     let mut all = Met::default();
-    for seed in seeds(0..explored(5, 40)) {
+    for seed in seeds(0..explored(5, 16)) {
         let _replay = Replay::new("-p thermocline-engine a_follower_has_what", seed);
         let mut run = Run::new(seed);
         for _ in 0..1500 {
@@ -400,7 +400,7 @@ fn a_follower_has_what_the_store_has() {
         return;
     }
     // Of five.
-    let times = explored(1, 8);
+    let times = explored(1, 3);
     let (groups, staged) = (1_100 * times, 55 * times);
     assert!(all.groups > groups && all.staged > staged, "{all:?}");
     let (cut_off, resumed) = (5 * times, 55 * times);

@@ -320,7 +320,7 @@ fn run(shape: &'static str, seed: u64) -> [u64; 3] {
 
 fn runs(shape: &'static str, by: &'static str, least: u64) {
     let mut all = [0; 3];
-    for seed in seeds(0..explored(4, 40)) {
+    for seed in seeds(0..explored(4, 16)) {
         let _replay = Replay::new(by, seed);
         let found = run(shape, seed);
         all = std::array::from_fn(|i| all[i] + found[i]);
@@ -337,7 +337,7 @@ fn what_is_evacuated_by_halves_reads_as_before() {
     runs(
         "tiered",
         "-p thermocline-engine evacuated_by_halves",
-        explored(12, 200),
+        explored(12, 80),
     );
 }
 
@@ -346,7 +346,7 @@ fn what_sinks_by_halves_reads_as_before() {
     runs(
         "immutables",
         "-p thermocline-engine sinks_by_halves",
-        explored(5, 60),
+        explored(5, 24),
     );
 }
 

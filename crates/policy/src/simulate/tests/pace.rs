@@ -49,7 +49,7 @@ fn what_waits_speeds_jobs_up_again() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: u32::try_from(explored(3, 24)).unwrap(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: u32::try_from(explored(3, 10)).unwrap(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_write_waits_longer_for_jobs_that_give_way_and_debt_stays_bounded(
