@@ -149,9 +149,11 @@ impl CommitEnv for Inner {
     }
 
     fn call_later(&self) {
-        let me = self.me.clone();
+        // Held until then: if the last handle goes meanwhile, in a call of the user's, closing does not wait for this call,
+        // and what it is to tell would go with the store. The store is closed all the same, and every call is made.
+        let inner = self.me.upgrade();
         self.common.background.run(Box::new(move || {
-            if let Some(inner) = me.upgrade() {
+            if let Some(inner) = inner {
                 inner.common.commits.call_back(&*inner);
             }
         }));

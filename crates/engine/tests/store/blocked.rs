@@ -217,6 +217,42 @@ fn closing_gives_up_the_folder_and_then_waits_for_a_blocked_callback() {
     }
 }
 
+/// Closing waits for no callback there. Those that are left are called all the same, and they are more than one call of the
+/// store makes.
+#[test]
+fn a_callback_that_lets_the_last_handle_go_takes_no_other_callback_along() {
+    const MORE: u32 = 1000;
+    let (clock, runtime) = clock_and_runtime();
+    let machine = Machine::new(&clock);
+    let engine = machine.open(&runtime);
+    let (key, door) = channel::<Engine>();
+    let lets_go = move |result: Result<()>| {
+        result.unwrap();
+        drop(door.recv().unwrap());
+    };
+    engine
+        .write_with_callback(batch(b"first").iter(), false, Box::new(lets_go))
+        .unwrap();
+    let (told, tells) = channel();
+    for n in 0..MORE {
+        let told = told.clone();
+        let done = move |result: Result<()>| told.send((n, result)).unwrap();
+        engine
+            .write_with_callback(batch(b"k").iter(), false, Box::new(done))
+            .unwrap();
+    }
+    // A callback that nobody calls any more is dropped, and then this test fails and does not hang.
+    drop(told);
+    key.send(engine).unwrap();
+    for n in 0..MORE {
+        let (m, result) = tells.recv().unwrap();
+        result.unwrap();
+        assert_eq!(m, n);
+    }
+    let again = machine.open(&runtime);
+    assert!(!again.metrics().recovery.sealed_by_recovery);
+}
+
 #[test]
 fn commits_that_wait_for_their_callbacks_are_bounded() {
     const MOST: u64 = 1 << 16;
