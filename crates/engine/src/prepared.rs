@@ -243,15 +243,24 @@ impl Preparer {
     }
 
     /// The changes of a prepared transaction.
-    fn read_batch(&self, entry: &Entry) -> Result<WriteBatch> {
+    fn read_batch(&self, entry: &Arc<Entry>) -> Result<WriteBatch> {
+        self.read_parts(entry).map_err(|error| {
+            // Somebody else may have resolved it meanwhile, and even prepared another one under its name: then nothing is
+            // damaged.
+            let (families, step) = (&self.common.families, Step::Resolve(entry));
+            let stands = self.common.prepared.check(families, [].into_iter(), step);
+            stands.err().unwrap_or(error)
+        })
+    }
+
+    /// What the parts of this name hold now, which are those of `entry` as long as that is prepared.
+    fn read_parts(&self, entry: &Entry) -> Result<WriteBatch> {
         let name = &*entry.name;
         let mut bytes = Vec::new();
         let mut cursor = self.own_cursor()?;
         for part in 0..entry.parts {
             let key = format::part_key(name, part);
             if !cursor.seek(&key)? || cursor.key() != key {
-                // Somebody else may have resolved it meanwhile.
-                self.common.prepared.find(name)?;
                 return Err(format::damaged(name, bytes.len(), "part", part));
             }
             bytes.extend_from_slice(cursor.value());

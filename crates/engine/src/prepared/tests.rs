@@ -1,12 +1,17 @@
 //! What claims keep out, piece by piece. Crashes are explored by `tests/crash`, all ways into a store by the facade's tests.
 
+use std::path::Path;
+
 use thermocline_base::{CfId, Error, ErrorKind, SeqNo, WriteBatch};
 use thermocline_version::State;
 
 use crate::families::table::{Families, Given};
 use crate::prepared::claims::Claims;
+use crate::prepared::format::PART_BYTES;
 use crate::prepared::registry::{Entry, Registry, Step};
 use crate::sync::{Arc, AtomicU64};
+use crate::tests::{options, world};
+use crate::{Durability, Engine, Resolution};
 
 const CF: CfId = CfId(3);
 
@@ -188,4 +193,39 @@ fn a_name_is_of_one_transaction_at_a_time_and_each_is_resolved_once() {
     registry.granted(Step::Resolve(&first), SeqNo(2));
     assert!(check(Step::Resolve(&first)).is_err());
     check(Step::Prepare(&again)).unwrap();
+}
+
+/// While a commit reads what it is to make, somebody else may end the transaction and prepare another one under its name.
+#[test]
+fn parts_of_another_one_of_its_name_are_no_damage() {
+    let engine = Engine::open(world(), Path::new("/db"), options()).unwrap();
+    let prepare = |value: &[u8]| {
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, b"k", value).unwrap();
+        let what = (&batch, Claims::of(&batch));
+        engine.prepare(b"one", what, None).unwrap();
+    };
+    let resolve = |resolution| engine.resolve(b"one", resolution, Durability::Immediate);
+    let preparer = &engine.inner.preparer;
+    // In one part, and in two.
+    let (short, long) = (vec![1u8; 10], vec![2u8; PART_BYTES]);
+    for (first, second) in [(&short, &long), (&long, &short)] {
+        prepare(first);
+        let entry = engine.inner.common.prepared.find(b"one").unwrap();
+        let batch = preparer.read_batch(&entry).unwrap();
+        assert_eq!(batch.get(0).value, first.as_slice());
+        let is_gone = || {
+            let error = preparer.read_batch(&entry).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("no prepared transaction"), "{text}");
+        };
+        resolve(Resolution::RollBack).unwrap();
+        is_gone();
+        prepare(second);
+        is_gone();
+        resolve(Resolution::Commit).unwrap();
+        let found = engine.get(CfId::DEFAULT, b"k", |value| value == second.as_slice());
+        assert_eq!(found.unwrap(), Some(true));
+    }
 }
