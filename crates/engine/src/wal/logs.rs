@@ -211,6 +211,9 @@ impl Wal {
     }
 
     /// The log of a chain that is complete, durably.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the disk has no room for it; those of the storage.
     pub fn write_whole(
         &self,
         region: &Region,
@@ -218,12 +221,16 @@ impl Wal {
         nonce: u64,
         items: &[Grant],
     ) -> Result<()> {
-        let mut log = self.begin(chain, nonce)?;
         let ranges = items.iter().map(|item| Range {
             at: item.at().0,
             bytes: item.bytes(),
         });
-        write_to(&mut log, region, ranges)
+        let log = self.begin(chain, nonce);
+        let written = log.and_then(|mut log| write_to(&mut log, region, ranges));
+        written.map_err(|error| match is_sync(&error) {
+            true => error,
+            false => without_log(error),
+        })
     }
 
     /// The logs of these chains are not needed any more. What cannot be removed the next open removes.

@@ -83,6 +83,32 @@ fn a_write_that_has_no_room_in_the_log_is_refused_and_poisons_nothing() {
     assert!((1..=6).all(|n| has(&engine, n)));
 }
 
+/// It has a chain with a log of its own.
+#[test]
+fn a_staged_batch_that_has_no_room_for_its_log_is_refused_as_any_write_is() {
+    let mut options = Options {
+        dram: 16 << 20,
+        ..options()
+    };
+    options.memtable.item_bytes_max = 4 << 10;
+    let fs = SimFs::new(Steps::new());
+    let engine = open(&fs, &options).unwrap();
+    put(&engine, 1);
+    let mut batch = WriteBatch::new();
+    (2..=100).for_each(|n| batch.put(CfId::DEFAULT, &[n], &[n; 100]).unwrap());
+    let write = || engine.write(batch.iter(), Durability::Immediate);
+    fill(&fs);
+    for _ in 0..3 {
+        is_refused(write());
+        assert!((1..=100).all(|n| has(&engine, n) == (n == 1)));
+    }
+    fs.limit(u64::MAX);
+    write().unwrap();
+    let image = fs.image_killed(Steps::new());
+    let engine = open(&image, &options).unwrap();
+    assert!((1..=100).all(|n| has(&engine, n)));
+}
+
 #[test]
 fn a_store_is_opened_and_read_where_there_is_no_room_for_a_log() {
     let (mut fs, ..) = killed();
