@@ -9,10 +9,12 @@ mod flat;
 mod group;
 mod groups;
 mod keys;
+mod listed;
 mod partition_by;
 mod region;
 mod row;
 mod shape;
+mod ungrouped;
 mod word;
 
 pub use crate::async_io::AsyncIo;
@@ -29,6 +31,7 @@ pub use groups::{
     ManifestOptions, MemtableOptions, MetricsOptions, PartitionOptions, PmOptions, ReadOptions,
     SsdOptions,
 };
+pub use listed::ListedOption;
 pub use partition_by::PartitionBy;
 pub use region::{Emulation, RegionDemand};
 pub use row::{ASYNC_IO, CODECS, COSTS, DIVISIONS, INDEXES, OptionRow, SCHEDULERS, SHAPES, Unit};

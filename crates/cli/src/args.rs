@@ -5,6 +5,7 @@ mod copies;
 mod entries;
 mod families;
 mod oltp;
+mod options;
 mod plan;
 mod prepared;
 mod store;
@@ -16,6 +17,7 @@ pub(crate) use bench::{BenchArgs, DurabilityArg, ReproduceArgs};
 pub(crate) use copies::{BackupsArgs, DbDirArgs, ExportArgs, IngestArgs, RestoreArgs};
 pub(crate) use entries::{ChangesArgs, Format, KeyArgs, LoadArgs, PutArgs, RangeArgs, ScanArgs};
 pub(crate) use families::{CreateFamilyArgs, FamilyArgs};
+pub(crate) use options::OptionsArgs;
 pub(crate) use plan::{PlanArgs, SpreadArg};
 pub(crate) use prepared::PreparedArgs;
 pub(crate) use store::{DbArgs, StoreArgs};
@@ -104,6 +106,8 @@ Examples:
   thermocline verify orders.db
   thermocline verify orders.db --json")]
     Verify(DbArgs),
+    /// List the options that --set takes: value under a preset, range or words, meaning
+    Options(OptionsArgs),
     /// Say what may be expected of a store: amplification, resident share, delay, and what limits
     Plan(PlanArgs),
     /// Run a workload and measure it

@@ -48,6 +48,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Prepared(args) => commands::prepared(&args, output),
         Command::Stat(args) => commands::stat(&args, output),
         Command::Verify(args) => commands::verify(&args, output),
+        Command::Options(args) => commands::options(&args, output),
         Command::Plan(args) => commands::plan(&args, output),
         Command::Bench(args) => commands::bench(args, output),
         Command::Tour(args) => tour::run(&args, output),

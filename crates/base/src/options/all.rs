@@ -17,6 +17,7 @@ use crate::options::partition_by::PartitionBy;
 use crate::options::region::{Emulation, RegionDemand};
 use crate::options::row::{OptionRow, format_exact};
 use crate::options::shape::Shape;
+use crate::options::ungrouped::UNGROUPED;
 use crate::preset::Preset;
 use crate::size::parse_size;
 
@@ -150,13 +151,11 @@ impl Options {
             "preset" => self.choose(Preset::parse(value)?),
             _ => {
                 let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
+                    let ungrouped = UNGROUPED.iter().map(|one| one.name);
+                    let names = ungrouped.chain(Self::rows().map(|row| row.name));
                     Error::InvalidArgument(format!(
-                        "there is no option '{name}'; the options are dram, pm, pm_path, wal_path, region, \
-                         emulate, preset, partition.keys, {}",
-                        Self::rows()
-                            .map(|row| row.name)
-                            .collect::<Vec<_>>()
-                            .join(", ")
+                        "there is no option '{name}'; the options are {}",
+                        names.collect::<Vec<_>>().join(", ")
                     ))
                 })?;
                 let parsed = row.parse(value)?;

@@ -73,6 +73,23 @@ impl Unit {
         words as u64 - 1
     }
 
+    /// What an option takes that has it, in words.
+    fn takes(self) -> &'static str {
+        match self {
+            Unit::Bytes => "a size like 64MiB",
+            Unit::Count => "a whole number",
+            Unit::Millis => "a whole number of milliseconds",
+            Unit::Flag => "true or false",
+            Unit::Codec => "none, lz4 or zstd",
+            Unit::Shape => "auto, immutables, global-index, ssd, pm-tables or tiered",
+            Unit::Division => "none, size, prefix or keys",
+            Unit::Costs => "off, corrected or printed",
+            Unit::Index => "binary or learned",
+            Unit::AsyncIo => "interrupt, sqpoll, iopoll or threads",
+            Unit::Scheduler => "threads, coroutines or stages",
+        }
+    }
+
     /// The words that an option takes, if it takes words.
     fn words(self) -> &'static [&'static str] {
         match self {
@@ -109,22 +126,9 @@ impl OptionRow {
     pub(in crate::options) fn parse(&self, text: &str) -> Result<u64> {
         let bad = || {
             Error::InvalidArgument(format!(
-                "'{text}' is not a value for {}: {}",
+                "'{text}' is not a value for {}: it takes {}",
                 self.name,
-                match self.unit {
-                    Unit::Bytes => "it takes a size like 64MiB",
-                    Unit::Count => "it takes a whole number",
-                    Unit::Millis => "it takes a whole number of milliseconds",
-                    Unit::Flag => "it takes true or false",
-                    Unit::Codec => "it takes none, lz4 or zstd",
-                    Unit::Shape =>
-                        "it takes auto, immutables, global-index, ssd, pm-tables or tiered",
-                    Unit::Division => "it takes none, size, prefix or keys",
-                    Unit::Costs => "it takes off, corrected or printed",
-                    Unit::Index => "it takes binary or learned",
-                    Unit::AsyncIo => "it takes interrupt, sqpoll, iopoll or threads",
-                    Unit::Scheduler => "it takes threads, coroutines or stages",
-                }
+                self.unit.takes()
             ))
         };
         let value = match (self.unit, text) {
@@ -169,6 +173,16 @@ impl OptionRow {
                 word.map_or_else(|| value.to_string(), ToString::to_string)
             }
             Unit::Count | Unit::Millis => value.to_string(),
+        }
+    }
+
+    /// What it takes: a range with its unit, or all words.
+    pub(in crate::options) fn takes(&self) -> String {
+        let range = || format!("{} to {}", self.print(self.min), self.print(self.max));
+        match self.unit {
+            Unit::Bytes | Unit::Count => range(),
+            Unit::Millis => range() + " ms",
+            unit => unit.takes().to_string(),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::codec::Codec;
 use crate::index_kind::IndexKind;
+use crate::size::parse_size;
 
 #[test]
 fn what_is_printed_reads_back() {
@@ -71,6 +72,60 @@ fn what_holds_once_is_not_printed() {
         ..Options::default()
     };
     assert_eq!(once.effective(), Options::default().effective());
+}
+
+#[test]
+fn the_list_has_every_option_once_with_its_value_and_what_it_takes() {
+    let options = Options {
+        pm_path: Some("/mnt/pmem".into()),
+        partition_keys: vec![b"m".to_vec()],
+        ..Options::preset(Preset::FlatLsm)
+    };
+    let all = ListedOption::all(&options);
+    let of = |name: &str| {
+        let mut found = all.iter().filter(|one| one.name == name);
+        let one = found.next().unwrap_or_else(|| panic!("{name}"));
+        assert!(found.next().is_none(), "{name} is there twice");
+        one
+    };
+    let effective = options.effective();
+    for (name, value) in &effective {
+        assert_eq!(of(name).value.as_ref(), Some(value), "{name}");
+    }
+    let set = all.iter().filter(|one| one.value.is_some());
+    assert_eq!(set.count(), effective.len());
+    for one in &all {
+        assert_eq!(of(one.name), one);
+        assert!(one.doc.ends_with('.') && !one.doc.contains('\n'), "{one:?}");
+        if let Err(error) = Options::default().set(one.name, "?") {
+            let known = !error.to_string().contains("there is no option");
+            assert!(known, "{error}");
+        }
+    }
+    for (name, takes) in [
+        ("memtable.bytes_max", "0 to 64GiB"),
+        ("memtable.idle_ms", "0 to 3600000 ms"),
+        ("read.readahead", "1 to 4096"),
+        ("ssd.direct", "true or false"),
+        ("compaction.compression", "none, lz4 or zstd"),
+    ] {
+        assert_eq!(of(name).takes, takes);
+    }
+    // The limits that `validate` has.
+    let least = |name: &str| of(name).takes.split(' ').next().map(parse_size);
+    assert_eq!(least("dram").unwrap().unwrap(), DRAM_MIN);
+    assert_eq!(least("pm").unwrap().unwrap(), PM_MIN);
+}
+
+#[test]
+fn an_option_takes_each_word_that_the_list_names() {
+    for one in ListedOption::all(&Options::default()) {
+        let has_words = one.takes.contains(" or ") && !["dram", "pm_path"].contains(&one.name);
+        let words = one.takes.replace(" or ", ", ");
+        for word in words.split(", ").filter(|_| has_words) {
+            Options::default().set(one.name, word).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(crate) struct StoreArgs {
     /// run, and not kept
     #[arg(long, value_name = "FAMILY=DURATION", value_parser = ttl)]
     pub ttl: Vec<(String, Duration)>,
-    /// Set one option, like memtable.bytes_max=64MiB; may be repeated. `stat` shows all that there are
+    /// Set one option, like memtable.bytes_max=64MiB; may be repeated. `options` lists all that there are
     #[arg(long, value_name = "GROUP.OPTION=VALUE", value_parser = setting)]
     pub set: Vec<(String, String)>,
 }

@@ -57,7 +57,7 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
     output.line("")?;
     output.line("Options (change them with --set)")?;
     for (name, value) in &metrics.effective_options {
-        output.line(&format!("  {name:<28} {value}"))?;
+        output.line(&format!("  {name:<30} {value}"))?;
     }
     Ok(())
 }

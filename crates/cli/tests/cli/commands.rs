@@ -376,6 +376,63 @@ fn stat_tells_people_and_programs() {
     assert_eq!(changed.json()["effective_options"]["read.readahead"], "9");
 }
 
+#[test]
+fn options_are_listed_with_value_range_and_meaning() {
+    let store = Store::new();
+    let run = |more: &[&str]| store.run(&[&["options"], more].concat());
+    let all = run(&[]);
+    assert_eq!((all.code, all.err.as_str()), (0, ""), "{}", all.err);
+    let heading = "Options of preset thermocline (change them with --set)\n";
+    assert!(all.out.starts_with(heading), "{}", all.out);
+    let row =
+        |name: &str, value: &str, takes: &str| format!("\n  {name:<30} {value:<14} {takes}\n");
+    for (name, value, takes) in [
+        ("dram", "1GiB", "1MiB or more"),
+        ("wal_path", "-", "a folder"),
+        ("memtable.idle_ms", "1000", "0 to 3600000 ms"),
+    ] {
+        let row = row(name, value, takes);
+        assert!(all.out.contains(&row), "no {row} in\n{}", all.out);
+    }
+    assert!(!all.out.contains("    0 switches it off."), "{}", all.out);
+    // One is there with all its sentences, though others begin as it does.
+    let one = run(&["memtable.idle_ms"]).out;
+    assert!(one.contains("    An idle store appends"), "{one}");
+    assert!(one.ends_with("\n    0 switches it off.\n"), "{one}");
+    let one = run(&["compaction.compression"]).out;
+    assert_eq!(one.lines().count(), 3, "{one}");
+    // As in a new store, but for what its region decides.
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    let stat = store.run(&["stat", "DB", "--json"]).json();
+    let listed = run(&["--json"]).json();
+    let listed = listed["options"].as_array().unwrap();
+    for (name, value) in stat["effective_options"].as_object().unwrap() {
+        let one = listed.iter().find(|one| one["name"] == *name);
+        let one = one.unwrap_or_else(|| panic!("{name}"));
+        assert!(one["value"] == *value || name == "level0.shape", "{one}");
+    }
+    let group = run(&["level0.", "--preset", "pm-blade", "--json"]).json();
+    assert_eq!(
+        (&group["preset"], &group["count"]),
+        (&json!("pm-blade"), &json!(6))
+    );
+    let percent = &group["options"][1];
+    assert_eq!(percent["name"], "level0.pm_percent");
+    assert_eq!(
+        (&percent["value"], &percent["takes"]),
+        (&json!("80"), &json!("1 to 80"))
+    );
+    assert!(percent["doc"].as_str().unwrap().ends_with("on the SSD."));
+    for (wrong, says) in [
+        (&["memtable.size"][..], "there is no option 'memtable.size'"),
+        (&["--preset", "rocks"], "there is no preset 'rocks'"),
+    ] {
+        let run = run(wrong);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{}", run.err);
+        assert!(run.is_one_sentence_naming(says), "{}", run.err);
+    }
+}
+
 /// Each way of reading, though nothing was read: what is not used was refused, and an errno says why.
 #[test]
 fn stat_tells_how_reads_reach_the_device() {
@@ -1099,7 +1156,7 @@ fn help_goes_to_standard_output_with_examples() {
     let store = Store::new();
     for command in [
         "put", "get", "delete", "scan", "load", "stat", "verify", "bench", "tour", "compact",
-        "explain",
+        "explain", "options",
     ] {
         let help = store.run(&[command, "--help"]);
         assert_eq!(help.code, 0);
