@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use thermocline_base::{Error, Result};
+use thermocline_base::Result;
 use thermocline_engine::{Engine, Family, Operation, Resolution, Runtime, World};
 use thermocline_txn::Transactions;
 
+use crate::records::{ascending, keeps_entries};
 use crate::{
     Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, JobDone, Metrics, Options, PendingRead,
     Plan, PreparedState, Snapshot, TableIndexes, Transaction, TransactionsReport, TxnOptions,
@@ -78,6 +79,35 @@ impl Db {
     /// merge operators, compaction filters and TTLs.
     pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
         DbBuilder::new(path.as_ref())
+    }
+
+    /// The folder of the database, as it was given to the opening.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = thermocline::Db::open(dir.path().join("orders"), Default::default())?;
+    /// assert_eq!(db.path(), dir.path().join("orders"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn path(&self) -> &Path {
+        self.engine.dir()
+    }
+
+    /// The options in force: those of this opening, with what it has decided. [`Options::pm_path`] is where the region lies, and
+    /// `None` if that is the database's folder; `level0.shape` is never `auto`. A 0 that stands for a derived value stays 0. The
+    /// copy is the caller's: to change it changes nothing here.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut options = thermocline::Options::default();
+    /// options.set("read.readahead", "7")?;
+    /// let db = thermocline::Db::open(dir.path().join("orders"), options)?;
+    /// assert_eq!(db.options().read.readahead, 7);
+    /// assert!(db.options().level0.shape.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn options(&self) -> Options {
+        self.engine.options().clone()
     }
 
     /// Makes all visible writes durable, [`crate::Durability::Buffered`] ones included.
@@ -167,7 +197,7 @@ impl Db {
     /// too. See [`Prepared`](crate::Prepared).
     ///
     /// # Errors
-    /// [`Error::Closed`]. For a database that was opened for reading only, also those of reading.
+    /// [`crate::Error::Closed`]. For a database that was opened for reading only, also those of reading.
     pub fn prepared(&self) -> Result<Vec<PreparedState>> {
         self.transactions.prepared()
     }
@@ -175,7 +205,7 @@ impl Db {
     /// Commits the prepared transaction `name`, durably: see [`Prepared::commit`](crate::Prepared::commit).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if no transaction of this name is prepared (any more); otherwise as
+    /// [`crate::Error::InvalidArgument`] if no transaction of this name is prepared (any more); otherwise as
     /// [`Prepared::commit`](crate::Prepared::commit).
     pub fn commit_prepared(&self, name: impl AsRef<[u8]>) -> Result<()> {
         self.resolve(name.as_ref(), Resolution::Commit)
@@ -312,7 +342,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Corruption`](crate::Error::Corruption) of reading a table, with file and offset.
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of reading a table, with file and offset.
     pub fn table_indexes(&self) -> Result<TableIndexes> {
         self.engine.table_indexes()
     }
@@ -386,7 +416,7 @@ impl Db {
     ///
     /// On return every callback has been called, and every event delivered. The call waits for a callback that
     /// blocks. By then everything is durable, and another opening need not wait. Called in a callback or listener, it
-    /// waits for none. Whoever waits for the lock of a transaction is told [`Error::Closed`].
+    /// waits for none. Whoever waits for the lock of a transaction is told [`crate::Error::Closed`].
     ///
     /// # Errors
     /// The error of a failed persist, now or earlier. The database is closed all the same. Acknowledged writes are
@@ -441,12 +471,12 @@ impl thermocline_records::Store for Db {
     type Writer = Transaction;
 
     fn find_family(&self, name: &str) -> Result<Option<ColumnFamily>> {
-        self.keeps_entries(name)?;
+        keeps_entries(&self.engine, name)?;
         self.find_column_family(name).map(ascending).transpose()
     }
 
     fn make_family(&self, name: &str) -> Result<ColumnFamily> {
-        self.keeps_entries(name)?;
+        keeps_entries(&self.engine, name)?;
         ascending(self.column_family(name, CfOptions::default())?)
     }
 
@@ -466,29 +496,5 @@ impl thermocline_records::Store for Db {
 
     fn commit(txn: Transaction) -> Result<()> {
         txn.commit()
-    }
-}
-
-impl Db {
-    /// A table loses its schema, and indexes their rows, where single entries go by themselves.
-    fn keeps_entries(&self, family: &str) -> Result<()> {
-        match self.engine.loses_entries(family) {
-            false => Ok(()),
-            true => Err(Error::InvalidArgument(format!(
-                "column family '{family}' was given a TTL or a compaction filter, and a table cannot lose single entries; open the \
-                 database without it, or give the table another name"
-            ))),
-        }
-    }
-}
-
-/// Tables of records need ascending keys.
-fn ascending(family: ColumnFamily) -> Result<ColumnFamily> {
-    match family.family.reverse {
-        false => Ok(family),
-        true => Err(Error::InvalidArgument(format!(
-            "column family '{}' has descending keys, and a table needs ascending ones; give the table another name",
-            family.name()
-        ))),
     }
 }

@@ -66,7 +66,8 @@
 
 use std::ops::Bound;
 
-use thermocline_base::Result;
+use thermocline_base::{Error, Result};
+use thermocline_engine::Engine;
 
 use crate::{ColumnFamily, Savepoint, Scan, Snapshot, Transaction, TransactionScan, Value};
 
@@ -158,5 +159,27 @@ impl Writer for Transaction {
 
     fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         Transaction::rollback_to(self, savepoint)
+    }
+}
+
+/// A table loses its schema, and indexes their rows, where single entries go by themselves.
+pub(crate) fn keeps_entries(engine: &Engine, family: &str) -> Result<()> {
+    match engine.loses_entries(family) {
+        false => Ok(()),
+        true => Err(Error::InvalidArgument(format!(
+            "column family '{family}' was given a TTL or a compaction filter, and a table cannot lose single entries; open the \
+             database without it, or give the table another name"
+        ))),
+    }
+}
+
+/// Tables need ascending keys.
+pub(crate) fn ascending(family: ColumnFamily) -> Result<ColumnFamily> {
+    match family.family.reverse {
+        false => Ok(family),
+        true => Err(Error::InvalidArgument(format!(
+            "column family '{}' has descending keys, and a table needs ascending ones; give the table another name",
+            family.name()
+        ))),
     }
 }

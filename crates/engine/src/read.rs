@@ -1,5 +1,7 @@
 //! Reads and reports through a handle of a store.
 
+use std::path::Path;
+
 use thermocline_base::bounds::KeyBounds;
 use thermocline_base::merge::MergeOperator;
 use thermocline_base::{CfId, CfOptions, Result, SeqNo};
@@ -289,6 +291,11 @@ impl Engine {
     #[inline]
     pub fn latencies(&self) -> &Latencies {
         &self.inner.common.latencies
+    }
+
+    /// The folder, as it was given to the opening.
+    pub fn dir(&self) -> &Path {
+        &self.inner.common.dir
     }
 
     /// The options in force.

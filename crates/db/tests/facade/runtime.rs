@@ -175,6 +175,33 @@ fn hundreds_of_small_stores() {
     }
 }
 
+#[test]
+fn a_database_says_where_it_lies_and_with_which_options_it_is_open() {
+    for home in homes() {
+        let (dir, region) = (home.path().join("db"), home.path().join("region"));
+        let mut expected = Options {
+            pm_path: Some(region),
+            ..options()
+        };
+        let db = Db::open(&dir, expected.clone()).unwrap();
+        assert_eq!(db.path(), dir);
+        // The region has decided it.
+        expected.level0.shape = db.options().level0.shape;
+        assert!(expected.level0.shape.is_some());
+        assert_eq!(db.options(), expected);
+        db.close().unwrap();
+        // The place of the region is remembered, and nothing else is that an opening does not ask for.
+        expected.read.readahead = 7;
+        Db::open(&dir, expected.clone()).unwrap().close().unwrap();
+        expected.read.readahead = options().read.readahead;
+        let db = Db::open(&dir, options()).unwrap();
+        assert_eq!(db.options(), expected);
+        let handle = db.clone();
+        db.close().unwrap();
+        assert_eq!((handle.path(), handle.options()), (&*dir, expected));
+    }
+}
+
 /// Nobody reads through it any more, so no thread starts for that in a runtime that other stores use on.
 #[test]
 fn a_closed_database_does_not_decide_how_reads_are_made() {
