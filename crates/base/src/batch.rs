@@ -4,6 +4,9 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::seqno::{CfId, Kind};
 
+/// What a change counts beside its key and value, in bytes.
+const CHANGE_BYTES: usize = 16;
+
 /// An ordered list of changes, applied as one. Later changes win over earlier ones of the same
 /// key.
 ///
@@ -119,7 +122,7 @@ impl WriteBatch {
     }
 
     fn check_more(&self, bytes: usize, entries: usize) -> Result<()> {
-        let bytes = self.bytes.len() + bytes + 16 * (self.entries.len() + entries);
+        let bytes = self.counted_len() + bytes + CHANGE_BYTES * entries;
         if bytes <= limits::BATCH_BYTES_MAX {
             return Ok(());
         }
@@ -212,6 +215,11 @@ impl WriteBatch {
         self.bytes.len()
     }
 
+    /// What counts against [`limits::BATCH_BYTES_MAX`]: bytes of keys and values, and 16 for each change.
+    pub fn counted_len(&self) -> usize {
+        self.bytes.len() + CHANGE_BYTES * self.entries.len()
+    }
+
     /// Removes all changes; keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -285,6 +293,7 @@ mod tests {
             other.put(CfId::DEFAULT, b"", &value[..len]).unwrap();
             other
         };
+        assert_eq!(batch.counted_len(), (1 << 30) - (1 << 20) + 4 + 16 * 4);
         let room = (1 << 20) - (4 + 16 * 5);
         batch.check_with(&other(room)).unwrap();
         let error = batch.check_with(&other(room + 1)).unwrap_err();

@@ -174,7 +174,8 @@ impl Batch {
         self.note(result)
     }
 
-    /// Number of changes, metadata included.
+    /// Number of changes, metadata included. A delete of a range is one, and none if no key can lie there. What broke a
+    /// limit is none.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
@@ -182,6 +183,26 @@ impl Batch {
     /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
+    }
+
+    /// Bytes of the changes, as [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX) counts them: those of keys and values,
+    /// and 16 for each change. Of a deleted range its first key is counted and the first one behind it, of metadata the
+    /// blob and 2 bytes, and of a long value all bytes, though they will lie in a blob file. In persistent memory a change
+    /// takes up to 7 bytes more, and the batch a header.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Durability, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let mut batch = db.batch();
+    /// batch.put("order:42", "paid").delete("order:41");
+    /// assert_eq!((batch.len(), batch.bytes()), (2, 8 + 4 + 8 + 2 * 16));
+    /// batch.commit(Durability::Immediate)?;
+    /// assert_eq!((batch.len(), batch.bytes()), (0, 0));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn bytes(&self) -> usize {
+        self.writes.counted_len()
     }
 
     /// Removes all changes; keeps the memory.

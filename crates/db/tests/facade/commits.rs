@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 
+use thermocline::limits::KEY_LEN_MAX;
 use thermocline::{Commit, Db, Durability, Error, ErrorKind, Event, Options, Result, WriteOptions};
 use thermocline_testkit::explore::explored;
 
@@ -43,6 +44,28 @@ fn callbacks_come_once_in_order_and_a_panic_stops_none() {
     assert_eq!(*told.lock().unwrap(), (0..2000).collect::<Vec<_>>());
     let metrics = db.metrics();
     assert_eq!(metrics.seqno_durable, metrics.seqno_visible);
+}
+
+#[test]
+fn a_batch_says_how_many_changes_and_bytes_it_has() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path().join("db"), options()).unwrap();
+    let mut batch = db.batch();
+    assert_eq!((batch.len(), batch.bytes()), (0, 0));
+    batch.put("key", "value").delete("key").set_metadata("blob");
+    let bytes = 8 + 3 + 6;
+    assert_eq!((batch.len(), batch.bytes()), (3, bytes + 3 * 16));
+    let none = "b";
+    batch.delete_range("a".."bc").delete_range(none..none);
+    let all = (4, bytes + 3 + 4 * 16);
+    assert_eq!((batch.len(), batch.bytes()), all);
+    // What breaks a limit is not added, and the batch stays as it was.
+    batch.put(vec![7; KEY_LEN_MAX + 1], "value");
+    batch.commit(Durability::Immediate).unwrap_err();
+    assert_eq!((batch.len(), batch.bytes()), all);
+    batch.clear();
+    assert_eq!((batch.len(), batch.bytes()), (0, 0));
+    assert!(batch.is_empty());
 }
 
 #[test]
