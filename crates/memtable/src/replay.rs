@@ -30,7 +30,7 @@
 //! are counted, each family is asked for, and the blob files that it refers to are noted, since it keeps them.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use thermocline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock, thread};
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
@@ -115,13 +115,17 @@ pub fn replay(
     Ok(indexed.into_inner())
 }
 
-/// Has `threads` threads do `work`, and returns the first error by the place that comes with it.
+/// Has `threads` threads, of which this is one, do `work`, and returns the first error by the place that comes with it. Where the
+/// system gives no further thread, those that there are do all of it.
 fn work_beside(work: impl Fn() -> Result<(), (usize, Error)> + Sync, threads: usize) -> Result<()> {
-    let failed = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
-        let ended = threads.into_iter().map(|thread| thread.join());
+    let failed = thread::scope(|scope| {
+        let begin = |_| thread::spawn_scoped(scope, "thermocline-replay", &work);
+        let others: Vec<_> = (1..threads).map_while(begin).collect();
+        let own = work();
+        let ended = others.into_iter().map(|other| other.join());
         let ended = ended.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        ended.filter_map(Result::err).min_by_key(|(at, _)| *at)
+        let failed = ended.chain([own]).filter_map(Result::err);
+        failed.min_by_key(|(at, _)| *at)
     });
     failed.map_or(Ok(()), |(_, error)| Err(error))
 }

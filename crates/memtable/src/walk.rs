@@ -28,7 +28,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::sync::{Mutex, lock, thread};
 use thermocline_base::{Error, Result};
 use thermocline_pm::{LINE, PmOff, Region};
 
@@ -264,15 +264,20 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
     }
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(work.len()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(work.len()) {
-            scope.spawn(|| {
-                while let Some(job) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = scan(job);
-                    lock(&done).push((*job, result));
-                }
-            });
+    let scan_some = || {
+        while let Some(job) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = scan(job);
+            lock(&done).push((*job, result));
         }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(work.len()) {
+            // Where the system gives no further thread, those that there are scan all.
+            if thread::spawn_scoped(scope, "thermocline-walk", &scan_some).is_none() {
+                break;
+            }
+        }
+        scan_some();
     });
     for ((p, s), result) in std::mem::take(&mut *lock(&done)) {
         scans[p][s] = result?;

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::hint;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -29,6 +29,11 @@ const SPACE_KIB: u64 = 4 << 20;
 /// Bytes that it has left for other things than threads.
 const REST: usize = 64 << 20;
 
+/// Items that two threads would index, and that lie in several zones, which two threads would walk.
+const ITEMS: u16 = 300;
+
+const VALUE_BYTES: usize = 1000;
+
 fn put(key: u8) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(CF, &[key], b"value").unwrap();
@@ -36,10 +41,11 @@ fn put(key: u8) -> WriteBatch {
 }
 
 fn open(home: OsString) -> Engine {
-    let options = Options {
+    let mut options = Options {
         pm: 8 << 20,
         ..Options::default()
     };
+    options.memtable.replay_threads = 2;
     let dir = PathBuf::from(home).join("db");
     Engine::open(World::real(), &dir, options).unwrap()
 }
@@ -84,6 +90,22 @@ fn commit_alone(engine: &Engine) {
     assert_eq!(told.lock().unwrap().len(), 10);
 }
 
+/// What a store has is found again by the thread that opens it.
+#[test]
+#[ignore = "needs stacks that its parent asks for"]
+fn child_that_finds() {
+    let Some(home) = std::env::var_os(HOME) else {
+        return;
+    };
+    assert!(ask_for_a_thread().is_err(), "there are threads");
+    let engine = open(home);
+    for key in 0..ITEMS {
+        let found = engine.get(CF, &key.to_be_bytes(), <[u8]>::len).unwrap();
+        assert_eq!(found, Some(VALUE_BYTES), "{key}");
+    }
+    engine.close().unwrap();
+}
+
 /// The same with a worker, and nobody who would make its calls.
 #[test]
 #[ignore = "needs an address space that its parent limits"]
@@ -121,19 +143,40 @@ fn child_with_a_worker() {
     engine.close().unwrap();
 }
 
-#[test]
-fn a_lone_commit_is_told_where_no_thread_is_given() {
-    let home = tempfile::tempdir().unwrap();
+/// Runs one of these tests in a process that the system gives no thread.
+fn run_without_threads(child: &str, home: &Path) {
     let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "no_threads::child", "--ignored"])
+        .args(["--exact", &format!("no_threads::{child}"), "--ignored"])
         .args(["--nocapture", "--test-threads", "1"])
-        .env(HOME, home.path())
+        .env(HOME, home)
         .env("RUST_MIN_STACK", STACK.to_string())
         .output()
         .unwrap();
     let said = [done.stdout, done.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_lone_commit_is_told_where_no_thread_is_given() {
+    let home = tempfile::tempdir().unwrap();
+    run_without_threads("child", home.path());
+}
+
+#[test]
+fn a_store_is_opened_where_no_thread_is_given() {
+    let home = tempfile::tempdir().unwrap();
+    let engine = open(home.path().into());
+    for key in 0..ITEMS {
+        let mut batch = WriteBatch::new();
+        batch
+            .put(CF, &key.to_be_bytes(), &[7; VALUE_BYTES])
+            .unwrap();
+        engine.write(batch.iter(), Durability::Buffered).unwrap();
+    }
+    engine.close().unwrap();
+    drop(engine);
+    run_without_threads("child_that_finds", home.path());
 }
 
 #[test]
