@@ -1,9 +1,14 @@
-//! Stores that end with an ingestion, whatever memtable it ended.
+//! Stores that end with an ingestion, whatever memtable it ended, or in a flush.
 
 use std::collections::BTreeMap;
 
+use thermocline_base::CfOptions;
+use thermocline_base::step::{Observer, Point, When};
+use thermocline_version::sites::EDIT_DURABLE;
+
 use super::*;
 use crate::Snapshot;
+use crate::sync::{Arc, Mutex, lock};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -89,6 +94,72 @@ fn a_memtable_with_nothing_but_an_idle_item_seals_the_one_before() {
         engine.cover_idle().unwrap();
         drop(engine);
     }
+}
+
+/// The file system behind each edit of the manifest that this makes.
+fn after_edits(fs: &SimFs, make: impl FnOnce()) -> Vec<SimFs> {
+    let taken: Arc<Mutex<Vec<SimFs>>> = Arc::default();
+    let (sink, world) = (taken.clone(), fs.clone());
+    let observer: Observer = Arc::new(move |point: Point| {
+        if point.site == EDIT_DURABLE && point.when == When::After {
+            lock(&sink).push(world.image_killed(Steps::new()));
+        }
+    });
+    fs.steps().observe(Some(observer));
+    make();
+    fs.steps().observe(None);
+    std::mem::take(&mut *lock(&taken))
+}
+
+/// A flush of many families with long keys is named in parts. Behind the first of them no table tells of the memtable, and where
+/// nothing was written since, no other memtable does. It takes no more writes all the same: of what is named readers ask tables
+/// alone.
+#[test]
+fn a_memtable_of_which_a_part_is_flushed_is_sealed() {
+    let mut options = Options {
+        dram: 64 << 20,
+        ..options()
+    };
+    options.flush.automatic = false;
+    let fs = SimFs::new(Steps::new());
+    let engine = open(&fs, &options).unwrap();
+    let family = |n: u32| engine.family(&format!("family {n}"), &CfOptions::default());
+    let families: Vec<CfId> = (0..40).map(|n| family(n).unwrap().id).collect();
+    let key = vec![b'k'; 64_000];
+    let put = |engine: &Engine, family: CfId, value: &[u8]| {
+        let mut batch = WriteBatch::new();
+        batch.put(family, &key, value).unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    };
+    for family in &families {
+        put(&engine, *family, b"old");
+    }
+    let points = after_edits(&fs, || assert!(engine.flush().unwrap() > 0));
+    let ends = [families[0], families[39]];
+    let has = |engine: &Engine, value: &[u8]| {
+        for family in &families {
+            let expected: &[u8] = if ends.contains(family) { value } else { b"old" };
+            let found = engine.get(*family, &key, |found| found == expected);
+            assert_eq!(found.unwrap(), Some(true), "{family:?}");
+        }
+    };
+    let mut in_parts = 0;
+    for left in &points {
+        let engine = open(left, &options).unwrap();
+        in_parts += {
+            let edits = engine.inner.common.catalog.edits();
+            usize::from(edits.state().evacuation().is_some())
+        };
+        has(&engine, b"old");
+        ends.iter().for_each(|family| put(&engine, *family, b"new"));
+        has(&engine, b"new");
+        engine.flush().unwrap();
+        has(&engine, b"new");
+        engine.close().unwrap();
+        drop(engine);
+        has(&open(left, &options).unwrap(), b"new");
+    }
+    assert!(in_parts > 0, "of {} points", points.len());
 }
 
 fn small() -> Options {
