@@ -27,7 +27,8 @@
 //!    there was no table. (A memtable that is retired and read may be named; then its younger ones
 //!    wait. A table that comes later has records of younger memtables.)
 //! 3. A flushed memtable is dropped while an older one is named, which somebody reads, only by an
-//!    edit after which the manifest says that those are flushed, too (`flush`, invariant 4).
+//!    edit after which the manifest says that those are flushed, too (`flush`, invariant 4). Of one without records
+//!    nothing is said.
 //!
 //! # Why nothing is lost
 //! Every dropped version has a newer one that is *durable* and visible (or is a tombstone with
@@ -229,9 +230,10 @@ impl Reclaimer {
             }
         }
         let dropped = |retired: &Retired| Change::MemtableDropped { id: retired.id() };
-        // Older ones may stay named.
+        // Older ones may stay named. One without records has the base of the memtable behind it, and hides nothing.
         let flushed = free.iter().filter(|(retired, owned)| {
-            owned.flushed && self.common.reclaim.has_older(retired.id())
+            let counts = owned.flushed && !retired.home.is_empty();
+            counts && self.common.reclaim.has_older(retired.id())
         });
         let says = flushed.map(|(retired, _)| base(retired)).max();
         let says = says.filter(|says| *says > said && !active(Bug::DropFlushedFirst));

@@ -28,8 +28,9 @@
 //!    it counts in full: nothing of it is forgotten before its range is named.
 //! 4. *What is flushed is known* (`flush`, invariant 2). While the manifest has a front, F comes from the front, and
 //!    not from tables: memtables with bases up to `above` were flushed, and `above` is one less than the base of the
-//!    oldest frozen memtable. Memtables with larger bases, up to that of the newest frozen one, are frozen; those
-//!    behind are newer. The edit of the last range takes the front away and says that all frozen memtables are flushed.
+//!    oldest frozen memtable. Memtables with larger bases, up to that of the newest frozen one with records, are frozen;
+//!    those behind are newer, or have no records. (One without records has the base of the memtable behind it, so its base
+//!    says nothing.) The edit of the last range takes the front away and says that all frozen memtables are flushed.
 //! 5. *An evacuation comes to its end first.* While there is a front a flush takes only the frozen memtables, from
 //!    the front on, and those that came since in the next turn. So of each key everything in tables is older than
 //!    everything in memtables from which it is not evacuated, and no table that has evacuated records spans the
@@ -185,13 +186,16 @@ impl Taken {
         }
     }
 
-    /// The largest base of them, and of those that were evacuated with them and are gone.
+    /// The largest base of those of them that have records, and of those that were evacuated with them and are gone; 0 if
+    /// none has any.
     pub fn up_to(&self) -> SeqNo {
         if let Some(front) = &self.front {
             return front.up_to;
         }
         let homes = self.memtables.iter().flat_map(|m| m.homes());
-        homes.map(|home| home.base()).max().unwrap_or(SeqNo(0))
+        // The memtable behind one without records has the same base, and may be none of them.
+        let written = homes.filter(|home| !home.is_empty());
+        written.map(|home| home.base()).max().unwrap_or(SeqNo(0))
     }
 
     /// The front once it has come to `at`.

@@ -198,7 +198,11 @@ fn said(before: Option<&Evacuation>, taken: &Taken, front: Option<&Front>) -> Ve
     let ended = |seqno| Change::FlushedUpTo { seqno };
     let other = before.filter(|before| before.up_to != up_to);
     match (front, other) {
-        (None, _) => before.map(|_| ended(up_to)).into_iter().collect(),
+        (None, _) => {
+            // Where none that was taken has records, that of before ends.
+            let before = before.map(|before| ended(up_to.max(before.up_to)));
+            before.into_iter().collect()
+        }
         (Some(front), None) => vec![front.said()],
         (Some(front), Some(before)) => vec![ended(before.up_to), front.said()],
     }

@@ -415,3 +415,54 @@ fn a_merge_inside_level_0_ends_at_the_front() {
     }
     assert!(halves > 2, "{halves}");
 }
+
+/// A memtable without records has the base of the one behind it. A flush that takes the first, and not the second, says
+/// nothing of the second.
+#[test]
+fn what_follows_a_memtable_without_records_is_not_taken_with_it() {
+    let (machine, mut options) = (Machine::new(), options("tiered"));
+    options.flush.automatic = false;
+    options.memtable.bytes_max = 64 << 10;
+    options.memtable.item_bytes_max = 4 << 10;
+    let engine = machine.open(&options);
+    let inner = &engine.inner;
+    let (mut keys, mut model) = (Vec::new(), Model::new());
+    let mut batch = WriteBatch::new();
+    for n in 0..90u8 {
+        put(&engine, CfId::DEFAULT, &[n], &[0; 70]);
+        model.insert(vec![n], vec![0; 70]);
+        batch.put(CfId::DEFAULT, &[n, 1], &[1; 70]).unwrap();
+        model.insert(vec![n, 1], vec![1; 70]);
+        keys.extend([vec![n], vec![n, 1]]);
+    }
+    inner.memtables.seal_active().unwrap();
+    // It has a zone now.
+    engine.cover_idle().unwrap();
+    // As if the flush took it right after it was sealed, and before it is found dead.
+    let mut memtables = inner.common.catalog.view().memtables.clone();
+    memtables.reverse();
+    let [_, empty] = &memtables[..] else {
+        panic!("{} memtables", memtables.len());
+    };
+    assert!(empty.is_empty());
+    inner.common.reclaim.take_up_to(empty.id());
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let staged = inner.common.catalog.view().memtables[1].clone();
+    assert_eq!((staged.len(), staged.base()), (90, empty.base()));
+    let taken = Taken {
+        memtables,
+        front: None,
+        for_scans: false,
+    };
+    assert!(taken.up_to() < staged.base());
+    drop(staged);
+    let mut made = inner.flusher.begin_flush(&taken.memtables, "a test".into());
+    inner.flusher.flush_taken(taken, false, &mut made).unwrap();
+    let flushed = inner.common.catalog.edits().state().flushed_up_to();
+    assert!(flushed > 0, "there were several ranges");
+    let families = [Family::DEFAULT];
+    check_now(&engine, &families, &[model.clone()], &keys);
+    engine.close().unwrap();
+    let engine = machine.open(&options);
+    check_now(&engine, &families, &[model], &keys);
+}
