@@ -273,7 +273,7 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
     thread::scope(|scope| {
         for _ in 1..threads.min(work.len()) {
             // Where the system gives no further thread, those that there are scan all.
-            if thread::spawn_scoped(scope, "thermocline-walk", &scan_some).is_none() {
+            if thread::spawn_scoped(scope, "thermocline-walk", scan_some).is_none() {
                 break;
             }
         }
