@@ -22,8 +22,9 @@
 //!    F if tables have nothing any more of it or of any younger one: none of its versions was needed, or a compaction
 //!    has left them out. Such a memtable counts as not flushed, and may be flushed again: all its seqnos are above F,
 //!    and by 4 all younger memtables that were flushed are still there. So a flush of one edit need not be recorded in
-//!    the manifest, and no record gets into two tables, which the order of tables by age forbids. While memtables are
-//!    evacuated range by range the manifest says what F is (`evacuate`, 4).
+//!    the manifest, and no record gets into two tables, which the order of tables by age forbids. What a filter has
+//!    removed must not come back: the edit that takes it away says what F is (`compact::filters`, 7). While memtables are
+//!    evacuated range by range the manifest says so, too (`evacuate`, 4).
 //! 3. *Durable first.* A table has only records that are durable and visible.
 //! 4. *Dropped in order.* A flushed memtable is dropped only with, or after, all older
 //!    memtables that the manifest names. The exception is an edit after which the manifest says, by a seqno, that the

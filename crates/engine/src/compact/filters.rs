@@ -24,8 +24,9 @@
 //! 6. *Earlier openings* of this process registered here before any job began (`close`). Other processes that read beside this one
 //!    have the tables of the moment at which they opened, and keep their files.
 //! 7. *What returns.* Nothing older comes back: a removed value leaves a delete wherever something older may lie below. The
-//!    value itself would come back with a table or a memtable that has it, and the edit takes those tables away; of what was
-//!    flushed no memtable comes back into a view (`flush`). A crash before the edit leaves the inputs.
+//!    value itself would come back with a table or a memtable that has it, and the edit takes those tables away. A memtable that
+//!    was flushed comes back into a view if it is still named when no later table is left (`flush`, 2); so the edit says up to which seqno
+//!    memtables were flushed. A crash before the edit leaves the inputs.
 //!
 //! # Who waits
 //! A reader that registers while an edit with filtered values is appended waits for that edit, which takes one sync of

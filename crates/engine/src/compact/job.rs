@@ -291,9 +291,10 @@ impl Compactor {
         if held_up.reads_any_from(oldest) && !active(Bug::FilterForgetsReaders) {
             return Ok(None);
         }
-        let (edit, met) = (self.edit_of(job, outputs), &outputs.prefixes);
-        let partitioner = &self.partitioner;
-        let made = partitioner.append_with_prefixes(&mut manifest, edit.changes, met);
+        let mut changes = self.edit_of(job, outputs).changes;
+        changes.extend(job.flushed(manifest.state()));
+        let (partitioner, met) = (&self.partitioner, &outputs.prefixes);
+        let made = partitioner.append_with_prefixes(&mut manifest, changes, met);
         drop(manifest);
         // Whatever became of the edits, nobody registers before what there is shows.
         self.common.catalog.show_tables();

@@ -226,6 +226,16 @@ impl Job {
         shape.sinking_cutter(levels, self.picked.to, range, vec![], starts)
     }
 
+    /// What an edit says by which a filtered value may go: all memtables that may have one were flushed, as the inputs tell until then.
+    /// Else one that is still named would come back with it, where no later table is left. While memtables are evacuated the manifest
+    /// says what was flushed.
+    pub(super) fn flushed(&self, state: &State) -> Option<Change> {
+        let newest = self.inputs.iter().map(|(_, table)| table.largest_seqno.0);
+        let seqno = newest.max()?;
+        let is_new = state.evacuation().is_none() && seqno > state.flushed_up_to();
+        is_new.then_some(Change::FlushedUpTo { seqno })
+    }
+
     pub(super) fn edit(&self, outputs: &Outputs) -> VersionEdit {
         if self.picked.is_within_level0() {
             let mut changes = without_inputs(&self.inputs, outputs);

@@ -294,6 +294,32 @@ fn filtering_what_readers_see_and_uncovering_what_is_older_is_caught() {
     }
 }
 
+/// Where no table is left, nothing but the manifest says that its memtable was flushed.
+#[test]
+fn what_was_removed_does_not_come_back_with_its_memtable() {
+    let machine = Machine::new(PM);
+    let busy: Arc<Busy> = Arc::default();
+    let mut options = tiny();
+    // Memtables that were flushed are kept for feeds.
+    options.feed.retain_bytes = 1 << 20;
+    let engine = open_filtered(&machine, &options, &busy);
+    put(&engine, CfId::DEFAULT, b"k", b"removed");
+    flush(&engine);
+    engine.compact(CfId::DEFAULT, ALL).unwrap();
+    assert_eq!(engine.metrics().compaction.filters.removed, 1);
+    assert_eq!(crate::flush::tests::get(&engine, b"k"), None);
+    assert_eq!(version_of(&engine).tables().count(), 0);
+    assert!(!engine.inner.common.reclaim.is_nothing_retired());
+    let killed = machine.killed();
+    let engine = open_filtered(&killed, &options, &busy);
+    assert_eq!(crate::flush::tests::get(&engine, b"k"), None);
+    put(&engine, CfId::DEFAULT, b"k", b"kept");
+    engine.close().unwrap();
+    let engine = open_filtered(&killed, &options, &busy);
+    let found = crate::flush::tests::get(&engine, b"k");
+    assert_eq!(found, Some(b"kept".to_vec()));
+}
+
 /// Removes counters that have come to zero; fails and panics if it is to.
 #[derive(Debug, Default)]
 struct Zeros {
