@@ -87,12 +87,7 @@ impl Compactor {
                 if !failed.load(Ordering::Relaxed) {
                     self.common.want_compaction();
                 }
-                let internal = job.picked.is_internal();
-                let ran = match self.run(job) {
-                    // It is left alone, and everything else goes on.
-                    Err(error) if internal && gives_up(&error) => self.common.check_writable(),
-                    ran => ran,
-                };
+                let ran = self.run(job);
                 failed.store(ran.is_err(), Ordering::Relaxed);
                 ran.map(|()| true)
             }
@@ -126,7 +121,9 @@ impl Compactor {
             self.learn_costs(&job, &outputs, begun.at);
             self.common.compactions.usage.add_reason(begun.reason);
         }
-        let left_alone = begun.internal && done.as_ref().is_err_and(gives_up);
+        // A filter that failed is no lack of room: it is told, and others are merged meanwhile.
+        let lacks_room = done.as_ref().is_err_and(gives_up) && !outputs.filtered.failed;
+        let left_alone = begun.internal && lacks_room;
         if left_alone {
             self.picker.internal_gave_up();
         }
@@ -165,7 +162,8 @@ impl Compactor {
             Err(_) => {}
         }
         self.common.events.emit(finished);
-        self.go_on_after(done.map(drop), gave_up)
+        // What is left alone is told to who asked for it, and everything else goes on.
+        self.go_on_after(done.map(drop), gave_up || left_alone && !by_hand)
     }
 
     /// What waited for a job has its turn, or is forgotten if that failed.

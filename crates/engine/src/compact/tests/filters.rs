@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 use thermocline_base::merge::Counter;
-use thermocline_base::options::Shape;
+use thermocline_base::options::{Costs, Shape};
 use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
 
 use super::*;
@@ -431,6 +431,41 @@ fn a_filter_that_fails_loses_nothing_and_rests() {
     // Nobody need have it.
     let engine = open(&machine, &tiny());
     assert!(engine.get(cf, &[7], <[u8]>::to_vec).unwrap().is_some());
+}
+
+/// It is told as elsewhere, and no lack of room, for which nothing is merged there any more.
+#[test]
+fn a_filter_that_fails_inside_persistent_memory_is_told_of() {
+    let machine = Machine::new(PM);
+    let zeros: Arc<Zeros> = Arc::default();
+    let mut options = tiny();
+    options.compaction.table_bytes = 16 << 10;
+    options.level0.shape = Some(Shape::PmTables);
+    options.level0.internal = Costs::Off;
+    options.flush.automatic = false;
+    let filter: Arc<dyn CompactionFilter> = Arc::new(OfZeros(zeros.clone()));
+    let setup = Setup {
+        compaction_filters: vec![("default".into(), filter)],
+        ..Setup::default()
+    };
+    let engine = Engine::open_with(machine.world(), Path::new("/db"), options, setup).unwrap();
+    for round in 1..3u8 {
+        for key in 0..100 {
+            put(&engine, CfId::DEFAULT, &[key], &[round; 8]);
+        }
+        engine.flush().unwrap();
+    }
+    zeros.fails.store(1, Ordering::Relaxed);
+    let compactor = &engine.inner.compactor;
+    let error = compactor.merge_one_slice(CfId::DEFAULT).unwrap_err();
+    assert!(error.to_string().contains("'tests.zeros'"), "{error}");
+    let told = engine.metrics().compaction;
+    assert_eq!((told.failed, told.internal_given_up), (1, 0));
+    assert!(told.last_failure.unwrap().contains("'tests.zeros'"));
+    // The next one does without it.
+    compactor.merge_one_slice(CfId::DEFAULT).unwrap();
+    assert_eq!(engine.metrics().compaction.last_failure, None);
+    assert_eq!(lock(&zeros.seen).len(), 1);
 }
 
 /// Removes what is as long as this, or longer.
