@@ -22,8 +22,18 @@ pub(crate) enum Built {
     Complete,
     /// Another opening has completed or dropped the index.
     Overtaken,
-    /// Two rows have the same values in a unique index; the error names them.
-    Duplicate(String),
+    /// A row cannot have its entry, and the error says why.
+    Refused(Error),
+}
+
+/// The end of a chunk.
+enum Added {
+    /// Each row has its entry.
+    All,
+    /// The index is not being built any more.
+    Overtaken,
+    /// As [`Built::Refused`].
+    Refused(Error),
 }
 
 /// One pass over all rows.
@@ -41,9 +51,9 @@ pub(crate) fn build<S: Store>(
         let mut tries = 1;
         loop {
             match add(store, table, index, &keys) {
-                Ok(true) => break,
-                Ok(false) => return Ok(Built::Overtaken),
-                Err(Error::Duplicate(why)) => return Ok(Built::Duplicate(why)),
+                Ok(Added::All) => break,
+                Ok(Added::Overtaken) => return Ok(Built::Overtaken),
+                Ok(Added::Refused(why)) => return Ok(Built::Refused(why)),
                 Err(Error::Conflict(_) | Error::Busy(_)) if tries < TRIES_MAX => tries += 1,
                 Err(error) => return Err(error),
             }
@@ -64,13 +74,13 @@ fn chunk<S: Store>(
     rows.map(|entry| entry.map(|(key, _)| key)).collect()
 }
 
-/// Gives these rows their entries. `false` if the index is not being built any more.
+/// Gives these rows their entries.
 fn add<S: Store>(
     store: &S,
     table: &Table<S::Family>,
     index: &StoredIndex,
     keys: &[Vec<u8>],
-) -> Result<bool> {
+) -> Result<Added> {
     let family = table.family();
     let mut txn = store.transaction(true)?;
     let layout = table.write_layout(&mut txn)?;
@@ -78,7 +88,7 @@ fn add<S: Store>(
         of.state == State::Building && (of.space, &of.name) == (index.space, &index.name)
     };
     if !layout.maintained().any(is_this) {
-        return Ok(false);
+        return Ok(Added::Overtaken);
     }
     for key in keys {
         let Some(value) = txn.get_for_update(family, key)? else {
@@ -86,7 +96,14 @@ fn add<S: Store>(
             continue;
         };
         let row = layout.row(key, &value)?;
-        let entry = layout.entry(index, &row, key)?;
+        let entry = match layout.entry(index, &row, key) {
+            // Its values are too long. Were that a mere error, the index would be there and never be complete.
+            Err(Error::InvalidArgument(why)) => {
+                let why = format!("{}: {why}", layout.place(key));
+                return Ok(Added::Refused(Error::InvalidArgument(why)));
+            }
+            entry => entry?,
+        };
         if entry.value.is_empty() {
             txn.put(family, &entry.key, &[])?;
             continue;
@@ -96,10 +113,11 @@ fn add<S: Store>(
             Some(other) => {
                 let primary = layout.place(key);
                 let why = duplicate(&layout, index, &entry.key, &other);
-                return Err(Error::Duplicate(format!("{primary}: {why}")));
+                let why = format!("{primary}: {why}");
+                return Ok(Added::Refused(Error::Duplicate(why)));
             }
             None => txn.put(family, &entry.key, &entry.value)?,
         }
     }
-    S::commit(txn).map(|()| true)
+    S::commit(txn).map(|()| Added::All)
 }

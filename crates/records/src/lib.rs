@@ -42,7 +42,8 @@
 //!
 //! While a unique index is built, two rows may have the same values, and the entry leads to one of them. So a write
 //! takes an entry away only if it leads to its own row. If such a pair is left, either the write or the pass finds
-//! the other's entry and is refused; the pass then drops the index.
+//! the other's entry and is refused; the pass then drops the index. It also drops an index for which the values of a
+//! row are too long. Until then such a row has no entry, and a write that changes it takes none away.
 //!
 //! **Dropping an index.** The schema gets it as *dropping*: nobody reads or writes it from then on. Then one transaction
 //! deletes the range of its entries and takes it out of the schema. Only then can its number be given again.

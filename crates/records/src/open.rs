@@ -70,10 +70,11 @@ impl<F: Clone> Table<F> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the first declaration that makes no sense, or that differs from the store
-    /// and cannot be added; or if the column family has entries that belong to no table. [`Error::Duplicate`] naming
-    /// two rows, if a new unique index meets rows with the same values: the index is not there then. [`Error::Busy`]
-    /// naming open transactions that have written to the table, if it has to be changed. [`Error::Corruption`] if the
-    /// stored schema does not decode; those of the store.
+    /// and cannot be added; or if the column family has entries that belong to no table; or naming a row whose values
+    /// are too long for a new index: the index is not there then. [`Error::Duplicate`] naming two rows, if a new unique
+    /// index meets rows with the same values: nor is it then. [`Error::Busy`] naming open transactions that have written
+    /// to the table, if it has to be changed. [`Error::Corruption`] if the stored schema does not decode; those of the
+    /// store.
     pub fn open<S: Store<Family = F>>(store: &S, schema: Schema) -> Result<Table<F>> {
         schema.check()?;
         let name = schema.name.clone();
@@ -204,7 +205,7 @@ fn finish_build<S: Store>(
             swap(store, family, Some(bytes), &new).map(drop)
         }
         Built::Overtaken => Ok(()),
-        Built::Duplicate(why) => {
+        Built::Refused(why) => {
             // A transaction that changed the schema meanwhile comes to the same result, and so does the next opening.
             let new = with_state(stored, index, State::Dropping);
             let swapped = swap(store, family, Some(bytes), &new)?;
@@ -212,11 +213,21 @@ fn finish_build<S: Store>(
                 let bytes = new.encode();
                 finish_drop(store, family, (&new, &bytes), index)?;
             }
-            Err(Error::Duplicate(format!(
-                "index '{}' cannot be added: {why}; change one of the rows, or declare it with `index`",
-                index.name
-            )))
+            Err(not_added(&index.name, why))
         }
+    }
+}
+
+/// The error for an index in which a row cannot have its entry.
+fn not_added(index: &str, why: Error) -> Error {
+    match why {
+        Error::Duplicate(why) => Error::Duplicate(format!(
+            "index '{index}' cannot be added: {why}; change one of the rows, or declare it with `index`"
+        )),
+        Error::InvalidArgument(why) => {
+            Error::InvalidArgument(format!("index '{index}' cannot be added: {why}"))
+        }
+        other => other,
     }
 }
 

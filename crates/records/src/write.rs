@@ -122,7 +122,11 @@ impl<F> Table<F> {
         let mut changes = Vec::new();
         for index in layout.maintained() {
             let entry = |(key, row): Keyed<'_>| layout.entry(index, row, key);
-            let old = old.map(entry).transpose()?;
+            let old = match old.map(entry).transpose() {
+                // The row is older than the index, and too long for it: it never had an entry.
+                Err(Error::InvalidArgument(_)) if index.state == State::Building => None,
+                old => old?,
+            };
             let new = new.map(entry).transpose()?;
             if old != new {
                 changes.push(self.allowed(txn, layout, EntryChange { index, old, new })?);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use thermocline::records::{Schema, Store, Table, Type, fields};
-use thermocline::{ColumnFamily, Db, Error, Result, Snapshot, Transaction, TxnOptions};
+use thermocline::{ColumnFamily, Db, Error, Result, Snapshot, Transaction, TxnOptions, limits};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_testkit::Rng;
 
@@ -226,6 +226,41 @@ fn taken_over() {
 #[test]
 fn a_write_takes_only_its_own_entry_away() {
     taken_over();
+}
+
+/// A row that is too long for an index has no entry there. So it can be changed and deleted while that is built.
+#[test]
+fn a_row_that_is_too_long_for_an_index_goes_while_that_is_built() {
+    let home = open();
+    let db = home.db.clone();
+    let before = Schema::new("t")
+        .column("id", Type::U64)
+        .column("note", Type::Text)
+        .primary_key(["id"]);
+    let table = Table::open(&db, before.clone()).unwrap();
+    let long = "x".repeat(limits::KEY_LEN_MAX);
+    let mut txn = begin(&db);
+    for (id, note) in [(1, long.as_str()), (2, long.as_str()), (3, "short")] {
+        table.insert(&mut txn, &fields![id, note]).unwrap();
+    }
+    txn.commit().unwrap();
+    let (writer, handle) = (db.clone(), table.clone());
+    let hook = move |number: usize| {
+        // Storing the schema has two places. Then the first chunk has its keys, and no transaction yet.
+        if number != 2 {
+            return Ok(());
+        }
+        let mut txn = begin(&writer);
+        handle.delete(&mut txn, &fields![1])?;
+        handle.update(&mut txn, &fields![2], |row| row[1] = "y".into())?;
+        txn.commit()
+    };
+    let after = before.unique("by_note", ["note"]);
+    let (opened, _) = hooked(hook, || Table::open(&Hooked(db.clone()), after));
+    let opened = opened.unwrap();
+    check(&db, &opened);
+    let by_note = opened.index("by_note").unwrap();
+    assert_eq!(by_note.keys(&db.snapshot(), ..).unwrap().count(), 2);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thermocline::filter::{CompactionFilter, Entry, Verdict};
 use thermocline::records::{Decimal, Field, Row, Schema, Table, Type, fields};
-use thermocline::{CfOptions, Db, DbBuilder, Error, ErrorKind, Result, TxnOptions};
+use thermocline::{CfOptions, Db, DbBuilder, Error, ErrorKind, Result, TxnOptions, limits};
 
 use super::{begin, check, home, open, options, parts};
 
@@ -605,6 +605,39 @@ fn a_unique_index_is_not_added_to_rows_with_the_same_values() {
         .get(&db.snapshot(), &fields!["d"])
         .unwrap();
     assert_eq!(row.unwrap()[0], Field::U64(3));
+    check(&db, &table);
+}
+
+#[test]
+fn an_index_is_not_added_to_a_row_whose_values_are_too_long_for_it() {
+    let db = open();
+    let table = Table::open(&*db, parts()).unwrap();
+    let long = "x".repeat(limits::KEY_LEN_MAX);
+    let mut txn = begin(&db);
+    for (id, name) in [(1, "a"), (2, long.as_str()), (3, "b")] {
+        table
+            .insert(&mut txn, &fields![id, name, None::<i64>, 1])
+            .unwrap();
+    }
+    txn.commit().unwrap();
+    let indexed = parts().index("by_name", ["name"]);
+    for schema in [indexed.clone(), parts().unique("by_name", ["name"])] {
+        refused(
+            Table::open(&*db, schema),
+            ErrorKind::InvalidArgument,
+            &["'by_name'", "(2)", "65535"],
+        );
+        // The table is as it was.
+        let table = Table::open(&*db, parts()).unwrap();
+        let report = table.verify(&db.snapshot()).unwrap();
+        assert_eq!((report.rows, report.entries), (3, 0));
+    }
+    let mut txn = begin(&db);
+    table
+        .put(&mut txn, &fields![2, "c", None::<i64>, 1])
+        .unwrap();
+    txn.commit().unwrap();
+    let table = Table::open(&*db, indexed).unwrap();
     check(&db, &table);
 }
 
