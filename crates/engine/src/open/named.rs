@@ -12,6 +12,7 @@ use super::spec::{refuse_other_kind, settled};
 use crate::close::position::Position;
 use crate::create::{lacks_region, make_missing_region, region_in_memory};
 use crate::layout;
+use crate::partitions;
 use crate::sync::Arc;
 use crate::world::World;
 
@@ -43,6 +44,10 @@ impl Named {
         manifest.set_bytes_max(options.manifest.bytes_max);
         if let Some(region_id) = state.region_id() {
             refuse_other_kind(&options, dir, region_id == NO_REGION)?;
+        }
+        if !options.read_only {
+            // Before they are remembered: with options that are refused the database would not open again.
+            partitions::missing(&state, &options)?;
         }
         if lacks_region(&state) && state.db_id().is_some() {
             if options.read_only {

@@ -429,6 +429,7 @@ fn more_than_there_may_be_are_refused() {
         "{error}"
     );
     engine.close().unwrap();
+    let kept = many.partition_keys.clone();
     many.partition_keys.push(vec![0xff]);
     assert!(many.validate().is_err());
     many.partition_keys.remove(5);
@@ -437,6 +438,11 @@ fn more_than_there_may_be_are_refused() {
         error.to_string().contains("and 1 more are asked for"),
         "{error}"
     );
+    // What was refused is not remembered: with what is, the store opens.
+    let stored = Engine::stored_options(&machine.world(), Path::new("/db"));
+    let stored = stored.unwrap().unwrap();
+    assert!(stored.partition_keys == kept);
+    drop(open(&machine, &stored));
 }
 
 /// Ten thousand prefixes cost neither tables nor edits: what a flush writes, and how many there are, is about as
