@@ -111,12 +111,12 @@ pub(super) fn check_kept(trails: &[&Trail], durable: u64, since: u64) -> Result<
 /// Whether a follower with everything up to `since` has nothing that this store has not (`feed`, invariant 6).
 fn check_known(trails: &[&Trail], since: u64, newest: u64) -> Result<()> {
     let open = trails.last().map_or(0, |open| open.chain.base);
-    let mut lost = since > newest && since + 1 != open;
+    let mut lost = since > newest && since.checked_add(1) != Some(open);
     let mut before: Option<&Trail> = None;
     for trail in trails {
         let follows = before.filter(|before| before.is_followed_by(trail));
         let end = follows.and_then(|before| before.last);
-        lost |= end.is_some_and(|end| since > end && since + 1 < trail.chain.base);
+        lost |= end.is_some_and(|end| since > end && since.saturating_add(1) < trail.chain.base);
         before = Some(trail);
     }
     match lost && !active(Bug::FeedAcceptsLost) {

@@ -57,7 +57,7 @@ fn seqnos_that_a_crash_took_are_nobodys() {
     assert_eq!(begin(3).unwrap(), 4);
     assert_eq!(begin(9).unwrap(), 10);
     assert_eq!(begin(99).unwrap(), 100);
-    for lost in [10, 50, 98, 100] {
+    for lost in [10, 50, 98, 100, u64::MAX] {
         assert_eq!(begin(lost).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
     let _bug = plant(Bug::FeedAcceptsLost);
