@@ -13,8 +13,8 @@ use thermocline_copies::{
     Backups, Captured, Entries, IngestWriter, Installed, NewTables, Store, checkpoint, export,
     ingest,
 };
-use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
+use thermocline_env::{Env, OpenMode};
 use thermocline_sst::{
     FileSource, Identity, KeyRef, SyncCursor, TablePart, TableWriter, Value, WriteOptions,
     open_table, table_name,
@@ -294,7 +294,7 @@ fn contents(env: &Env, dir: &str) -> Map {
     let mut map = Map::new();
     for (_, table) in state.version().tables_of(CF) {
         let path = dir.join(table_name(table.file));
-        let mode = thermocline_env::OpenMode::Read;
+        let mode = OpenMode::Read;
         let file = env.storage.open(&path, mode).unwrap();
         let identity = Identity::new(origins.of(table.file), table.file);
         let opened = open_table(&*file, identity).unwrap();
@@ -377,6 +377,24 @@ fn backups_share_what_they_have_in_common_and_each_can_be_restored() {
     assert_eq!(backups.list().unwrap().len(), 1);
     backups.restore(None, Path::new("/three")).unwrap();
     assert_eq!(contents(&store.env, "/three"), map(&["a", "c", "d"]));
+}
+
+/// What has the name of a list takes its number. The one behind the last would be 0, for each backup.
+#[test]
+fn no_backup_comes_behind_the_last_number() {
+    let store = Plain::new(&["a"], &["b"]);
+    let backups = Backups::new(store.env.clone(), Path::new("/backups"));
+    backups.create(&store).unwrap();
+    let stray = Path::new("/backups/BACKUP-18446744073709551615");
+    let stray = store.env.storage.open(stray, OpenMode::CreateNew).unwrap();
+    stray.write_at(b"no list", 0).unwrap();
+    let before = names(&store.env, "/backups");
+    let error = backups.create(&store).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.to_string().contains("the last number"), "{error}");
+    assert_eq!(names(&store.env, "/backups"), before);
+    backups.restore(Some(1), Path::new("/one")).unwrap();
+    assert_eq!(contents(&store.env, "/one"), map(&["a", "b"]));
 }
 
 #[test]

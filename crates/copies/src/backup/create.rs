@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{ErrorKind, FileId, Result};
+use thermocline_base::{Error, ErrorKind, FileId, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{Identity, hash_record_headers, open_table, verify_blobs, verify_table};
 use thermocline_tables::file_name;
@@ -64,7 +64,22 @@ impl Backups {
         self.sweep_found(found, &BTreeSet::new()).map(drop)
     }
 
+    /// The number of the next backup. The folder is locked, so no other gets it.
+    fn next_id(&self) -> Result<u64> {
+        let lists = self.found_beside_strangers()?.lists;
+        let last = lists.last().copied().unwrap_or(0);
+        last.checked_add(1).ok_or_else(|| {
+            let path = self.dir.join(list_name(last));
+            let text = format!(
+                "{} has the last number there is; move it away",
+                path.display()
+            );
+            Error::InvalidArgument(text)
+        })
+    }
+
     fn make<S: Store>(&self, store: &S, lists: &[Listed], note: &Note) -> Result<BackupInfo> {
+        let id = self.next_id()?;
         // If this fails for any reason, everything that is in no table is streamed.
         let _ = store.flush();
         let captured = store.capture()?;
@@ -75,11 +90,7 @@ impl Backups {
             self.storage().sync_dir(&self.dir, sites::COPY_NAMED)?;
         }
         let listed = Listed {
-            id: self
-                .found_beside_strangers()?
-                .lists
-                .last()
-                .map_or(1, |last| last + 1),
+            id,
             db_id: store.db_id(),
             seqno: captured.seqno(),
             files,
