@@ -67,7 +67,8 @@ impl Ttls {
     pub fn new(given: Vec<(String, Duration)>) -> Result<Ttls> {
         let mut ttls = BTreeMap::new();
         for (family, ttl) in given {
-            let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+            let part = u64::from(ttl.subsec_nanos() > 0);
+            let seconds = ttl.as_secs().saturating_add(part);
             if ttl.is_zero() || seconds > limits::TTL_SECONDS_MAX {
                 return Err(Error::InvalidArgument(format!(
                     "the TTL of column family '{family}' is more than 0 and at most {} seconds (100 years); {ttl:?} was given",
@@ -164,6 +165,9 @@ mod tests {
             let error = Ttls::new(vec![ttl(given)]).unwrap_err().to_string();
             assert!(error.contains("'f'") && error.contains(says), "{error}");
         }
+        // Not a TTL of 0, by which all would expire at once.
+        let forever = Ttls::new(vec![("f".into(), Duration::MAX)]).unwrap_err();
+        assert!(forever.to_string().contains("100 years"), "{forever}");
         let parts = Duration::from_millis(1500);
         let ttls = Ttls::new(vec![("g".into(), parts), ttl(limits::TTL_SECONDS_MAX)]).unwrap();
         assert_eq!((ttls.of("g"), ttls.of("h")), (Some(2), None));
