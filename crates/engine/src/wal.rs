@@ -20,8 +20,7 @@
 //!    that is torn is an item that is missing, behind it lies the next one, and its `published` tells
 //!    whether that is the end or corruption.
 //! 5. *Floors are found anew.* A memtable's descriptor is gone with the region. A memtable counts as
-//!    sealed if a later memtable was used, or if tables have records of it (`flush`, invariant 2), or if the manifest
-//!    says how far it is evacuated (a flush that is named in several parts, `flush::edits`). A
+//!    sealed if a later memtable was used, or if tables have records of it (`flush`, invariant 2). A
 //!    memtable was *used* if it has an item; the item without records that covers an idle store is enough.
 //!    It was used, too, if one of its chains begins with a seqno that the manifest knows, as behind an
 //!    ingestion, or behind a memtable that was dropped. Both come only after the seal of the memtable

@@ -1,6 +1,6 @@
 //! Putting what logs have back into a region: steps 1 and 3 of recovery ([`super`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use thermocline_base::planted::{Bug, active};
@@ -131,7 +131,6 @@ impl Loaded {
         descriptors: &mut [Descriptor],
     ) -> Result<()> {
         let mut follows = false;
-        let evacuated = self.evacuated(state);
         for (id, memtable) in state.memtables().iter().rev() {
             let mut records = self
                 .items_of(memtable)
@@ -139,8 +138,7 @@ impl Loaded {
             let in_tables = records.any(|item| item.first <= flushed);
             let last = self.items_of(memtable).map(|item| item.next - 1).max();
             let own = descriptors.iter_mut().find(|d| d.memtable == *id);
-            let told = in_tables && !active(Bug::FloorForgetsTables) || evacuated.contains(id);
-            if (follows || told)
+            if (follows || in_tables && !active(Bug::FloorForgetsTables))
                 && !memtable.is_staged()
                 && let Some(descriptor) = own
             {
@@ -152,31 +150,6 @@ impl Loaded {
             follows |= last.is_some() || based;
         }
         Ok(())
-    }
-
-    /// The memtables that a flush has taken of which the manifest says how far they are evacuated: those that begin no later
-    /// than it says. The newest one takes writes, or was never used.
-    fn evacuated(&self, state: &State) -> BTreeSet<u64> {
-        let (mut evacuated, mut before) = (BTreeSet::new(), 0);
-        let (Some(going), Some((newest, _))) =
-            (state.evacuation(), state.memtables().last_key_value())
-        else {
-            return evacuated;
-        };
-        for (memtable, chain) in state.chains() {
-            // A chain that follows another begins behind it.
-            let base = match chain.base_seqno {
-                0 => before + 1,
-                base => base,
-            };
-            if base <= going.up_to && memtable != *newest {
-                evacuated.insert(memtable);
-            }
-            let log = self.logs.get(&chain.id);
-            let last = log.and_then(|log| log.items.iter().map(|item| item.next - 1).max());
-            before = last.unwrap_or(base - 1);
-        }
-        evacuated
     }
 
     fn items_of(&self, memtable: &MemtableEntry) -> impl Iterator<Item = &LoadedItem> {

@@ -112,7 +112,7 @@ fn after_edits(fs: &SimFs, make: impl FnOnce()) -> Vec<SimFs> {
 }
 
 /// A flush of many families with long keys is named in parts. Behind the first of them no table tells of the memtable, and where
-/// nothing was written since, no other memtable does. It takes no more writes all the same: of what is named readers ask tables
+/// nothing was written since, no other memtable does. What is written then is found all the same: of what is named readers ask tables
 /// alone.
 #[test]
 fn a_memtable_of_which_a_part_is_flushed_is_sealed() {
