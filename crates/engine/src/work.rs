@@ -43,6 +43,7 @@ impl Engine {
     /// [`Error::InvalidArgument`] for the default family, and if there is none of this name; those
     /// of a write.
     pub fn drop_family(&self, name: &str) -> Result<()> {
+        let _settled = self.inner.common.background.settled_after();
         self.inner.family_changes.drop_family(name)
     }
 
@@ -68,6 +69,7 @@ impl Engine {
     /// persist, which poisons the store; [`Error::Corruption`] of a record that had to be read.
     pub fn reclaim(&self) -> Result<usize> {
         let inner = &self.inner;
+        let _settled = inner.common.background.settled_after();
         inner.common.check_writable()?;
         let mut dropped = inner.reclaimer.reclaim()?;
         while inner.merger.merge_if_due()? {
@@ -247,6 +249,7 @@ impl Engine {
     /// database in `dir` then (or, where the file system refuses to remove anything either, all of it),
     /// and this store is unharmed.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
+        let _settled = self.inner.common.background.settled_after();
         checkpoint(self, dir)
     }
 

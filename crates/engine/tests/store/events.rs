@@ -203,6 +203,34 @@ fn each_event_is_told_at_the_end_of_the_call_where_there_are_no_threads() {
     assert!(log.take().is_empty());
 }
 
+/// Whatever the call is: nobody may come by afterwards.
+#[test]
+fn what_a_call_drops_is_told_at_its_end_where_there_are_no_threads() {
+    let machine = Machine::new();
+    let log = Log::default();
+    let engine = machine.open(false, None, log.clone()).unwrap();
+    engine.family("other", &CfOptions::default()).unwrap();
+    engine.drop_family("other").unwrap();
+    let gone = Event::ColumnFamilyDropped {
+        name: "other".into(),
+    };
+    assert!(log.take().contains(&gone));
+    // Who holds a value where it lies keeps the memtable, which is flushed.
+    put(&engine, b"long", &[7; 5000]).unwrap();
+    let value = engine.value(CF, b"long").unwrap().unwrap();
+    assert!(value.is_pinned());
+    assert_eq!(engine.flush().unwrap(), 1);
+    let dropped = || {
+        let told = log.take().into_iter();
+        told.filter(|event| matches!(event, Event::MemtableDropped { .. }))
+            .count()
+    };
+    assert_eq!(dropped(), 0);
+    drop(value);
+    assert_eq!(engine.reclaim().unwrap(), 1);
+    assert_eq!(dropped(), 1);
+}
+
 #[test]
 fn refusals_are_told_once_until_writes_of_that_size_are_taken() {
     let machine = Machine::new();
