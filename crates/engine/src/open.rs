@@ -129,6 +129,13 @@ fn open_named(
         ttls,
     };
     let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
+    // From here on its runtime counts it, and who came before reads in it. If it is not opened after all, that ends as a
+    // close does.
+    let engine = Engine {
+        _handle: Arc::new(Handle(inner.clone())),
+        inner,
+    };
+    let inner = &engine.inner;
     // Before anybody writes.
     inner.preparer.load()?;
     // Which of it are deletes nobody knows.
@@ -148,8 +155,5 @@ fn open_named(
         inner.common.want_compaction();
     }
     inner.common.tell_opened(&dropped);
-    Ok(Engine {
-        _handle: Arc::new(Handle(inner.clone())),
-        inner,
-    })
+    Ok(engine)
 }

@@ -207,7 +207,7 @@ pub enum Event {
         /// What failed.
         cause: String,
     },
-    /// The store was closed.
+    /// The store was closed. If no [`Event::Opened`] came before, its opening has failed at the last step.
     Closed {
         /// Why that was not orderly; the next open recovers.
         error: Option<String>,

@@ -7,11 +7,11 @@ use thermocline_version::State;
 
 use crate::families::table::{Families, Given};
 use crate::prepared::claims::Claims;
-use crate::prepared::format::PART_BYTES;
+use crate::prepared::format::{PART_BYTES, part_key};
 use crate::prepared::registry::{Entry, Registry, Step};
 use crate::sync::{Arc, AtomicU64};
 use crate::tests::{options, world};
-use crate::{Durability, Engine, Resolution};
+use crate::{Durability, Engine, Resolution, Runtime, RuntimeOptions, Setup};
 
 const CF: CfId = CfId(3);
 
@@ -227,5 +227,42 @@ fn parts_of_another_one_of_its_name_are_no_damage() {
         resolve(Resolution::Commit).unwrap();
         let found = engine.get(CfId::DEFAULT, b"k", |value| value == second.as_slice());
         assert_eq!(found.unwrap(), Some(true));
+    }
+}
+
+/// An open that fails at what is prepared ends as a close does: its runtime forgets it, and who came before reads on and
+/// keeps nobody from the next open.
+#[test]
+fn an_open_that_finds_a_damaged_one_leaves_nothing_behind() {
+    let (world, runtime) = (world(), Runtime::new(RuntimeOptions::default()).unwrap());
+    let open = || {
+        let setup = Setup {
+            runtime: Some(runtime.clone()),
+            ..Setup::default()
+        };
+        Engine::open_with(world.clone(), Path::new("/db"), options(), setup)
+    };
+    let engine = open().unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"k", b"v").unwrap();
+    let what = (&batch, Claims::of(&batch));
+    engine.prepare(b"one", what, None).unwrap();
+    engine
+        .resolve(b"one", Resolution::Commit, Durability::Immediate)
+        .unwrap();
+    // A part without the one before it.
+    let mut rotten = WriteBatch::new();
+    rotten
+        .put(CfId::METADATA, &part_key(b"two", 1), b"rotten")
+        .unwrap();
+    engine.write(rotten.iter(), Durability::Immediate).unwrap();
+    let before = engine.snapshot();
+    drop(engine);
+    for _ in 0..3 {
+        let error = open().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert_eq!(runtime.metrics().stores, 0);
+        let found = before.get(CfId::DEFAULT, b"k", <[u8]>::to_vec);
+        assert_eq!(found.unwrap().as_deref(), Some(&b"v"[..]));
     }
 }
