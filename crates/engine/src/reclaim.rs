@@ -87,7 +87,7 @@ use thermocline_observe::event::Event;
 use thermocline_version::{Change, VersionEdit};
 
 use crate::close::has_strangers;
-use crate::relics::list::Relic;
+use crate::relics::list::take_unneeded;
 use crate::store::Reclaimer;
 use crate::sync::{Arc, lock};
 use crate::write::writer::Writer;
@@ -302,16 +302,9 @@ impl Reclaimer {
 
     /// Forgets what was set aside for nobody who is still there.
     pub fn forget_relics(&self) {
-        if lock(&self.reads.relics).is_empty() {
-            return;
-        }
-        let first = self.reads.holds.first_drops();
-        let mut relics = lock(&self.reads.relics);
-        let gone: Vec<Relic> = relics
-            .extract_if(.., |relic| relic.number <= first)
-            .collect();
-        drop(relics);
-        drop(gone);
+        drop(take_unneeded(&self.reads.relics, || {
+            self.reads.holds.first_drops()
+        }));
     }
 }
 

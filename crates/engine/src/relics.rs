@@ -11,7 +11,8 @@
 //! 1. It is set aside before the drop is known, under the writer's lock. So who finds that the family
 //!    was dropped finds it.
 //! 2. It goes when nobody is left who had begun before ([`Holds`](crate::holds::Holds) say when
-//!    that was). Whoever is entered later, but has looked before how many families there were, is
+//!    that was, and are asked under the lock under which it is set aside: what comes later is for somebody whom that look
+//!    may have missed). Whoever is entered later, but has looked before how many families there were, is
 //!    told that the family was dropped: it came beside the drop.
 //!
 //! # Known limit

@@ -3,7 +3,7 @@
 use thermocline_base::CfId;
 use thermocline_catalog::View;
 
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 
 /// What is left of a family.
 #[derive(Debug)]
@@ -21,5 +21,58 @@ impl Relic {
     /// What is read in it.
     pub fn view(&self) -> &View {
         &self.view
+    }
+}
+
+/// Takes out what is set aside for nobody any more. `first_drops` says how many families had been dropped when the first of
+/// those began who are there. It is asked under the lock: whoever comes behind that look, and sees a family dropped, finds
+/// what is set aside for him only behind this.
+pub(crate) fn take_unneeded(relics: &Relics, first_drops: impl FnOnce() -> u64) -> Vec<Relic> {
+    let mut relics = lock(relics);
+    if relics.is_empty() {
+        return Vec::new();
+    }
+    let first = first_drops();
+    relics
+        .extract_if(.., |relic| relic.number <= first)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Engine;
+    use crate::sync::try_lock;
+    use crate::tests::{options, world};
+
+    /// Who came behind the look at readers was missed by it. A family that is dropped then is set aside for him, by another
+    /// thread than the one that has looked; with the older ones it must not go.
+    #[test]
+    fn nothing_is_set_aside_between_the_look_at_readers_and_what_goes() {
+        let engine = Engine::open(world(), Path::new("/db"), options()).unwrap();
+        let relic = |number| Relic {
+            cf: CfId(1),
+            number,
+            view: engine.inner.common.catalog.view_to_keep(),
+        };
+        let relics = Relics::default();
+        assert!(take_unneeded(&relics, || unreachable!("there are none")).is_empty());
+        lock(&relics).push(relic(1));
+        let gone = take_unneeded(&relics, || {
+            // Nobody is there.
+            let mut later = try_lock(&relics);
+            if let Some(relics) = &mut later {
+                relics.push(relic(2));
+            }
+            u64::MAX
+        });
+        assert!(gone.iter().map(|relic| relic.number).eq([1u64]));
+        // Who began when three families had been dropped needs what was set aside of the fourth.
+        lock(&relics).extend([relic(3), relic(4)]);
+        let gone = take_unneeded(&relics, || 3);
+        assert!(gone.iter().map(|relic| relic.number).eq([3u64]));
+        assert_eq!(lock(&relics).len(), 1);
     }
 }
