@@ -15,9 +15,10 @@
 //!    obsolete; or, of a long value, the memtable that refers to it (`blobs`, 4). It holds what views hold of the folder, so
 //!    that it reads on when the store is closed. It does not keep the store open. One that is kept and not
 //!    polled keeps all that, as a get would that never returns.
-//! 3. *At a moment* the seqno stays registered, since the future has a clone of the moment; a get of what is newest looks
-//!    at the seqno that is visible once memory has been asked, as ever. Operands are collected at a registered moment
-//!    (`operands`, 1).
+//! 3. *At a moment* the seqno stays registered, since the future has a clone of the moment, and a hold of its own
+//!    ([`Entered`]): whoever has asked may let go of his snapshot, and a family that is dropped then is read on. A get of
+//!    what is newest looks at the seqno that is visible once memory has been asked, as ever. Operands are collected at a
+//!    registered moment (`operands`, 1).
 //!
 //! # Dropping
 //! A future has no part of a read that is under way (`exec::asynchronous`, 2), and holds no lock between two polls.
@@ -33,6 +34,7 @@ use thermocline_catalog::{Pins, View};
 use thermocline_memtable::{Lookup, Memtable};
 use thermocline_tables::{Answer, Search, TableFiles, TableValue, Tables};
 
+use crate::holds::Entered;
 use crate::operands;
 use crate::snapshot::hit::Hit;
 use crate::store::{Inner, Moment};
@@ -92,7 +94,7 @@ impl Elsewhere {
 pub(crate) struct Place {
     store: Arc<Inner>,
     /// `None` for what is newest.
-    moment: Option<Moment>,
+    moment: Option<Arc<Entered>>,
     pins: Arc<Pins>,
     cf: CfId,
 }
@@ -185,7 +187,8 @@ impl Begun {
                     Rest::Tables(..) => inner.common.families.operator(cf).is_some(),
                     Rest::Long(..) => false,
                 };
-                Begun::Waits(place(may_fold.then(|| Moment::now(inner))), rest)
+                let moment = may_fold.then(|| Entered::new(Moment::now(inner)));
+                Begun::Waits(place(moment), rest)
             }
         })
     }
@@ -202,7 +205,7 @@ impl Begun {
         let asked = ask_memory((&**store, pins), &reading, (cf, key), lookup, || seqno)?;
         let place = || Place {
             store: store.clone(),
-            moment: Some(moment.clone()),
+            moment: Some(Entered::new(moment.clone())),
             pins: pins.clone(),
             cf,
         };
@@ -309,7 +312,7 @@ impl Place {
     /// The value of a key with operands.
     fn folded(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let moment = match &self.moment {
-            Some(moment) => moment.clone(),
+            Some(entered) => entered.moment().clone(),
             None => Moment::now(&self.store),
         };
         let view = moment.view(self.cf)?;

@@ -42,7 +42,7 @@ use thermocline_commit::readers::Registration;
 use crate::report::{ReaderKind, ReaderState};
 use crate::store::{After, Inner, Moment, Reads, Registered};
 use crate::sync::{Arc, Ordering, lock};
-use registry::{Hold, named, sort};
+use registry::{Hold, HoldId, named, sort};
 
 /// A view, for the length of a call.
 #[derive(Debug)]
@@ -173,6 +173,34 @@ impl Moment {
             of_engine: false,
             guest: None,
         }
+    }
+}
+
+/// A moment with a hold of its own, for a read that goes on when whoever has asked for it lets go of his: so what is set
+/// aside of a family that is dropped stays for it, too (`relics`). Users are not told of it.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    moment: Moment,
+    hold: HoldId,
+}
+
+impl Entered {
+    pub fn new(moment: Moment) -> Arc<Entered> {
+        let hold = moment.inner().reads.holds.enter(Hold {
+            of_engine: true,
+            ..moment.hold(ReaderKind::Snapshot)
+        });
+        Arc::new(Entered { moment, hold })
+    }
+
+    pub fn moment(&self) -> &Moment {
+        &self.moment
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.moment.inner().reads.holds.remove(self.hold);
     }
 }
 

@@ -368,6 +368,41 @@ fn a_future_folds_what_there_was_when_it_began() {
     }
 }
 
+/// Who has asked at a moment may let go of that: what he has asked for is read on, though its family be dropped.
+#[test]
+fn a_future_of_a_moment_reads_a_family_on_that_is_dropped() {
+    for (flushes, of_snapshot) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut rng = Rng::new(1);
+        let fs = SimFs::new(Steps::new());
+        let store = Store::new(&fs, &options(&mut rng), 1);
+        let (engine, lists) = (store.engine(), store.families[1]);
+        for operand in [b"a", b"b"] {
+            store.write(|batch| batch.merge(lists, b"k", operand).unwrap());
+        }
+        if flushes {
+            engine.flush().unwrap();
+            store.write(|batch| batch.merge(lists, b"k", b"c").unwrap());
+            engine.flush().unwrap();
+        }
+        let mut read = match of_snapshot {
+            true => engine.snapshot().value_async(lists, b"k"),
+            false => engine.value_async(lists, b"k"),
+        };
+        engine.drop_family("lists").unwrap();
+        engine.reclaim().unwrap();
+        let found = store.answer(&mut read, &mut rng);
+        let found = found.unwrap().map(Value::into_vec);
+        let right = if flushes { &b"a,b,c"[..] } else { b"a,b" };
+        assert_eq!(found.as_deref(), Some(right), "{flushes} {of_snapshot}");
+        // Nobody is left: nothing of it is.
+        drop(read);
+        engine.reclaim().unwrap();
+        engine.flush().unwrap();
+        engine.reclaim().unwrap();
+        assert_eq!(engine.metrics().pm_tier.table_bytes_retired, 0);
+    }
+}
+
 /// Of several keys the first one's error is told, wherever the others meet theirs.
 #[test]
 fn of_several_keys_the_first_ones_error_is_told() {
