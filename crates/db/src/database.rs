@@ -342,7 +342,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of reading a table, with file and offset.
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of reading a table, with file and offset;
+    /// [`crate::Error::Closed`].
     pub fn table_indexes(&self) -> Result<TableIndexes> {
         self.engine.table_indexes()
     }

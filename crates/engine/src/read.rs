@@ -266,9 +266,12 @@ impl Engine {
     /// Which indexes tables have: reads the end of each that is not open.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Those of reading; [`thermocline_base::Error::Closed`].
     pub fn table_indexes(&self) -> Result<TableIndexes> {
-        self.inner.common.catalog.view().tables.indexes()
+        let view = self.inner.common.catalog.view();
+        // Nothing is opened once the store is closed.
+        view.pins()?;
+        view.tables.indexes()
     }
 
     /// The last flushes and compactions, oldest first, each with its family's name, if that exists. May wait for an edit of the manifest.

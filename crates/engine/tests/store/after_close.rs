@@ -121,6 +121,8 @@ fn a_closed_store_touches_nothing() {
             assert!(handle.work_ahead().is_err() && handle.cover_idle().is_err());
             let refused = handle.get(CF, &[9], <[u8]>::to_vec).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Closed, "a handle is no reader");
+            let refused = handle.table_indexes().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Closed, "nor of tables");
             assert_eq!(handle.metrics().durable, 200);
             handle.close().unwrap();
         }
