@@ -18,8 +18,7 @@ use crate::walk::{ItemRef, each_record};
 /// A record that a scan met, tombstones included.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanEntry {
-    /// Where the record lies. It may be newer than the reader, if its key has no other version:
-    /// then the reader sees no such key here.
+    /// Where the record lies. It may be newer than the reader: then the reader sees no such key here.
     pub at: PmOff,
 }
 
@@ -72,7 +71,8 @@ impl Memtable {
 
     /// Appends the records of up to `limit` keys of family `cf` to `out`, in ascending order of keys from
     /// the bound on, of each key all versions that its index keeps, newest first; or, `as_of` a seqno, those that a
-    /// registered reader there needs: the newest, and if that is an operand, what it is on. Returns whether there
+    /// registered reader there needs: the newest, and if that is an operand, what it is on (but see [`ScanEntry::at`]).
+    /// Each key gives one at least, so that whoever goes on finds the last key there. Returns whether there
     /// may be more. Prefetched as by [`Memtable::scan`].
     ///
     /// # Errors
@@ -99,6 +99,8 @@ impl Memtable {
                 });
             };
             match (as_of, entry.list()) {
+                // The reader sees none of them.
+                (Some(seqno), Some(_)) if entry.at(seqno).is_none() => push(entry.leaf()),
                 (Some(seqno), _) => entry.stack(seqno).for_each(push),
                 (None, None) => push(entry.leaf()),
                 (None, Some(_)) => entry.versions().for_each(|version| push(version.leaf)),

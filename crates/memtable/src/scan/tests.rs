@@ -56,3 +56,40 @@ fn all_versions_come_in_order_however_many_keys_at_a_time() {
     assert_eq!(versions(&memtable, CfId(3), 1), [row(b"other", 4, true)]);
     assert_eq!(versions(&memtable, CfId(1), 1), []);
 }
+
+/// What a reader who is registered at `seqno` needs, `limit` keys at a time: key and seqno.
+fn seen(memtable: &Memtable, seqno: u64, limit: usize) -> Vec<(Vec<u8>, u64)> {
+    let mut source = Versions::new(memtable, CfId(0), limit).as_of(SeqNo(seqno));
+    source.seek(Bound::Unbounded).unwrap();
+    let mut rows = Vec::new();
+    while let Some(record) = source.head() {
+        rows.push((record.key.to_vec(), record.seqno.0));
+        source.advance().unwrap();
+    }
+    rows
+}
+
+/// Else a copy that is made beside writers would lack them.
+#[test]
+fn what_lies_behind_keys_that_a_reader_does_not_see_is_found() {
+    let space = space(1 << 20, 256 << 10);
+    let rows = [
+        (0, &b"a"[..], 1, true),
+        (0, b"z", 2, true),
+        // Twice behind the reader at 2, and others read between the two.
+        (0, b"k", 3, true),
+        (0, b"k", 4, true),
+        (0, b"l", 5, true),
+        (0, b"l", 6, true),
+        (0, b"m", 7, true),
+        (0, b"m", 8, true),
+    ];
+    let memtable = memtable(&space, 1, &rows, &[2, 3, 5, 7]);
+    for limit in [1, 2, 3, 4, 100] {
+        let expected = [(b"a".to_vec(), 1), (b"z".to_vec(), 2)];
+        assert_eq!(seen(&memtable, 2, limit), expected, "{limit}");
+        let later = seen(&memtable, 5, limit);
+        let seqnos: Vec<u64> = later.iter().map(|(_, seqno)| *seqno).collect();
+        assert_eq!(seqnos, [1, 4, 5, 2], "{limit}");
+    }
+}
