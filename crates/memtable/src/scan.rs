@@ -23,7 +23,7 @@ pub struct ScanEntry {
 }
 
 impl Memtable {
-    /// Appends up to `limit` records of family `cf` to `out`, of each key the newest that a reader
+    /// Appends the records of up to `limit` keys of family `cf` to `out`, of each key the newest that a reader
     /// at `seqno` may see (but see [`ScanEntry::at`]), in the order of `direction` from the bound
     /// on. Returns whether there may be more.
     ///
@@ -48,11 +48,11 @@ impl Memtable {
         let guard = tree.pin();
         let full = out.len() + limit;
         tree.scan(&guard, from, direction, self.records(), |entry| {
-            if let Some(leaf) = entry.at(seqno) {
-                out.push(ScanEntry {
-                    at: PmOff(leaf.offset()),
-                });
-            }
+            // A key that the reader does not see counts, too. There may be very many such keys, behind all that is asked for.
+            let leaf = entry.at(seqno).unwrap_or_else(|| entry.leaf());
+            out.push(ScanEntry {
+                at: PmOff(leaf.offset()),
+            });
             Ok(if out.len() < full {
                 ControlFlow::Continue(())
             } else {

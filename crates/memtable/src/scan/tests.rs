@@ -1,3 +1,7 @@
+use std::sync::Arc;
+
+use thermocline_halloc::Space;
+
 use super::*;
 use crate::fixture::{memtable, space};
 
@@ -69,14 +73,11 @@ fn seen(memtable: &Memtable, seqno: u64, limit: usize) -> Vec<(Vec<u8>, u64)> {
     rows
 }
 
-/// Else a copy that is made beside writers would lack them.
-#[test]
-fn what_lies_behind_keys_that_a_reader_does_not_see_is_found() {
-    let space = space(1 << 20, 256 << 10);
+/// Two keys, and between them three of which a reader at 2 sees none of the two versions that each has.
+fn old_around_new(space: &Arc<Space>) -> Memtable {
     let rows = [
         (0, &b"a"[..], 1, true),
         (0, b"z", 2, true),
-        // Twice behind the reader at 2, and others read between the two.
         (0, b"k", 3, true),
         (0, b"k", 4, true),
         (0, b"l", 5, true),
@@ -84,12 +85,43 @@ fn what_lies_behind_keys_that_a_reader_does_not_see_is_found() {
         (0, b"m", 7, true),
         (0, b"m", 8, true),
     ];
-    let memtable = memtable(&space, 1, &rows, &[2, 3, 5, 7]);
+    memtable(space, 1, &rows, &[2, 3, 5, 7])
+}
+
+/// Else a copy that is made beside writers would lack them.
+#[test]
+fn what_lies_behind_keys_that_a_reader_does_not_see_is_found() {
+    let space = space(1 << 20, 256 << 10);
+    let memtable = old_around_new(&space);
     for limit in [1, 2, 3, 4, 100] {
         let expected = [(b"a".to_vec(), 1), (b"z".to_vec(), 2)];
         assert_eq!(seen(&memtable, 2, limit), expected, "{limit}");
         let later = seen(&memtable, 5, limit);
         let seqnos: Vec<u64> = later.iter().map(|(_, seqno)| *seqno).collect();
         assert_eq!(seqnos, [1, 4, 5, 2], "{limit}");
+    }
+}
+
+/// The keys of an index that one call walks over are as many as it is asked for, whether the reader sees them or not.
+#[test]
+fn a_scan_ends_at_its_limit_among_keys_that_the_reader_does_not_see() {
+    let space = space(1 << 20, 256 << 10);
+    let memtable = old_around_new(&space);
+    let ways: [(&[u8], Direction, [&[u8]; 2]); 2] = [
+        (b"a", Direction::Forward, [b"k", b"l"]),
+        (b"z", Direction::Reverse, [b"m", b"l"]),
+    ];
+    for (from, direction, expected) in ways {
+        let mut out = Vec::new();
+        let from = Bound::Excluded(from);
+        let more = memtable.scan(CfId(0), from, direction, SeqNo(2), 2, &mut out);
+        assert!(more.unwrap(), "{direction:?}");
+        let records = out
+            .iter()
+            .map(|entry| memtable.record(entry.at, true).unwrap());
+        let records: Vec<(&[u8], bool)> = records
+            .map(|record| (record.key, record.seqno > SeqNo(2)))
+            .collect();
+        assert_eq!(records, expected.map(|key| (key, true)), "{direction:?}");
     }
 }
