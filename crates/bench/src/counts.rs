@@ -2,7 +2,7 @@
 //!
 //! # Why the figures are always the same
 //! Files, persistent memory, clock and randomness are simulated. The clock moves by a fixed time with each operation. There are no
-//! threads: the runtime is [scripted](thermocline::Runtime::scripted), and what is due in the background is done right behind the
+//! threads: the runtime is [scripted](thermocline_engine::Runtime::scripted), and what is due in the background is done right behind the
 //! operation that has made it due. So bytes tell what the store *decides*, at its best: background work is never behind. Each script runs
 //! on a thread of its own, since what is sampled at random is drawn from a sequence of the thread.
 //!

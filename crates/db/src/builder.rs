@@ -7,9 +7,9 @@ use std::time::Duration;
 use thermocline_base::Result;
 use thermocline_base::filter::CompactionFilter;
 use thermocline_base::merge::MergeOperator;
-use thermocline_engine::{Engine, EventListener, Runtime, Setup, World};
+use thermocline_engine::{Engine, EventListener, Setup, World};
 
-use crate::Options;
+use crate::{Options, Runtime};
 
 /// How a database is to be opened. Made by [`Db::builder`](crate::Db::builder).
 ///
@@ -58,7 +58,7 @@ impl DbBuilder {
 
     /// The runtime that the database shares with others; without this call it has one of its own.
     pub fn runtime(mut self, runtime: &Runtime) -> DbBuilder {
-        self.setup.runtime = Some(runtime.clone());
+        self.setup.runtime = Some(runtime.inner().clone());
         self
     }
 

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use thermocline_base::Result;
-use thermocline_engine::{Engine, Family, Operation, Resolution, Runtime, World};
+use thermocline_engine::{Engine, Family, Operation, Resolution, World};
 use thermocline_txn::Transactions;
 
 use crate::records::{ascending, keeps_entries};
 use crate::{
     Batch, CfOptions, ColumnFamily, DbBuilder, FamilyMap, JobDone, Metrics, Options, PendingRead,
-    Plan, PreparedState, Snapshot, TableIndexes, Transaction, TransactionsReport, TxnOptions,
-    Value, VerifyReport, WriteOptions,
+    Plan, PreparedState, Runtime, Snapshot, TableIndexes, Transaction, TransactionsReport,
+    TxnOptions, Value, VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it, and so do its families, batches, tables of records and transactions, prepared ones

@@ -41,6 +41,7 @@ mod prepared;
 mod range;
 pub mod records;
 mod report;
+mod runtime;
 mod scan;
 mod scan_async;
 mod snapshot;
@@ -60,6 +61,7 @@ pub use metrics::{
 };
 pub use prepared::Prepared;
 pub use report::{Fault, VerifyReport};
+pub use runtime::Runtime;
 pub use scan::Scan;
 pub use scan_async::AsyncScan;
 pub use snapshot::Snapshot;
@@ -80,8 +82,8 @@ pub use thermocline_engine::{
     Exported, FamilyMap, FamilyPlan, FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan,
     LevelPlan, LevelUse, PartitionRate, PartitionUse, PartitionsPlan, PendingRead, Plan,
     PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState, Refused, RewritePlan,
-    Runtime, RuntimeMetrics, RuntimeOptions, SlicePlan, Stages, StallCause, TableIndexes,
-    TableState, TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
+    RuntimeMetrics, RuntimeOptions, SlicePlan, Stages, StallCause, TableIndexes, TableState,
+    TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,
