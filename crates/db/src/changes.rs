@@ -1,9 +1,32 @@
 //! Change feeds: committed changes in the order of commits, for replicas and other followers.
 
 use thermocline_base::{Error, Result};
-use thermocline_engine::{Change, ChangeFeed, ChangeOp};
+use thermocline_engine::{Change, ChangeGroup, ChangeOp};
 
 use crate::{Batch, ColumnFamily, Db};
+
+/// Committed groups in the order of commits, from a sequence number on: what [`Db::changes_since`] returns.
+///
+/// The iterator ends where no more is durable, and goes on when it is asked again later. After an error it ends for
+/// good.
+#[derive(Debug)]
+pub struct ChangeFeed(thermocline_engine::ChangeFeed);
+
+impl ChangeFeed {
+    /// The last sequence number that was given, or passed over because it has no record. A feed that is to be resumed
+    /// begins from it.
+    pub fn position(&self) -> u64 {
+        self.0.position()
+    }
+}
+
+impl Iterator for ChangeFeed {
+    type Item = Result<ChangeGroup>;
+
+    fn next(&mut self) -> Option<Result<ChangeGroup>> {
+        self.0.next()
+    }
+}
 
 impl Db {
     /// The changes committed after the sequence number `since`, in the order of commits. The iterator ends where no
@@ -60,7 +83,7 @@ impl Db {
     /// no change `since`: it was lost in a crash, or is another database's, and the follower begins anew.
     /// [`Error::Corruption`] of a record, naming region and offset.
     pub fn changes_since(&self, since: u64) -> Result<ChangeFeed> {
-        self.engine.changes_since(since)
+        self.engine.changes_since(since).map(ChangeFeed)
     }
 }
 

@@ -49,6 +49,7 @@ mod transaction;
 
 pub use batch::Batch;
 pub use builder::DbBuilder;
+pub use changes::ChangeFeed;
 pub use commit::Commit;
 pub use copies::{Backups, IngestWriter};
 pub use cursor::Cursor;
@@ -76,14 +77,14 @@ pub mod merge {
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
-    AsyncUse, BackupInfo, CLAIMED_KEYS_TOLD, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes,
-    ClaimedKey, CompactionPlan, CompactionReason, CompactionUse, CostDecision, CostDecisions,
-    CostForm, CostThresholds, CostUse, Delay, DeliveryUse, Durability, Event, EventListener,
-    Exported, FamilyMap, FamilyPlan, FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan,
-    LevelPlan, LevelUse, PartitionRate, PartitionUse, PartitionsPlan, PendingRead, Plan,
-    PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState, Refused, RewritePlan,
-    RuntimeMetrics, RuntimeOptions, SlicePlan, Stages, StallCause, TableIndexes, TableState,
-    TtlPlan, UnitCosts, Value, WriteOptions, WriteTimesUse,
+    AsyncUse, BackupInfo, CLAIMED_KEYS_TOLD, Change, ChangeGroup, ChangeOp, Changes, ClaimedKey,
+    CompactionPlan, CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm,
+    CostThresholds, CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported,
+    FamilyMap, FamilyPlan, FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan, LevelPlan,
+    LevelUse, PartitionRate, PartitionUse, PartitionsPlan, PendingRead, Plan, PreparedState,
+    PressureCause, RangeSize, ReaderKind, ReaderState, Refused, RewritePlan, RuntimeMetrics,
+    RuntimeOptions, SlicePlan, Stages, StallCause, TableIndexes, TableState, TtlPlan, UnitCosts,
+    Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,
