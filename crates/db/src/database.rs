@@ -388,7 +388,7 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn plan(&self) -> Plan {
-        self.engine.plan()
+        Plan::of(self.engine.plan())
     }
 
     /// Where the data lies: for each column family its partitions, how often they are read and written, and its
@@ -406,7 +406,7 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn map(&self) -> Vec<FamilyMap> {
-        self.engine.map()
+        self.engine.map().into_iter().map(FamilyMap::of).collect()
     }
 
     /// Closes the database for all handles. Nothing can be read or written through them any more. Existing snapshots,

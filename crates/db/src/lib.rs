@@ -36,7 +36,9 @@ mod default_family;
 mod family;
 mod job_done;
 mod keys;
+mod map;
 mod metrics;
+mod plan;
 mod prepared;
 mod range;
 pub mod records;
@@ -56,9 +58,13 @@ pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
 pub use job_done::JobDone;
+pub use map::FamilyMap;
 pub use metrics::{
     BlobMetrics, CacheMetrics, Hits, LatencyMetrics, LevelMetrics, MemtableMetrics, Metrics,
     RecoveryMetrics, StallMetrics,
+};
+pub use plan::{
+    CostThresholds, FamilyPlan, FlushPlan, Level0Plan, Plan, SlicePlan, TtlPlan, UnitCosts,
 };
 pub use prepared::Prepared;
 pub use report::{Fault, VerifyReport};
@@ -78,13 +84,12 @@ pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
     AsyncUse, BackupInfo, CLAIMED_KEYS_TOLD, Change, ChangeGroup, ChangeOp, Changes, ClaimedKey,
-    CompactionPlan, CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm,
-    CostThresholds, CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported,
-    FamilyMap, FamilyPlan, FeedUse, FilterUse, FlushPlan, Ingested, Level0Plan, LevelPlan,
-    LevelUse, PartitionRate, PartitionUse, PartitionsPlan, PendingRead, Plan, PreparedState,
-    PressureCause, RangeSize, ReaderKind, ReaderState, Refused, RewritePlan, RuntimeMetrics,
-    RuntimeOptions, SlicePlan, Stages, StallCause, TableIndexes, TableState, TtlPlan, UnitCosts,
-    Value, WriteOptions, WriteTimesUse,
+    CompactionPlan, CompactionReason, CompactionUse, CostDecision, CostDecisions, CostEquation,
+    CostForm, CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported, FeedUse,
+    FilterUse, Ingested, JobIoUse, LevelPlan, LevelUse, PartitionRate, PartitionUse,
+    PartitionsPlan, PendingRead, PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState,
+    Refused, RewritePlan, RuntimeMetrics, RuntimeOptions, Stages, StallCause, TableIndexes,
+    TableState, Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

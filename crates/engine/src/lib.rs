@@ -225,8 +225,8 @@ pub use thermocline_observe::event::{Event, EventListener};
 pub use thermocline_observe::latency::{Begun, Latencies, Latency, Operation};
 pub use thermocline_observe::stall::StallUse;
 pub use thermocline_policy::cost::{
-    Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
-    Thresholds as CostThresholds, UnitCosts,
+    Decision as CostDecision, Equation as CostEquation, Form as CostForm,
+    Internal as CostDecisions, Thresholds as CostThresholds, UnitCosts,
 };
 pub use thermocline_policy::flush::FlushPlan;
 pub use thermocline_policy::level0::{Level0Plan, PartitionRate, SlicePlan};
@@ -234,7 +234,7 @@ pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{
-    AsyncUse, Job, Piece, Refused, Runtime, RuntimeMetrics, RuntimeOptions, is_calling,
+    AsyncUse, Job, JobIoUse, Piece, Refused, Runtime, RuntimeMetrics, RuntimeOptions, is_calling,
 };
 pub use thermocline_tables::{LevelState, RangeSize, TableIndexes};
 pub use thermocline_version::JobDone;

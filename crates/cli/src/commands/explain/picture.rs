@@ -295,7 +295,7 @@ mod tests {
 
     fn family(partitions: &[&str], tables: Vec<TableState>) -> FamilyMap {
         FamilyMap {
-            family: Default::default(),
+            family: 0,
             name: Some("default".into()),
             partitions: partitions
                 .iter()

@@ -334,7 +334,7 @@ fn ttls_as_json(plan: &Plan) -> Value {
         let (name, ttl) = (family.name.clone()?, family.ttl?);
         let value = json!({
             "ttl_seconds": ttl.ttl.as_secs(),
-            "expired_seqno": ttl.expired.map(|seqno| seqno.0),
+            "expired_seqno": ttl.expired,
             "expired_bytes": ttl.expired_bytes,
             "expiring_bytes": ttl.expiring_bytes,
         });
