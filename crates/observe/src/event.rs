@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use thermocline_base::CfId;
 use thermocline_base::stages::Stages;
 use thermocline_policy::pick::Reason as CompactionReason;
 
@@ -105,8 +104,8 @@ pub enum Event {
     CompactionBegun {
         /// Its number, from 1 in each opening of the store.
         id: u64,
-        /// The column family.
-        family: CfId,
+        /// The number of the column family.
+        family: u16,
         /// Why.
         reason: CompactionReason,
         /// The level that the tables leave.
@@ -122,8 +121,8 @@ pub enum Event {
     CompactionFinished {
         /// Its number, from 1 in each opening of the store.
         id: u64,
-        /// The column family.
-        family: CfId,
+        /// The number of the column family.
+        family: u16,
         /// Why it was begun.
         reason: CompactionReason,
         /// The level that the tables left.
@@ -151,8 +150,8 @@ pub enum Event {
     },
     /// A partition was divided.
     PartitionSplit {
-        /// The column family.
-        family: CfId,
+        /// The number of the column family.
+        family: u16,
         /// The first key of the new partition.
         start: Vec<u8>,
         /// Tables, or parts of tables, that reached over it and became two parts each.
@@ -160,8 +159,8 @@ pub enum Event {
     },
     /// Partitions were merged with those before them.
     PartitionsMerged {
-        /// The column family.
-        family: CfId,
+        /// The number of the column family.
+        family: u16,
         /// How many were merged, and are no more.
         merged: usize,
         /// Tables, or larger parts of tables, that parts became again.

@@ -61,7 +61,7 @@ impl Begun {
     pub fn event(&self) -> Event {
         Event::CompactionBegun {
             id: self.id,
-            family: self.family,
+            family: self.family.0,
             reason: self.reason,
             from: self.from,
             to: self.to,
@@ -86,7 +86,7 @@ impl Begun {
         let did = done.as_ref().ok().copied().flatten().unwrap_or_default();
         Event::CompactionFinished {
             id: self.id,
-            family: self.family,
+            family: self.family.0,
             reason: self.reason,
             from: self.from,
             to: self.to,

@@ -206,7 +206,7 @@ impl Partitioner {
         }
         usage.split();
         self.common.events.emit(Event::PartitionSplit {
-            family: cf,
+            family: cf.0,
             start: key.to_vec(),
             cut,
         });
@@ -255,7 +255,7 @@ impl Partitioner {
         }
         self.common.compactions.partition_usage.merged(merged);
         self.common.events.emit(Event::PartitionsMerged {
-            family: cf,
+            family: cf.0,
             merged,
             joined: joins,
         });

@@ -1064,12 +1064,12 @@ fn splits_and_merges_are_told() {
     engine.close().unwrap();
     let expected = [
         Event::PartitionSplit {
-            family: cf,
+            family: cf.0,
             start,
             cut,
         },
         Event::PartitionsMerged {
-            family: cf,
+            family: cf.0,
             merged: 1,
             joined: cut,
         },

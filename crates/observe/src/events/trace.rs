@@ -123,16 +123,13 @@ impl Event {
         match self {
             Event::PartitionSplit { family, start, cut } => {
                 let start = start.escape_ascii();
-                tell!(db, DEBUG, "partition split", family = family.0, start = %start, cut);
+                tell!(db, DEBUG, "partition split", family, start = %start, cut);
             }
             Event::PartitionsMerged {
                 family,
                 merged,
                 joined,
-            } => {
-                let family = family.0;
-                tell!(db, DEBUG, "partitions merged", family, merged, joined);
-            }
+            } => tell!(db, DEBUG, "partitions merged", family, merged, joined),
             Event::PartitionsMade { made } => tell!(db, DEBUG, "partitions made", made),
             _ => {}
         }
@@ -193,7 +190,7 @@ impl Event {
                 Level::DEBUG,
                 db = %db,
                 id,
-                family = family.0,
+                family,
                 ?reason,
                 from,
                 to,
