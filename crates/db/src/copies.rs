@@ -232,7 +232,7 @@ impl Backups {
     /// [`crate::Error::InvalidArgument`] if the folder is no folder of backups; those of the file system. Damage is
     /// no error: it is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
-        self.0.verify().map(VerifyReport::from)
+        self.0.verify().map(VerifyReport::of)
     }
 
     /// Makes the folder `path` a database with the content of backup `id`, or of the newest backup. Every byte is

@@ -433,7 +433,7 @@ impl Db {
     /// # Errors
     /// If the check cannot be made (no database, locked, I/O). Damage is no error: it is in the report.
     pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport> {
-        thermocline_engine::verify(&World::real(), path.as_ref(), &options).map(VerifyReport::from)
+        thermocline_engine::verify(&World::real(), path.as_ref(), &options).map(VerifyReport::of)
     }
 
     /// The options that the database in `path` was last opened with; `None` if there is no database.

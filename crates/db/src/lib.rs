@@ -74,11 +74,11 @@ pub use scan_async::AsyncScan;
 pub use snapshot::Snapshot;
 /// Compaction filters: user code that removes or changes values as compactions move them.
 pub mod filter {
-    pub use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
+    pub use thermocline_base::filter::{CompactionFilter, Entry, ReadValue, Verdict};
 }
 /// Merge operators: how a value and an operand of [`Db::merge`] become a new value.
 pub mod merge {
-    pub use thermocline_base::merge::{Append, Counter, MergeOperator};
+    pub use thermocline_base::merge::{Append, Counter, MergeName, MergeOperator};
 }
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};

@@ -24,8 +24,8 @@ pub struct VerifyReport {
     pub bytes: u64,
 }
 
-impl From<thermocline_engine::Report> for VerifyReport {
-    fn from(report: thermocline_engine::Report) -> VerifyReport {
+impl VerifyReport {
+    pub(crate) fn of(report: thermocline_engine::Report) -> VerifyReport {
         let faults = report.faults.into_iter();
         VerifyReport {
             faults: faults
