@@ -23,6 +23,20 @@
 //! db.close()?;
 //! # Ok::<(), thermocline::Error>(())
 //! ```
+//!
+//! # Types of other crates
+//! Handles ([`Db`], [`Runtime`], [`Transaction`], [`ChangeFeed`] and so on) are types of this crate. So are the reports
+//! whose parts would lead into the store otherwise ([`Plan`], [`FamilyMap`], [`Metrics`]). Four kinds of types are exported
+//! from the crates below as they are:
+//!
+//! 1. *Plain data*: options, errors, counters, events, changes, parts of reports. Their fields are public, and their
+//!    methods only compute from these.
+//! 2. *Answers* whose insides are private: [`Value`], [`PendingRead`], [`ChangeGroup`], [`Savepoint`].
+//! 3. *Traits that users implement*: [`EventListener`], [`merge::MergeOperator`], [`filter::CompactionFilter`].
+//! 4. *Tables of records*, which use this crate as any user does ([`records`]).
+//!
+//! Nothing inside can be driven through any of them. Each type in a public signature or field has a name here. Tests on
+//! simulated hardware take the crates below themselves.
 #![forbid(unsafe_code)]
 
 mod batch;

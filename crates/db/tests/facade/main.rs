@@ -12,6 +12,7 @@ mod full;
 mod latency;
 mod level0;
 mod merge;
+mod named;
 mod partitions;
 mod pinned;
 mod runtime;
