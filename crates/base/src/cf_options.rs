@@ -14,7 +14,8 @@ const MERGE: &str = "merge_operator";
 /// stays as the family was made, so its options need not be repeated. For a new family it has its default.
 ///
 /// ```
-/// use thermocline_base::CfOptions;
+/// # use thermocline_base as thermocline;
+/// use thermocline::CfOptions;
 /// let newest_first = CfOptions::default().reverse(true);
 /// assert_eq!(newest_first.reverse, Some(true));
 /// assert_eq!(CfOptions::default().reverse, None);

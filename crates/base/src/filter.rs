@@ -40,7 +40,8 @@ pub enum Verdict {
 /// Compaction threads call it, several at a time. It must not use the database.
 ///
 /// ```
-/// use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
+/// # use thermocline_base as thermocline;
+/// use thermocline::filter::{CompactionFilter, Entry, Verdict};
 /// /// Forgets sessions that have ended.
 /// #[derive(Debug)]
 /// struct EndedSessions;

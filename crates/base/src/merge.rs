@@ -25,7 +25,8 @@ use crate::shown::shown;
 /// and threads that flush and compact. It must not use the database.
 ///
 /// ```
-/// use thermocline_base::merge::MergeOperator;
+/// # use thermocline_base as thermocline;
+/// use thermocline::merge::MergeOperator;
 /// /// Keeps the larger of two byte strings.
 /// #[derive(Debug)]
 /// struct Largest;
@@ -72,7 +73,8 @@ pub trait MergeOperator: fmt::Debug + Send + Sync {
 /// It wraps because addition that stops at the largest number is not associative once operands may be negative.
 ///
 /// ```
-/// use thermocline_base::merge::{Counter, MergeOperator};
+/// # use thermocline_base as thermocline;
+/// use thermocline::merge::{Counter, MergeOperator};
 /// let two = Counter.merge(b"k", Some(&5i64.to_le_bytes()), &(-3i64).to_le_bytes());
 /// assert_eq!(two, Ok(2i64.to_le_bytes().to_vec()));
 /// assert!(Counter.check(b"three").is_err());
@@ -119,7 +121,8 @@ impl MergeOperator for Counter {
 /// Joins operands, with a delimiter between two, which may be empty.
 ///
 /// ```
-/// use thermocline_base::merge::{Append, MergeOperator};
+/// # use thermocline_base as thermocline;
+/// use thermocline::merge::{Append, MergeOperator};
 /// let list = Append::new(",");
 /// assert_eq!(list.merge(b"k", Some(b"a,b"), b"c"), Ok(b"a,b,c".to_vec()));
 /// assert_eq!(list.merge(b"k", None, b"a"), Ok(b"a".to_vec()));

@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 /// Parses a size: a whole number, optionally followed by `B`, `KiB`, `MiB`, `GiB` or `TiB`.
 ///
 /// ```
-/// use thermocline_base::size::parse_size;
+/// # use thermocline_base as thermocline;
+/// use thermocline::size::parse_size;
 /// assert_eq!(parse_size("4 GiB").unwrap(), 4 << 30);
 /// assert_eq!(parse_size("512").unwrap(), 512);
 /// assert!(parse_size("4GB").unwrap_err().to_string().contains("KiB"));
@@ -52,7 +53,8 @@ fn bad_size(text: &str) -> Error {
 /// Prints a size in the largest unit that keeps it readable.
 ///
 /// ```
-/// use thermocline_base::size::format_size;
+/// # use thermocline_base as thermocline;
+/// use thermocline::size::format_size;
 /// assert_eq!(format_size(4 << 30), "4 GiB");
 /// assert_eq!(format_size(1_500_000), "1.4 MiB");
 /// assert_eq!(format_size(100), "100 B");

@@ -6,8 +6,9 @@ use std::time::Duration;
 /// all that it does in persistent memory. Where several threads work on a job their times are added.
 ///
 /// ```
+/// # use thermocline_base::stages as thermocline;
 /// use std::time::Duration;
-/// use thermocline_base::stages::Stages;
+/// use thermocline::Stages;
 /// let ms = Duration::from_millis;
 /// let mut stages = Stages { reading: ms(10), ..Stages::default() };
 /// stages.add(Stages { reading: ms(1), writing: ms(20), syncing: ms(5) });

@@ -143,7 +143,7 @@ impl Value {
     /// Checks the checksum of a pinned value's record again; a copy is always sound.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::Corruption`] or [`thermocline_base::Error::Io`] naming region and
+    /// [`Error::Corruption`](thermocline_base::Error::Corruption) or [`Error::Io`](thermocline_base::Error::Io) naming region and
     /// offset: the device has lost the page.
     pub fn verify(&self) -> Result<()> {
         match &self.0 {

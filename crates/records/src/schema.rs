@@ -44,7 +44,8 @@ pub struct IndexSchema {
 /// The description of a table: columns, primary key, indexes. It is checked when the table is opened.
 ///
 /// ```
-/// use thermocline_records::{Schema, Type};
+/// # mod thermocline { pub mod records { pub use thermocline_records::*; } }
+/// use thermocline::records::{Schema, Type};
 /// let customers = Schema::new("customers")
 ///     .column("id", Type::U64)
 ///     .column("email", Type::Text)

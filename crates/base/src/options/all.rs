@@ -120,7 +120,8 @@ impl Options {
     /// Sets one option from text, as `--set group.option=value` does.
     ///
     /// ```
-    /// use thermocline_base::options::Options;
+    /// # use thermocline_base as thermocline;
+    /// use thermocline::options::Options;
     /// let mut options = Options::default();
     /// options.set("memtable.bytes_max", "64MiB").unwrap();
     /// assert_eq!(options.memtable.bytes_max, 64 << 20);
@@ -242,7 +243,8 @@ impl Options {
     /// What a database remembers: every option, but for those that are younger than others and as usual.
     ///
     /// ```
-    /// use thermocline_base::options::Options;
+    /// # use thermocline_base as thermocline;
+    /// use thermocline::options::Options;
     /// let mut options = Options::default();
     /// let remembers = |options: &Options| {
     ///     let mut all = options.remembered().into_iter();
@@ -265,7 +267,8 @@ impl Options {
     /// The options of a preset, over the defaults.
     ///
     /// ```
-    /// use thermocline_base::options::{Options, Preset};
+    /// # use thermocline_base as thermocline;
+    /// use thermocline::options::{Options, Preset};
     /// let options = Options::preset(Preset::GlobalIndex);
     /// assert_eq!(options.level0.merge_percent, 0);
     /// ```

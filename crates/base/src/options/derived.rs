@@ -23,7 +23,8 @@ impl Options {
     /// Sets the shape of level 0 that `auto` stands for, on persistent memory or on a file that stands in for it.
     ///
     /// ```
-    /// use thermocline_base::options::{Options, Shape};
+    /// # use thermocline_base as thermocline;
+    /// use thermocline::options::{Options, Shape};
     /// let options = Options::default();
     /// assert_eq!(options.clone().on_region(true).level0.shape(), Shape::Tiered);
     /// assert_eq!(options.on_region(false).level0.shape(), Shape::GlobalIndex);

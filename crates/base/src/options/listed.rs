@@ -6,7 +6,8 @@ use crate::options::ungrouped::UNGROUPED;
 /// An option with its value and its meaning, as `thermocline options` shows it.
 ///
 /// ```
-/// use thermocline_base::options::{ListedOption, Options, Preset};
+/// # use thermocline_base as thermocline;
+/// use thermocline::options::{ListedOption, Options, Preset};
 /// let all = ListedOption::all(&Options::preset(Preset::GlobalIndex));
 /// let option = all.iter().find(|one| one.name == "level0.merge_percent").unwrap();
 /// assert_eq!(option.value.as_deref(), Some("0"));
