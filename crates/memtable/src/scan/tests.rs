@@ -107,13 +107,13 @@ fn what_lies_behind_keys_that_a_reader_does_not_see_is_found() {
 fn a_scan_ends_at_its_limit_among_keys_that_the_reader_does_not_see() {
     let space = space(1 << 20, 256 << 10);
     let memtable = old_around_new(&space);
-    let ways: [(&[u8], Direction, [&[u8]; 2]); 2] = [
-        (b"a", Direction::Forward, [b"k", b"l"]),
-        (b"z", Direction::Reverse, [b"m", b"l"]),
+    let ways = [
+        ("a", Direction::Forward, ["k", "l"]),
+        ("z", Direction::Reverse, ["m", "l"]),
     ];
     for (from, direction, expected) in ways {
         let mut out = Vec::new();
-        let from = Bound::Excluded(from);
+        let from = Bound::Excluded(from.as_bytes());
         let more = memtable.scan(CfId(0), from, direction, SeqNo(2), 2, &mut out);
         assert!(more.unwrap(), "{direction:?}");
         let records = out
@@ -122,6 +122,6 @@ fn a_scan_ends_at_its_limit_among_keys_that_the_reader_does_not_see() {
         let records: Vec<(&[u8], bool)> = records
             .map(|record| (record.key, record.seqno > SeqNo(2)))
             .collect();
-        assert_eq!(records, expected.map(|key| (key, true)), "{direction:?}");
+        assert_eq!(records, expected.map(|key| (key.as_bytes(), true)), "{direction:?}");
     }
 }
