@@ -4,13 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use thermocline_art::{NodeMemory, Slab, Tree, Version};
 use thermocline_base::budget::Account;
-use thermocline_base::sync::{AtomicBool, Ordering};
+use thermocline_base::sync::{AtomicBool, AtomicUsize, Ordering};
 use thermocline_base::{CfId, SeqNo};
 
 use crate::gaps::Gaps;
 use crate::tombstones::{Ledger, Tombstones};
 
 const PAGE: usize = 256;
+
+/// Bytes of a key up to which nobody notes how long it is: writes of usual keys share no line that changes.
+const NOTED_KEY_LEN: usize = 256;
 
 /// Indexes are boxed: most families of a page have none.
 type IndexPage = Box<[OnceLock<Box<Index>>]>;
@@ -23,6 +26,8 @@ pub(crate) struct Index {
     gaps: OnceLock<Arc<Gaps>>,
     /// Whether it has had an operand. Relaxed: who must know asks a sealed memtable, which he got behind a lock.
     operands: AtomicBool,
+    /// Bytes of the longest key that it has had, if that was long enough to be noted. Relaxed, as `operands`.
+    longest_key: AtomicUsize,
     /// By how much the seqnos of an adopted chain lie above those in its lists of versions, which were made before.
     shift: u64,
 }
@@ -39,6 +44,21 @@ impl Index {
     /// Whether it has had an operand.
     pub fn has_operands(&self) -> bool {
         self.operands.load(Ordering::Relaxed)
+    }
+
+    /// It has this key.
+    #[inline]
+    pub fn note_key(&self, key: &[u8]) {
+        let len = key.len();
+        if len > NOTED_KEY_LEN && len > self.longest_key.load(Ordering::Relaxed) {
+            self.longest_key.fetch_max(len, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of a key; none that it has had is longer.
+    pub fn longest_key(&self) -> usize {
+        let noted = self.longest_key.load(Ordering::Relaxed);
+        noted.max(NOTED_KEY_LEN)
     }
 
     /// What lists of versions have in place of a seqno.
@@ -155,6 +175,7 @@ impl Indexes {
                 tombstones: OnceLock::new(),
                 gaps: OnceLock::new(),
                 operands: AtomicBool::new(false),
+                longest_key: AtomicUsize::new(0),
                 shift: 0,
             })
         })

@@ -117,6 +117,7 @@ impl Memtable {
         if leaf.is_operand() {
             index.note_operand();
         }
+        index.note_key(key);
         tree.update(&guard, key, self.records(), |present| match present {
             None => Ok(Some(NewEntry::from(leaf))),
             Some(entry)
@@ -147,6 +148,7 @@ impl Memtable {
         if leaf.is_operand() {
             index.note_operand();
         }
+        index.note_key(key);
         tree.update(&guard, key, self.records(), |present| {
             let Some(entry) = present else {
                 return Ok(Some(NewEntry::from(leaf)));
@@ -174,6 +176,7 @@ impl Memtable {
             if operands.iter().any(|version| version.leaf.is_operand()) {
                 index.note_operand();
             }
+            index.note_key(key);
             let tree = &index.tree;
             let guard = tree.pin();
             tree.update(&guard, key, self.records(), |present| {

@@ -191,7 +191,9 @@ impl Merging {
             return Ok(());
         }
         let versions: Vec<Version> = kept.iter().map(|(_, version)| *version).collect();
-        let tree = self.merged.tree_or_new(cf);
+        let index = self.merged.index_or_new(cf);
+        index.note_key(key);
+        let tree = &index.tree;
         let guard = tree.pin();
         let entry = tree.entry_with(&versions)?;
         tree.update(&guard, key, self.merged.records(), |present| {

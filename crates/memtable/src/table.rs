@@ -130,6 +130,12 @@ impl Memtable {
         own.map_or(0, |(_, index)| index.tree.len())
     }
 
+    /// Bytes of a key; no record of a family that its indexes have led to has a longer one. Of the ends of range tombstones it
+    /// says nothing.
+    pub fn longest_key(&self, cf: CfId) -> usize {
+        self.index(cf).map_or(0, Index::longest_key)
+    }
+
     /// Whether it has had a range tombstone.
     pub fn has_tombstones(&self) -> bool {
         let mut indexes = self.indexes.from(CfId(0));

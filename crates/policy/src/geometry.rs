@@ -172,6 +172,18 @@ impl Geometry {
         }
     }
 
+    /// No table that a flush writes has fewer bytes, about, but for the last one of a range. (A rest is a table of its own where
+    /// [`Geometry::cuts`] says so, but there are no more of them than of full ones: each two count as two of half as many bytes.)
+    /// Where jobs have to be small tables may have as few as there are.
+    pub fn table_bytes_min(&self) -> u64 {
+        let parts = match (self.in_pm, self.cuts) {
+            (true, _) => TABLE_MIN_PARTS_PM,
+            (false, true) => 2 * TABLE_MIN_PARTS_PM,
+            (false, false) => TABLE_MIN_PARTS,
+        };
+        (self.table_bytes / parts).max(1)
+    }
+
     /// Runs that a read may have to ask of level 0, for delay: in files, and what is too much in persistent memory.
     pub fn runs_for_delay(&self, files: usize, pm: usize) -> usize {
         files + pm.saturating_sub(self.pm_tables_max())
@@ -221,6 +233,9 @@ mod tests {
         fn tables_end_no_later_than_when_they_are_full(geometry in geometry(), empty in any::<bool>()) {
             let min = geometry.flush_table_min(empty, false);
             prop_assert!(min <= geometry.table_bytes);
+            prop_assert!(geometry.table_bytes_min() <= min.max(1));
+            prop_assert!(geometry.partition_table_min(min).is_none_or(|bytes| geometry.table_bytes_min() <= bytes.max(1)));
+            prop_assert!(geometry.table_bytes_min() <= geometry.sinking_table_min().max(1));
             prop_assert!(geometry.partition_table_min(min).is_none_or(|bytes| bytes <= geometry.table_bytes));
             prop_assert!(geometry.sinking_table_min() <= geometry.table_min());
             prop_assert!(geometry.level0_ends_at_partitions() || geometry.partition_table_min(min).is_none());

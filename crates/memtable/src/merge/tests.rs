@@ -282,6 +282,36 @@ fn a_home_is_held_by_the_indexes_that_lead_to_it() {
     assert_eq!(held(), [0, 0]);
 }
 
+/// A flush reckons with it: no key is longer than is said of its family, in merged indexes too.
+#[test]
+fn the_longest_key_of_each_family_is_known() {
+    let space = fixture::space(4 << 20, 256 << 10);
+    let (long, longer) = (vec![1; 5000], vec![0; 6000]);
+    let mut zones = Zones::new();
+    let mut memtable = |id, rows: &[Row<'_>]| {
+        let (memtable, owned) = memtable_and_zones(&space, id, rows, &[]);
+        zones.insert(id, owned);
+        Arc::new(memtable)
+    };
+    let one = memtable(1, &[(0, b"k", 1, true), (7, &long, 2, true)]);
+    let two = memtable(
+        2,
+        &[
+            (0, b"l", 3, true),
+            (7, &longer, 4, false),
+            (7, b"", 5, true),
+        ],
+    );
+    let known = |memtable: &Memtable| [0, 7, 8].map(|cf| memtable.longest_key(CfId(cf)));
+    let [short, of_one, none] = known(&one);
+    assert!((1..1024).contains(&short), "{short}");
+    assert_eq!((of_one, none), (5000, 0));
+    assert_eq!(known(&two), [short, 6000, 0]);
+    let free = Registered(vec![]);
+    let merged = merge_with(&[two, one], &zones, 2, without(&free, &nobody));
+    assert_eq!(known(&merged.unwrap().unwrap()), [short, 6000, 0]);
+}
+
 /// Each memtable of a merged index is needed as long as it was by itself; no longer, unless a reader
 /// keeps a tombstone that hides nothing.
 #[test]
