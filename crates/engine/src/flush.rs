@@ -79,6 +79,7 @@ use thermocline_version::State;
 use crate::store::Flusher;
 use crate::turns::HasTurn;
 use crate::write::writer::Writer;
+use edits::NAMED_BYTES;
 use evacuate::Taken;
 use told::Made;
 use write::To;
@@ -227,7 +228,11 @@ impl Flusher {
 
     /// Writes into files and names all that was taken, for whoever holds the writer's lock.
     fn write_exclusive(&self, taken: &Taken, made: &mut Made) -> Result<()> {
-        for span in taken.cut_for_edits(vec![taken.rest()], 1)? {
+        let rest = vec![taken.rest()];
+        for span in taken
+            .cut_for_edits(&self.evacuator, rest, NAMED_BYTES)?
+            .spans
+        {
             let mut outputs = Outputs::default();
             let (memtables, files) = (&taken.memtables, To::Files);
             let written =

@@ -32,7 +32,7 @@ use thermocline_policy::ranges;
 use thermocline_runtime::cores;
 use thermocline_tables::Promise;
 
-use super::along::Along;
+use super::along::{Along, check_named};
 use super::evacuate::{Span, Taken};
 use super::write::To;
 use crate::store::FlushWriter;
@@ -74,7 +74,8 @@ impl FlushWriter {
     /// Writes these ranges into files, with what they take along together.
     ///
     /// # Errors
-    /// The first of those of writing. The caller lets go of the outputs.
+    /// The first of those of writing; [`Error::InvalidArgument`](thermocline_base::Error::InvalidArgument) if one edit has no
+    /// room for all that is taken along. The caller lets go of the outputs.
     pub(super) fn write_at_once(
         &self,
         taken: &Taken,
@@ -95,7 +96,10 @@ impl FlushWriter {
             }
             all?;
         }
-        Ok(())
+        match along {
+            [] => Ok(()),
+            along => check_named(outputs, along),
+        }
     }
 
     /// Does this with each of these ranges: at the same time, if the store has threads of its own.

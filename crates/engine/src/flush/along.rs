@@ -32,6 +32,9 @@
 //! 5. *Nothing new stops a flush.* The disk may have no room for the files, or a table that is taken along may be
 //!    unreadable. Then the range is written as others are: into persistent memory, as far as that is promised, or into
 //!    files above all these tables. No table that was to be taken along has moved.
+//! 6. *One edit names it.* What would be too long for the manifest with all that is taken along is written without it, likewise:
+//!    as far as that is known before nothing is taken along, and else what was written is gone. The edit has the name of each table that
+//!    is taken, and what comes in its place: twice its keys, about.
 //!
 //! A crash finds the same as with any range (`evacuate`): before the edit the memtables and the tables, after it
 //! the outputs. Tables in persistent memory that nothing refers to are removed.
@@ -42,12 +45,12 @@
 //! since memtables may have the memory that tables do not.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
+use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_env::meter::Meter;
-use thermocline_jobs::below;
 use thermocline_jobs::source::{Input, RunInput};
+use thermocline_jobs::{Outputs, below};
 use thermocline_memtable::Memtable;
 use thermocline_policy::flush::usual_bytes;
 use thermocline_policy::pick::{self, Held, pick_along};
@@ -56,6 +59,7 @@ use thermocline_policy::rewrite;
 use thermocline_policy::rewrite::Contents;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::TableFiles;
+use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_change};
 use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 
 use super::evacuate::{Span, Taken};
@@ -64,6 +68,13 @@ use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
 use crate::store::Evacuator;
 use crate::sync::Arc;
+
+/// Bytes that one edit has of what is taken along, and of what comes in its place, about. With what it has of memtables
+/// ([`edits`](super::edits)) that is less than it may have.
+pub(super) const NAMED_ALONG_BYTES: u64 = (PAYLOAD_LEN_MAX / 2) as u64;
+
+/// Bytes that an edit has beside the keys of a reference, at most.
+const BESIDE_REFERENCE: u64 = 128;
 
 /// The tables that one family's part of a range takes along.
 pub(super) struct Along<'a> {
@@ -114,8 +125,8 @@ impl Evacuator {
         self.common.compactions.costs.leaving(&plan, &coming)
     }
 
-    /// The tables that each family takes along. About `bytes` of the range lie in memtables. It `must` leave if it
-    /// cannot stay in persistent memory.
+    /// The tables that each family takes along; none if they are too many for an edit. About `bytes` of the range lie in
+    /// memtables. It `must` leave if it cannot stay in persistent memory.
     pub(super) fn along_of(
         &self,
         taken: &Taken,
@@ -127,7 +138,13 @@ impl Evacuator {
         let keys_of = |cf: CfId| taken.memtables.iter().map(|m| m.keys_of(cf)).sum::<u64>();
         let all: u64 = within.iter().map(|cf| keys_of(*cf)).sum();
         let of = |cf: CfId| self.hold_along(cf, span, share(bytes, keys_of(cf), all), must);
-        within.into_iter().filter_map(of).collect()
+        let along: Vec<Along<'_>> = within.into_iter().filter_map(of).collect();
+        let table_bytes = self.common.options.table_bytes();
+        let named = along.iter().map(|along| along.named(table_bytes));
+        match named.fold(0, u64::saturating_add) > NAMED_ALONG_BYTES {
+            true => Vec::new(),
+            false => along,
+        }
     }
 
     fn hold_along(&self, cf: CfId, span: &Span, bytes: u64, must: bool) -> Option<Along<'_>> {
@@ -288,9 +305,50 @@ impl<'a> Along<'a> {
         newest.max().unwrap_or(SeqNo(0))
     }
 
+    /// Bytes that an edit has of what is taken along, and of what comes in its place, about, if tables have so many bytes
+    /// and keys in them are no longer than their first and last ones.
+    pub fn named(&self, table_bytes: u64) -> u64 {
+        let ends = |table: &TableRef| {
+            let (first, last) = (table.range.first.len(), table.range.last.len());
+            (first as u64, last as u64)
+        };
+        let taken = self.inputs.iter().map(|(_, table)| {
+            let (first, last) = ends(table);
+            let tables = (table.bytes / table_bytes.max(1)).saturating_add(1);
+            let each = 2 * first.max(last) + BESIDE_REFERENCE;
+            (first + BESIDE_REFERENCE).saturating_add(tables.saturating_mul(each))
+        });
+        let rests = self.rests.iter().map(|(_, table)| {
+            let (first, last) = ends(table);
+            first + last + BESIDE_REFERENCE
+        });
+        taken.chain(rests).fold(0, u64::saturating_add)
+    }
+
     /// Bytes of the tables that were taken along, of all levels.
     pub fn bytes(&self) -> u64 {
         self.inputs.iter().map(|(_, table)| table.bytes).sum()
+    }
+}
+
+/// Whether one edit has room for these outputs, and for what was taken along.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if it has not.
+pub(super) fn check_named(outputs: &Outputs, along: &[Along<'_>]) -> Result<()> {
+    // The rest is for the front, what was done, and partitions of new prefixes.
+    let most = PAYLOAD_LEN_MAX / 8 * 7;
+    let (mut bytes, mut one) = (0, Vec::new());
+    for change in along.iter().flat_map(Along::taken).chain(outputs.added()) {
+        one.clear();
+        encode_change(&change, &mut one);
+        bytes += one.len();
+    }
+    match bytes > most {
+        true => Err(Error::InvalidArgument(format!(
+            "an edit has room for {most} bytes of tables; these take {bytes}"
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@ use thermocline_policy::ranges::{self, Fate, Range};
 use thermocline_tables::Promise;
 
 use super::along::Along;
+use super::edits::NAMED_BYTES;
 use super::evacuate::{Cuts, Span, Taken, positions};
 use super::sink::Sink;
 use super::told::Made;
@@ -41,7 +42,7 @@ impl Evacuator {
             true => vec![taken.rest()],
             false => self.divided(taken, &colds, Cuts::OfLevel0)?,
         };
-        let spans = taken.cut_for_edits(spans, 1)?;
+        let spans = taken.cut_for_edits(self, spans, NAMED_BYTES)?.spans;
         let takes = |span: &Span| leaving.all || span.is_cold(&colds);
         let each = bytes / spans.len() as u64;
         let of = |span: &Span, promise: &Option<Promise>| Range {

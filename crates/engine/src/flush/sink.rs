@@ -24,7 +24,9 @@
 //!    more than the disk has room for ([`pick_sinking`]), and a group that fails (`along`, 5). So do families with a compaction
 //!    filter or a TTL, which compactions ask, and everything while somebody compacts by hand, who has an end to come to. A flush
 //!    waits for no compaction.
-//! 5. *A crash* finds what any evacuation leaves (`evacuate`): the front stands where a group ends.
+//! 5. *One edit names a group*, with all that it takes along ([`edits`](super::edits), `along`, 6). A group ends before that is too
+//!    long, were it within a table of the base level; what a single range cannot take along for that goes to level 0.
+//! 6. *A crash* finds what any evacuation leaves (`evacuate`): the front stands where a group ends.
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, KeyRange, Result};
@@ -34,8 +36,8 @@ use thermocline_policy::pick::{Sinking, pick_sinking};
 use thermocline_policy::ranges;
 use thermocline_version::Place;
 
-use super::along::Along;
-use super::edits::hull;
+use super::along::{Along, NAMED_ALONG_BYTES};
+use super::edits::{NAMED_BYTES, hull};
 use super::evacuate::{Colds, Cuts, Span, Taken};
 use super::told::Made;
 use crate::compact::level_of;
@@ -49,23 +51,51 @@ pub(super) struct Sink<'e> {
     taken: &'e Taken,
     /// Of a range in memtables, about.
     range_bytes: u64,
+    /// What the edit of a group names.
+    names: Names,
+}
+
+/// Bytes that one edit has of a group, about.
+#[derive(Debug, Clone, Copy)]
+struct Names {
+    /// Of what memtables have.
+    memtables: u64,
+    /// Of what is taken along.
+    along: u64,
 }
 
 impl<'e> Sink<'e> {
     /// Writes and names all of it, group by group.
     pub fn flush(evacuator: &'e Evacuator, taken: &'e Taken, made: &mut Made) -> Result<()> {
+        let names = Names {
+            memtables: NAMED_BYTES,
+            along: NAMED_ALONG_BYTES,
+        };
+        Sink::flush_naming(evacuator, taken, names, made)
+    }
+
+    /// As [`Sink::flush`], with edits that name so much.
+    fn flush_naming(
+        evacuator: &'e Evacuator,
+        taken: &'e Taken,
+        names: Names,
+        made: &mut Made,
+    ) -> Result<()> {
         let spans = evacuator.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
-        let spans = taken.cut_for_edits(spans, evacuator.flush_writer.ranges_at_once())?;
+        let at_once = evacuator.flush_writer.ranges_at_once() as u64;
+        let cut = taken.cut_for_edits(evacuator, spans, names.memtables / at_once)?;
         let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         let sink = Sink {
             evacuator,
             taken,
-            range_bytes: bytes / spans.len() as u64,
+            range_bytes: bytes / cut.spans.len() as u64,
+            names,
         };
-        let mut left = &spans[..];
+        let (mut left, mut named) = (&cut.spans[..], &cut.named[..]);
         while !left.is_empty() {
-            let (group, along) = sink.hold_group(left)?;
+            let (group, along) = sink.hold_group(left, named)?;
             left = &left[group.len()..];
+            named = &named[group.len()..];
             if group.len() > 1 {
                 let counted = &evacuator.common.counted;
                 counted.add(Count::RangesAhead, group.len() as u64);
@@ -76,26 +106,44 @@ impl<'e> Sink<'e> {
     }
 
     /// The next group of these ranges, and what it takes along: as many as there are threads, and those that meet the same
-    /// tables; or half as many, and so on, where a job is in the way.
-    fn hold_group<'s>(&self, left: &'s [Span]) -> Result<(&'s [Span], Vec<Along<'e>>)> {
+    /// tables; or half as many, and so on, where a job is in the way, or one edit cannot name it all. An edit has `named` bytes
+    /// of what memtables have of each range.
+    fn hold_group<'s>(
+        &self,
+        left: &'s [Span],
+        named: &[u64],
+    ) -> Result<(&'s [Span], Vec<Along<'e>>)> {
         let common = &self.evacuator.common;
         if self.evacuator.pressure.is_relieving() || common.compactions.is_compacting_by_hand() {
             return Ok((&left[..1], Vec::new()));
         }
+        // So many may be named by one edit.
+        let left = &left[..self.names.fitting(named)];
         let mut len = self.evacuator.flush_writer.ranges_at_once().min(left.len());
+        let mut ends_anywhere = false;
         loop {
-            let group = self.whole_tables(left, len);
-            let (along, is_met) = self.along(group)?;
-            if !is_met {
-                return Ok((group, along));
+            let group = match ends_anywhere {
+                true => &left[..len],
+                false => self.whole_tables(left, len),
+            };
+            let (along, fit) = self.along(group)?;
+            match fit {
+                Fit::Fits => return Ok((group, along)),
+                // Some of it goes to level 0.
+                Fit::TooLong if group.len() == 1 => return Ok((group, along)),
+                Fit::TooLong | Fit::Meets => {}
             }
             // Who waits for what was held has its turn.
             drop(along);
             self.evacuator.serve_waiting()?;
-            if len == 1 {
+            if fit == Fit::TooLong {
+                ends_anywhere = true;
+                len = group.len() / 2;
+            } else if len == 1 {
                 return Ok((&left[..1], Vec::new()));
+            } else {
+                len /= 2;
             }
-            len = len.min(group.len()) / 2;
         }
     }
 
@@ -116,8 +164,9 @@ impl<'e> Sink<'e> {
         &left[..len]
     }
 
-    /// What each family takes along, of those that go to the base level, and whether a job is in the way of one.
-    fn along(&self, group: &[Span]) -> Result<(Vec<Along<'e>>, bool)> {
+    /// What each family takes along, of those that go to the base level, and whether that can be: without what a job is in the way
+    /// of, and what would be too much for an edit.
+    fn along(&self, group: &[Span]) -> Result<(Vec<Along<'e>>, Fit)> {
         let common = &self.evacuator.common;
         let memtables = &self.taken.memtables;
         let span = Span::over(group);
@@ -127,7 +176,8 @@ impl<'e> Sink<'e> {
         let all: u64 = families.iter().map(|cf| keys_of(*cf)).sum();
         let room = self.evacuator.pressure.disk();
         let room = room.map_or(u64::MAX, |disk| disk.beyond_reserve());
-        let (mut along, mut is_met) = (Vec::new(), false);
+        let table_bytes = common.options.table_bytes();
+        let (mut along, mut fit, mut named) = (Vec::new(), Fit::Fits, 0u64);
         for cf in families {
             // Filters and ages are compactions' business.
             if common.families.filter(cf).is_some() || common.expires(cf) {
@@ -141,11 +191,20 @@ impl<'e> Sink<'e> {
             };
             let brings = (share(bytes, keys_of(cf), all), room);
             match self.hold(cf, keys, &range.borrowed(), brings) {
-                Ok(held) => along.extend(held),
-                Err(Met) => is_met = true,
+                Ok(None) => {}
+                Ok(Some(held)) => {
+                    let with = named.saturating_add(held.named(table_bytes));
+                    if with > self.names.along {
+                        fit = fit.max(Fit::TooLong);
+                        continue;
+                    }
+                    named = with;
+                    along.push(held);
+                }
+                Err(Met) => fit = Fit::Meets,
             }
         }
-        Ok((along, is_met))
+        Ok((along, fit))
     }
 
     /// What a family takes along that has so many bytes in this `range` of these keys, on a disk with so much room; `None` if that is
@@ -187,6 +246,29 @@ impl<'e> Sink<'e> {
             Some(Along::of((cf, version), picked, (from, to), ends))
         })
     }
+}
+
+impl Names {
+    /// How many ranges, of those from the first one on of which it has so many bytes `named`, one edit may have: one at least.
+    fn fitting(&self, named: &[u64]) -> usize {
+        let mut sum = 0u64;
+        let fits = named.iter().take_while(|bytes| {
+            sum = sum.saturating_add(**bytes);
+            sum <= self.memtables
+        });
+        fits.count().max(1)
+    }
+}
+
+/// Whether a group takes along all that it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It does.
+    Fits,
+    /// One edit cannot name all of it.
+    TooLong,
+    /// A job is in the way.
+    Meets,
 }
 
 /// A job is in the way.

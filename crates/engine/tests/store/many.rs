@@ -149,6 +149,62 @@ fn flush_with_long_keys(mut options: Options) {
     assert_has_long_keys(&engine, &families);
 }
 
+/// One family has as many tables as keys, and each of them is named by its only key, twice at least. `rounds` times all of it is
+/// written anew.
+fn flush_many_tables_with_long_keys(mut options: Options, rounds: u8) {
+    const KEYS: u16 = 600;
+    let key = |n: u16| {
+        let mut key = n.to_be_bytes().to_vec();
+        key.resize(KEY_LEN_MAX, b'k');
+        key
+    };
+    options.flush.automatic = false;
+    options.compaction.table_bytes = 64 << 10;
+    let home = home();
+    let engine = Engine::open(World::real(), home.path(), options.clone()).unwrap();
+    for round in 0..rounds {
+        for n in 0..KEYS {
+            let mut batch = WriteBatch::new();
+            batch.put(CfId::DEFAULT, &key(n), &[round]).unwrap();
+            engine.write(batch.iter(), Durability::Immediate).unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    let check = |engine: &Engine| {
+        for n in 0..KEYS {
+            let value = engine.get(CfId::DEFAULT, &key(n), <[u8]>::to_vec);
+            assert_eq!(value.unwrap(), Some(vec![rounds - 1]), "{n}");
+        }
+    };
+    check(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    check(&Engine::open(World::real(), home.path(), options).unwrap());
+}
+
+#[test]
+fn a_flush_of_many_tables_with_long_keys_is_named_in_parts_if_tiered() {
+    flush_many_tables_with_long_keys(with_shape("tiered"), 1);
+}
+
+#[test]
+fn a_flush_of_many_tables_with_long_keys_is_named_in_parts_into_pm_tables() {
+    flush_many_tables_with_long_keys(with_shape("pm-tables"), 1);
+}
+
+/// Where all ranges are written at once they would be one group, and take along what the first round has written.
+#[test]
+fn a_flush_of_many_tables_with_long_keys_is_named_in_parts_into_the_base_level() {
+    let mut options = with_shape("immutables");
+    options.level0.evacuation_threads = 64;
+    flush_many_tables_with_long_keys(options, 2);
+}
+
+#[test]
+fn a_flush_of_many_tables_with_long_keys_is_named_in_parts_from_dram() {
+    flush_many_tables_with_long_keys(Options::preset(Preset::Leveled), 1);
+}
+
 fn with_shape(shape: &str) -> Options {
     let mut options = Options {
         pm: 512 << 20,

@@ -11,6 +11,7 @@ use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Env, Storage};
 use thermocline_version::{Level, TableRef};
 
+use super::{Names, Sink};
 use crate::flush::tests::{Model, check_now, delete, put};
 use crate::partitions::waiting::Waiter;
 use crate::tests::{Machine, version_of};
@@ -288,6 +289,57 @@ fn a_group_that_finds_no_room_goes_to_level_0() {
         );
     }
     assert!(instead > 5, "{instead}");
+}
+
+/// Before, a group took along whatever its ranges meet, and one edit named all of it: with long keys the manifest refused it,
+/// and the flush failed for ever.
+#[test]
+fn a_group_ends_before_one_edit_would_be_too_long() {
+    // With edits that have so many bytes of what is taken along: the groups that take something along, and the tables that are
+    // then in level 0, and those in the base level that were there before.
+    let story = |along: u64| {
+        let machine = Machine::new(PM);
+        let engine = open(machine.world(), options(64));
+        let mut model = Model::new();
+        write(&engine, 0, &mut model);
+        engine.flush().unwrap();
+        let before: Vec<_> = tables(&engine, 1).iter().map(|table| table.file).collect();
+        assert!(before.len() > 6, "{before:?}");
+        let groups = engine.metrics().ranges_along;
+        write(&engine, 1, &mut model);
+        let inner = &engine.inner;
+        inner.memtables.seal_active().unwrap();
+        let flusher = &inner.flusher;
+        let taken = flusher.evacuator.take(u64::MAX);
+        let mut made = flusher.begin_flush(&taken.memtables, "a test".into());
+        let names = Names {
+            memtables: u64::MAX,
+            along,
+        };
+        Sink::flush_naming(&flusher.evacuator, &taken, names, &mut made).unwrap();
+        inner.common.reclaim.take_up_to(0);
+        drop(taken);
+        check(&engine, &model);
+        let (level0, level1) = (tables(&engine, 0), tables(&engine, 1));
+        let left = level1.iter().filter(|table| before.contains(&table.file));
+        let found = (
+            engine.metrics().ranges_along - groups,
+            level0.len(),
+            left.count() == before.len(),
+        );
+        engine.close().unwrap();
+        drop(engine);
+        check(&open(machine.world(), options(64)), &model);
+        found
+    };
+    let (whole, level0, _) = story(u64::MAX);
+    assert_eq!(level0, 0);
+    // Four tables, or five.
+    let (groups, level0, _) = story(1600);
+    assert!(groups > whole && level0 == 0, "{whole}, {groups}, {level0}");
+    // None: level 0 is the way out.
+    let (groups, level0, is_left) = story(0);
+    assert!(groups == 0 && level0 > 0 && is_left, "{groups}, {level0}");
 }
 
 /// In a store with threads, beside a writer.
