@@ -53,7 +53,7 @@ fn fill(engine: &Engine) -> (Vec<Family>, Vec<Model>) {
             }
         }
         if first == 1 {
-            delete_range(engine, &mut models[0], (&long(30), &long(50)));
+            delete_range(engine, &mut models[0], (&long(30)[..], &long(50)[..]));
         }
         engine.inner.memtables.seal_active().unwrap();
     }
