@@ -24,7 +24,7 @@ pub use crate::preset::Preset;
 pub use crate::scheduler::Scheduler;
 pub use all::Options;
 pub use costs::Costs;
-pub use derived::{DRAM_MIN, PM_MIN};
+pub use derived::{DRAM_MAX, DRAM_MIN, PM_MAX, PM_MIN};
 pub use division::Division;
 pub use groups::{
     BlobOptions, CommitOptions, CompactionOptions, FeedOptions, FlushOptions, Level0Options,

@@ -62,10 +62,12 @@ const HUGE: usize = 2 << 20;
 impl Reservation {
     /// Reserves addresses without memory behind them; where a huge page fits, they begin as one does.
     pub fn reserve(len: usize) -> io::Result<Reservation> {
-        let len = len.next_multiple_of(PAGE);
+        // No process has so many.
+        let too_many = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let len = len.checked_next_multiple_of(PAGE).ok_or_else(too_many)?;
         let whole = Reservation::reserve_anywhere(match len < HUGE {
             true => len,
-            false => len + HUGE - PAGE,
+            false => len.checked_add(HUGE - PAGE).ok_or_else(too_many)?,
         })?;
         let skip = match len < HUGE {
             true => 0,

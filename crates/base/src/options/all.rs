@@ -28,8 +28,9 @@ const YOUNG: [&str; 2] = ["compaction.rate_adapts", "ssd.train_writers"];
 /// What most users set: two budgets. Everything else derives from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Most DRAM the store uses for indexes and caches, in bytes: 1 GiB unless set, 1 MiB at least. A limit, not a
-    /// reservation. With presets `leveled` and `trident` a quarter of it is for the records of memtables.
+    /// Most DRAM the store uses for indexes and caches, in bytes: 1 GiB unless set, from 1 MiB to 128 TiB. A limit, not a
+    /// reservation. With presets `leveled` and `trident` a quarter of it is for the records of memtables, and so much of
+    /// the process's addresses as it says is reserved.
     pub dram: u64,
     /// Most persistent memory the store uses, in bytes: 4 GiB unless set, from 256 KiB to 128 TiB, and not less than
     /// `pm.part_bytes_first` (1 MiB unless set). A limit, not a reservation; it may change at every open. So much of the

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::options::all::Options;
-use crate::options::derived::{DRAM_MIN, PM_MIN};
+use crate::options::derived::{DRAM_MAX, DRAM_MIN, PM_MAX, PM_MIN};
 use crate::options::region::{Emulation, RegionDemand};
 use crate::options::shape::Shape;
 use crate::size::format_size;
@@ -13,19 +13,18 @@ impl Options {
     /// # Errors
     /// [`Error::InvalidArgument`] naming the option, its value and the limit it breaks.
     pub fn validate(&self) -> Result<()> {
-        if self.dram < DRAM_MIN {
-            return Err(Error::InvalidArgument(format!(
-                "dram is at least {}; {} was given",
-                format_size(DRAM_MIN),
-                format_size(self.dram)
-            )));
-        }
-        if self.pm < PM_MIN || self.pm > 1 << 47 {
-            return Err(Error::InvalidArgument(format!(
-                "pm lies between {} and 128 TiB; {} was given",
-                format_size(PM_MIN),
-                format_size(self.pm)
-            )));
+        for (name, bytes, least, most) in [
+            ("dram", self.dram, DRAM_MIN, DRAM_MAX),
+            ("pm", self.pm, PM_MIN, PM_MAX),
+        ] {
+            if !(least..=most).contains(&bytes) {
+                return Err(Error::InvalidArgument(format!(
+                    "{name} lies between {} and {}; {} was given",
+                    format_size(least),
+                    format_size(most),
+                    format_size(bytes)
+                )));
+            }
         }
         for (row, (_, value)) in Self::rows().zip(self.effective().into_iter().skip(3)) {
             row.parse(&value)?;

@@ -8,8 +8,12 @@ use crate::preset::Preset;
 
 /// Smallest `dram`: one index node slab per memtable and the write buffers.
 pub const DRAM_MIN: u64 = 1 << 20;
+/// Largest `dram`: processes have no more addresses, and with presets `leveled` and `trident` as many are reserved.
+pub const DRAM_MAX: u64 = 1 << 47;
 /// Smallest `pm`: one part of the smallest size.
 pub const PM_MIN: u64 = 256 << 10;
+/// Largest `pm`: as many addresses are reserved, too.
+pub const PM_MAX: u64 = 1 << 47;
 
 impl Options {
     /// Sets what the preset leaves no choice about: presets `leveled` and `trident` have their level 0 on the SSD.

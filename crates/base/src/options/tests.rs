@@ -112,15 +112,46 @@ fn the_list_has_every_option_once_with_its_value_and_what_it_takes() {
         assert_eq!(of(name).takes, takes);
     }
     // The limits that `validate` has.
-    let least = |name: &str| of(name).takes.split(' ').next().map(parse_size);
-    assert_eq!(least("dram").unwrap().unwrap(), DRAM_MIN);
-    assert_eq!(least("pm").unwrap().unwrap(), PM_MIN);
+    let limits = |name: &str| {
+        let (least, most) = of(name).takes.split_once(" to ").unwrap();
+        (parse_size(least).unwrap(), parse_size(most).unwrap())
+    };
+    assert_eq!(limits("dram"), (DRAM_MIN, DRAM_MAX));
+    assert_eq!(limits("pm"), (PM_MIN, PM_MAX));
+}
+
+/// With a `dram` near 2^64 presets that keep their records there reserved no addresses at all, or panicked.
+#[test]
+fn budgets_have_limits_on_both_sides() {
+    for preset in [Preset::Thermocline, Preset::Leveled, Preset::Trident] {
+        let with = |dram: u64, pm: u64| {
+            let options = Options {
+                dram,
+                pm,
+                ..Options::preset(preset)
+            };
+            options.validate().map_err(|error| error.to_string())
+        };
+        for (dram, pm) in [(DRAM_MIN, PM_MAX), (DRAM_MAX, PM_MAX), (DRAM_MAX, 1 << 20)] {
+            with(dram, pm).unwrap();
+        }
+        for dram in [0, DRAM_MIN - 1, DRAM_MAX + 1, u64::MAX - 4096, u64::MAX] {
+            let error = with(dram, PM_MAX).unwrap_err();
+            let limits = "dram lies between 1 MiB and 128 TiB; ";
+            assert!(error.starts_with(limits), "{error}");
+        }
+        for pm in [0, PM_MIN - 1, PM_MAX + 1, u64::MAX] {
+            let error = with(DRAM_MIN, pm).unwrap_err();
+            let limits = "pm lies between 256 KiB and 128 TiB; ";
+            assert!(error.starts_with(limits), "{error}");
+        }
+    }
 }
 
 #[test]
 fn an_option_takes_each_word_that_the_list_names() {
     for one in ListedOption::all(&Options::default()) {
-        let has_words = one.takes.contains(" or ") && !["dram", "pm_path"].contains(&one.name);
+        let has_words = one.takes.contains(" or ") && one.name != "pm_path";
         let words = one.takes.replace(" or ", ", ");
         for word in words.split(", ").filter(|_| has_words) {
             Options::default().set(one.name, word).unwrap();

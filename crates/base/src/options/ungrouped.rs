@@ -14,7 +14,7 @@ pub(in crate::options) struct Ungrouped {
 pub(in crate::options) const UNGROUPED: &[Ungrouped] = &[
     Ungrouped {
         name: "dram",
-        takes: "1MiB or more",
+        takes: "1MiB to 128TiB",
         doc: "Most DRAM that the store uses for indexes and caches. A limit, not a reservation.",
     },
     Ungrouped {

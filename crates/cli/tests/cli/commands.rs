@@ -387,7 +387,7 @@ fn options_are_listed_with_value_range_and_meaning() {
     let row =
         |name: &str, value: &str, takes: &str| format!("\n  {name:<30} {value:<14} {takes}\n");
     for (name, value, takes) in [
-        ("dram", "1GiB", "1MiB or more"),
+        ("dram", "1GiB", "1MiB to 128TiB"),
         ("wal_path", "-", "a folder"),
         ("memtable.idle_ms", "1000", "0 to 3600000 ms"),
     ] {

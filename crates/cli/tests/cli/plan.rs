@@ -150,7 +150,7 @@ fn wrong_input_is_refused_with_one_sentence() {
             "blob.value_bytes_min=0",
         ),
         (&["--pm", "1KiB"], "pm lies between"),
-        (&["--dram", "1KiB"], "dram is at least"),
+        (&["--dram", "1KiB"], "dram lies between"),
         (&["--key-size", "0"], "--key-size lies between 1 and"),
         (&["--value-size", "2000000"], "blob files"),
         (&["--value-size", "16384"], "blob.value_bytes_min=0"),

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use thermocline::limits::{
     CF_NAME_LEN_MAX, KEY_LEN_MAX, METADATA_LEN_MAX, VALUE_INLINE_MAX, VALUE_LEN_MAX,
 };
+use thermocline::options::{DRAM_MAX, Preset};
 use thermocline::{CfOptions, Db, Durability, ErrorKind, Options};
 
 use super::*;
@@ -263,6 +264,13 @@ fn options_out_of_range() {
         ),
         (
             Options {
+                dram: u64::MAX,
+                ..Options::preset(Preset::Leveled)
+            },
+            &["dram", "128 TiB", "16777216 TiB"],
+        ),
+        (
+            Options {
                 pm: 1000,
                 ..options()
             },
@@ -324,4 +332,33 @@ fn options_out_of_range() {
     }
     assert_unchanged(&dir, &before);
     assert_filled(&Db::open(&dir, options()).unwrap());
+}
+
+/// As much `dram` as no process has addresses for: nothing is there afterwards that would remember it.
+#[test]
+fn dram_that_cannot_be_mapped() {
+    for preset in [Preset::Leveled, Preset::Trident] {
+        let home = home();
+        let dir = home.path().join("db");
+        let usual = Options::preset(preset);
+        let most = Options {
+            dram: DRAM_MAX,
+            ..usual.clone()
+        };
+        let Err(error) = Db::open(&dir, most) else {
+            // Some processors have more addresses.
+            continue;
+        };
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains("as much as dram"), "{error}");
+        let existing = Options {
+            create_if_missing: false,
+            ..usual.clone()
+        };
+        let kind = ErrorKind::InvalidArgument;
+        refused(Db::open(&dir, existing), kind, &["no database"]);
+        let db = Db::open(&dir, usual).unwrap();
+        db.put("k", "v").unwrap();
+        db.close().unwrap();
+    }
 }

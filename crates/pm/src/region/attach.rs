@@ -104,10 +104,10 @@ impl Region {
                 "the region is kept in DRAM: {refused}"
             )));
         }
-        let capacity = spec.capacity.next_multiple_of(PAGE as u64);
         let path = Path::new("dram");
-        let map = Reservation::reserve(index(capacity)).map_err(|e| Error::io("map", path, e))?;
-        let map = Arc::new(map);
+        let map = Reservation::reserve(index(spec.capacity))
+            .map_err(|e| Error::io("reserve address space for as much as", path, e))
+            .map(Arc::new)?;
         let parts = Parts {
             kind: RegionKind::Dram,
             backend: Backend::Volatile(Charged {
@@ -116,7 +116,8 @@ impl Region {
             }),
             base: map.base(),
             len: 0,
-            capacity,
+            // Whole pages.
+            capacity: map.len() as u64,
             file: None,
             map: Some(map),
             watch: None,
@@ -135,12 +136,11 @@ impl Region {
             other => other,
         })?;
         let len = file.len()? / PAGE as u64 * PAGE as u64;
-        let capacity = spec.capacity.max(len).next_multiple_of(PAGE as u64);
         let io = |e| Error::io("map", path, e);
         let fd = file
             .raw_fd()
             .ok_or_else(|| Error::Unsupported(format!("{} cannot be mapped", path.display())))?;
-        let reserved = Reservation::reserve(index(capacity));
+        let reserved = Reservation::reserve(index(spec.capacity.max(len)));
         let map = reserved
             .map_err(|e| Error::io("reserve as much address space as pm for", path, e))
             .map(Arc::new)?;
@@ -170,7 +170,8 @@ impl Region {
             backend,
             base: map.base(),
             len,
-            capacity,
+            // Whole pages.
+            capacity: map.len() as u64,
             file: Some(file),
             map: Some(map),
             watch: Some(watch),

@@ -105,6 +105,17 @@ fn plain_memory_grows_persists_nothing_and_is_empty_when_it_is_opened_again() {
     assert!(Region::open(&in_dram(4 << 20)).unwrap().is_empty());
 }
 
+/// Near 2^64 the pages of so many bytes come to none.
+#[test]
+fn addresses_that_no_process_has_are_refused() {
+    for capacity in [u64::MAX, u64::MAX - 4095, u64::MAX - (2 << 20), 1 << 62] {
+        let error = Region::open(&in_dram(capacity)).unwrap_err();
+        assert_eq!(error.kind(), thermocline_base::ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains("as much as dram"), "{error}");
+    }
+    assert_eq!(Region::open(&in_dram(4097)).unwrap().capacity(), 8192);
+}
+
 #[test]
 fn plain_memory_is_charged_for_as_long_as_somebody_has_it() {
     let budget = Budget::new(6 << 20);
