@@ -12,7 +12,7 @@ use thermocline_pm::{Place, Region, RegionSpec, SITE_CREATE, SimPm};
 use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEdit};
 
 use crate::layout::{self, REGION_NAME};
-use crate::open::spec::{region_spec, space_spec, stored};
+use crate::open::spec::{check_dram, region_spec, space_spec, stored};
 use crate::world::World;
 
 /// There is no database: says why it cannot be made, or makes its folder.
@@ -42,6 +42,8 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
     let mut region_id = [0; 16];
     world.env.random.fill(&mut db_id)?;
     if options.in_dram() {
+        // Before anything is made: the manifest remembers the options.
+        check_dram(world, options)?;
         if let Some(logs) = &options.wal_path {
             storage.create_dir_all(logs)?;
         }
@@ -96,7 +98,10 @@ pub(crate) fn make_missing_region(
     };
     let id = state.next_ids().memtable;
     let options = match region_id {
-        NO_REGION => options.clone(),
+        NO_REGION => {
+            check_dram(world, options)?;
+            options.clone()
+        }
         _ => make_region(world, dir, options, &region_id, (&db_id, id))?,
     };
     let edit = VersionEdit::from(Change::Options(stored(&options)));

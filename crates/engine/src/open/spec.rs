@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use thermocline_base::budget::Account;
+use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::{Options, PM_MIN, Preset};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
@@ -94,6 +94,30 @@ pub(crate) fn region_spec(
     })
 }
 
+/// What is asked of a region in DRAM, charged to `account`.
+fn dram_spec(world: &World, options: &Options, account: &Arc<Account>) -> RegionSpec {
+    RegionSpec {
+        env: world.env.clone(),
+        place: Place::Dram(account.clone()),
+        demand: options.region,
+        capacity: region_capacity(options),
+        emulation: options.emulate,
+        // It is loaded first, whoever opens it.
+        read_only: false,
+    }
+}
+
+/// Refuses options with which no region could be had in DRAM: a database that remembered them would not open by
+/// itself. Nothing is written, and the addresses are given back.
+///
+/// # Errors
+/// Those of the region.
+pub(crate) fn check_dram(world: &World, options: &Options) -> Result<()> {
+    // Nothing is charged before a region grows.
+    let account = Account::new(Budget::new(options.dram), options.dram);
+    Region::open(&dram_spec(world, options, &account)).map(drop)
+}
+
 /// A region, and what lies in it.
 pub(crate) struct OpenedSpace {
     pub space: Arc<Space>,
@@ -117,15 +141,7 @@ pub(crate) fn open_space(
     };
     let space_spec = space_spec(options);
     if region_id == NO_REGION {
-        let spec = RegionSpec {
-            env: world.env.clone(),
-            place: Place::Dram(account.clone()),
-            demand: options.region,
-            capacity: space_spec.pm,
-            emulation: options.emulate,
-            // It is loaded first, whoever opens it.
-            read_only: false,
-        };
+        let spec = dram_spec(world, options, account);
         let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
         let space = Arc::new(Space::create(region, &region_id, space_spec)?);
         space.set_limit(options.region_bytes_max());
