@@ -13,7 +13,7 @@ use thermocline_observe::events::Events;
 use thermocline_observe::poison::Poison;
 use thermocline_tables::{TableFiles, Tables};
 use thermocline_version::{
-    Change, FileKind, Hold, Manifest, State, Version, VersionEdit, VersionSet, WriteTime,
+    Change, FileKind, Hold, Manifest, State, TableRef, Version, VersionEdit, VersionSet, WriteTime,
     WriteTimes,
 };
 
@@ -122,6 +122,15 @@ impl Catalog {
     /// A version in which only these families are, held aside for whoever reads them after they were dropped.
     pub fn set_aside(&self, families: &[CfId]) -> Arc<Version> {
         lock(&self.versions).set_aside(families)
+    }
+
+    /// What a job needs of `version`: that keeps the files of these tables and the blob files that they refer to, and no others.
+    pub fn keep_only<'t>(
+        &self,
+        version: &Arc<Version>,
+        tables: impl Iterator<Item = &'t TableRef>,
+    ) -> Arc<Version> {
+        lock(&self.versions).keep_only(version, tables)
     }
 
     /// The PM tables that no living version refers to.

@@ -486,13 +486,11 @@ impl thermocline_records::Store for Db {
     }
 
     fn transaction(&self, locks: bool) -> Result<Transaction> {
-        Db::transaction(
-            self,
-            match locks {
-                true => TxnOptions::pessimistic(),
-                false => TxnOptions::optimistic(),
-            },
-        )
+        let options = match locks {
+            true => TxnOptions::pessimistic(),
+            false => TxnOptions::optimistic(),
+        };
+        Db::transaction(self, options)
     }
 
     fn commit(txn: Transaction) -> Result<()> {

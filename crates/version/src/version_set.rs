@@ -58,6 +58,7 @@ use thermocline_base::{CfId, Error, FileId, Result};
 
 use crate::edit::{Change, NextIds, VersionEdit};
 use crate::state::State;
+use crate::table::TableRef;
 use crate::version::{FileKind, Version};
 use crate::write_times::WriteTimes;
 
@@ -165,6 +166,18 @@ impl VersionSet {
     /// version would: for those who read the families on when they are dropped.
     pub fn set_aside(&mut self, families: &[CfId]) -> Arc<Version> {
         let version = Arc::new(self.current.with_only(families));
+        self.earlier.push(Arc::downgrade(&version));
+        version
+    }
+
+    /// What a job needs of a version that lives: it keeps the files of these tables and the blob files that they refer to, and no
+    /// others. What levels have is as in `of`. So what other jobs take away meanwhile can be unlinked.
+    pub fn keep_only<'t>(
+        &mut self,
+        of: &Version,
+        tables: impl Iterator<Item = &'t TableRef>,
+    ) -> Arc<Version> {
+        let version = Arc::new(of.naming_only(tables));
         self.earlier.push(Arc::downgrade(&version));
         version
     }

@@ -98,6 +98,7 @@ impl Compactor {
     /// Runs a job to its end. The caller holds the gate.
     pub fn run(&self, mut job: Job) -> Result<()> {
         let ends = Ends::new(&self.common, job.id);
+        job.keep_inputs(&self.common.catalog);
         job.at = self.common.now_ns();
         let begun = job.begun();
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
@@ -132,7 +133,7 @@ impl Compactor {
         let compactions = &self.common.compactions;
         let rest = compactions.job_ended(begun.reason, tables, failed, self.common.now_ns());
         let takes_room = !begun.moved && !job.picked.is_drop();
-        // It has a version, and with that its inputs.
+        // It keeps its inputs.
         drop(job);
         drop(ends);
         self.sweeper.unlink_obsolete();

@@ -46,6 +46,7 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
+use thermocline_catalog::Catalog;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_env::meter::Meter;
@@ -81,7 +82,7 @@ pub(super) struct Along<'a> {
     pub cf: CfId,
     /// The level of the outputs.
     pub to: Level,
-    /// The version in which the tables were picked.
+    /// The version in which the tables were picked, as one that keeps the files of those alone.
     version: Arc<Version>,
     /// Whole references, and the places where they stand.
     inputs: Vec<(Place, Arc<TableRef>)>,
@@ -155,13 +156,15 @@ impl Evacuator {
             let range = levels.range_of(from, end);
             pick_along(&state, &options, &range, bytes, must)
         })?;
-        Some(Along::of((cf, version), picked, (from, end), ends))
+        let catalog = &self.common.catalog;
+        Some(Along::of(catalog, (cf, version), picked, (from, end), ends))
     }
 }
 
 impl<'a> Along<'a> {
-    /// What was picked of a family, for these keys.
+    /// What was picked of a family in a version, for these keys.
     pub fn of(
+        catalog: &Catalog,
         (cf, version): (CfId, Arc<Version>),
         picked: pick::Along,
         (from, end): (&[u8], Option<&[u8]>),
@@ -200,13 +203,13 @@ impl<'a> Along<'a> {
         Along {
             cf,
             to,
+            version: catalog.keep_only(&version, inputs.iter().map(|(_, table)| &**table)),
             inputs,
             runs,
             rests,
             is_cut: picked.is_cut,
             from: from.to_vec(),
             end: end.map(<[u8]>::to_vec),
-            version: version.clone(),
             holds: picked.holds,
             _ends: ends,
         }

@@ -243,7 +243,8 @@ impl<'e> Sink<'e> {
             });
         met.map(|()| {
             let (ends, version, picked) = held?;
-            Some(Along::of((cf, version), picked, (from, to), ends))
+            let catalog = &self.evacuator.common.catalog;
+            Some(Along::of(catalog, (cf, version), picked, (from, to), ends))
         })
     }
 }

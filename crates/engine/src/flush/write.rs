@@ -133,11 +133,12 @@ impl FlushWriter {
     ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
         let settled = self.common.settled();
+        let catalog = &self.common.catalog;
         let flush = Flush {
             memtables,
             settled,
             moments: self.common.moments_of_merge(),
-            version: self.common.catalog.version(),
+            version: catalog.keep_only(&catalog.version(), std::iter::empty()),
         };
         let mut families: Vec<CfId> = memtables.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();
@@ -268,6 +269,7 @@ struct Flush<'a> {
     /// What is durable and visible.
     settled: SeqNo,
     moments: Moments,
+    /// As one that keeps no file: what is taken along keeps its own.
     version: Arc<Version>,
 }
 

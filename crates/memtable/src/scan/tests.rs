@@ -122,6 +122,10 @@ fn a_scan_ends_at_its_limit_among_keys_that_the_reader_does_not_see() {
         let records: Vec<(&[u8], bool)> = records
             .map(|record| (record.key, record.seqno > SeqNo(2)))
             .collect();
-        assert_eq!(records, expected.map(|key| (key.as_bytes(), true)), "{direction:?}");
+        assert_eq!(
+            records,
+            expected.map(|key| (key.as_bytes(), true)),
+            "{direction:?}"
+        );
     }
 }

@@ -118,7 +118,7 @@ impl Found {
             mib(garbage.max().unwrap_or(0)),
             format!("{:.1}", self.report.ops_per_sec / 1e3),
             format!("{:.2}", self.report.write_amplification_ssd),
-            format!("{:.1}", self.report.stall_ms_max),
+            format!("{:.1}", self.report.latency_us.max / 1e3),
         ]
     }
 }
@@ -151,7 +151,7 @@ fn outcome(quick: bool, found: &[Found]) -> Outcome {
                 "known garbage, most MiB",
                 "K/s",
                 "SSD bytes a byte",
-                "longest delay, ms",
+                "longest write, ms",
             ]),
             rows: rows.map(|(found, system)| found.row(system)).collect(),
         }],

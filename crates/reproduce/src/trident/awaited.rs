@@ -115,6 +115,11 @@ impl Scale {
     fn bytes(&self) -> u64 {
         self.size.keys * (KEY_BYTES + self.size.value_bytes) as u64
     }
+
+    /// The cache of blocks may have half of `dram`. What it has just now depends on what else wants that.
+    fn cache_bytes(&self) -> u64 {
+        self.size.dram / 2
+    }
 }
 
 impl Rate {
@@ -166,7 +171,7 @@ impl Measure for Awaited {
         let scale = Scale::new(setting.quick);
         tell("loading");
         let trial = Trial::loaded(setting, &THERMOCLINE, &[], scale.size)?;
-        let cache_bytes = settle(&trial, setting)?;
+        settle(&trial, setting)?;
         let mut found: [[Vec<Rate>; SIDES.len()]; WAYS.len()] = Default::default();
         let mut device = None;
         for round in 1..=scale.rounds {
@@ -181,18 +186,16 @@ impl Measure for Awaited {
         }
         let device = device.expect("the device was read last");
         let found = found.map(|sides| sides.map(|rounds| Rate::middle(&rounds)));
-        Ok(outcome(&scale, cache_bytes, &device, &found))
+        Ok(outcome(&scale, &device, &found))
     }
 }
 
-/// Has all data in tables on the SSD, with nothing left to be done. Returns the bytes that the cache of blocks may have.
-fn settle(trial: &Trial, setting: &Setting) -> Result<u64> {
+/// Has all data in tables on the SSD, with nothing left to be done.
+fn settle(trial: &Trial, setting: &Setting) -> Result<()> {
     let db = trial.open(setting)?;
     db.compact::<&str>(..)?;
     db.drain()?;
-    let cache_bytes = db.metrics().block_cache.bytes_max;
-    db.close()?;
-    Ok(cache_bytes)
+    db.close()
 }
 
 /// Reads for so many seconds.
@@ -215,12 +218,7 @@ fn read(
     }
 }
 
-fn outcome(
-    scale: &Scale,
-    cache_bytes: u64,
-    device: &DeviceReads,
-    found: &[Pair; WAYS.len()],
-) -> Outcome {
+fn outcome(scale: &Scale, device: &DeviceReads, found: &[Pair; WAYS.len()]) -> Outcome {
     let way = device.way.unwrap_or("nothing");
     let note = match device.direct {
         true => "",
@@ -234,7 +232,7 @@ fn outcome(
             scale.size.keys,
             scale.size.value_bytes,
             format_size(scale.bytes()),
-            part(scale.bytes() as f64, cache_bytes.max(1) as f64),
+            part(scale.bytes() as f64, scale.cache_bytes() as f64),
             format_size(device.read_bytes),
             device.files,
             scale.rounds,
@@ -357,8 +355,7 @@ mod tests {
     #[test]
     fn data_is_larger_than_the_cache() {
         let scale = Scale::new(false);
-        // The cache has half of `dram`.
-        assert!(scale.bytes() >= 4 * scale.size.dram / 2);
+        assert!(scale.bytes() >= 4 * scale.cache_bytes());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How an edit changes a version, and what it refuses; and a version with a part of what it names, for copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use thermocline_base::{CfId, FileId, SeqNo, limits};
@@ -257,6 +257,21 @@ impl Version {
             }
         }
         only
+    }
+
+    /// This version, but of all files it names only those of `tables` and the blob files that they refer to. Levels, partitions and
+    /// tables in persistent memory are as they are.
+    pub(crate) fn naming_only<'t>(&self, tables: impl Iterator<Item = &'t TableRef>) -> Version {
+        let files = tables.flat_map(|table| {
+            let blobs = table.blobs.iter().map(|blob| blob.file);
+            blobs.chain([table.file])
+        });
+        let files: BTreeSet<FileId> = files.collect();
+        let entries = files.into_iter().filter_map(|file| self.entry(file));
+        Version {
+            files: entries.cloned().collect(),
+            ..self.clone()
+        }
     }
 
     /// Names what a reference of `whole` refers to, as that does, but without the references to it.

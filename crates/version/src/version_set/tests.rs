@@ -2,7 +2,7 @@ use thermocline_base::{CfId, KeyRange, PmFamily, PmTableMeta, SeqNo};
 
 use super::*;
 use crate::pm_table::PmTableInfo;
-use crate::table::{Level, Place, TableRef};
+use crate::table::{BlobBytes, Level, Place, TableRef};
 
 struct World {
     state: State,
@@ -99,6 +99,44 @@ fn each_holder_keeps_the_files_of_its_version() {
     world.set.unlinked(one);
     assert_eq!(world.set.obsolete(), both[1..]);
     assert_eq!((world.set.living(), world.set.holds()), (1, 0));
+}
+
+#[test]
+fn who_keeps_only_some_tables_keeps_their_blob_files_and_no_other_file() {
+    let mut world = World::new();
+    let [one, two] = [world.written(), world.written()];
+    let blob = world.set.pin_output(FileKind::Blob).unwrap();
+    world.install(Change::BlobFileAdded {
+        file: blob,
+        bytes: 5,
+    });
+    world.set.unpin_output(blob);
+    let three = world.set.pin_output(FileKind::Table).unwrap();
+    let refers = TableRef {
+        blobs: vec![BlobBytes {
+            file: blob,
+            bytes: 5,
+        }],
+        ..table(three)
+    };
+    world.install(Change::TableAdded {
+        place: PLACE,
+        table: Arc::new(refers.clone()),
+    });
+    world.set.unpin_output(three);
+    let version = Arc::clone(world.set.current());
+    let kept = world.set.keep_only(&version, [&refers].into_iter());
+    assert!(kept.tables_of(PLACE.cf).eq(version.tables_of(PLACE.cf)));
+    drop(version);
+    world.install(removed(one));
+    world.install(Change::table_removed(PLACE, &refers));
+    world.install(Change::BlobFileRemoved { file: blob });
+    world.install(removed(two));
+    let tables = [one, two].map(|file| (file, FileKind::Table));
+    assert_eq!(world.set.obsolete(), tables);
+    drop(kept);
+    let rest = [(blob, FileKind::Blob), (three, FileKind::Table)];
+    assert_eq!(world.set.obsolete(), [tables, rest].concat());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, KeyRange};
+use thermocline_catalog::Catalog;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::{Outputs, below};
@@ -21,7 +22,7 @@ use crate::sync::Arc;
 pub(crate) struct Job {
     pub(super) id: u64,
     pub(super) cf: CfId,
-    /// That in which it was picked; it keeps the inputs.
+    /// That in which it was picked; it keeps the inputs, and while it runs nothing else ([`Job::keep_inputs`]).
     pub(super) version: Arc<Version>,
     pub(super) picked: pick::Job,
     pub(super) last_level: usize,
@@ -121,6 +122,13 @@ impl Job {
             promise: Some((promise, enough)),
             ..self
         }
+    }
+
+    /// From here on it keeps the files that it reads, and no others: what other jobs take away while it runs takes no room
+    /// until it ends.
+    pub(super) fn keep_inputs(&mut self, catalog: &Catalog) {
+        let inputs = self.inputs.iter().map(|(_, table)| &**table);
+        self.version = catalog.keep_only(&self.version, inputs);
     }
 
     /// Whether somebody has asked for it.

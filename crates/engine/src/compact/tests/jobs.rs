@@ -1,12 +1,15 @@
 //! Jobs beside other things: drops, closing, other jobs, a limit of the rate.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::time::Duration;
 
-use thermocline_base::{CfOptions, Error};
-use thermocline_env::Clock;
+use thermocline_base::{CfOptions, Error, Site};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::simulated::SimClock;
+use thermocline_env::{Clock, File};
+use thermocline_sst::sites::TABLE_WRITTEN;
 
 use super::*;
 use crate::flush::tests::{files, get, tables};
@@ -103,6 +106,63 @@ fn jobs_in_disjoint_ranges_run_side_by_side_and_others_wait() {
     has(&engine, 0..1000);
     while engine.compact_once().unwrap() {}
     has(&engine, 0..1000);
+    assert_eq!(files(&machine), tables(&engine));
+}
+
+/// Where the next table that is written waits before its sync.
+#[derive(Debug)]
+struct Halt {
+    armed: AtomicBool,
+    meets: Barrier,
+}
+
+impl Hooks for Halt {
+    fn sync(&self, file: &dyn File, site: Site) -> thermocline_base::Result<()> {
+        if site == TABLE_WRITTEN && self.armed.swap(false, Ordering::SeqCst) {
+            self.meets.wait();
+            self.meets.wait();
+        }
+        file.sync(site)
+    }
+}
+
+/// While a job writes, what another one took away goes: no job keeps files that it does not read.
+#[test]
+fn a_job_keeps_the_files_that_it_reads_alone() {
+    let machine = Machine::new(PM);
+    let halt = Arc::new(Halt {
+        armed: AtomicBool::new(false),
+        meets: Barrier::new(2),
+    });
+    let world = machine.world();
+    let world = World {
+        env: Env {
+            storage: Hooked::new(world.env.storage.clone(), halt.clone()),
+            ..world.env
+        },
+        ..world
+    };
+    let engine = Engine::open(world, std::path::Path::new("/db"), tiny()).unwrap();
+    let other = engine.family("other", &CfOptions::default()).unwrap();
+    for _ in 0..6 {
+        load(&engine, CfId::DEFAULT, 0..50);
+        load(&engine, other.id, 0..50);
+        flush(&engine);
+    }
+    let compactor = &engine.inner.compactor;
+    let [first, second] = [(); 2].map(|()| compactor.picker.take_due().unwrap());
+    assert_ne!(first.family(), second.family());
+    halt.armed.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| compactor.run(first).unwrap());
+        halt.meets.wait();
+        let before = files(&machine);
+        compactor.run(second).unwrap();
+        let after = files(&machine);
+        halt.meets.wait();
+        assert!(after < before, "{before} files, then {after}");
+    });
+    has(&engine, 0..50);
     assert_eq!(files(&machine), tables(&engine));
 }
 
