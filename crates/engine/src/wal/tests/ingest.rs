@@ -124,7 +124,7 @@ fn a_memtable_of_which_a_part_is_flushed_is_sealed() {
     let fs = SimFs::new(Steps::new());
     let engine = open(&fs, &options).unwrap();
     let family = |n: u32| engine.family(&format!("family {n}"), &CfOptions::default());
-    let families: Vec<CfId> = (0..40).map(|n| family(n).unwrap().id).collect();
+    let families: Vec<CfId> = (0..100).map(|n| family(n).unwrap().id).collect();
     let key = vec![b'k'; 64_000];
     let put = |engine: &Engine, family: CfId, value: &[u8]| {
         let mut batch = WriteBatch::new();
@@ -135,7 +135,7 @@ fn a_memtable_of_which_a_part_is_flushed_is_sealed() {
         put(&engine, *family, b"old");
     }
     let points = after_edits(&fs, || assert!(engine.flush().unwrap() > 0));
-    let ends = [families[0], families[39]];
+    let ends = [families[0], families[99]];
     let has = |engine: &Engine, value: &[u8]| {
         for family in &families {
             let expected: &[u8] = if ends.contains(family) { value } else { b"old" };
