@@ -254,14 +254,19 @@ impl<R: Read> Lines<R> {
 const DIGITS_MAX: usize = 15;
 
 /// A number of the row `text` that is no integer of 64 bits, as a part of a key: as short as it can be. One with more digits than are told
-/// apart is refused, since another row's might become the same key.
+/// apart is refused, since another row's might become the same key. So is one that is so near to 0 that fewer are, or none.
 fn decimal(column: &str, number: &Number, text: &str) -> Result<String, String> {
     let raw: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(text).map_err(|e| e.to_string())?;
     let written = raw.get(column).map_or("", |raw| raw.get());
     let (digits, _) = written.split_once(['e', 'E']).unwrap_or((written, ""));
     let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
-    match digits.trim_start_matches('0').len() {
+    let digits = digits.trim_start_matches('0').len();
+    let is_normal = number.as_f64().is_some_and(f64::is_normal);
+    match digits {
+        1.. if !is_normal => Err(format!(
+            "'{column}' is a number so near to 0 that a key does not keep its digits; write it as a text, in quotes"
+        )),
         0..=DIGITS_MAX => Ok(number.to_string()),
         many => Err(format!(
             "'{column}' is a number of {many} digits, of which a key keeps {DIGITS_MAX}; write it as a text, in quotes"
@@ -390,6 +395,24 @@ mod tests {
                 Err(6)
             ]
         );
+    }
+
+    #[test]
+    fn numbers_so_near_to_0_that_they_are_taken_for_others_are_no_keys() {
+        let text = "{\"id\":1e-400}\n{\"id\":2e-400}\n{\"id\":-4e-324}\n{\"id\":0.0}\n{\"id\":0e-400}\n\
+                    {\"id\":0.25}";
+        let keys = rows(text, Format::Jsonl, &["id"]).into_iter();
+        let keys: Vec<Result<String, u64>> = keys.map(|row| row.map(|row| row.1)).collect();
+        let there = |key: &str| Ok(key.to_string());
+        let expected = [
+            Err(1),
+            Err(2),
+            Err(3),
+            there("0.0"),
+            there("0.0"),
+            there("0.25"),
+        ];
+        assert_eq!(keys, expected);
     }
 
     #[test]
