@@ -243,7 +243,7 @@ mod tests {
         let mut lists = Lists::default();
         lists.touched.get_mut().add(&key("read"));
         put(&mut lists, "kept");
-        let before = lists.writes.savepoint(1);
+        let before = lists.writes.savepoint((0, 1));
         for _ in 0..2 {
             // One is written again, and one lies in a range that is deleted.
             for name in ["blind", "kept", "dead"] {
@@ -261,7 +261,7 @@ mod tests {
             }
             assert!(meets(&lists, "b", Some("c")) && meets(&lists, "ea", Some("eb")));
             assert!(!whole(&lists).holds_for_all(&mut |_| true));
-            let freed = lists.writes.rollback_to(1, before).unwrap();
+            let freed = lists.writes.rollback_to((0, 1), before).unwrap();
             let taken = [10, 8, 8, 2].map(write_bytes);
             assert_eq!(freed, taken.iter().sum::<u64>());
             for name in ["read", "read later", "kept"] {

@@ -67,8 +67,18 @@ fn lock_again(locks: &LockTable, life: &Arc<Life>, claims: &Claims) -> Held {
     held
 }
 
+/// A number that nobody in this process has had before.
+fn next_number() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// What the transactions of a store share.
 pub(crate) struct Shared<S: Store> {
+    /// Whose they are: another one in each opening of each store. Their own numbers begin anew there.
+    pub number: u64,
     pub store: Arc<S>,
     pub locks: LockTable,
     /// What each transaction writes lies apart from what all read.
@@ -94,6 +104,7 @@ impl<S: Store> Shared<S> {
         let store = Arc::new(store);
         let clock = Arc::clone(&store);
         Shared {
+            number: next_number(),
             locks: LockTable::new(STRIPES, move || clock.now_ns()),
             memory: Line(Memory::new(store.memory_max())),
             begun: Line::default(),

@@ -23,7 +23,7 @@ use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
-use crate::writes::{Savepoint, Write};
+use crate::writes::{Owner, Savepoint, Write};
 
 /// A transaction. Dropped, it is rolled back.
 #[derive(Debug)]
@@ -426,8 +426,13 @@ impl<S: Store> Transaction<S> {
 
     /// A point to which its writes can be taken back.
     pub fn savepoint(&mut self) -> Savepoint {
-        let id = self.id();
-        self.reading.lists_mut().writes.savepoint(id)
+        let owner = self.owner();
+        self.reading.lists_mut().writes.savepoint(owner)
+    }
+
+    /// Whose its savepoints are.
+    fn owner(&self) -> Owner {
+        (self.shared().number, self.id())
     }
 
     /// Takes back all writes since a savepoint, which stays and can be rolled back to again. Nobody is refused for what
@@ -438,8 +443,9 @@ impl<S: Store> Transaction<S> {
     /// to.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.ready()?;
-        let id = self.id();
-        let freed = self.reading.lists_mut().writes.rollback_to(id, savepoint)?;
+        let owner = self.owner();
+        let writes = &mut self.reading.lists_mut().writes;
+        let freed = writes.rollback_to(owner, savepoint)?;
         self.held().borrow_mut().spare += freed;
         Ok(())
     }

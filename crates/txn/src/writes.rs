@@ -82,9 +82,12 @@ fn check_folded(key: &[u8], len: usize) -> Result<()> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a savepoint is of use only to be rolled back to"]
 pub struct Savepoint {
-    txn: u64,
+    owner: Owner,
     number: u64,
 }
+
+/// Of which store a transaction is, and its number there.
+pub(crate) type Owner = (u64, u64);
 
 /// How much of the writes there was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -353,21 +356,21 @@ impl Writes {
         }
     }
 
-    /// A point to come back to, in transaction `txn`.
-    pub fn savepoint(&mut self, txn: u64) -> Savepoint {
+    /// A point to come back to, in the transaction `owner`.
+    pub fn savepoint(&mut self, owner: Owner) -> Savepoint {
         let number = self.next_savepoint;
         self.next_savepoint += 1;
         self.savepoints.push((number, self.point()));
-        Savepoint { txn, number }
+        Savepoint { owner, number }
     }
 
     /// Takes back all writes since a savepoint, which stays. Returns what they cost of DRAM.
-    pub fn rollback_to(&mut self, txn: u64, savepoint: Savepoint) -> Result<u64> {
+    pub fn rollback_to(&mut self, owner: Owner, savepoint: Savepoint) -> Result<u64> {
         let at = self
             .savepoints
             .iter()
             .position(|(number, _)| *number == savepoint.number);
-        let Some(at) = at.filter(|_| savepoint.txn == txn) else {
+        let Some(at) = at.filter(|_| savepoint.owner == owner) else {
             return Err(Error::InvalidArgument(
                 "this savepoint is of another transaction, or was made after one that was rolled back to; take a \
                  new one"

@@ -72,6 +72,15 @@ fn savepoints_of_others_are_refused() {
     one.rollback_to(first).unwrap();
     assert!(one.rollback_to(second).is_err());
     one.rollback_to(first).unwrap();
+    // Of another store's transaction, which has the same number there, and as many savepoints.
+    let stranger = open();
+    let mut same = stranger.transaction(TxnOptions::pessimistic()).unwrap();
+    assert_eq!(same.id(), one.id());
+    let theirs = same.savepoint();
+    one.put("k", "v").unwrap();
+    let error = one.rollback_to(theirs).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(!one.is_empty());
 }
 
 #[test]
