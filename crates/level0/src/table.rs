@@ -360,9 +360,13 @@ impl PmTable {
                 .map(|run| u64::from(run.groups))
                 .sum()
         };
-        let within = match self.group_with(last, key, SeqNo::MAX, false) {
-            Ok(group) => group.map_or(0, |group| group.number),
-            Err(_) => run.groups / 2,
+        let within = match run.cf == cf {
+            true => match self.group_with(last, key, SeqNo::MAX, false) {
+                Ok(group) => group.map_or(0, |group| group.number),
+                Err(_) => run.groups / 2,
+            },
+            // All of an earlier family lies before, whatever its keys are.
+            false => run.groups,
         };
         let share = groups(piece.runs.start..last) + u64::from(within);
         before + bytes(piece) * share / groups(piece.runs.clone()).max(1)

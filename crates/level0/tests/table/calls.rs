@@ -321,3 +321,23 @@ fn sizes_before_keys_ascend() {
     let places: Vec<u64> = (0..=20).map(|n| before(n * 32)).collect();
     assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
 }
+
+#[test]
+fn all_of_a_family_lies_before_the_next_one() {
+    let (_, space) = space(16 << 20, 4 << 20);
+    let mut writer = PmTableWriter::new(space.clone(), identity(), WriteOptions::default());
+    for cf in [0, 2] {
+        for n in 0..1000u32 {
+            put(&mut writer, cf, &n.to_be_bytes(), 1).unwrap();
+        }
+    }
+    let written = writer.finish().unwrap().unwrap();
+    let table = open(&space, &written).unwrap();
+    // Of families that it does not have, too.
+    let places = [0, 1, 2, 3].map(|cf| table.approximate_bytes_before(CfId(cf), b""));
+    let all = written.meta.bytes;
+    for (place, about) in places.into_iter().zip([0, all / 2, all / 2, all]) {
+        assert!(place.abs_diff(about) <= all / 10, "{places:?} of {all}");
+    }
+    assert_eq!(places[1], places[2]);
+}
