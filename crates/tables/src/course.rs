@@ -44,25 +44,28 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Where a source was placed that has passed over tables, and how many bytes of a prefix they have denied.
+/// Where a source was placed that has passed over tables, and the prefix that they have denied.
 #[derive(Debug)]
 pub(crate) struct PassedOver {
     from: Bound<Vec<u8>>,
-    prefix_len: usize,
+    prefix: Vec<u8>,
 }
 
 impl PassedOver {
-    pub fn new(from: Bound<&[u8]>, prefix_len: usize) -> PassedOver {
+    pub fn new(from: Bound<&[u8]>, prefix: Vec<u8>) -> PassedOver {
         let from = from.map(<[u8]>::to_vec);
-        PassedOver { from, prefix_len }
+        PassedOver { from, prefix }
     }
 
     pub fn place(&self) -> Bound<&[u8]> {
         self.from.as_ref().map(Vec::as_slice)
     }
 
-    /// Whether all that is asked for from there on still begins with that prefix.
+    /// Whether all that is asked for from there on still begins with that prefix. It may begin with another one of that length: a
+    /// source that was placed before `ac` may have been asked for nothing, which begins with `ac`, and be asked for what begins
+    /// with `ab` now.
     pub fn is_all(&self, course: Course<'_>) -> bool {
-        shared_prefix(course.range_from(self.place()), self.prefix_len).is_some()
+        let asked = shared_prefix(course.range_from(self.place()), self.prefix.len());
+        asked.is_some_and(|prefix| *prefix == *self.prefix)
     }
 }

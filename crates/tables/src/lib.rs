@@ -79,8 +79,8 @@ pub use together::{LongValue, read_values, wait_for_all, wait_for_all_async};
 /// A table for a cursor.
 enum ToScan {
     Open(AnyPart, AnyCursor<TableBlocks>),
-    /// All that is asked for begins with so many bytes, and the table says nothing of it.
-    Denied(usize),
+    /// All that is asked for begins with this, and the table says nothing of it.
+    Denied(Vec<u8>),
 }
 
 /// The tables of a version.
@@ -154,7 +154,7 @@ impl Tables {
         }
         let (part, open) = self.open(table)?;
         if let Some(prefix) = placed.and_then(|range| open.denied_prefix(range)) {
-            return Ok(ToScan::Denied(prefix.len()));
+            return Ok(ToScan::Denied(prefix.to_vec()));
         }
         let way = (direction, placed.is_some());
         let blocks = TableBlocks::new(open, self.files.clone(), level, way);

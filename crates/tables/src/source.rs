@@ -72,8 +72,8 @@ enum Entered {
     Yes,
     /// There is none, or it is not asked for.
     No,
-    /// It has nothing that begins with so many bytes as all does that is asked for.
-    Denied(usize),
+    /// It has nothing that begins with this, as all does that is asked for.
+    Denied(Vec<u8>),
 }
 
 /// The entry at which a source stands.
@@ -349,7 +349,7 @@ impl TableSource {
         let mut at = first;
         loop {
             match self.enter(at, course, Some(from))? {
-                Entered::Denied(len) => self.denied = Some(PassedOver::new(from, len)),
+                Entered::Denied(prefix) => self.denied = Some(PassedOver::new(from, prefix)),
                 Entered::No => return Ok(()),
                 Entered::Yes => {
                     self.denied = None;
@@ -405,7 +405,7 @@ impl TableSource {
             .open_to_scan(self.cf, table, self.run.level, way)?;
         let (part, cursor) = match opened {
             ToScan::Open(part, cursor) => (part, cursor),
-            ToScan::Denied(len) => return Ok(Entered::Denied(len)),
+            ToScan::Denied(prefix) => return Ok(Entered::Denied(prefix)),
         };
         if part.has_ranges() {
             self.covers.push_back((at, part));

@@ -248,6 +248,31 @@ fn a_cut_within_a_prefix_neither_hides_nor_repeats_what_lies_beside_it() {
     }
 }
 
+/// Where a range tombstone reaches behind the bound of a move, nothing is asked for behind it. What a table denies of nothing says
+/// nothing of what the next move asks for.
+#[test]
+fn a_table_that_was_passed_over_for_nothing_is_entered_later() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.partition.by = PartitionBy::Prefix;
+    options.partition.prefix_len = LEN as u64;
+    let engine = open_with(&machine, &options);
+    put(&engine, b"bb1", b"value");
+    put(&engine, b"bd1", b"value");
+    let whole = (Bound::Unbounded, Bound::Unbounded);
+    engine.compact(CF, whole).unwrap();
+    delete_range(&engine, b"bc", Some(b"be"));
+    put(&engine, b"bc7", b"value");
+    let at = |key: &'static [u8; 3]| Bound::Included(&key[..]);
+    let down = Direction::Reverse;
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    // From the key `bd1`, which is covered, the table is left for what lies before `bc`.
+    assert!(cursor.seek_within(at(b"bd9"), at(b"bc5"), down).unwrap());
+    assert_eq!(cursor.key(), b"bc7");
+    assert!(cursor.step_within(at(b"bb0"), down).unwrap());
+    assert_eq!(cursor.key(), b"bb1");
+}
+
 #[test]
 fn tables_that_are_passed_over_wrongly_are_noticed() {
     for bug in [Bug::PrefixForgetsTombstones, Bug::PassedOverForGood] {
