@@ -7,13 +7,13 @@
 
 use thermocline::Result;
 use thermocline_base::options::Preset;
-use thermocline_bench::{Report, Space, Workload};
+use thermocline_bench::{Operation, Report, Space, Workload};
 
 use super::writing::FLAT_LSM;
 use crate::experiment::Measure;
 use crate::outcome::{Chart, Check, Outcome, Series, Table, strings};
 use crate::setting::{Setting, Tell};
-use crate::trial::{KEY_BYTES, Size, System, Trial};
+use crate::trial::{KEY_BYTES, Size, System, Trial, latency};
 
 /// The default preset, with values as far apart as the paper's.
 const APART: System = System {
@@ -108,6 +108,7 @@ impl Found {
         let looks = self.space.samples.len();
         let above = self.space.looks_above.unwrap_or(0);
         let garbage = self.space.samples.iter().map(|look| look.garbage_bytes);
+        let longest = latency(&self.report, Operation::Write).map_or(0.0, |write| write.max / 1e3);
         let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
         vec![
             system.name.to_string(),
@@ -118,7 +119,7 @@ impl Found {
             mib(garbage.max().unwrap_or(0)),
             format!("{:.1}", self.report.ops_per_sec / 1e3),
             format!("{:.2}", self.report.write_amplification_ssd),
-            format!("{:.1}", self.report.latency_us.max / 1e3),
+            format!("{longest:.1}"),
         ]
     }
 }
