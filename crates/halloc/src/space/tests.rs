@@ -14,6 +14,7 @@ use thermocline_pm::{Emulation, Place, RegionSpec, SimPm};
 use super::*;
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader};
 
+mod beside;
 mod copies;
 mod pieces;
 

@@ -67,7 +67,7 @@ impl Space {
     }
 
     /// Attaches what the first of these ways finds; grows the region where none finds anything.
-    fn attach_found(
+    pub(super) fn attach_found(
         &self,
         (owner, ordinal): (u64, u32),
         min_bytes: u64,
@@ -75,12 +75,13 @@ impl Space {
         ways: &[Way<'_>],
     ) -> Result<Zone> {
         loop {
+            // Before anything is looked for: in a part that somebody else adds meanwhile it is looked for, too.
+            let before = self.region_bytes();
             for find in ways {
                 if let Some(zone) = self.try_attach(owner, ordinal, reserve, find)? {
                     return Ok(zone);
                 }
             }
-            let before = self.region_bytes();
             match self.grow(before) {
                 Ok(true) => {}
                 Ok(false) => return Err(self.full(min_bytes)),
