@@ -170,11 +170,13 @@ impl Memtables {
         let seals = due || wide;
         // Without a descriptor the active memtable grows, unless it is too wide for that.
         let can_seal = wide || self.common.space.descriptors().free() > 0;
-        let fits =
-            writer.chain.state().left >= bytes || self.common.space.has_room_now(bytes, reserve);
         let next = seals.then(|| try_lock(&self.next));
         // The next memtable is being named right now, or is missing.
         let no_next = next.is_some_and(|next| next.is_none_or(|next| next.is_none()));
+        // The next memtable begins with a zone of its own, whatever the one at hand has left.
+        let stays = !seals || no_next;
+        let fits = stays && writer.chain.state().left >= bytes
+            || self.common.space.has_room_now(bytes, reserve);
         writer.wants_next |= no_next && can_seal;
         if !writer.recorded || no_next && can_seal {
             return Err(busy("for the manifest"));

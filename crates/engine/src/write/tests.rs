@@ -161,6 +161,51 @@ fn who_asks_not_to_wait_gets_past_a_region_whose_disk_lets_it_not_grow() {
     }
 }
 
+/// A memtable that is full has room left in its zone. The next one has a name, and needs a zone of its own, for which the
+/// region has to grow.
+#[test]
+fn who_asks_not_to_wait_grows_no_region_for_the_next_memtable() {
+    // An item with one row: a header, and a record of 1018 bytes, on whole lines.
+    const ITEM: u64 = 1088;
+    let mut options = options();
+    // So many fill all zones of the first part but two, and the next one in part. The last one is kept back.
+    options.memtable.bytes_max = 185 * ITEM;
+    let engine = open(&Machine::new(1 << 20), &options);
+    let row = |n: u16| {
+        let mut batch = WriteBatch::new();
+        batch.put(CF, &n.to_be_bytes(), &[7; 1000]).unwrap();
+        batch
+    };
+    let mode = WriteOptions {
+        durability: Durability::Immediate,
+        no_slowdown: true,
+    };
+    write_without_waiting(&engine, &row(0));
+    let had = engine.metrics();
+    let mut kept = 1;
+    let busy = loop {
+        match engine.write(row(kept).iter(), mode) {
+            Ok(()) => kept += 1,
+            Err(error) => break error,
+        }
+        let has = engine.metrics().space.region_bytes;
+        assert_eq!(has, had.space.region_bytes, "row {kept}");
+        if kept == 100 {
+            // Names the next memtable. Zones are not lacking yet.
+            engine.work_ahead().unwrap();
+        }
+    };
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    assert!(busy.to_string().contains("grow"), "{busy}");
+    let metrics = engine.metrics();
+    assert_eq!((kept, metrics.space.zones_free), (185, 1));
+    assert_eq!(metrics.space.region_bytes, had.space.region_bytes);
+    write_without_waiting(&engine, &row(kept));
+    let metrics = engine.metrics();
+    assert!(metrics.space.region_bytes > had.space.region_bytes);
+    assert_eq!(metrics.memtables.len(), had.memtables.len() + 1);
+}
+
 fn long_put() -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(CF, b"long", &vec![7; 300 << 10]).unwrap();
