@@ -7,7 +7,9 @@
 //!
 //! # Crash argument
 //! The file has two copies, written in turns, each synced before the other is written again: one is
-//! whole at any time. When the file is made both are written, one after the other, so a file of which one
+//! whole at any time. What an open finds may have been stored by a process that was killed before its sync:
+//! then only the other copy is durable. So it is written again as it reads, and synced, before that one is
+//! touched. When the file is made both are written, one after the other, so a file of which one
 //! copy is not whole and the other was never written is one whose making was interrupted; nobody has
 //! relied on it.
 
@@ -65,13 +67,20 @@ impl OwnerFile {
         Ok(newest)
     }
 
-    /// Opens the file `path`, of which [`OwnerFile::read`] has just given the number `last`.
+    /// Opens the file `path`, of which [`OwnerFile::read`] has just given `owner` and the number `last`, and makes
+    /// that durable.
     ///
     /// # Errors
     /// Those of the storage.
-    pub fn open(storage: &dyn Storage, path: &Path, last: u64) -> Result<OwnerFile> {
+    pub fn open(
+        storage: &dyn Storage,
+        path: &Path,
+        (owner, last): (&Owner, u64),
+    ) -> Result<OwnerFile> {
         let file = storage.open(path, OpenMode::ReadWrite)?;
-        Ok(OwnerFile { file, number: last })
+        let mut file = OwnerFile { file, number: last };
+        file.store(owner, last)?;
+        Ok(file)
     }
 
     /// Makes the file `path`, which says `owner`, durably but for its name. There may be one of which
@@ -96,7 +105,10 @@ impl OwnerFile {
     /// # Errors
     /// Those of the storage: which of both it says is unknown then.
     pub fn write(&mut self, owner: &Owner) -> Result<()> {
-        let number = self.number + 1;
+        self.store(owner, self.number + 1)
+    }
+
+    fn store(&mut self, owner: &Owner, number: u64) -> Result<()> {
         self.file.write_at(&owner.encode(number), copy_at(number))?;
         self.file.sync(SITE_OWNER)?;
         self.number = number;
@@ -145,10 +157,45 @@ mod tests {
                 assert!(said == Some(n) || said == Some(n + 1), "{torn}");
             }
         }
-        let (_, last) = OwnerFile::read(&fs, path).unwrap().unwrap();
-        let mut file = OwnerFile::open(&fs, path, last).unwrap();
+        let (said, last) = OwnerFile::read(&fs, path).unwrap().unwrap();
+        let mut file = OwnerFile::open(&fs, path, (&said, last)).unwrap();
         file.write(&owner(20)).unwrap();
         assert_eq!(say(&fs), Some(20));
+    }
+
+    /// A process was killed when it had stored a copy, before the sync. The next one finds that, and has the power fail
+    /// while it replaces the other copy. Paths differ, and are longer than what the device writes at once.
+    #[test]
+    fn what_a_killed_process_had_not_synced_is_durable_before_the_other_copy_is_replaced() {
+        let path = Path::new("/owner");
+        let moved = |chain: u64, letter: u8| Owner {
+            folder: vec![letter; 1500],
+            ..owner(chain)
+        };
+        let fs = SimFs::new(Steps::new());
+        OwnerFile::make(&fs, path, &moved(1, b'a')).unwrap();
+        fs.sync_dir(Path::new("/"), SITE_OWNER).unwrap();
+        let file = fs.open(path, OpenMode::ReadWrite).unwrap();
+        file.write_at(&moved(1, b'b').encode(3), copy_at(3))
+            .unwrap();
+        let killed = fs.image_killed(Steps::new());
+        let (said, last) = OwnerFile::read(&killed, path).unwrap().unwrap();
+        assert_eq!((&said, last), (&moved(1, b'b'), 3));
+        let file = OwnerFile::open(&killed, path, (&said, last)).unwrap();
+        // As a writing that is not synced yet.
+        let next = moved(2, b'b').encode(file.number + 1);
+        file.file.write_at(&next, copy_at(file.number + 1)).unwrap();
+        let pending = killed.pending();
+        let (mut before, mut after) = (0, 0);
+        for choices in pending.explore(4096, 1000, 1) {
+            let image = killed.image(&choices, Steps::new());
+            let found = OwnerFile::read(&image, path).unwrap();
+            match found.unwrap().0.chain {
+                1 => before += 1,
+                _ => after += 1,
+            }
+        }
+        assert!(before > 0 && after > 0, "{before}, {after}");
     }
 
     #[test]

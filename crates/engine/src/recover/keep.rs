@@ -21,6 +21,7 @@
 //! | a table, blob file or log that an edit names, and its name | file and folder were synced before the edit was written, and no edit is written once a sync of the folder has failed (`Catalog::edits`) | |
 //! | frames of a log behind what is known durable | | written again, then synced (`wal::LogReader::keep`) |
 //! | a log that another place has a copy of | | copied again (`wal::Wal::gather`) |
+//! | what says whose logs are | | written again, then synced (`wal::OwnerFile::open`) |
 //! | what no edit names | | removed, or passed over |
 //!
 //! Items are verified *after* they were stored again: until then the page may be dropped, as clean ones are, and

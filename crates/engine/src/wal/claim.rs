@@ -202,7 +202,7 @@ impl Claims {
         let path = newest.owner(&self.db_id);
         let noted = match found {
             Some((owner, last)) => {
-                let mut file = OwnerFile::open(storage, &path, last)?;
+                let mut file = OwnerFile::open(storage, &path, (&owner, last))?;
                 let moved = owner.folder != folder;
                 let owner = Owner {
                     folder: folder.to_vec(),
