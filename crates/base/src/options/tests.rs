@@ -138,12 +138,12 @@ fn budgets_have_limits_on_both_sides() {
         for dram in [0, DRAM_MIN - 1, DRAM_MAX + 1, u64::MAX - 4096, u64::MAX] {
             let error = with(dram, PM_MAX).unwrap_err();
             let limits = "dram lies between 1 MiB and 128 TiB; ";
-            assert!(error.starts_with(limits), "{error}");
+            assert!(error.contains(limits), "{error}");
         }
         for pm in [0, PM_MIN - 1, PM_MAX + 1, u64::MAX] {
             let error = with(DRAM_MIN, pm).unwrap_err();
             let limits = "pm lies between 256 KiB and 128 TiB; ";
-            assert!(error.starts_with(limits), "{error}");
+            assert!(error.contains(limits), "{error}");
         }
     }
 }
