@@ -862,7 +862,10 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
         (vec!["frobnicate"], "frobnicate"),
         (vec!["put", "DB", "k", "v", "--pm", "4GB"], "KiB"),
         (vec!["put", "DB", "k", "v", "--dram", "much"], "64MiB"),
-        (vec!["put", "DB", "k", "v", "--dram", "1KiB"], "between 1 MiB and"),
+        (
+            vec!["put", "DB", "k", "v", "--dram", "1KiB"],
+            "between 1 MiB and",
+        ),
         (
             vec!["put", "DB", "k", "v", "--set", "nonsense"],
             "group.option=value",
