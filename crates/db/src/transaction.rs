@@ -326,7 +326,7 @@ impl Transaction {
     /// snapshot. The transaction can only read while the iterator lives.
     ///
     /// A serializable transaction remembers how much of the range was read, absent keys included. If it is
-    /// pessimistic, it locks the whole range against writers when the iterator is made. If that fails, the error is
+    /// pessimistic, it locks the whole range against writers of keys when the iterator is made. If that fails, the error is
     /// the first item.
     pub fn iter(&self) -> TransactionScan<'_> {
         self.scan(Ok(Family::DEFAULT), &(Bound::Unbounded, Bound::Unbounded))

@@ -5,7 +5,7 @@
 //! changed, between the snapshot and this place, of what the transaction depends on? The engine answers under the
 //! writer's lock (`engine::watch`, `commit::recent`), so there is no moment between the answer and the place. Locks, which
 //! pessimistic transactions take, make it likely that the answer is no. **Nothing that is promised here depends on
-//! them**, but that a transaction which has a key does not lose it to another transaction.
+//! them**, but that a transaction which has a key exclusively does not lose it to another transaction.
 //!
 //! | module | what it has |
 //! |---|---|
@@ -85,7 +85,8 @@
 //!
 //! # Locks
 //! Keys are locked shared (reads for share, and all reads of a serializable transaction) or exclusively (writes, reads for
-//! update), ranges shared (iterators of a serializable transaction, and `delete_range`). They are held until the commit has been
+//! update), ranges shared (iterators of a serializable transaction, and `delete_range`). So a `delete_range` does not wait for who has
+//! such a range, or an absent key, shared: that one is refused its commit. They are held until the commit has been
 //! acknowledged, and kept when a savepoint is rolled back to. `locks::table` says why no wake-up is lost and nobody
 //! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the
 //! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does. When the store

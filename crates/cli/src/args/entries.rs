@@ -171,7 +171,7 @@ pub(crate) struct LoadArgs {
     pub db: PathBuf,
     /// The file; the first line of CSV and TSV names the columns
     pub file: PathBuf,
-    /// The column that is the key; several are joined by '/'
+    /// The column that is the key; several are joined by '/', which only the last of them may have
     #[arg(long, value_name = "COLUMN", required = true)]
     pub key: Vec<String>,
     /// The file's format; guessed from its name unless given

@@ -180,14 +180,13 @@ impl<R: Read> Separated<R> {
                 .map_err(|_| format!("column '{column}' is not UTF-8 text"))?;
             object.insert(column.clone(), Value::from(text));
         }
-        let parts: Vec<&[u8]> = self.key.iter().map(|&i| &self.record[i]).collect();
-        let key = parts.join(b"/".as_slice());
-        if parts.iter().all(|part| part.is_empty()) {
-            return Err("the key is empty".to_string());
-        }
+        let parts = self.key.iter();
+        let parts: Vec<(&str, &[u8])> = parts
+            .map(|&i| (self.columns[i].as_str(), &self.record[i]))
+            .collect();
         Ok(Row {
             line,
-            key,
+            key: joined(&parts)?,
             value: Value::Object(object).to_string().into_bytes(),
         })
     }
@@ -239,15 +238,32 @@ impl<R: Read> Lines<R> {
             Some(_) => Err(format!("'{column}' is a list or an object, not a key")),
         };
         let parts = self.key.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-        if parts.iter().all(String::is_empty) {
-            return Err("the key is empty".to_string());
-        }
+        let parts = self.key.iter().zip(&parts);
+        let parts: Vec<(&str, &[u8])> = parts
+            .map(|(column, part)| (column.as_str(), part.as_bytes()))
+            .collect();
         Ok(Row {
             line: self.line,
-            key: parts.join("/").into_bytes(),
+            key: joined(&parts)?,
             value: text.as_bytes().to_vec(),
         })
     }
+}
+
+/// The key that these parts of a row make, each with its column. Only the last one may have a `/`: else the parts of two rows could
+/// differ and their keys not, and one row would take the other's place.
+fn joined(parts: &[(&str, &[u8])]) -> Result<Vec<u8>, String> {
+    if parts.iter().all(|(_, part)| part.is_empty()) {
+        return Err("the key is empty".to_string());
+    }
+    let ahead = parts.split_last().map_or(&[][..], |(_, ahead)| ahead);
+    if let Some((column, _)) = ahead.iter().find(|(_, part)| part.contains(&b'/')) {
+        return Err(format!(
+            "'{column}' has a '/', by which the columns of the key are joined; only the last of them may have one"
+        ));
+    }
+    let parts: Vec<&[u8]> = parts.iter().map(|(_, part)| *part).collect();
+    Ok(parts.join(b"/".as_slice()))
 }
 
 /// Digits of which no two decimal numbers are the same binary one.
@@ -395,6 +411,19 @@ mod tests {
                 Err(6)
             ]
         );
+    }
+
+    #[test]
+    fn only_the_last_column_of_a_key_may_have_what_joins_them() {
+        let csv = "a,b\nx,y/z\nx/y,z\n";
+        let jsonl = "{\"a\":\"x\",\"b\":\"y/z\"}\n{\"a\":\"x/y\",\"b\":\"z\"}\n";
+        for (text, format, bad) in [(csv, Format::Csv, 3), (jsonl, Format::Jsonl, 2)] {
+            let keys = rows(text, format, &["a", "b"]).into_iter();
+            let keys: Vec<Result<String, u64>> = keys.map(|row| row.map(|row| row.1)).collect();
+            assert_eq!(keys, [Ok("x/y/z".to_string()), Err(bad)]);
+            let alone = rows(text, format, &["a"]);
+            assert!(alone.iter().all(Result::is_ok));
+        }
     }
 
     #[test]
