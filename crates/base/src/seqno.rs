@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The position of a write in the one total order of a database. The first write has 1; 0 means
-/// "before everything". A number that anyone has seen is never given out again (design §14).
+/// "before everything". A number that anyone has seen is never given out again (rule 5 of recovery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct SeqNo(pub u64);

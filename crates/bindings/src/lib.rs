@@ -1,3 +1,3 @@
-//! Users of the facade in other languages: the C ABI and what is built on it (design §16). Empty
+//! Users of the facade in other languages: the C ABI and what is built on it. Empty
 //! until the facade is complete.
 #![forbid(unsafe_code)]

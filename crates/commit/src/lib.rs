@@ -1,4 +1,4 @@
-//! Committing (design §5; LogFree §3.2): from the grant of a group to its acknowledgement.
+//! Committing (LogFree §3.2): from the grant of a group to its acknowledgement.
 //!
 //! The crate knows no tables, levels or decisions, and no database: what it needs of one is a [`CommitEnv`]. So it can be
 //! tested without one.
@@ -24,7 +24,7 @@
 //! 6. *Acknowledge*.
 //!
 //! # What acknowledges a write
-//! `Immediate`: `durable` covers it, and so all before it (design §14, rule 6). `Buffered`: it is visible. Its bytes
+//! `Immediate`: `durable` covers it, and so all before it (rule 6 of recovery, `docs/durability.md`). `Buffered`: it is visible. Its bytes
 //! lie in their place already, stored through the cache; only their write-back is deferred, until there are
 //! [`buffered_bytes`] of them, or [`buffered_ms`] have passed, or something durable comes behind: an `Immediate` write,
 //! though it may add nothing, a seal, a close. The thread that then writes back takes the whole list, flushes and

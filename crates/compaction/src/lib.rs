@@ -1,4 +1,4 @@
-//! Merging: several sorted sources become tables (design §9).
+//! Merging: several sorted sources become tables.
 //!
 //! This is its pure heart: no threads, no files. Each part is a function of what it is given, so that each can be tried
 //! on every small case and on many large ones. When and what is merged is decided by `thermocline-policy`.

@@ -1,4 +1,4 @@
-//! What comes next of several sorted sources (design §9): a tournament tree of losers.
+//! What comes next of several sorted sources: a tournament tree of losers.
 //!
 //! # Invariants
 //! 1. **Order.** What [`Merge::head`] shows ascends strictly in the order of [`Head::order`], if it

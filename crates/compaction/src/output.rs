@@ -1,4 +1,4 @@
-//! Where one output table ends and the next begins (design §9; FlatLSM's tasks of equal size,
+//! Where one output table ends and the next begins (FlatLSM's tasks of equal size,
 //! LevelDB's limit of the overlap with grandparents).
 //!
 //! # Invariants

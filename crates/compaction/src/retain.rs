@@ -1,4 +1,4 @@
-//! Which entries survive a merge (design §6, §9, §10).
+//! Which entries survive a merge.
 //!
 //! # Vocabulary
 //! - A **moment** is a seqno as of which somebody may read: each registered snapshot, and every

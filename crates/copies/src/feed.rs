@@ -1,4 +1,4 @@
-//! Change feeds: changes committed since a seqno, in the order of commits (design §16).
+//! Change feeds: changes committed since a seqno, in the order of commits.
 //!
 //! Records lie in persistent memory in the order in which they were committed, until their memtable goes. So a feed
 //! needs no log of its own: it reads the chains (`memtable::trail`), memtable after memtable. Memtables must only
@@ -14,7 +14,7 @@
 //!
 //! # Invariants
 //! 1. *Durable.* A group is given when `durable` and `visible` have both passed it. So no crash takes back what a
-//!    feed has given. No seqno is ever given out twice (rule 5 of design §14), so nothing else is ever given under
+//!    feed has given. No seqno is ever given out twice (rule 5 of recovery, `docs/durability.md`), so nothing else is ever given under
 //!    its seqnos, by this process or a later one.
 //! 2. *Whole.* Both watermarks move over whole groups.
 //! 3. *Without a gap.* A feed goes from one chain to the next only if no record can have been between them
@@ -37,7 +37,7 @@
 //!    seqnos before the last gap of invariant 3 are gone like all others there.
 //! 7. *Known durable.* An open for reading makes nothing durable. So after a crash its feeds end where the walk knows
 //!    everything to have been durable (`memtable::walk`). Other readable records may be gone after the next crash. An
-//!    open for writing persists the records that it found (rule 3 of design §14).
+//!    open for writing persists the records that it found (rule 3 of recovery, `docs/durability.md`).
 //!
 //! # Rejected
 //! - *Reading from tables what is gone from persistent memory*: tables are in the order of keys, and have only

@@ -1,4 +1,4 @@
-//! Long values: each lies in a blob file, and its record says where (design §1, §5, §8).
+//! Long values: each lies in a blob file, and its record says where.
 //!
 //! A value over `blob.inline_bytes_max` would fill persistent memory and be written again by every compaction.
 //! So it goes to the SSD at once, into a *blob file* (`sst::blob`), and what is granted, stored, logged,

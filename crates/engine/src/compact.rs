@@ -1,4 +1,4 @@
-//! Compaction: tables sink from level to level, and what nobody needs goes on the way (design §9).
+//! Compaction: tables sink from level to level, and what nobody needs goes on the way.
 //!
 //! | question | module |
 //! |---|---|

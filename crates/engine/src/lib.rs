@@ -1,4 +1,4 @@
-//! Wiring: opening, recovery, writing and reading (design §11, §14, §16).
+//! Wiring: opening, recovery, writing and reading.
 //!
 //! # What an open database is
 //! A folder with a manifest, a region of persistent memory, and in DRAM a [`View`]: the memtables,
@@ -54,7 +54,7 @@
 //! From 3 on nothing is allowed to fail. A failure poisons the store, because the next open may find other data
 //! than this process would answer with.
 //!
-//! # Recovery (`recover`, design §14)
+//! # Recovery (`recover`; its rules are in `docs/durability.md`)
 //! Map, check the region's id, replay the manifest, free the zones that the manifest does not name, walk the chains
 //! of each incarnation, rebuild the indexes. Then, before any write, in this order:
 //!
@@ -133,7 +133,7 @@
 //! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks
 //! requested under any lock. User code runs under none.
 //!
-//! # Invariants of design §15 defended here
+//! # Invariants of the store that are defended here
 //! 1 (acknowledged is durable), 2 (batches are whole), 4 (nothing returns), 5 and 6 (damage is an
 //! error): see `ARCHITECTURE.md` for the tests.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Partitions: how the keys of a family are divided, and when that changes (design §10; PM-Blade §III).
+//! Partitions: how the keys of a family are divided, and when that changes (PM-Blade §III).
 //!
 //! `version::partitions` has what they are, and why tables know nothing of them. Here they are made and
 //! removed:

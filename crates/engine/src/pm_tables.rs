@@ -1,5 +1,5 @@
-//! Level 0 in persistent memory: sealed memtables become PM tables (shapes `pm-tables` and `tiered`; PM-Blade §IV,
-//! design §7). With `global-index` and `immutables` those do that are mostly dead (`flush::rewrite`).
+//! Level 0 in persistent memory: sealed memtables become PM tables (shapes `pm-tables` and `tiered`; PM-Blade
+//! §IV). With `global-index` and `immutables` those do that are mostly dead (`flush::rewrite`).
 //!
 //! A flush writes PM tables (`level0`) in place of files, and one edit names them and the references to
 //! them. They stand in level 0 as tables in files do, ordered by age among those: so reads, the law of age,

@@ -1,4 +1,4 @@
-//! From manifest and region back to memtables (design §14). See the crate documentation for the order
+//! From manifest and region back to memtables (`docs/durability.md`). See the crate documentation for the order
 //! of what recovery makes durable.
 //! What is only readable is made durable first (`keep`).
 

@@ -1,4 +1,4 @@
-//! How a new incarnation begins: what is cut, what goes, and where writing starts (design §14).
+//! How a new incarnation begins: what is cut, what goes, and where writing starts (rules 4 and 5 of recovery, `docs/durability.md`).
 //!
 //! # The base goes with the cuts
 //! A process that was killed may have given seqnos out that are nowhere any more: of writes that were not durable. How

@@ -1,4 +1,4 @@
-//! Values that were read: copied, or where they lie in persistent memory (design §11).
+//! Values that were read: copied, or where they lie in persistent memory.
 //!
 //! A small value is copied: that costs less than holding on to it. A larger one is *pinned*: it names
 //! its record and holds its memtable, whose zones are given back only when nobody holds it any more. So

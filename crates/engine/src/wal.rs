@@ -1,4 +1,4 @@
-//! Stores whose records lie in DRAM: the log that makes them durable (design §7, shape `ssd`).
+//! Stores whose records lie in DRAM: the log that makes them durable (shape `ssd`).
 //!
 //! The classic baseline differs from the rest in one place: what *persisted* means. Its region is plain
 //! memory (`pm`, kind `dram`), so the write journey, memtables, indexes and views are as they are
@@ -16,7 +16,7 @@
 //!    granted is durable: the list is empty. So what is on the list belongs to the chain of today.
 //! 4. *A copy as it lies.* What a frame carries is a run of items, byte by byte. Read again they are
 //!    stored anew, with other offsets, and so other checksums; first seqno and `published` stay. So rules 1
-//!    and 2 of design §14 are those of the walk (`memtable::walk`), which looks at what was loaded: a frame
+//!    and 2 of recovery are those of the walk (`memtable::walk`), which looks at what was loaded: a frame
 //!    that is torn is an item that is missing, behind it lies the next one, and its `published` tells
 //!    whether that is the end or corruption.
 //! 5. *Floors are found anew.* A memtable's descriptor is gone with the region. A memtable counts as

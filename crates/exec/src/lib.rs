@@ -1,5 +1,5 @@
 //! Coroutines and block I/O: aligned buffers, transfers past the page cache, and reads and writes that go on while a job
-//! works (design §9).
+//! works.
 //!
 //! | what | how |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Space in persistent memory (design §4; LogFree §3.4 calls it Halloc).
+//! Space in persistent memory (LogFree §3.4 calls it Halloc).
 //!
 //! Two pools, because a storage engine has two kinds of persistent allocation:
 //!

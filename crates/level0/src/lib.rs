@@ -1,4 +1,4 @@
-//! What stays in persistent memory below the memtables: the PM table (design §7; PM-Blade §IV-A).
+//! What stays in persistent memory below the memtables: the PM table (PM-Blade §IV-A).
 //!
 //! A **PM table** is an immutable, sorted set of entries in zones of its own: the level 0 that is neither
 //! kept in DRAM as an index over records, nor written to the SSD. An **entry** is a user key of a column

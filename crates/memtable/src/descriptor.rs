@@ -133,7 +133,7 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Makes a floor that was found durable, before anything is built on it (design §14, rule 3): a
+    /// Makes a floor that was found durable, before anything is built on it (rule 3 of recovery): a
     /// killed process may have stored copy A and not persisted it. Copy B is stored only after
     /// copy A is durable, so a floor of which both copies are there needs nothing.
     ///

@@ -1,4 +1,4 @@
-//! Storing again what an open keeps (rule 3 of design §14).
+//! Storing again what an open keeps (rule 3 of recovery, `docs/durability.md`).
 
 use thermocline_base::Result;
 use thermocline_pm::Region;

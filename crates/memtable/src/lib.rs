@@ -1,5 +1,5 @@
 //! The write path: how records lie in persistent memory, how they get there, and how they are found
-//! again (design §5, §6; LogFree §3.1-3.2, FlatLSM §4.2).
+//! again (LogFree §3.1-3.2, FlatLSM §4.2).
 //!
 //! # Vocabulary
 //! A **record** is one change of one key, or of all keys of a range. An **item** is a group of records that become durable
@@ -43,7 +43,7 @@
 //! The item's lines are stored and fenced; only then is anything acknowledged or published. A crash
 //! before the fence leaves any mixture of words: the item is valid only if all of its words arrived.
 //! The walk (`walk`) takes it then, and recovery persists it again before anything builds on it
-//! (rule 3 of design §14, by storing it again); else it is the first bad item, not covered by any `published`, and is
+//! (rule 3 of recovery, by storing it again); else it is the first bad item, not covered by any `published`, and is
 //! cut. After the fence it is found in every image.
 //!
 //! # Why keys are covered twice

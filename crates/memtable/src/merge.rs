@@ -1,4 +1,4 @@
-//! In-memory compaction: the indexes of several sealed memtables become one (design §7, LogFree §3.3).
+//! In-memory compaction: the indexes of several sealed memtables become one (LogFree §3.3).
 //!
 //! Reads ask every sealed memtable. A *merged index* leads to the records of several of them, which stay
 //! where they are: only pointers move. Readers use it like a memtable.

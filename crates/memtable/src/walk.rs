@@ -1,4 +1,4 @@
-//! Finding again what was committed (design §14, rules 1 and 2).
+//! Finding again what was committed (rules 1 and 2 of recovery, `docs/durability.md`).
 //!
 //! The walk takes the chains of one incarnation, in order, and answers: which items are there, where
 //! is the cut, and is what is missing a torn tail or corruption?

@@ -1,4 +1,4 @@
-//! Bytes that persist: regions of persistent memory and the primitives on them (design §3).
+//! Bytes that persist: regions of persistent memory and the primitives on them.
 //!
 //! # What a region is
 //! A [`Region`] is one mapped range of bytes that outlives the process, addressed by [`PmOff`]

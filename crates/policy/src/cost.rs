@@ -1,5 +1,5 @@
 //! When level 0 in persistent memory is compacted, and what of it stays there (PM-Blade §IV.C,
-//! algorithm 1; design §7).
+//! algorithm 1).
 //!
 //! A partition has unsorted tables, newest first, above one sorted run. *Internal* compaction merges
 //! them inside persistent memory; *major* compaction moves them to the SSD. Both cost something now

@@ -1,5 +1,5 @@
 //! Level 0 in persistent memory: what costs say of it, what of it leaves, and whether flushes skip it (PM-Blade §IV.C,
-//! algorithm 1; design §7). The equations are in [`cost`](crate::cost); here they are asked.
+//! algorithm 1). The equations are in [`cost`](crate::cost); here they are asked.
 //!
 //! The paper decides about partitions. Here it is slices of level 0 ([`pick::Slice`](crate::pick::Slice)): what can be merged, or
 //! leave, by itself. Of a slice is known:

@@ -1,4 +1,4 @@
-//! Every decision about background work, as pure functions of plain data (design §7, §9, §10; PM-Blade §IV).
+//! Every decision about background work, as pure functions of plain data (PM-Blade §IV).
 //!
 //! The crate knows no locks, files, clocks, threads or randomness. What varies is in its arguments.
 //!

@@ -1,4 +1,4 @@
-//! Which partitions are split or merged by size (PM-Blade §III; design §10).
+//! Which partitions are split or merged by size (PM-Blade §III).
 //!
 //! The largest one past the limit is split where one of its tables begins, as near to half of its bytes as there is one. One
 //! that is a single table wide is not split, whatever it weighs, nor is one where all would lie on one side.

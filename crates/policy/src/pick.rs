@@ -1,5 +1,5 @@
-//! Which tables are to be compacted next: a leveled picker as a function over metadata (design §8,
-//! §9; the levels of LevelDB, dynamic level sizes of RocksDB).
+//! Which tables are to be compacted next: a leveled picker as a function over metadata (the
+//! levels of LevelDB, dynamic level sizes of RocksDB).
 //!
 //! # Vocabulary
 //! - A job moves data from one level to a deeper one: its **inputs** there, and those tables of the

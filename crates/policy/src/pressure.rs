@@ -1,4 +1,4 @@
-//! How much writers are to be held back (design §9): a slope, not a wall.
+//! How much writers are to be held back: a slope, not a wall.
 //!
 //! Where background work falls behind, something fills up: persistent memory, level 0, bytes
 //! waiting for compaction, the disk, garbage in blob files. Stores that stop writers at a limit, as

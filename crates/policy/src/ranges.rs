@@ -1,6 +1,5 @@
 //! What a flush does with each range of keys: whether it stays in persistent memory, leaves it with what lies there below, or
-//! goes past it (design §1 and §7: "under pressure a cold range may go straight to L1, together with all older level-0 data of
-//! that range").
+//! goes past it: under pressure a cold range may go straight to the base level, together with all that level 0 has of it.
 //!
 //! A range is *cold* if level 0 is full, and cost does not keep what it has there (equation 3). Where flushes *skip* level 0 every
 //! range leaves.

@@ -1,4 +1,4 @@
-//! The learned index: where a key lies is computed, not looked up (TridentKV §3.2, design §8).
+//! The learned index: where a key lies is computed, not looked up (TridentKV §3.2).
 //!
 //! It stands in a table in place of the binary index, as its root, without blocks below. It stores few
 //! keys. The blocks of the table are cut into **groups** of neighbours. In a group a **code** (SNBC) makes

@@ -1,4 +1,4 @@
-//! Tables and blob files on SSD: blocks, filters, index, writer and reader (design §8, §11).
+//! Tables and blob files on SSD: blocks, filters, index, writer and reader.
 //!
 //! A **table** is an immutable file of sorted entries. An **entry** is an internal key (user key,
 //! seqno) with a kind (put, delete, merge) and a value, inline or in a **blob file**. Range deletes

@@ -1,4 +1,4 @@
-//! Isolation: transactions above the engine (design §12; LogFree §3.2.2, §4.1 for what a commit costs below).
+//! Isolation: transactions above the engine (LogFree §3.2.2, §4.1 for what a commit costs below).
 //!
 //! A transaction reads at a *snapshot*, keeps its writes to itself, and commits them as one batch. What makes it more
 //! than a batch is one question that is asked when the batch gets its place in the order of all writes: has anything

@@ -1,5 +1,5 @@
-//! Write-ahead logs: what makes writes durable where records are kept in plain memory (design §7,
-//! shape `ssd`).
+//! Write-ahead logs: what makes writes durable where records are kept in plain memory
+//! (shape `ssd`).
 //!
 //! That is how the field does it, and so the baseline that the rest is compared with: every write
 //! goes to the device twice, once into the log and once into a table. It is built to be as good as it

@@ -1,4 +1,4 @@
-//! Internal compaction: what lies over each other in persistent memory is merged there (PM-Blade §IV.B; design §7).
+//! Internal compaction: what lies over each other in persistent memory is merged there (PM-Blade §IV.B).
 //!
 //! Level 0 in persistent memory is runs of tables, of which a read may have to ask each. An internal compaction takes
 //! a *slice* of it (`policy::pick::Slice`), and writes tables that do not overlap, without what nobody needs. It is

@@ -1,4 +1,4 @@
-//! Ranges of an evacuation that are written ahead, by several threads (design §7: "each range evacuated in parallel").
+//! Ranges of an evacuation that are written ahead, by several threads.
 //!
 //! # Vocabulary
 //! A *group* is ranges that follow each other, stay in persistent memory, and are written at once. Then they are named,

@@ -1,5 +1,5 @@
-//! Merging down: the older tables that a range of an evacuation takes along when it leaves persistent memory (design §1
-//! and §7: "under pressure a cold range may go straight to L1, together with all older level-0 data of that range").
+//! Merging down: the older tables that a range of an evacuation takes along when it leaves persistent memory. Under
+//! pressure a cold range may so go straight to the base level.
 //!
 //! Suppose that level 0 in persistent memory is full. A flush that wrote more tables there would make others leave, and
 //! its own tables would leave with the next flush: everything would be copied twice. A flush that wrote files would put

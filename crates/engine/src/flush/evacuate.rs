@@ -1,4 +1,4 @@
-//! Evacuating memtables by ranges of keys (design §7): shape `tiered`, and `immutables` in its own way
+//! Evacuating memtables by ranges of keys: shape `tiered`, and `immutables` in its own way
 //! ([`sink`](super::sink)). A range stays in persistent memory, or leaves it with what lies there below it
 //! ([`along`](super::along)).
 //!

@@ -1,4 +1,4 @@
-//! Rewriting what is mostly dead (FlatLSM §4.2.2, "Garbage Collection in PMTable"; design §6), with shapes
+//! Rewriting what is mostly dead (FlatLSM §4.2.2, "Garbage Collection in PMTable"), with shapes
 //! `global-index` and `immutables`.
 //!
 //! A few keys that are written again and again fill memtables in which a few others, written once, are alive.

@@ -1,4 +1,4 @@
-//! Steps 2 and 3 of opening: the memtables are found again, and what they rely on is made durable (design §14; see
+//! Steps 2 and 3 of opening: the memtables are found again, and what they rely on is made durable (rule 3 of recovery; see
 //! `recover`).
 
 use std::path::Path;

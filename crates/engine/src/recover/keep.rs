@@ -1,4 +1,4 @@
-//! Making durable what recovery keeps (rule 3 of design §14).
+//! Making durable what recovery keeps (rule 3 of recovery, `docs/durability.md`).
 //!
 //! # Readable is not durable
 //! What an open reads comes from caches. The process before may have been killed before it persisted what it

@@ -297,7 +297,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Goes on in a world whose process was killed at `snapshot`: what the next process reads need
-    /// not be durable, and must be once it answers (design §14, rule 3).
+    /// not be durable, and must be once it answers (rule 3 of recovery).
     pub fn kill(&mut self, snapshot: &Snapshot) {
         let Some(mut life) = snapshot.killed(self.options, self.draw(1)) else {
             return;

@@ -146,7 +146,7 @@ impl Space {
         }
     }
 
-    /// Makes the headers of `zones` durable again (design §14, rule 3): after a kill, or a failed persist, they
+    /// Makes the headers of `zones` durable again (rule 3 of recovery): after a kill, or a failed persist, they
     /// may have been readable without being durable. Both copies are stored again, whatever they read, since a
     /// crash may have come between them: one alone would be one rotten byte from losing the zone.
     ///

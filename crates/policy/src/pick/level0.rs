@@ -16,7 +16,7 @@
 //!
 //! # What a range of a flush takes along
 //! A range of memtables takes tables along when it is written, so that a range that is not wanted in persistent
-//! memory leaves it as a whole (design §1, the law of age, and §7, "a cold range may go straight to L1").
+//! memory leaves it as a whole (the law of age: `pick`, invariant 2).
 //!
 //! What is written comes from above level 0. So everything that it is merged with has to lie above everything that
 //! stays beside it.
