@@ -315,6 +315,8 @@ impl Place {
             Some(entered) => entered.moment().clone(),
             None => Moment::now(&self.store),
         };
+        // As `Engine::get`: behind the moment.
+        moment.check(self.cf)?;
         let view = moment.view(self.cf)?;
         let common = &view.inner_for(&moment).common;
         operands::folded(common, &view, (self.cf, key), moment.seqno())
@@ -387,3 +389,6 @@ impl<T> std::fmt::Debug for PendingRead<T> {
         f.debug_struct("PendingRead").field("done", &done).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

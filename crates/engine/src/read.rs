@@ -85,6 +85,8 @@ impl Engine {
     #[cold]
     fn folded_now(&self, cf: CfId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let moment = Moment::now(&self.inner);
+        // Dropped since it was asked for, it may have no tables any more, and what its operands are on would be missing.
+        moment.check(cf)?;
         let view = moment.view(cf)?;
         operands::folded(&self.inner.common, &view, (cf, key), moment.seqno())
     }
@@ -306,3 +308,6 @@ impl Engine {
         &self.inner.common.options
     }
 }
+
+#[cfg(test)]
+mod tests;

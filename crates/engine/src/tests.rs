@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use thermocline_base::merge::{Append, MergeOperator};
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, Steps, WriteBatch};
+use thermocline_base::{CfId, CfOptions, Steps, WriteBatch};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
@@ -50,6 +51,25 @@ fn put(engine: &Engine, key: &[u8], value: &[u8]) {
 
 fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
     engine.get(CF, key, <[u8]>::to_vec).unwrap()
+}
+
+/// A store in which a family was dropped that had a value in a table, and an operand on it in a memtable: of this key.
+pub(crate) fn dropped_below_an_operand() -> (Engine, CfId, &'static [u8]) {
+    let engine = Engine::open(world(), Path::new("/db"), options()).unwrap();
+    let of = CfOptions::default().merge_operator(Append::new("").name());
+    let cf = engine.family("list", &of).unwrap().id;
+    let key: &[u8] = b"key";
+    let mut batch = WriteBatch::new();
+    batch.put(cf, key, b"one").unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    engine.flush().unwrap();
+    let mut batch = WriteBatch::new();
+    batch.merge(cf, key, b"two").unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let value = engine.get(cf, key, <[u8]>::to_vec).unwrap();
+    assert_eq!(value.as_deref(), Some(&b"onetwo"[..]));
+    engine.drop_family("list").unwrap();
+    (engine, cf, key)
 }
 
 #[test]
