@@ -5,7 +5,7 @@ use std::ops::Bound;
 use thermocline_base::{Error, Result};
 
 use crate::format::ROWS;
-use crate::format::stored::{State, StoredIndex};
+use crate::format::stored::StoredIndex;
 use crate::store::{Reader, Store, Writer};
 use crate::table::Table;
 use crate::write::duplicate;
@@ -84,10 +84,8 @@ fn add<S: Store>(
     let family = table.family();
     let mut txn = store.transaction(true)?;
     let layout = table.write_layout(&mut txn)?;
-    let is_this = |of: &StoredIndex| {
-        of.state == State::Building && (of.space, &of.name) == (index.space, &index.name)
-    };
-    if !layout.maintained().any(is_this) {
+    // Another one may have its name and its number by now, and other columns.
+    if !layout.maintained().any(|of| of == index) {
         return Ok(Added::Overtaken);
     }
     for key in keys {

@@ -263,6 +263,42 @@ fn a_row_that_is_too_long_for_an_index_goes_while_that_is_built() {
     assert_eq!(by_note.keys(&db.snapshot(), ..).unwrap().count(), 2);
 }
 
+/// While a pass is on its way its index is dropped, and another of the same name is begun, with other columns. The rest of
+/// the pass gives that no entries.
+#[test]
+fn a_pass_adds_nothing_to_another_index_of_the_same_name() {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, plain()).unwrap();
+    fill(&db, &table);
+    let by_group = || plain().index("one", ["group"]);
+    let other = db.clone();
+    let hook = move |number: usize| match number {
+        // Storing the schema has two places, and so has the first chunk.
+        4 => {
+            assert!(Table::drop_index(&other, "t", "one")?);
+            // Cut short before its first chunk.
+            let opened = Table::open(&Hooked(other.clone()), by_group());
+            assert!(matches!(opened, Err(Error::Closed)), "{opened:?}");
+            Ok(())
+        }
+        // Behind the two of storing the other schema.
+        7 => Err(Error::Closed),
+        _ => Ok(()),
+    };
+    let by_code = plain().index("one", ["code"]);
+    let (opened, _) = hooked(hook, || Table::open(&Hooked(db.clone()), by_code));
+    assert!(
+        matches!(opened, Err(Error::InvalidArgument(_))),
+        "{opened:?}"
+    );
+    let opened = Table::open(&db, by_group()).unwrap();
+    check(&db, &opened);
+    let one = opened.index("one").unwrap();
+    let entries = one.keys(&db.snapshot(), ..).unwrap().count();
+    assert_eq!(entries as u64, ROWS);
+}
+
 #[test]
 fn what_is_planted_is_noticed() {
     let unnoticed = |bug, work: fn()| {
