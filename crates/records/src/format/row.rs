@@ -87,6 +87,12 @@ pub(crate) fn decode(
             count,
         ));
     }
+    // Columns that came later are nullable.
+    let missing = |column: &usize| !is_key[*column] && !columns[*column].is_nullable;
+    if let Some(column) = (count..columns.len()).find(missing) {
+        let name = &columns[column].name;
+        return Err(Flaw::new(1, format!("a value of column '{name}'"), "none"));
+    }
     let values = || (0..count).filter(|column| !is_key[*column]);
     let bits = at;
     at += values().count().div_ceil(8);

@@ -377,8 +377,10 @@ fn what_has_another_form_is_refused() {
         );
     }
     assert_eq!(decoded(&[column(Type::U64, true)], &[2, 0]), None);
-    let rows: [(Type, &[u8]); 9] = [
+    let rows: [(Type, &[u8]); 10] = [
         (Type::U64, &[2, 1, 0, 7]),
+        // Without a column that is never NULL.
+        (Type::U64, &[1, 0]),
         (Type::U64, &[1, 1, 1]),
         // Bits of columns that there are not.
         (Type::U64, &[1, 1, 2, 7]),
