@@ -9,7 +9,7 @@ use thermocline_base::{Error, Result};
 use crate::field::{Decimal, Field, Row, Type, tuple};
 use crate::format::key::{self, Cursor};
 use crate::format::stored::{State, Stored, StoredIndex};
-use crate::format::{ROWS, row};
+use crate::format::{Flaw, ROWS, row};
 use crate::schema::Column;
 
 /// A row's entry in an index.
@@ -268,7 +268,7 @@ impl Layout {
 
     /// The key of the row that an entry leads to.
     pub fn row_of(&self, index: &StoredIndex, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
-        let broken = |flaw: crate::format::Flaw| {
+        let broken = |flaw: Flaw| {
             let place = format!("table '{}', entry '{}'", self.table, shown(key));
             flaw.error(&format!("entry of index '{}'", index.name), place)
         };
@@ -283,7 +283,13 @@ impl Layout {
         } else {
             &key[cursor.at()..]
         };
-        Ok([&[ROWS], primary].concat())
+        let row_key = [&[ROWS], primary].concat();
+        if row_key.len() > KEY_LEN_MAX {
+            // No such key can be asked for.
+            let (at_most, got) = (format!("at most {KEY_LEN_MAX} bytes"), row_key.len());
+            return Err(broken(Flaw::new(0, at_most, got)));
+        }
+        Ok(row_key)
     }
 
     /// The values of a row in an index, for messages.

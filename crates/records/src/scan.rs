@@ -129,7 +129,11 @@ impl<'r, R: Reader> IndexKeys<'r, R> {
 
     fn fields(&mut self, at_back: bool) -> Option<Result<Vec<Field>>> {
         let key = self.step(at_back)?;
-        Some(key.and_then(|key| self.layout.key_fields(&key)))
+        let fields = key.and_then(|key| self.layout.key_fields(&key));
+        if fields.is_err() {
+            self.scan = None;
+        }
+        Some(fields)
     }
 }
 

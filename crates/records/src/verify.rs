@@ -86,7 +86,14 @@ impl<F> Table<F> {
         };
         let ready = layout.maintained().filter(|i| i.state == State::Ready);
         for index in ready {
-            let entry = layout.entry(index, &row, key)?;
+            let entry = match layout.entry(index, &row, key) {
+                Ok(entry) => entry,
+                // Its values are too long for the index, so no write through a table made it.
+                Err(error) => {
+                    report.fault(format!("{}: {error}", layout.place(key)));
+                    continue;
+                }
+            };
             let there = reader.get(self.family(), &entry.key)?;
             if there.is_none_or(|there| *there != entry.value[..]) {
                 report.fault(format!(
@@ -123,8 +130,9 @@ impl<F> Table<F> {
         let Ok(row) = layout.row(&row_key, &row) else {
             return Ok(None);
         };
-        let entry = layout.entry(index, &row, &row_key)?;
-        let is_its = entry.key == key && entry.value == value;
+        // A row whose values are too long for the index has no entry there.
+        let entry = layout.entry(index, &row, &row_key);
+        let is_its = entry.is_ok_and(|entry| entry.key == key && entry.value == value);
         Ok((!is_its).then(|| {
             format!(
                 "{place}: index '{}' leads to the row from other values than {}",

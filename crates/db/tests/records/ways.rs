@@ -698,3 +698,62 @@ fn what_others_wrote_into_the_family_is_named() {
         &["schema"],
     );
 }
+
+/// Entries that lead nowhere, and rows that an index cannot have: damage to readers, and faults to the check.
+#[test]
+fn what_others_wrote_into_an_index_is_damage() {
+    let db = open();
+    let schema = parts()
+        .unique("by_name", ["name"])
+        .index("by_shelf", ["shelf"]);
+    let table = Table::open(&*db, schema).unwrap();
+    let mut txn = begin(&db);
+    table.insert(&mut txn, &fields![1, "a", 2, 3]).unwrap();
+    table.insert(&mut txn, &fields![2, "b", 2, 3]).unwrap();
+    txn.commit().unwrap();
+    let family = db.find_column_family("parts").unwrap();
+    let entries: Vec<Vec<u8>> = family.iter().map(|entry| entry.unwrap().0).collect();
+    // The schema, two rows, and two entries of each index.
+    assert_eq!(entries.len(), 7);
+    let faults = || table.verify(&db.snapshot()).unwrap().faults.len();
+
+    // A primary key that is longer than a key can be.
+    let by_name = &entries[3];
+    let good = family.get(by_name).unwrap().unwrap().to_vec();
+    let long = "x".repeat(limits::KEY_LEN_MAX);
+    family.put(by_name, &long).unwrap();
+    assert_eq!(faults(), 2, "of the row, and of the entry");
+    let index = table.index("by_name").unwrap();
+    refused(
+        index.get(&db.snapshot(), &fields!["a"]),
+        ErrorKind::Corruption,
+        &["'by_name'", "'parts'"],
+    );
+    family.put(by_name, &good).unwrap();
+    check(&db, &table);
+
+    // Bytes behind a primary key.
+    let longer = [&entries[5][..], &[0]].concat();
+    family.put(&longer, "").unwrap();
+    assert_eq!(faults(), 1);
+    let by_shelf = table.index("by_shelf").unwrap();
+    let mut keys: Vec<_> = by_shelf.keys(&db.snapshot(), ..).unwrap().collect();
+    assert_eq!(keys.len(), 2, "after an error it ends");
+    refused(keys.remove(1), ErrorKind::Corruption, &["'parts'"]);
+    family.delete(&longer).unwrap();
+    check(&db, &table);
+
+    // A row with a name that is too long for an index, from a table without one.
+    let other = Schema {
+        name: "other".into(),
+        ..parts()
+    };
+    let other = Table::open(&*db, other).unwrap();
+    let mut txn = begin(&db);
+    let wide = fields![1, long.as_str(), 2, 3];
+    other.insert(&mut txn, &wide).unwrap();
+    txn.commit().unwrap();
+    let row = other.family().get(&entries[1]).unwrap().unwrap().to_vec();
+    family.put(&entries[1], &row).unwrap();
+    assert_eq!(faults(), 2, "of the row, and of its old entry");
+}
