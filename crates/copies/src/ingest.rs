@@ -23,7 +23,8 @@ use thermocline_base::sync::Arc;
 use thermocline_base::{CfId, Error, KeyRange, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain, joined};
-use thermocline_env::{File, OpenMode, Storage};
+use thermocline_env::frugal::Frugal;
+use thermocline_env::{Env, File, OpenMode, Storage};
 use thermocline_sst::{
     FileSource, Identity, Properties, SyncCursor, Table, TablePart, Value, identity_of, open_table,
     verify_table,
@@ -117,8 +118,10 @@ pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Re
 ///
 /// # Errors
 /// Those of [`ingest`] that tables are the reason of.
-pub fn check_tables<P: AsRef<Path>>(storage: &dyn Storage, tables: &[P]) -> Result<()> {
-    check_sources(storage, tables, || Ok(())).map(drop)
+pub fn check_tables<P: AsRef<Path>>(env: &Env, tables: &[P]) -> Result<()> {
+    // Stores of the process give descriptors back, if they have all of them.
+    let storage = Frugal::new(env.storage.clone());
+    check_sources(&*storage, tables, || Ok(())).map(drop)
 }
 
 /// Step 1. Gives the tables that have entries, in the order of keys. `go_on` is called before each of them.

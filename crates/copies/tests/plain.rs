@@ -6,15 +6,17 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{
     CfId, Error, ErrorKind, FileId, KeyRange, Kind, RangeTombstone, Result, SeqNo, Steps,
 };
 use thermocline_copies::{
-    Backups, Captured, Entries, IngestWriter, Installed, NewTables, Store, checkpoint, export,
-    ingest,
+    Backups, Captured, Entries, IngestWriter, Installed, NewTables, Store, check_tables,
+    checkpoint, export, ingest,
 };
 use thermocline_env::sim::SimFs;
-use thermocline_env::{Env, OpenMode};
+use thermocline_env::spares::Spare;
+use thermocline_env::{Env, File, OpenMode, Storage};
 use thermocline_sst::{
     FileSource, Identity, KeyRef, SyncCursor, TablePart, TableWriter, Value, WriteOptions,
     open_table, table_name,
@@ -118,7 +120,12 @@ fn map(keys: &[&str]) -> Map {
 impl Plain {
     /// A store with some keys in a file, and others in none.
     fn new(filed: &[&str], rest: &[&str]) -> Plain {
-        let env = Env::simulated(SimFs::new(Steps::new()), 3);
+        Plain::on(SimFs::new(Steps::new()), filed, rest)
+    }
+
+    /// The same, in this file system.
+    fn on(fs: SimFs, filed: &[&str], rest: &[&str]) -> Plain {
+        let env = Env::simulated(fs, 3);
         let dir = PathBuf::from("/db");
         env.storage.create_dir_all(&dir).unwrap();
         let file = FileId(1);
@@ -465,4 +472,45 @@ fn tables_that_overlap_and_tables_without_entries() {
     assert!(error.to_string().contains("/b and /c overlap"), "{error}");
     assert_eq!(ingest(&store, CF, &["/g", "/b", "/a"]).unwrap().entries, 4);
     assert_eq!(ingest(&store, CF, &["/none"]).unwrap().tables, 0);
+}
+
+/// A file that is open and need not be.
+#[derive(Debug)]
+struct Kept(Mutex<Option<Arc<dyn File>>>);
+
+impl Spare for Kept {
+    fn close(&self) {
+        lock(&self.0).take();
+    }
+}
+
+/// Whoever works beside a store has what that can do without, too.
+#[test]
+fn descriptors_that_others_can_do_without_are_enough() {
+    const DESCRIPTORS: usize = 12;
+    let fs = SimFs::new(Steps::new());
+    let store = Plain::on(fs.clone(), &["a"], &["b"]);
+    let path = Path::new("/t.sst");
+    export(&store, CF, (Bound::Unbounded, Bound::Unbounded), path).unwrap();
+    fs.install(Path::new("/kept"), b"");
+    fs.limit_descriptors(DESCRIPTORS);
+    let with_none_left = |work: &dyn Fn()| {
+        let keep = |_| {
+            let file = fs.open(Path::new("/kept"), OpenMode::Read).unwrap();
+            let kept = Arc::new(Kept(Mutex::new(Some(file))));
+            let spare: Arc<dyn Spare> = kept.clone();
+            fs.spares().add(Arc::downgrade(&spare));
+            kept
+        };
+        let kept: Vec<Arc<Kept>> = (0..DESCRIPTORS).map(keep).collect();
+        work();
+        assert!(kept.iter().all(|kept| lock(&kept.0).is_none()));
+    };
+    let backups = Backups::new(store.env.clone(), Path::new("/backups"));
+    with_none_left(&|| assert_eq!(backups.create(&store).unwrap().id, 1));
+    with_none_left(&|| assert_eq!(backups.list().unwrap().len(), 1));
+    with_none_left(&|| assert_eq!(backups.verify().unwrap().faults, []));
+    with_none_left(&|| assert_eq!(backups.restore(None, Path::new("/one")).unwrap().id, 1));
+    with_none_left(&|| backups.delete(1).unwrap());
+    with_none_left(&|| check_tables(&store.env, &[path]).unwrap());
 }

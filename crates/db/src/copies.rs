@@ -72,7 +72,7 @@ impl Db {
     /// # Errors
     /// Those of [`Db::ingest`] that tables are the reason of: one that is damaged, or is none, or two that overlap.
     pub fn check_tables<P: AsRef<Path>>(tables: &[P]) -> Result<()> {
-        thermocline_engine::check_tables(&*World::real().env.storage, tables)
+        thermocline_engine::check_tables(&World::real().env, tables)
     }
 
     /// Writes all entries of the default column family into one table, for [`Db::ingest`]. [`ColumnFamily::export`] writes

@@ -11,8 +11,8 @@ use std::path::Path;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::{ErrorKind, Result, SeqNo};
-use thermocline_env::LockGuard;
 use thermocline_env::frugal::Frugal;
+use thermocline_env::{LockGuard, Storage};
 use thermocline_runtime::Runtime;
 use thermocline_version::{LOCK_NAME, Manifest};
 
@@ -78,8 +78,9 @@ impl Engine {
     /// Corruption of the manifest; [`thermocline_base::Error::Locked`] if somebody who has the store open for writing
     /// exchanges it meanwhile; those of the file system.
     pub fn stored_options(world: &World, dir: &Path) -> Result<Option<Options>> {
-        let storage = &world.env.storage;
-        if !storage.is_dir(dir)? || !Manifest::exists(&**storage, dir)? {
+        // Stores of the process give descriptors back, if they have all of them.
+        let storage: Arc<dyn Storage> = Frugal::new(world.env.storage.clone());
+        if !storage.is_dir(dir)? || !Manifest::exists(&*storage, dir)? {
             return Ok(None);
         }
         let read = || Manifest::open(storage.clone(), dir, true);

@@ -46,6 +46,7 @@ use std::path::{Path, PathBuf};
 
 use thermocline_base::report::Report;
 use thermocline_base::{Error, Result};
+use thermocline_env::frugal::Frugal;
 use thermocline_env::{Env, LockGuard, OpenMode, Storage};
 use thermocline_version::LOCK_NAME;
 
@@ -98,6 +99,11 @@ impl Backups {
     /// The backups in `dir`, which the first backup makes. This call reads nothing.
     pub fn new(env: Env, dir: &Path) -> Backups {
         let dir = dir.to_path_buf();
+        // Stores of the process give descriptors back, if they have all of them.
+        let env = Env {
+            storage: Frugal::new(env.storage),
+            ..env
+        };
         Backups { env, dir }
     }
 

@@ -2,11 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, WriteBatch};
+use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::{CfId, Steps, WriteBatch};
 use thermocline_engine::{Durability, Engine, Family, IngestWriter, World};
-use thermocline_env::OpenMode;
+use thermocline_env::sim::SimFs;
+use thermocline_env::spares::Spare;
+use thermocline_env::{Env, File, OpenMode, Storage};
+use thermocline_pm::SimPm;
 
 const CF: CfId = CfId::DEFAULT;
 
@@ -140,4 +145,47 @@ fn too_few_are_named() {
     let (done, said) = with_descriptors(9);
     assert!(!done, "{said}");
     assert!(said.contains("9 (RLIMIT_NOFILE)"), "{said}");
+}
+
+/// A file that is open and need not be.
+#[derive(Debug)]
+struct Kept(Mutex<Option<Arc<dyn File>>>);
+
+impl Spare for Kept {
+    fn close(&self) {
+        lock(&self.0).take();
+    }
+}
+
+/// Neither does what stores could do without for who asks with which options one was opened.
+#[test]
+fn the_options_of_a_store_are_told_where_others_have_all_descriptors() {
+    let fs = SimFs::new(Steps::new());
+    let world = World {
+        env: Env::simulated(fs.clone(), 7),
+        sim: Some(SimPm::new(1 << 20, Steps::new())),
+        shadow: None,
+        background: false,
+    };
+    let mut given = Options {
+        pm: 1 << 20,
+        ..Options::default()
+    };
+    given.pm_region.part_bytes_first = 256 << 10;
+    let dir = PathBuf::from("/db");
+    let engine = Engine::open(world.clone(), &dir, given).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let some = PathBuf::from("/some");
+    fs.install(&some, b"");
+    fs.limit_descriptors(8);
+    let mut kept = Vec::new();
+    while let Ok(file) = fs.open(&some, OpenMode::Read) {
+        let one = Arc::new(Kept(Mutex::new(Some(file))));
+        let spare: Arc<dyn Spare> = one.clone();
+        fs.spares().add(Arc::downgrade(&spare));
+        kept.push(one);
+    }
+    assert!(Engine::stored_options(&world, &dir).unwrap().is_some());
+    assert!(kept.iter().all(|kept| lock(&kept.0).is_none()));
 }
