@@ -81,8 +81,9 @@ pub(super) fn hold_folder(dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
 
 pub(super) fn is_folder_held(dir: &Path) -> Result<bool> {
     let file = open_folder(dir).map_err(|e| Error::io("open", dir, e))?;
-    // Given up as the file is closed.
-    retry(|| match file.try_lock() {
+    // Given up at once, and not only as the file is closed (`RealLock`): whoever wants to hold the folder next could not.
+    let lock = RealLock { file };
+    retry(|| match lock.file.try_lock() {
         Ok(()) => Ok(false),
         Err(fs::TryLockError::WouldBlock) => Ok(true),
         Err(fs::TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(false),

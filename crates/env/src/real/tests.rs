@@ -325,3 +325,26 @@ fn a_file_that_can_be_no_lock_file_is_left_as_it_is() {
     file.set_len(64).unwrap();
     storage.lock(&path).unwrap();
 }
+
+/// A child process that another thread is starting has a copy of each descriptor for a moment, and with it of its lock.
+#[test]
+fn who_has_looked_whether_a_folder_is_held_keeps_nobody_from_holding_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..150 {
+                    let child = std::process::Command::new("true").status();
+                    assert!(child.unwrap().success());
+                }
+                done.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+        }
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            assert!(!storage.is_folder_held(dir.path()).unwrap());
+            assert!(storage.hold_folder(dir.path()).unwrap().is_some());
+        }
+    });
+}
