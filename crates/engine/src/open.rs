@@ -129,7 +129,7 @@ fn open_named(
         listener: setup.listener,
         ttls,
     };
-    let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
+    let inner = wire(named, (dir, lock, started), recovered, families, shared)?;
     // From here on its runtime counts it, and who came before reads in it. If it is not opened after all, that ends as a
     // close does.
     let engine = Engine {

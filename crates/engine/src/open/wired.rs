@@ -324,11 +324,12 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     }
 }
 
-/// Puts the store together.
+/// Puts the store together. If it fails, what was recovered goes before the lock, since that comes first: elders hold the
+/// folder again before anybody else may open the store.
 pub(super) fn wire(
     named: Named,
-    mut recovered: Recovered,
     (dir, lock, started): (&Path, Option<Box<dyn LockGuard>>, u64),
+    mut recovered: Recovered,
     families: Families,
     shared: Shared,
 ) -> Result<Arc<Inner>> {

@@ -1,6 +1,10 @@
 //! Readers of an earlier opening of the store in this process: they read on, and the next openings hold
 //! for them what they read, and no more.
 
+use thermocline_env::Storage;
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::spares::Spare;
+
 use super::*;
 
 /// Does `work` for each shape, two at a time: one after the other they take longer than all else in this program.
@@ -372,4 +376,77 @@ fn readers_that_go_on_while_the_store_is_opened_again_see_their_moment() {
             engine.close().unwrap();
         });
     });
+}
+
+/// Looks, when somebody lacks a descriptor, whether a store could be locked.
+#[derive(Debug)]
+struct Looks {
+    fs: SimFs,
+    was_free: AtomicBool,
+}
+
+impl Spare for Looks {
+    fn close(&self) {
+        let lock = self.fs.lock(&Path::new(HERE).join("LOCK"));
+        self.was_free.fetch_or(lock.is_ok(), Ordering::SeqCst);
+    }
+}
+
+/// Whoever is not opened after all holds the folder for those who came before, and then gives up the lock: another process
+/// might open the store in between, and would find nobody.
+#[test]
+fn the_folder_is_held_again_before_a_store_that_fails_to_open_gives_up_its_lock() {
+    let machine = Machine::new();
+    // One fails where folders are listed, the other one where they are held.
+    let holds = FaultStorage::over_sim(machine.fs.clone());
+    let lists = FaultStorage::new(Arc::new(holds.clone()));
+    let mut world = machine.world.clone();
+    world.env.storage = Arc::new(lists.clone());
+    let open = || Engine::open(world.clone(), Path::new(HERE), options("tiered"));
+    let engine = open().unwrap();
+    put(&engine, CfId::DEFAULT, b"a", b"1").unwrap();
+    let snapshot = engine.snapshot();
+    engine.close().unwrap();
+    let before = lists.calls_of(Op::List);
+    open().unwrap().close().unwrap();
+    let calls = lists.calls_of(Op::List) - before;
+    let plan = |(fault, op, at)| Plan {
+        fault,
+        op: Some(op),
+        at,
+        repeat: Repeat::Once,
+    };
+    // How often a lock was asked for; 0 if the store was opened all the same.
+    let fails_at = |call: u64| {
+        let before = (lists.calls_of(Op::List), holds.calls_of(Op::Lock));
+        lists.arm(plan((Fault::Eio, Op::List, before.0 + call)));
+        match open() {
+            Ok(opened) => {
+                opened.close().unwrap();
+                0
+            }
+            Err(_) => holds.calls_of(Op::Lock) - before.1,
+        }
+    };
+    let mut looked = 0;
+    for call in 0..calls {
+        let locks = fails_at(call);
+        // The lock, two looks at who holds the folder, and somebody for whom it is held again.
+        if locks < 4 {
+            continue;
+        }
+        let looks = Arc::new(Looks {
+            fs: machine.fs.clone(),
+            was_free: AtomicBool::new(false),
+        });
+        let spare: Arc<dyn Spare> = looks.clone();
+        machine.fs.spares().add(Arc::downgrade(&spare));
+        let last = holds.calls_of(Op::Lock) + locks - 1;
+        holds.arm(plan((Fault::NoDescriptor, Op::Lock, last)));
+        assert_eq!(fails_at(call), locks + 1, "it is tried again");
+        assert!(!looks.was_free.load(Ordering::SeqCst), "{call}");
+        looked += 1;
+    }
+    assert!(looked > 0);
+    drop(snapshot);
 }
