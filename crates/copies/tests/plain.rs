@@ -514,3 +514,35 @@ fn descriptors_that_others_can_do_without_are_enough() {
     with_none_left(&|| backups.delete(1).unwrap());
     with_none_left(&|| check_tables(&store.env, &[path]).unwrap());
 }
+
+/// Does `work` in `fs`, and looks with `check` at what a crash may leave at each of its steps.
+fn with_crashes(fs: &SimFs, check: impl Fn(SimFs) + Send + Sync + 'static, work: impl FnOnce()) {
+    let seen = fs.clone();
+    fs.steps().observe(Some(Arc::new(move |point| {
+        for outcome in seen.pending().explore(32, 4, point.step) {
+            check(seen.image(&outcome, Steps::new()));
+        }
+    })));
+    work();
+    fs.steps().observe(None);
+}
+
+/// The process that deletes it may be killed before it has made that durable. A later one removes the files.
+#[test]
+fn a_backup_that_was_being_deleted_comes_back_with_its_files_or_not_at_all() {
+    let fs = SimFs::new(Steps::new());
+    let mut store = Plain::on(fs.clone(), &["a"], &["b"]);
+    let dir = Path::new("/backups");
+    let backups = Backups::new(store.env.clone(), dir);
+    backups.create(&store).unwrap();
+    fs.remove(&dir.join("BACKUP-000001")).unwrap();
+    store.rest = map(&["c"]);
+    let check = move |image: SimFs| {
+        let left = Backups::new(Env::simulated(image, 1), dir);
+        assert_eq!(left.verify().unwrap().faults, []);
+    };
+    with_crashes(&fs, check, || {
+        assert_eq!(backups.create(&store).unwrap().id, 1);
+    });
+    assert_eq!(backups.list().unwrap().len(), 1);
+}

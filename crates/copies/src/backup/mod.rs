@@ -265,6 +265,7 @@ impl Backups {
         if lists.iter().all(Result::is_ok) {
             let named = lists.iter().flatten().flat_map(|listed| &listed.files);
             let named: BTreeSet<String> = named.map(Stored::name).collect();
+            let mut synced = false;
             for name in found.files.iter().filter(|name| !named.contains(*name)) {
                 let path = self.dir.join(name);
                 let is_ours = match Stored::sum_in(name) {
@@ -273,6 +274,10 @@ impl Backups {
                     None => false,
                 };
                 if is_ours {
+                    // A list that a killed process has removed must not come back behind its files.
+                    if !std::mem::replace(&mut synced, true) {
+                        self.storage().sync_dir(&self.dir, sites::COPY_WITHDRAWN)?;
+                    }
                     self.storage().remove(&path)?;
                 }
             }
