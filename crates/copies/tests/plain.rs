@@ -546,3 +546,40 @@ fn a_backup_that_was_being_deleted_comes_back_with_its_files_or_not_at_all() {
     });
     assert_eq!(backups.list().unwrap().len(), 1);
 }
+
+/// What withdraws a copy may be killed before it is durable that this is no database. The next copy clears the folder.
+#[test]
+fn a_copy_that_was_being_withdrawn_comes_back_whole_or_not_at_all() {
+    let fs = SimFs::new(Steps::new());
+    let store = Plain::on(fs.clone(), &["a"], &["b"]);
+    let current = Path::new("/copy/CURRENT");
+    // Killed when the copy is there, and its note still is, too.
+    let killed = Arc::new(Mutex::new(None));
+    let (seen, at) = (fs.clone(), killed.clone());
+    fs.steps().observe(Some(Arc::new(move |_| {
+        if seen.contents(current).is_some() && seen.contents(Path::new("/copy/COPYING")).is_some() {
+            *lock(&at) = Some(seen.image_killed(Steps::new()));
+        }
+    })));
+    checkpoint(&store, Path::new("/copy")).unwrap();
+    fs.steps().observe(None);
+    let fs: SimFs = lock(&killed).take().unwrap();
+    assert!(fs.image_none(Steps::new()).contents(current).is_some());
+    fs.remove(current).unwrap();
+    let store = Plain {
+        env: Env::simulated(fs.clone(), 4),
+        ..store
+    };
+    let check = move |image: SimFs| {
+        if image.contents(current).is_some() {
+            assert_eq!(
+                contents(&Env::simulated(image, 1), "/copy"),
+                map(&["a", "b"])
+            );
+        }
+    };
+    with_crashes(&fs, check, || {
+        checkpoint(&store, Path::new("/copy")).unwrap();
+    });
+    assert_eq!(contents(&store.env, "/copy"), map(&["a", "b"]));
+}

@@ -119,8 +119,11 @@ pub fn forget_note(storage: &dyn Storage, dir: &Path) -> Result<()> {
 /// stranger's.
 fn clear(storage: &dyn Storage, dir: &Path, names: &BTreeSet<String>) -> Result<()> {
     let current = dir.join(CURRENT);
-    if names.contains(CURRENT) && storage.exists(&current)? {
-        storage.remove(&current)?;
+    if names.contains(CURRENT) {
+        if storage.exists(&current)? {
+            storage.remove(&current)?;
+        }
+        // A process before this one may have removed it, and have been killed before that was durable.
         storage.sync_dir(dir, sites::COPY_WITHDRAWN)?;
     }
     remove_all(storage, dir, names)?;
