@@ -118,7 +118,11 @@ impl<T> Flights<T> {
     ) -> Result<(), (Wanted, PooledBuf, T)> {
         let len = u32::try_from(buf.len());
         let fd = wanted.file.raw_reads().map(|raw| raw.fd().as_raw_fd());
-        let (Ok(len), Some(fd), Some(place)) = (len, fd, self.free.pop()) else {
+        let (Ok(len), Some(fd)) = (len, fd) else {
+            return Err((wanted, buf, tag));
+        };
+        // Not before: what is given back keeps no place.
+        let Some(place) = self.free.pop() else {
             return Err((wanted, buf, tag));
         };
         let buf = ManuallyDrop::new(buf);
@@ -221,4 +225,44 @@ fn retried(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         }
     }
     call()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use thermocline_base::Steps;
+    use thermocline_env::sim::SimFs;
+    use thermocline_env::{OpenMode, Storage};
+
+    use super::*;
+    use crate::pool::BufPool;
+    use crate::under_way::UnderWay;
+
+    /// A place that is lost counts as a read under way for ever: the polling thread would never park, and never end; and one that
+    /// finds its device not polled would make no read any more.
+    #[test]
+    fn a_read_that_is_given_back_keeps_no_place() {
+        let (ear, _bell) = io::pipe().unwrap();
+        // The system may refuse it.
+        let Ok(mut flights) = Flights::new(AsyncIo::Interrupt, ear) else {
+            return;
+        };
+        let disk = SimFs::new(Steps::new());
+        disk.install(Path::new("/a"), b"some bytes");
+        // It has no descriptor.
+        let file = disk.open(Path::new("/a"), OpenMode::Read).unwrap();
+        let pool = BufPool::new(0);
+        for n in 0..2 * FLIGHTS_MAX {
+            let wanted = Wanted {
+                file: file.clone(),
+                offset: 0,
+                len: 4,
+                _held: UnderWay::default().hold(),
+            };
+            let given = flights.launch((wanted, 0), pool.take(4096), n);
+            assert!(given.is_err_and(|(_, _, tag)| tag == n));
+            assert_eq!((flights.under_way(), flights.room()), (0, FLIGHTS_MAX));
+        }
+    }
 }
