@@ -5,9 +5,10 @@
 //!    told to and the first two are empty.
 //! 2. *No read waits for another one*, unless the ring is full. The thread sleeps in one of two ways. While nothing is
 //!    under way it is *parked*, and a caller wakes it. Else it sleeps in the kernel, where the *bell*, a byte in a
-//!    pipe, ends its sleep. Before it sleeps it says so under the queue's lock, having seen that the queue is empty, or
-//!    that there is no room for more. A caller that brings a read looks under the same lock. Where the device is polled
-//!    there is no bell: a read that comes meanwhile waits until one that is under way is done.
+//!    pipe, ends its sleep. Before it sleeps it says so under the queue's lock, having seen that the queue is empty. A
+//!    caller that brings a read looks under the same lock. If there is no room for more it does not say so, and nobody
+//!    rings in vain. Then, and where the device is polled, for which there is no bell, a read that comes meanwhile waits
+//!    until one that is under way is done.
 //! 3. *As if read alone.* If the kernel does not answer a read in full, a helper reads it again by the file itself, and
 //!    that answer counts.
 //! 4. *Wakers hold up nothing but asynchronous reads*, and one that panics ends no read but its own.
@@ -66,39 +67,11 @@ impl Poller {
     /// The kernel's, where it refuses that as well.
     pub fn start(
         way: AsyncIo,
-        (pool, helpers): (BufPool, Arc<Helpers>),
+        with: (BufPool, Arc<Helpers>),
         refusal: &Arc<Refusal>,
     ) -> io::Result<Poller> {
-        let (ear, bell) = io::pipe()?;
-        let made = Flights::new(way, ear.try_clone()?).map(|flights| (flights, way));
-        let (flights, way) = match made {
-            Ok(made) => made,
-            Err(error) if way == AsyncIo::Sqpoll || way == AsyncIo::Iopoll => {
-                refusal.note(way, &error);
-                let flights = Flights::new(AsyncIo::Interrupt, ear.try_clone()?)?;
-                (flights, AsyncIo::Interrupt)
-            }
-            Err(error) => return Err(error),
-        };
-        let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue {
-                waiting: VecDeque::new(),
-                sleep: Sleep::Awake,
-                stopping: false,
-            }),
-            parked: Condvar::new(),
-            bell,
-            way: AtomicUsize::new(way as usize),
-        });
-        let polling = Polling {
-            shared: shared.clone(),
-            flights: Some(flights),
-            refused: false,
-            ear,
-            pool,
-            helpers,
-            refusal: refusal.clone(),
-        };
+        let polling = Polling::new(way, with, refusal)?;
+        let shared = polling.shared.clone();
         let builder = thread::Builder::new().name("thermocline-poll".into());
         builder.spawn(move || polling.poll())?;
         Ok(Poller(shared))
@@ -156,6 +129,44 @@ struct Polling {
 }
 
 impl Polling {
+    /// See [`Poller::start`].
+    fn new(
+        way: AsyncIo,
+        (pool, helpers): (BufPool, Arc<Helpers>),
+        refusal: &Arc<Refusal>,
+    ) -> io::Result<Polling> {
+        let (ear, bell) = io::pipe()?;
+        let made = Flights::new(way, ear.try_clone()?).map(|flights| (flights, way));
+        let (flights, way) = match made {
+            Ok(made) => made,
+            Err(error) if way == AsyncIo::Sqpoll || way == AsyncIo::Iopoll => {
+                refusal.note(way, &error);
+                let flights = Flights::new(AsyncIo::Interrupt, ear.try_clone()?)?;
+                (flights, AsyncIo::Interrupt)
+            }
+            Err(error) => return Err(error),
+        };
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::new(),
+                sleep: Sleep::Awake,
+                stopping: false,
+            }),
+            parked: Condvar::new(),
+            bell,
+            way: AtomicUsize::new(way as usize),
+        });
+        Ok(Polling {
+            shared,
+            flights: Some(flights),
+            refused: false,
+            ear,
+            pool,
+            helpers,
+            refusal: refusal.clone(),
+        })
+    }
+
     fn poll(mut self) {
         while let Some(orders) = self.take() {
             let are_new = !orders.is_empty();
@@ -204,7 +215,7 @@ impl Polling {
         Some(queue.waiting.drain(..some).collect())
     }
 
-    /// Whether to sleep in the kernel. If there is no room for more, what comes waits for that.
+    /// Whether to sleep in the kernel. If there is no room for more, what comes waits for that, and does not ring.
     fn may_sleep(&self) -> bool {
         let Some(flights) = &self.flights else {
             return false;
@@ -212,7 +223,7 @@ impl Polling {
         let full = flights.room() == 0 || self.refused;
         let mut queue = lock(&self.shared.queue);
         let sleeps = queue.waiting.is_empty() || full;
-        if sleeps && flights.has_bell() {
+        if sleeps && !full && flights.has_bell() {
             queue.sleep = Sleep::InKernel;
         }
         sleeps
@@ -331,4 +342,63 @@ fn answer(landed: Landed<Tag>) -> std::result::Result<(), (Wanted, ReadPromise)>
     drop(wanted);
     let _ = catch_unwind(AssertUnwindSafe(|| tag.promise.keep(bytes)));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_env::real::RealStorage;
+    use thermocline_env::{File, OpenMode, Storage};
+
+    use super::*;
+    use crate::promise::{Pending, promise, wait_for};
+    use crate::range::RangeBuf;
+    use crate::under_way::UnderWay;
+
+    /// A read of all of a file.
+    fn order_of(file: &Arc<dyn File>) -> (Order, Pending<Result<RangeBuf>>) {
+        let (promise, pending) = promise();
+        let wanted = Wanted {
+            file: file.clone(),
+            offset: 0,
+            len: 4,
+            _held: UnderWay::default().hold(),
+        };
+        ((wanted, promise), pending)
+    }
+
+    /// Who rings while there is no room wakes the thread for nothing, with a system call, for each read that he brings.
+    #[test]
+    fn nobody_rings_where_there_is_no_room_and_all_are_answered() {
+        let with = (BufPool::new(0), Arc::new(Helpers::named("test")));
+        // The system may refuse it.
+        let Ok(mut polling) = Polling::new(AsyncIo::Interrupt, with, &Arc::new(Refusal::none()))
+        else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = RealStorage::new().open(&path, OpenMode::CreateNew).unwrap();
+        file.write_at(b"some", 0).unwrap();
+        let shared = polling.shared.clone();
+        let is_heard = || lock(&shared.queue).sleep == Sleep::InKernel;
+        let mut pending = Vec::new();
+        for _ in 0..FLIGHTS_MAX {
+            assert!(polling.may_sleep() && is_heard());
+            lock(&shared.queue).sleep = Sleep::Awake;
+            let (order, answer) = order_of(&file);
+            polling.launch(order);
+            pending.push(answer);
+        }
+        assert!(polling.may_sleep() && !is_heard());
+        let poller = Poller(shared.clone());
+        let (order, answer) = order_of(&file);
+        poller.read(order);
+        pending.push(answer);
+        assert!(polling.may_sleep() && !is_heard());
+        poller.stop();
+        polling.poll();
+        for answer in pending {
+            assert_eq!(wait_for(answer).unwrap().unwrap()[..], b"some"[..]);
+        }
+    }
 }
