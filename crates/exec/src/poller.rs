@@ -81,7 +81,10 @@ impl Poller {
     pub fn read(&self, order: Order) {
         let mut queue = lock(&self.0.queue);
         queue.waiting.push_back(order);
-        self.0.wake(&mut queue);
+        let sleep = queue.end_sleep();
+        // Neither the thread that wakes nor others that bring reads wait for a system call.
+        drop(queue);
+        self.0.wake(sleep);
     }
 
     /// The way that is used.
@@ -94,13 +97,23 @@ impl Poller {
     pub fn stop(&self) {
         let mut queue = lock(&self.0.queue);
         queue.stopping = true;
-        self.0.wake(&mut queue);
+        let sleep = queue.end_sleep();
+        // Under the lock: until it is given up the thread does not end, and the pipe has its other end.
+        self.0.wake(sleep);
+    }
+}
+
+impl Queue {
+    /// Says that the thread is awake. Whoever asks wakes it, if it was not.
+    fn end_sleep(&mut self) -> Sleep {
+        std::mem::replace(&mut self.sleep, Sleep::Awake)
     }
 }
 
 impl Shared {
-    fn wake(&self, queue: &mut Queue) {
-        match std::mem::replace(&mut queue.sleep, Sleep::Awake) {
+    /// Ends this sleep. If the thread has woken by itself meanwhile, it wakes once more for nothing.
+    fn wake(&self, sleep: Sleep) {
+        match sleep {
             Sleep::Awake => {}
             Sleep::Parked => {
                 self.parked.notify_one();
