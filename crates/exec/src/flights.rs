@@ -83,8 +83,14 @@ impl<T> Flights<T> {
         // One more for the bell.
         let entries = u32::try_from(FLIGHTS_MAX * 2).expect("a few");
         let flights = std::iter::repeat_with(|| None).take(FLIGHTS_MAX);
+        // The thread that polls enters the kernel before it sleeps, and learns there what is done: so it need not be
+        // interrupted for that. Older kernels, and the kernel's own thread, know no such thing.
+        let quiet = match way {
+            AsyncIo::Interrupt => IoUring::builder().setup_coop_taskrun().build(entries).ok(),
+            _ => None,
+        };
         Ok(Flights {
-            ring: builder.build(entries)?,
+            ring: quiet.map_or_else(|| builder.build(entries), Ok)?,
             flights: flights.collect(),
             free: (0..FLIGHTS_MAX).rev().collect(),
             bell: (way != AsyncIo::Iopoll).then_some(bell),
