@@ -1,5 +1,6 @@
 //! A table that is open, and parts of it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -69,17 +70,22 @@ impl Table {
     }
 
     /// The block that a reader asked for, from the bytes of the file at `handle`: checked,
-    /// decompressed, ready to be cached.
+    /// decompressed, ready to be cached. Bytes that are lent are copied only if they were not compressed.
     ///
     /// # Errors
     /// [`thermocline_base::Error::Corruption`] if they are not what was written there,
     /// [`thermocline_base::Error::Unsupported`] if a newer version wrote them.
-    pub fn decode(&self, handle: BlockHandle, stored: Vec<u8>) -> Result<Arc<Block>> {
+    pub fn decode<'a>(
+        &self,
+        handle: BlockHandle,
+        stored: impl Into<Cow<'a, [u8]>>,
+    ) -> Result<Arc<Block>> {
+        let stored: Cow<'_, [u8]> = stored.into();
         let decoded = || {
             if stored.len() as u64 != u64::from(handle.len) {
                 return Err(damaged("length of a block", 0, handle.len, stored.len()));
             }
-            let payload = trailer::open(stored.into(), handle.kind, self.seed, handle.offset)?;
+            let payload = trailer::open(stored, handle.kind, self.seed, handle.offset)?;
             match handle.kind {
                 BlockKind::Data => Block::data(payload),
                 BlockKind::Index => Block::index(payload, self.data_end),

@@ -182,7 +182,7 @@ pub(crate) fn fetch(
 
 /// A block, from its bytes as they were read. It is kept in the cache.
 pub(crate) fn decoded(at: &OpenTable, handle: BlockHandle, bytes: &RangeBuf) -> Result<Arc<Block>> {
-    let block = at.table.decode(handle, bytes.to_vec())?;
+    let block = at.table.decode(handle, &**bytes)?;
     Ok(at.source.cache().keep(&at.table, handle, block))
 }
 
