@@ -298,9 +298,8 @@ impl Reclaim {
     /// or not they are kept for feeds, too; or are about to go. And the persistent memory that they own.
     pub fn held_bytes(&self, keeping: &Keeping) -> (usize, u64) {
         let books = lock(&self.books);
-        let kept = books.kept_from(keeping);
-        let is_read = |retired: &Retired| Arc::strong_count(&retired.home) > 1;
-        books.sum((books.retired.iter()).filter(|r| is_read(r) || r.id() < kept))
+        let kept = books.kept_from(keeping, |retired| !retired.is_read());
+        books.sum((books.retired.iter()).filter(|r| r.is_read() || r.id() < kept))
     }
 
     /// What is kept for feeds.

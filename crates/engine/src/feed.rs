@@ -5,8 +5,8 @@
 //! 1. *Kept.* A feed that is open keeps the memtables from its position on (`Reclaim::kept_from`), at
 //!    most `feed.pins_percent_max` of `pm`, and as long as writers find room: who finds none takes the oldest
 //!    first (`room`), and so does who finds no room on the disk for a long value (`blobs`): a memtable keeps the blob
-//!    files that it refers to, and their values count like its records. Then the feed is cut off, which it learns when it
-//!    goes on. It never keeps a writer waiting.
+//!    files that it refers to, and their values count like its records. What somebody reads is passed over: it stays in
+//!    any case. Then the feed is cut off, which it learns when it goes on. It never keeps a writer waiting.
 //! 2. *Held.* Between two calls a feed holds no memtable; in a call it finds the memtable's home under the lock
 //!    under which memtables are found free (`Reclaim::home_for_feed`).
 //!

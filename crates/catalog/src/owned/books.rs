@@ -50,6 +50,11 @@ impl Retired {
     pub fn id(&self) -> u64 {
         self.home.id()
     }
+
+    /// Whether somebody of this opening may read it.
+    pub fn is_read(&self) -> bool {
+        Arc::strong_count(&self.home) > 1
+    }
 }
 
 /// What a memtable owns, and how far it was checked.
@@ -114,14 +119,12 @@ impl Books {
         held: &Held,
         may_say: impl Fn(&Retired) -> bool,
     ) -> Vec<(Retired, Owned)> {
-        let kept = self.kept_from(keeping);
+        let kept = self.kept_from(keeping, |retired| !self.stays(retired, held, &may_say));
         let mut free = Vec::new();
         // Oldest first, so that those go together that may.
         for retired in std::mem::take(&mut self.retired) {
             let id = retired.id();
-            let read = Arc::strong_count(&retired.home) > 1 || self.is_held(id, held);
-            let stays = self.is_flushed(id) && self.has_older(id) && !may_say(&retired);
-            if read || id >= kept || stays {
+            if id >= kept || self.stays(&retired, held, &may_say) {
                 self.retired.push(retired);
             } else {
                 let owned = self.owned.remove(&id).unwrap_or_default();
@@ -129,6 +132,13 @@ impl Books {
             }
         }
         free
+    }
+
+    /// Whether a dead memtable stays, were it not kept: somebody reads it, or the manifest may not say that it is gone.
+    fn stays(&self, retired: &Retired, held: &Held, may_say: &impl Fn(&Retired) -> bool) -> bool {
+        let id = retired.id();
+        let read = retired.is_read() || self.is_held(id, held);
+        read || self.is_flushed(id) && self.has_older(id) && !may_say(retired)
     }
 
     /// A dead memtable has left the current view.
@@ -188,7 +198,7 @@ impl Books {
 
     /// What is kept for feeds.
     pub fn kept(&self, keeping: &Keeping) -> Kept {
-        let from = self.kept_from(keeping);
+        let from = self.kept_from(keeping, |retired| !retired.is_read());
         let kept = || self.retired.iter().filter(|m| m.id() >= from);
         let (memtables, bytes) = self.sum(kept());
         Kept {
@@ -199,12 +209,14 @@ impl Books {
         }
     }
 
-    /// The lowest dead memtable that is kept for feeds: all later ones are, too (`feed`, invariant 1).
-    pub fn kept_from(&self, keeping: &Keeping) -> u64 {
+    /// The lowest dead memtable that is kept for feeds: all later ones are, too (`feed`, invariant 1). `goes` says which
+    /// would go if they were not.
+    pub fn kept_from(&self, keeping: &Keeping, goes: impl Fn(&Retired) -> bool) -> u64 {
         let of = |retired: &Retired| {
             let id = retired.id();
             let last = self.owned.get(&id).map_or(0, Owned::last_seqno);
-            (id, self.zone_bytes(id) + blob_bytes(retired), last)
+            let bytes = self.zone_bytes(id) + blob_bytes(retired);
+            (id, bytes, last, goes(retired))
         };
         keeping.lowest(&self.feeds, self.retired.iter().rev().map(of))
     }

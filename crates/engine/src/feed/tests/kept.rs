@@ -270,6 +270,27 @@ fn who_finds_no_room_hears_of_readers_of_what_is_kept() {
     (0..8000).for_each(|key| write(key).unwrap());
 }
 
+/// One value is held of the oldest memtable that is kept. If that alone were to yield, it could not go, all behind it
+/// would stay for a feed that nobody reads, and a write would be refused.
+#[test]
+fn who_finds_no_room_passes_over_what_a_reader_holds_of_what_is_kept() {
+    let mut options = options();
+    options.memtable.bytes_max = 64 << 10;
+    options.feed.retain_bytes = 8 * PM;
+    options.read.pin_bytes_min = 100;
+    options.read.pins_percent_max = 100;
+    let engine = open(&Machine::new(PM), &options);
+    let write = |key| engine.write(puts([key], 1000).iter(), Durability::Immediate);
+    write(0).unwrap();
+    let held = engine.value(CF, &0u32.to_be_bytes()).unwrap();
+    (1..4000).for_each(|key| {
+        write(key).unwrap();
+    });
+    assert!(engine.metrics().feed.kept_memtables > 0);
+    assert!(engine.metrics().feed.oldest > 1000);
+    assert_eq!(held.unwrap().into_vec(), [7; 1000]);
+}
+
 /// The reader of what is kept has kept a writer from its room, and leaves before that asks who reads.
 #[test]
 fn who_finds_no_room_takes_what_a_reader_of_what_is_kept_has_left() {
