@@ -27,7 +27,8 @@
 //!    If a memtable has to go that the feed has not read, the feed is cut off, and learns so when it goes on. It
 //!    never keeps a writer waiting.
 //! 5. *Held.* Between two calls a feed holds no memtable. In a call it holds the home of the one that it reads
-//!    ([`Chains::home`]). A group is a copy. Memtables go in order, so a kept group that held its memtable would stop
+//!    ([`Chains::home`]), and, since nobody who closes the store waits for the call, all that the next opening could give
+//!    to others ([`Chains::hold`]). A group is a copy. Memtables go in order, so a kept group that held its memtable would stop
 //!    all reclaiming behind it, without bound. The copy takes as much DRAM as the batches took in the hands of their
 //!    writers. Of blob files, which have values of one batch each, it holds those that it refers to ([`LongValues`]).
 //! 6. *What a follower has, the store has.* A follower that asks since a seqno has all changes up to it. Seqnos that
@@ -117,6 +118,7 @@ impl ChangeFeed {
         if self.next > up_to {
             return Ok(None);
         }
+        let _held = self.chains.hold()?;
         let mut looked = false;
         loop {
             let there = self.place.as_ref();

@@ -8,7 +8,8 @@
 //!    files that it refers to, and their values count like its records. What somebody reads is passed over: it stays in
 //!    any case. Then the feed is cut off, which it learns when it goes on. It never keeps a writer waiting.
 //! 2. *Held.* Between two calls a feed holds no memtable; in a call it finds the memtable's home under the lock
-//!    under which memtables are found free (`Reclaim::home_for_feed`).
+//!    under which memtables are found free (`Reclaim::home_for_feed`). A call that is under way when the store is closed
+//!    holds all that was there, as one that reads in a view (`close`).
 //!
 //! # After reopening
 //! Flushed memtables that are kept are named by the manifest, and found again by the next open (`flush`), like
@@ -23,6 +24,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
@@ -44,6 +46,12 @@ impl Chains for Feeds {
             true => Err(Error::Closed),
             false => Ok(()),
         }
+    }
+
+    fn hold(&self) -> Result<Box<dyn Debug + Send>> {
+        // As whoever reads in a view (`close`).
+        let view = self.common.catalog.view_to_keep();
+        Ok(Box::new(view.pins()?.clone()))
     }
 
     fn marks(&self) -> Marks {

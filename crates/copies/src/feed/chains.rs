@@ -19,6 +19,12 @@ pub trait Chains: Debug + Send + Sync {
     /// [`Error::Closed`].
     fn check_open(&self) -> Result<()>;
 
+    /// What keeps everything where it lies until it is dropped, were the store closed and opened again meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    fn hold(&self) -> Result<Box<dyn Debug + Send>>;
+
     /// How far the store has come.
     fn marks(&self) -> Marks;
 
@@ -37,7 +43,8 @@ pub trait Chains: Debug + Send + Sync {
     /// Those of `to`.
     fn move_on(&self, feed: u64, to: &mut dyn FnMut(&[&Trail], bool) -> Result<u64>) -> Result<()>;
 
-    /// The home of a memtable. `None` if the memtable is gone, or the feed is cut off.
+    /// The home of a memtable, which the store, while it is open, keeps for whoever has it; see [`Chains::hold`]. `None`
+    /// if the memtable is gone, or the feed is cut off.
     fn home(&self, feed: u64, memtable: u64) -> Option<Arc<Home>>;
 
     /// The feed has read everything before `next`, and with `ended` a whole chain: memtables may go.

@@ -219,6 +219,24 @@ fn a_group_without_long_values_holds_nothing_of_a_store_that_was_closed() {
     engine.close().unwrap();
 }
 
+/// Whoever closes a store does not wait for a feed that is inside a call. If the call held nothing, the next opening
+/// would give zones to others that are being read there, and the feed would find damage where there is none.
+#[test]
+fn a_call_that_is_under_way_at_a_close_keeps_what_it_reads() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options());
+    put(&engine, 1);
+    let held = engine.inner.feeds.hold().unwrap();
+    engine.close().unwrap();
+    let too_late = engine.inner.feeds.hold().unwrap_err();
+    assert_eq!(too_late.kind(), ErrorKind::Closed, "{too_late}");
+    let next = open(&machine, &options());
+    let everything = || next.inner.common.elders.held().everything;
+    assert!(everything());
+    drop(held);
+    assert!(!everything());
+}
+
 #[test]
 fn a_staged_group_can_be_kept_too() {
     let mut options = options();
