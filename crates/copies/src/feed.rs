@@ -132,6 +132,8 @@ impl ChangeFeed {
                 continue;
             };
             let Some(home) = self.chains.home(self.id, memtable) else {
+                // A store that was closed since shows no sealed memtable, and its places never change.
+                self.chains.check_open()?;
                 // The memtable has been read to its end, sealed and dropped since; or the feed is cut off, which is
                 // found there.
                 self.find_place()?;

@@ -44,7 +44,7 @@ pub trait Chains: Debug + Send + Sync {
     fn move_on(&self, feed: u64, to: &mut dyn FnMut(&[&Trail], bool) -> Result<u64>) -> Result<()>;
 
     /// The home of a memtable, which the store, while it is open, keeps for whoever has it; see [`Chains::hold`]. `None`
-    /// if the memtable is gone, or the feed is cut off.
+    /// if the memtable is gone, the feed is cut off, or the store is closed.
     fn home(&self, feed: u64, memtable: u64) -> Option<Arc<Home>>;
 
     /// The feed has read everything before `next`, and with `ended` a whole chain: memtables may go.

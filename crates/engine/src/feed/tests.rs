@@ -10,6 +10,7 @@ use super::*;
 use crate::tests::Machine;
 use crate::{Change, ChangeFeed, ChangeGroup, ChangeOp, Durability, Engine, IngestWriter};
 
+mod closing;
 mod kept;
 mod lost;
 mod mirror;
