@@ -12,6 +12,10 @@ use crate::workload::Workload;
 /// Most threads of a run.
 const THREADS_MAX: usize = 1024;
 
+/// Seconds, and operations a second, are fewer than this, and a rate has one operation in so many seconds at least: what is
+/// made of them fits the clock's numbers.
+const SECONDS_END: f64 = 1e9;
+
 /// One run, described.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -242,9 +246,11 @@ impl Plan {
     }
 
     fn validate_rate(&self) -> Result<()> {
-        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate < 1e9)) {
+        let fits = |rate: f64| (SECONDS_END.recip()..SECONDS_END).contains(&rate);
+        if self.rate.is_some_and(|rate| !fits(rate)) {
             return Err(Error::InvalidArgument(
-                "rate is a number of operations a second above 0".to_string(),
+                "rate is a number of operations a second, from 0.000000001 to below 1000000000"
+                    .to_string(),
             ));
         }
         if self.rate.is_some() && self.awaited_depth().is_some() {
@@ -269,9 +275,9 @@ impl Plan {
             ("duration", self.duration),
             ("seconds-max", self.seconds_max),
         ] {
-            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9)) {
+            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < SECONDS_END)) {
                 return Err(Error::InvalidArgument(format!(
-                    "{name} is a number of seconds above 0"
+                    "{name} is a number of seconds above 0 and below 1000000000"
                 )));
             }
         }

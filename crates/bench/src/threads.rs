@@ -282,6 +282,29 @@ mod tests {
         assert_eq!(rate.wait(after(5), 3), Some(Duration::from_millis(3)));
     }
 
+    /// A rate of which one operation takes longer than a clock can say would be a panic in the middle of a run.
+    #[test]
+    fn the_lowest_rate_is_kept_by_the_most_threads_and_a_lower_one_is_refused() {
+        let plan = |rate| Plan {
+            threads: 1024,
+            rate: Some(rate),
+            ..Plan::new(Workload::ReadRandom)
+        };
+        let lowest = plan(1e-9);
+        lowest.validate().unwrap();
+        let begun = now();
+        let mut rate = Limits::of(&lowest)
+            .rate
+            .map(|rate| Rate::new(rate, begun))
+            .unwrap();
+        // As many as one batch may have.
+        assert!(rate.wait(begun, 1 << 20) > Some(Duration::from_secs(1 << 40)));
+        for wrong in [9e-10, 1e-300, f64::MIN_POSITIVE, 0.0, -1.0, f64::NAN, 1e9] {
+            let error = plan(wrong).validate().unwrap_err().to_string();
+            assert!(error.contains("rate is a number"), "{wrong}: {error}");
+        }
+    }
+
     #[test]
     fn who_writes_beside_readers_takes_no_share_of_their_rate() {
         for workload in [Workload::ReadWhileWriting, Workload::ReadRandom] {
