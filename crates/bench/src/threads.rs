@@ -100,6 +100,9 @@ impl Share {
 /// Behind a thread that is ahead by less, the next operation begins at once: sleeps are not shorter.
 const AHEAD: Duration = Duration::from_millis(1);
 
+/// How often a thread that waits for its next operation looks whether the run ends.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// How often a thread begins an operation.
 struct Rate {
     /// Between two of them.
@@ -174,10 +177,27 @@ impl Pace<'_> {
             }
         }
         if let Some(wait) = self.rate.as_mut().and_then(|rate| rate.wait(time, ops)) {
-            std::thread::sleep(wait);
+            let goes_on = self.sleep_until(time + wait);
             self.last = now();
+            return goes_on;
         }
         self.deadline.is_none_or(|end| self.last < end)
+    }
+
+    /// Sleeps up to that time. Answers whether the run goes on then: it may end meanwhile, and the next operation of a low
+    /// rate may be far off.
+    fn sleep_until(&self, due: Instant) -> bool {
+        loop {
+            let at = now();
+            if self.watch.is_stopped() || self.deadline.is_some_and(|end| at >= end) {
+                return false;
+            }
+            if at >= due {
+                return true;
+            }
+            let next = self.deadline.map_or(due, |end| due.min(end));
+            std::thread::sleep((next - at).min(LOOK));
+        }
     }
 }
 
@@ -302,6 +322,28 @@ mod tests {
         for wrong in [9e-10, 1e-300, f64::MIN_POSITIVE, 0.0, -1.0, f64::NAN, 1e9] {
             let error = plan(wrong).validate().unwrap_err().to_string();
             assert!(error.contains("rate is a number"), "{wrong}: {error}");
+        }
+    }
+
+    /// The next operation is due in eleven days: a broken run would sleep until then, whoever ends it.
+    #[test]
+    fn a_run_that_keeps_a_low_rate_ends_with_its_time_and_when_it_is_stopped() {
+        for (duration, stops) in [(Some(0.01), false), (None, true)] {
+            let watch = Watch::new();
+            let limits = Limits {
+                duration,
+                rate: Some(1e-6),
+            };
+            let run = spread(vec![0u64], &[Operation::Read], limits, &watch, |_, pace| {
+                if stops {
+                    watch.stop();
+                }
+                while pace.lap(Operation::Read, 1, 1) {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            });
+            assert_eq!(run.unwrap().0.ops, 1);
         }
     }
 
