@@ -82,6 +82,35 @@ impl StoreArgs {
 
     /// Opens the database at `path`.
     pub fn open(&self, path: &Path, access: Access) -> Outcome<Db> {
+        self.open_making(path, access, None)
+    }
+
+    /// As [`StoreArgs::open`], for a command that makes the column family `makes` if there is none.
+    pub fn open_making(&self, path: &Path, access: Access, makes: Option<&str>) -> Outcome<Db> {
+        // Which families a new database will have is known, so none is made for a name that is wrong.
+        let asks = access == Access::Create && !self.ttl.is_empty();
+        if asks && Db::stored_options(path)?.is_none() {
+            self.check_ttls(path, &[DEFAULT_FAMILY.to_string()], makes)?;
+        }
+        let db = self.open_unchecked(path, access)?;
+        self.check_ttls(path, &db.column_families(), makes)?;
+        Ok(db)
+    }
+
+    /// Refuses a TTL of a family that is not there: nothing would expire by it.
+    fn check_ttls(&self, path: &Path, there: &[String], makes: Option<&str>) -> Outcome {
+        let is_known = |name: &str| makes == Some(name) || there.iter().any(|one| one == name);
+        match self.ttl.iter().find(|(family, _)| !is_known(family)) {
+            None => Ok(()),
+            Some((family, _)) => Err(Failure::Failed(format!(
+                "there is no column family '{family}' in {}; it has {}; mend or leave out --ttl {family}=…",
+                path.display(),
+                there.join(", ")
+            ))),
+        }
+    }
+
+    fn open_unchecked(&self, path: &Path, access: Access) -> Outcome<Db> {
         let builder = Db::builder(path).options(self.typed_options(path, access)?);
         let ttls = self.ttl.iter();
         let builder = ttls.fold(builder, |builder, (family, ttl)| builder.ttl(family, *ttl));

@@ -59,7 +59,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub pm: Option<u64>,
     /// How long a column family keeps what is written to it, at least: as family=duration, like sessions=30d; may be repeated. Of this
-    /// run, and not kept
+    /// run, and not kept; the family must be there, or be made by this run
     #[arg(long, value_name = "FAMILY=DURATION", value_parser = ttl)]
     pub ttl: Vec<(String, Duration)>,
     /// Set one option, like memtable.bytes_max=64MiB; may be repeated. `options` lists all that there are

@@ -59,7 +59,8 @@ pub(crate) fn create(args: &CreateFamilyArgs, output: &mut Output) -> Outcome {
     if args.name == DEFAULT_FAMILY {
         options.check_fixed(&CfOptions::default(), DEFAULT_FAMILY)?;
     }
-    let db = args.store.open(&args.db, Access::Create)?;
+    let name = Some(args.name.as_str());
+    let db = args.store.open_making(&args.db, Access::Create, name)?;
     db.column_family(&args.name, options)?;
     db.close()?;
     done(output)

@@ -47,8 +47,9 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
     {
         return Err(ended_at(bad, &name, 0));
     }
-    let db = args.store.open(&args.db, Access::Create)?;
-    let family = family(&db, &args.db, args.cf.as_deref(), Access::Create)?;
+    let cf = args.cf.as_deref();
+    let db = args.store.open_making(&args.db, Access::Create, cf)?;
+    let family = family(&db, &args.db, cf, Access::Create)?;
     interrupt::catch();
     let begun = now();
     let mut progress = Progress::new(output, bytes, "");

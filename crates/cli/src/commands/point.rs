@@ -24,8 +24,9 @@ pub(crate) fn put(args: &PutArgs, output: &mut Output) -> Outcome {
         (None, Some(value)) => bytes_of(value, args.hex)?,
         (None, None) => unreachable!("one of them is required"),
     };
-    let db = args.store.open(&args.db, Access::Create)?;
-    family(&db, &args.db, args.cf.as_deref(), Access::Create)?.put(key, value)?;
+    let cf = args.cf.as_deref();
+    let db = args.store.open_making(&args.db, Access::Create, cf)?;
+    family(&db, &args.db, cf, Access::Create)?.put(key, value)?;
     db.close()?;
     done(output)
 }

@@ -533,6 +533,8 @@ fn a_ttl_is_of_the_run_and_stat_tells_what_it_makes_of_a_store() {
     assert!(json["write_times"].is_null());
     assert_eq!(json["ttls"], serde_json::json!({}));
     let ttl = ["--ttl", "default=30d", "--ttl", "other=1h"];
+    let run = store.run(&[&["create-family", "DB", "other"][..], &ttl].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
     let run = store.run(&[&["put", "DB", "l", "w"][..], &ttl].concat());
     assert_eq!(run.code, 0, "{}", run.err);
     let run = store.run(&[&["compact", "DB"][..], &ttl].concat());

@@ -67,6 +67,34 @@ fn what_is_too_long_makes_no_database() {
     assert_eq!(store.run(&["scan", "new", "--keys-only"]).out, "2\n");
 }
 
+/// A run that passed over a misspelt family would write, and keep for ever what its user wants gone in a day.
+#[test]
+fn a_ttl_of_a_family_that_is_not_there_makes_and_writes_nothing() {
+    let store = Store::new();
+    let typo = ["--ttl", "sesions=1d"];
+    let says = "there is no column family 'sesions' in new; it has default";
+    let put = ["put", "new", "k", "v"];
+    is_refused(&store, &[&put[..], &typo].concat(), 1, says);
+    let elsewhere = [&put[..], &["--cf", "sessions"], &typo].concat();
+    is_refused(&store, &elsewhere, 1, says);
+    store.write("rows.csv", "id,v\n1,a\n");
+    let load = ["load", "new", "rows.csv", "--key", "id"];
+    is_refused(&store, &[&load[..], &typo].concat(), 1, says);
+    // What the run makes is there for it.
+    let right = ["--cf", "sessions", "--ttl", "sessions=1d"];
+    let run = store.run(&[&put[..], &right].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let says = "it has default, sessions; mend or leave out --ttl sesions=";
+    for command in [
+        &["put", "new", "k", "w", "--cf", "sessions"][..],
+        &["stat", "new"],
+    ] {
+        is_refused(&store, &[command, &typo].concat(), 1, says);
+    }
+    let get = ["get", "new", "k", "--cf", "sessions"];
+    assert_eq!(store.run(&get).out, "v\n");
+}
+
 /// Every database comes with it, and its keys ascend.
 #[test]
 fn the_default_family_in_another_order_makes_no_database() {
