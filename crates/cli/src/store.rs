@@ -54,8 +54,28 @@ impl StoreArgs {
         self.changed(Db::stored_options(path)?.unwrap_or_default(), access)
     }
 
+    /// Refuses an option that was typed both with `--set` and by itself: one of the two would be passed over.
+    fn refuse_twice(&self) -> Outcome {
+        let flags = [
+            ("preset", self.preset.is_some()),
+            ("dram", self.dram.is_some()),
+            ("pm", self.pm.is_some()),
+            ("pm_path", self.pm_path.is_some()),
+            ("wal_path", self.wal_path.is_some()),
+        ];
+        let is_set = |flag: &str| self.set.iter().any(|(name, _)| name == flag);
+        match flags.iter().find(|(flag, given)| *given && is_set(flag)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Failure::Usage(format!(
+                "{name} is there twice, as --{} and as --set {name}=…; leave one out",
+                name.replace('_', "-")
+            ))),
+        }
+    }
+
     /// Options with what was typed.
     fn changed(&self, mut options: Options, access: Access) -> Outcome<Options> {
+        self.refuse_twice()?;
         if let Some(preset) = &self.preset {
             options.set("preset", preset).map_err(Failure::usage)?;
         }
@@ -71,7 +91,10 @@ impl StoreArgs {
         if let Some(path) = &self.wal_path {
             options.wal_path = Some(path.clone());
         }
-        for (name, value) in &self.set {
+        // A preset brings its options along, so it comes before those that are set one by one, wherever it was typed.
+        let is_preset = |(name, _): &&(String, String)| name == "preset";
+        let (presets, others): (Vec<_>, Vec<_>) = self.set.iter().partition(is_preset);
+        for (name, value) in presets.into_iter().chain(others) {
             options.set(name, value).map_err(Failure::usage)?;
         }
         options.validate().map_err(Failure::usage)?;

@@ -41,6 +41,16 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Outcome {
 fn demand(args: &PlanArgs) -> Outcome<Demand> {
     let preset = Preset::parse(&args.preset).map_err(Failure::usage)?;
     let mut options = Setting::options(preset, args.pm, args.dram);
+    let own = ["preset", "pm", "dram"];
+    if let Some((name, value)) = args
+        .set
+        .iter()
+        .find(|(name, _)| own.contains(&name.as_str()))
+    {
+        return Err(Failure::Usage(format!(
+            "give --{name} {value} instead of --set {name}={value}"
+        )));
+    }
     for (name, value) in &args.set {
         options.set(name, value).map_err(Failure::usage)?;
     }

@@ -906,6 +906,40 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
     }
 }
 
+/// If they were taken as they are typed, the preset would take back what was set before it, and say nothing.
+#[test]
+fn a_preset_keeps_what_is_set_beside_it_and_nothing_is_set_in_two_ways() {
+    let store = Store::new();
+    let put = ["put", "DB", "k", "v"];
+    for (twice, says) in [
+        (
+            ["--preset", "trident", "--set", "preset=leveled"],
+            "--set preset=…",
+        ),
+        (["--dram", "64MiB", "--set", "dram=32MiB"], "--dram and"),
+        (["--pm", "64MiB", "--set", "pm=32MiB"], "pm is there twice"),
+        (
+            ["--pm-path", "pm", "--set", "pm_path=other"],
+            "--pm-path and",
+        ),
+        (
+            ["--wal-path", "w", "--set", "wal_path=other"],
+            "--wal-path and",
+        ),
+    ] {
+        let run = store.run(&[&put[..], &twice].concat());
+        assert_eq!(run.code, 2, "{}", run.err);
+        assert!(run.is_one_sentence_naming(says), "{}", run.err);
+        assert!(!store.path().exists());
+    }
+    let set = ["--set", "compaction.levels=3", "--set", "preset=pm-blade"];
+    let run = store.run(&[&put[..], &set].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let json = store.run(&["stat", "DB", "--json"]).json();
+    assert_eq!(json["effective_options"]["compaction.levels"], "3");
+    assert_eq!(json["preset"], "pm-blade");
+}
+
 /// A store with fifty values of 5000 bytes, which do not compress, on the SSD, and one of another family.
 fn with_tables() -> Store {
     let store = Store::new();

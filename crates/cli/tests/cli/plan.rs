@@ -166,6 +166,7 @@ fn wrong_input_is_refused_with_one_sentence() {
             "has no room for",
         ),
         (&["--set", "memtable.size=1"], "there is no option"),
+        (&["--set", "pm=1GiB"], "give --pm 1GiB instead"),
     ] {
         let run = plan(&[&good[..], more].concat());
         assert!(run.code == 1 || run.code == 2, "{more:?}: {}", run.code);
