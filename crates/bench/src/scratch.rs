@@ -61,19 +61,15 @@ impl Scratch {
         Ok(Some(region))
     }
 
-    /// Where the logs of a database in this folder go if the user wants them in `wal_path`: in a new folder
-    /// inside it, or in itself if it is not there yet. Either goes with this folder.
+    /// Where the logs of a database in this folder go if the user wants them in `wal_path`, as [`place_of_logs`] says.
+    /// They go with this folder.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be made.
     pub fn logs(&mut self, wal_path: Option<&Path>) -> Result<Option<PathBuf>> {
-        let logs = match wal_path {
-            None => return Ok(None),
-            Some(path) if path.is_dir() => new_folder(path, "thermocline-scratch")?,
-            Some(path) => path.to_path_buf(),
-        };
-        self.elsewhere.push(logs.clone());
-        Ok(Some(logs))
+        let logs = wal_path.map(place_of_logs).transpose()?;
+        self.elsewhere.extend(logs.clone());
+        Ok(logs)
     }
 
     /// Where it is.
@@ -109,6 +105,18 @@ impl Drop for Scratch {
             // Nobody is left to tell; the folder lies where temporary files are cleaned up.
             let _ = self.clear();
         }
+    }
+}
+
+/// Where the logs of a database that goes after the run lie if the user wants them in `wal_path`: in a new folder inside
+/// it, or in itself if it is not there yet. All of that place may be removed then.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be made.
+pub fn place_of_logs(wal_path: &Path) -> Result<PathBuf> {
+    match wal_path.is_dir() {
+        true => new_folder(wal_path, "thermocline-scratch"),
+        false => Ok(wal_path.to_path_buf()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where the tour's database lies, and whether it goes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thermocline_bench::scratch::{self, Scratch};
 
@@ -46,7 +46,13 @@ impl Home {
         }
     }
 
-    pub(super) fn leave(self, args: &TourArgs, region: &Path, story: &mut Story<'_>) -> Outcome {
+    /// Leaves the database where it is, or removes it; with its folder what it has `beside` that.
+    pub(super) fn leave(
+        self,
+        args: &TourArgs,
+        beside: &[PathBuf],
+        story: &mut Story<'_>,
+    ) -> Outcome {
         let path = self.database();
         if args.keep {
             if let Home::Scratch(mut scratch) = self {
@@ -66,8 +72,9 @@ impl Home {
             Home::Scratch(scratch) => scratch.remove()?,
             Home::Named { path, made } => {
                 scratch::remove(&path)?;
-                // Where the user put it outside the database's folder.
-                scratch::remove(region)?;
+                for path in beside {
+                    scratch::remove(path)?;
+                }
                 if !made {
                     std::fs::DirBuilder::new()
                         .create(&path)

@@ -18,6 +18,7 @@ use thermocline::{Db, Durability, Options};
 use thermocline_bench::clock::now;
 use thermocline_bench::grouped;
 use thermocline_bench::keys::Permutation;
+use thermocline_bench::scratch;
 
 use crate::args::TourArgs;
 use crate::fail::{Failure, Outcome};
@@ -53,9 +54,18 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
     let mut home = Home::new(args)?;
     let path = home.database();
     let mut options = args.store.options(&path, Access::Create)?;
-    if let (Home::Scratch(scratch), false) = (&mut home, args.keep) {
-        options.pm_path = scratch.region(options.pm_path.as_deref())?;
-        options.wal_path = scratch.logs(options.wal_path.as_deref())?;
+    let mut beside = Vec::new();
+    match &mut home {
+        _ if args.keep => {}
+        Home::Scratch(scratch) => {
+            options.pm_path = scratch.region(options.pm_path.as_deref())?;
+            options.wal_path = scratch.logs(options.wal_path.as_deref())?;
+        }
+        Home::Named { .. } => {
+            let logs = options.wal_path.as_deref().map(scratch::place_of_logs);
+            options.wal_path = logs.transpose()?;
+            beside.extend(options.wal_path.clone());
+        }
     }
     let begun = now();
     let mut tour = Tour {
@@ -63,7 +73,7 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
         path,
         options,
         cities: Vec::new(),
-        region: PathBuf::new(),
+        beside,
     };
     tour.tell()?;
     let seconds = (now() - begun).as_secs_f64();
@@ -71,8 +81,8 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
     let text = format!("{seconds:.1} s");
     tour.story.measure(label, text, "seconds", seconds);
     tour.story.end()?;
-    let region = std::mem::take(&mut tour.region);
-    home.leave(args, &region, &mut tour.story)
+    let beside = std::mem::take(&mut tour.beside);
+    home.leave(args, &beside, &mut tour.story)
 }
 
 struct Tour<'a> {
@@ -80,7 +90,8 @@ struct Tour<'a> {
     path: PathBuf,
     options: Options,
     cities: Vec<City>,
-    region: PathBuf,
+    /// What the database has outside its folder, and what goes with it: region, logs.
+    beside: Vec<PathBuf>,
 }
 
 impl Tour<'_> {
@@ -104,7 +115,10 @@ impl Tour<'_> {
         let (db, time) = timed(|| Db::open(&self.path, self.options.clone()));
         let db = db?;
         let m = db.metrics();
-        self.region.clone_from(&m.region_path);
+        // A region in DRAM has a name there, and no file.
+        if m.region_kind != "dram" {
+            self.beside.push(m.region_path.clone());
+        }
         self.story.say(&format!(
             "A new database in {}, with the default options unless you gave others. Opening took \
              {}.",

@@ -28,6 +28,27 @@ fn the_tour_leaves_nothing_behind() {
     }
 }
 
+/// A tour that took the name of its memory for that of a file would remove the user's folder.
+#[test]
+fn the_tour_of_a_store_with_logs_removes_them_and_nothing_of_anybody_else() {
+    if times().is_none() {
+        return;
+    }
+    let store = Store::new();
+    let place = |name: &str| store.path().with_file_name(name);
+    for folder in ["dram", "logs"] {
+        std::fs::DirBuilder::new().create(place(folder)).unwrap();
+    }
+    store.write("dram/precious", "somebody's");
+    store.write("logs/other.log", "somebody's");
+    let tour = ["tour", "--quiet", "--db", "DB", "--preset", "leveled"];
+    let run = store.run(&[&tour[..], &["--wal-path", "logs"]].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert_eq!(store.names(), ["dram", "logs"]);
+    assert_eq!(names(&place("dram")), ["precious"]);
+    assert_eq!(names(&place("logs")), ["other.log"]);
+}
+
 #[test]
 fn a_tour_succeeds_what_is_kept_is_a_database_and_a_full_folder_is_refused() {
     let store = Store::new();
