@@ -1,7 +1,7 @@
 //! The one place where the command line opens and writes files of its own.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use crate::fail::{Failure, Outcome};
@@ -61,9 +61,13 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
         .create_new(true)
         .open(temporary)
         .map_err(|e| {
-            let temporary = temporary.display();
+            let remedy = match e.kind() {
+                ErrorKind::AlreadyExists => "; remove it if nobody needs it",
+                _ => "",
+            };
             Failure::Failed(format!(
-                "cannot create {temporary}: {e}; remove it if nobody needs it"
+                "cannot create {}: {e}{remedy}",
+                temporary.display()
             ))
         })?;
     let written = file

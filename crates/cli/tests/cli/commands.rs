@@ -1157,6 +1157,18 @@ fn a_page_is_not_written_through_a_link_or_to_a_device() {
             run.err
         );
     }
+    // What cannot be removed is not to be removed.
+    store.write("left.html.part", "of a run that was killed");
+    for (name, remedy) in [("nowhere/page.html", false), ("left.html", true)] {
+        let run = store.run(&["explain", "DB", "-o", name]);
+        assert!(
+            run.code == 1 && run.is_one_sentence_naming(name),
+            "{}",
+            run.err
+        );
+        assert_eq!(run.err.contains("remove it"), remedy, "{}", run.err);
+    }
+    thermocline_bench::scratch::remove(&file("left.html.part")).unwrap();
     let shown = store.run(&["put", "DB", "p", "--file", "precious"]);
     assert_eq!(shown.code, 0, "{}", shown.err);
     assert_eq!(store.run(&["get", "DB", "p"]).out, "somebody's\n");
