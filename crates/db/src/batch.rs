@@ -205,6 +205,27 @@ impl Batch {
         self.writes.counted_len()
     }
 
+    /// Takes back the changes behind the first `len`. With the [`Batch::len`] of an earlier moment the batch is what it
+    /// was then: that number is a savepoint. If the batch has no more changes than that, it stays as it is. A batch that
+    /// has lost a change, since that broke a limit, is refused as before: only [`Batch::clear`] mends it.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Durability, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let mut batch = db.batch();
+    /// batch.put("order:42", "paid");
+    /// let savepoint = batch.len();
+    /// batch.put("coupon:7", "used").delete_prefix("cart:42:");
+    /// batch.truncate(savepoint); // the coupon was void
+    /// batch.commit(Durability::Immediate)?;
+    /// assert_eq!((db.get("order:42")?.is_some(), db.get("coupon:7")?), (true, None));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn truncate(&mut self, len: usize) {
+        self.writes.truncate(len);
+    }
+
     /// Removes all changes; keeps the memory.
     pub fn clear(&mut self) {
         self.writes.clear();

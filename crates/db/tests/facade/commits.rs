@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 
 use thermocline::limits::KEY_LEN_MAX;
-use thermocline::{Commit, Db, Durability, Error, ErrorKind, Event, Options, Result, WriteOptions};
+use thermocline::{
+    CfOptions, Commit, Db, Durability, Error, ErrorKind, Event, Options, Result, WriteOptions,
+};
 use thermocline_testkit::explore::explored;
 
 fn options() -> Options {
@@ -66,6 +68,45 @@ fn a_batch_says_how_many_changes_and_bytes_it_has() {
     batch.clear();
     assert_eq!((batch.len(), batch.bytes()), (0, 0));
     assert!(batch.is_empty());
+}
+
+/// What is taken back is not written, whatever it is; what a batch has lost does not come back by that.
+#[test]
+fn changes_of_a_batch_are_taken_back_to_any_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("db"), options()).unwrap();
+    let other = db.column_family("other", CfOptions::default()).unwrap();
+    other.put("stays", "1").unwrap();
+    let mut batch = db.batch();
+    batch.put("a", "1").put_cf(&other, "b", "1");
+    let (savepoint, bytes) = (batch.len(), batch.bytes());
+    batch
+        .put("a", "2")
+        .delete_cf(&other, "b")
+        .delete_range_cf::<&str>(&other, ..)
+        .set_metadata("offset 2");
+    batch.truncate(batch.len());
+    assert_eq!(batch.len(), 6);
+    batch.truncate(savepoint);
+    batch.truncate(usize::MAX);
+    assert_eq!((batch.len(), batch.bytes()), (savepoint, bytes));
+    batch.put("c", "3");
+    batch.commit(Durability::Immediate).unwrap();
+    let keys: Vec<Vec<u8>> = db.iter().map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, [b"a", b"c"]);
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    let keys: Vec<Vec<u8>> = other.iter().map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, [&b"b"[..], b"stays"]);
+    assert_eq!(db.metadata().unwrap(), None);
+
+    batch.put("d", "4").put(vec![0; 65_536], "lost");
+    batch.truncate(1);
+    batch.commit(Durability::Immediate).unwrap_err();
+    batch.truncate(0);
+    batch.commit(Durability::Immediate).unwrap_err();
+    batch.clear();
+    batch.commit(Durability::Immediate).unwrap();
+    assert_eq!(db.get("d").unwrap(), None);
 }
 
 #[test]
