@@ -54,8 +54,8 @@ pub struct Options {
     /// Open the database for reading: nothing at all is written, and what a crash has left is recovered in DRAM. Others may
     /// read it at the same time; while one writes it is locked.
     pub read_only: bool,
-    /// The named set that the other options start from. To set this field alone changes none of the others;
-    /// [`Options::preset`] does, and [`Options::set`].
+    /// The named set that the other options start from. To set this field alone changes none of the others, so that the store
+    /// is neither one nor the other; [`Options::preset`] changes them, and [`Options::set`].
     pub preset: Preset,
     /// The write path.
     pub memtable: MemtableOptions,
@@ -270,8 +270,16 @@ impl Options {
     /// ```
     /// # use thermocline_base as thermocline;
     /// use thermocline::options::{Options, Preset};
-    /// let options = Options::preset(Preset::GlobalIndex);
+    /// let options = Options {
+    ///     pm: 8 << 30,
+    ///     ..Options::preset(Preset::GlobalIndex)
+    /// };
     /// assert_eq!(options.level0.merge_percent, 0);
+    /// let alone = Options {
+    ///     preset: Preset::GlobalIndex,
+    ///     ..Options::default()
+    /// };
+    /// assert_eq!(alone.level0.merge_percent, 100);
     /// ```
     pub fn preset(preset: Preset) -> Options {
         let mut options = Options::default();
