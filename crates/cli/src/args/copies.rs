@@ -95,10 +95,10 @@ pub(crate) struct ExportArgs {
     /// The file to write
     pub file: PathBuf,
     /// Begin at this key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub from: Option<String>,
     /// End before this key, in the family's order
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub to: Option<String>,
     /// Keys are hexadecimal digits
     #[arg(long)]

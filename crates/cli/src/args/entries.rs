@@ -78,13 +78,13 @@ pub(crate) struct ScanArgs {
     /// The database's folder
     pub db: PathBuf,
     /// Begin at this key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub from: Option<String>,
     /// End before this key, in the family's order
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub to: Option<String>,
     /// Only keys that begin like this
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub prefix: Option<String>,
     /// Print at most so many entries
     #[arg(long, value_name = "N")]

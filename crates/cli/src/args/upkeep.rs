@@ -36,10 +36,10 @@ pub(crate) struct CompactArgs {
     /// The database's folder
     pub db: PathBuf,
     /// Begin at this key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub from: Option<String>,
     /// End before this key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub to: Option<String>,
     /// Keys are hexadecimal digits
     #[arg(long)]

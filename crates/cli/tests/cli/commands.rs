@@ -37,6 +37,16 @@ fn the_empty_key_and_the_empty_value_are_keys_and_values() {
     assert_eq!(store.run(&["get", "DB", "empty value"]).out, "\n");
     assert_eq!(store.run(&["put", "DB", "-5", "-7"]).code, 0);
     assert_eq!(store.run(&["get", "DB", "-5"]).out, "-7\n");
+    // A number below 0 is a bound as it is a key.
+    for bounds in [&["--prefix", "-5"][..], &["--from", "-5", "--to", "-6"]] {
+        let scan = store.run(&[&["scan", "DB"], bounds].concat());
+        assert_eq!(scan.out, "-5\t-7\n", "{bounds:?}: {}", scan.err);
+    }
+    let bounds = ["--from", "-5", "--to", "-6"];
+    for command in [&["compact", "DB"][..], &["export", "DB", "below.sst"]] {
+        let run = store.run(&[command, &bounds].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+    }
     assert_eq!(store.run(&["put", "DB", "--", "-k", "--v"]).code, 0);
     assert_eq!(store.run(&["get", "DB", "--", "-k"]).out, "--v\n");
 }
