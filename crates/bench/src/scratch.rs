@@ -48,7 +48,7 @@ impl Scratch {
         };
         let region = if pm_path.is_dir() {
             new_folder(pm_path, "thermocline-scratch")?
-        } else if pm_path.exists() {
+        } else if is_there(pm_path) {
             return Err(Error::InvalidArgument(format!(
                 "{} is there already; a temporary database needs a new file or a folder for its \
                  persistent memory",
@@ -65,7 +65,7 @@ impl Scratch {
     /// They go with this folder.
     ///
     /// # Errors
-    /// [`Error::Io`] if the folder cannot be made.
+    /// As [`place_of_logs`]; nothing goes then.
     pub fn logs(&mut self, wal_path: Option<&Path>) -> Result<Option<PathBuf>> {
         let logs = wal_path.map(place_of_logs).transpose()?;
         self.elsewhere.extend(logs.clone());
@@ -112,12 +112,24 @@ impl Drop for Scratch {
 /// it, or in itself if it is not there yet. All of that place may be removed then.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder cannot be made.
+/// [`Error::Io`] if the folder cannot be made; [`Error::InvalidArgument`] if something else is there, as it is not ours
+/// to remove.
 pub fn place_of_logs(wal_path: &Path) -> Result<PathBuf> {
-    match wal_path.is_dir() {
-        true => new_folder(wal_path, "thermocline-scratch"),
-        false => Ok(wal_path.to_path_buf()),
+    if wal_path.is_dir() {
+        return new_folder(wal_path, "thermocline-scratch");
     }
+    if is_there(wal_path) {
+        return Err(Error::InvalidArgument(format!(
+            "{} is there already, and is no folder; a temporary database needs a folder for its logs",
+            wal_path.display()
+        )));
+    }
+    Ok(wal_path.to_path_buf())
+}
+
+/// Whether something has this name, be it a link that leads nowhere.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// Removes a folder with all that it holds, or a file; nothing there is no error.
@@ -172,6 +184,25 @@ mod tests {
         let path = two.path().to_path_buf();
         two.remove().unwrap();
         assert!(!path.exists());
+    }
+
+    /// Who took one for his own would remove it at the end.
+    #[test]
+    fn a_file_or_a_link_of_somebody_else_is_refused_and_stays() {
+        let elsewhere = Scratch::new("scratch-test").unwrap();
+        let link = elsewhere.path().join("link");
+        let file = std::env::current_exe().unwrap();
+        for leads_to in [file, elsewhere.path().join("nowhere")] {
+            std::os::unix::fs::symlink(leads_to, &link).unwrap();
+            let mut home = Scratch::new("scratch-test").unwrap();
+            for refused in [home.logs(Some(&link)), home.region(Some(&link))] {
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains("is there already"), "{error}");
+            }
+            drop(home);
+            assert!(is_there(&link));
+            remove(&link).unwrap();
+        }
     }
 
     #[test]

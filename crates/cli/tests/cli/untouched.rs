@@ -95,6 +95,21 @@ fn a_ttl_of_a_family_that_is_not_there_makes_and_writes_nothing() {
     assert_eq!(store.run(&get).out, "v\n");
 }
 
+/// A temporary database goes with its logs and its region, which these would be taken for.
+#[test]
+fn a_benchmark_removes_no_file_that_was_there_before() {
+    let store = Store::new();
+    store.write("precious", "somebody's");
+    for (path, preset) in [("--wal-path", "leveled"), ("--pm-path", "thermocline")] {
+        let bench = ["bench", "fillrandom", "--num", "10", "--preset", preset];
+        let bench = [&bench[..], &[path, "precious"]].concat();
+        is_refused(&store, &bench, 1, "precious is there already");
+    }
+    let put = store.run(&["put", "DB", "k", "--file", "precious"]);
+    assert_eq!(put.code, 0, "{}", put.err);
+    assert_eq!(store.run(&["get", "DB", "k"]).out, "somebody's\n");
+}
+
 /// Every database comes with it, and its keys ascend.
 #[test]
 fn the_default_family_in_another_order_makes_no_database() {
