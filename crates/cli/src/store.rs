@@ -7,7 +7,7 @@ use thermocline::{CfOptions, ColumnFamily, Db, ErrorKind, Options, limits};
 
 use crate::args::StoreArgs;
 use crate::fail::{Failure, Outcome};
-use crate::text::{bytes_of, escape, hex};
+use crate::text::{bytes_of, escape, hex, name_shown, names_shown};
 
 /// The family that every database has.
 pub(crate) const DEFAULT_FAMILY: &str = "default";
@@ -125,11 +125,13 @@ impl StoreArgs {
         let is_known = |name: &str| makes == Some(name) || there.iter().any(|one| one == name);
         match self.ttl.iter().find(|(family, _)| !is_known(family)) {
             None => Ok(()),
-            Some((family, _)) => Err(Failure::Failed(format!(
-                "there is no column family '{family}' in {}; it has {}; mend or leave out --ttl {family}=…",
-                path.display(),
-                there.join(", ")
-            ))),
+            Some((family, _)) => {
+                let (family, there) = (name_shown(family), names_shown(there));
+                Err(Failure::Failed(format!(
+                    "there is no column family '{family}' in {}; it has {there}; mend or leave out --ttl {family}=…",
+                    path.display()
+                )))
+            }
         }
     }
 
@@ -161,9 +163,10 @@ pub(crate) fn family(
     }
     db.find_column_family(name).ok_or_else(|| {
         Failure::Failed(format!(
-            "there is no column family '{name}' in {}; it has {} (put and load make new ones)",
+            "there is no column family '{}' in {}; it has {} (put and load make new ones)",
+            name_shown(name),
             path.display(),
-            db.column_families().join(", ")
+            names_shown(&db.column_families())
         ))
     })
 }

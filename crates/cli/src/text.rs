@@ -29,6 +29,19 @@ pub(crate) fn escape(bytes: &[u8], text: &mut String) {
     }
 }
 
+/// A name as it is shown: whatever is in it, it is part of a line.
+pub(crate) fn name_shown(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    escape(name.as_bytes(), &mut text);
+    text
+}
+
+/// Names as they are shown, with commas between.
+pub(crate) fn names_shown(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().map(|name| name_shown(name)).collect();
+    shown.join(", ")
+}
+
 fn escape_bytes(bytes: &[u8], text: &mut String) {
     for byte in bytes {
         // Writing to a string cannot fail.

@@ -17,7 +17,7 @@ use crate::args::ExplainArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
-use crate::text::{count, escape};
+use crate::text::{count, escape, name_shown};
 use page::Page;
 
 /// Characters of a full bar.
@@ -29,13 +29,14 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
     let (metrics, plan, map) = (db.metrics(), db.plan(), db.map());
     let name = |family: &FamilyPlan| family.name.clone().unwrap_or("(metadata)".into());
     let names: Vec<String> = plan.families.iter().map(name).collect();
+    let shown: Vec<String> = names.iter().map(|name| name_shown(name)).collect();
     db.close()?;
     if let Some(path) = &args.output {
         let page = Page {
             title: &args.db.display().to_string(),
             metrics: &metrics,
             map: &map,
-            next: &sentences(&plan, &names),
+            next: &sentences(&plan, &shown),
         };
         crate::files::write(path, page.html().as_bytes())?;
         output.note(&format!("{} shows {}", path.display(), args.db.display()))?;
@@ -47,12 +48,12 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
         return Ok(());
     }
     output.line(&args.db.display().to_string())?;
-    for line in drawn(&metrics, &plan, &names) {
+    for line in drawn(&metrics, &plan, &shown) {
         output.line(&line)?;
     }
     output.line("")?;
     output.line("Next")?;
-    for sentence in sentences(&plan, &names) {
+    for sentence in sentences(&plan, &shown) {
         output.line(&format!("  {sentence}"))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::commands::point::done;
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::store::{Access, DEFAULT_FAMILY, check_name, family};
-use crate::text::{count, escape, insert};
+use crate::text::{count, insert, name_shown, names_shown};
 
 /// Lists the column families.
 pub(crate) fn families(args: &DbArgs, output: &mut Output) -> Outcome {
@@ -28,8 +28,7 @@ pub(crate) fn families(args: &DbArgs, output: &mut Output) -> Outcome {
             all.push(Value::Object(object));
             continue;
         }
-        let mut line = String::new();
-        escape(name.as_bytes(), &mut line);
+        let mut line = name_shown(&name);
         line.push_str(if reverse {
             "\tdescending"
         } else {
@@ -72,9 +71,9 @@ pub(crate) fn drop(args: &FamilyArgs, output: &mut Output) -> Outcome {
     if db.find_column_family(&args.name).is_none() {
         return Err(Failure::Failed(format!(
             "there is no column family '{}' in {}; it has {}",
-            args.name,
+            name_shown(&args.name),
             args.db.display(),
-            db.column_families().join(", ")
+            names_shown(&db.column_families())
         )));
     }
     db.drop_column_family(&args.name)?;

@@ -14,6 +14,7 @@ use crate::commands::prepared::{as_json, keys_line, line};
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
+use crate::text::name_shown;
 
 /// Shows what the store says about itself.
 pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
@@ -151,12 +152,13 @@ fn state(memtable: &MemtableMetrics) -> &'static str {
 
 /// The families as text, with what is special about them.
 fn shown(db: &Db, families: &[String]) -> Vec<String> {
-    let shown = |name: &String| {
+    let told = |name: &String| {
         let family = db.find_column_family(name)?;
+        let name = name_shown(name);
         Some(match family.options().reverse {
             Some(true) => format!("{name} (descending)"),
-            _ => name.clone(),
+            _ => name,
         })
     };
-    families.iter().filter_map(shown).collect()
+    families.iter().filter_map(told).collect()
 }

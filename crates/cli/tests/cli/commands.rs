@@ -1455,6 +1455,46 @@ fn families_are_made_listed_and_dropped() {
     );
 }
 
+/// A name may have any characters. As it is, a line's end in it would begin another row, and what a terminal obeys would be obeyed.
+#[test]
+fn names_of_families_are_escaped_wherever_people_read_them() {
+    let store = Store::new();
+    let name = "a\tb\nc\u{1b}[31m";
+    let put = store.run(&["put", "DB", "k", "v", "--cf", name]);
+    assert_eq!(put.code, 0, "{}", put.err);
+    assert_eq!(store.run(&["compact", "DB"]).code, 0);
+    let says = "a\\tb\\nc\\x1b[31m";
+    for command in [
+        &["families", "DB"][..],
+        &["stat", "DB"],
+        &["explain", "DB"],
+        &["stat", "DB", "--events"],
+    ] {
+        let run = store.run(command);
+        assert!(
+            run.code == 0 && !run.out.contains('\u{1b}'),
+            "{command:?}: {}",
+            run.out
+        );
+    }
+    for command in ["families", "stat"] {
+        assert!(store.run(&[command, "DB"]).out.contains(says), "{command}");
+    }
+    for command in [
+        &["get", "DB", "k", "--cf", "nope"][..],
+        &["drop-family", "DB", "nope"],
+    ] {
+        let run = store.run(command);
+        assert!(
+            run.code == 1 && run.is_one_sentence_naming(says),
+            "{}",
+            run.err
+        );
+    }
+    let json = store.run(&["stat", "DB", "--json"]).json();
+    assert_eq!(json["column_families"], json!(["default", name]));
+}
+
 #[test]
 fn scans_of_a_descending_family_are_in_its_order() {
     let store = Store::new();

@@ -8,6 +8,7 @@ use thermocline_bench::grouped;
 
 use crate::fail::Outcome;
 use crate::output::Output;
+use crate::text::name_shown;
 
 /// Where a line's text begins.
 const TEXT_AT: usize = 68;
@@ -66,7 +67,7 @@ fn what(job: &JobDone) -> String {
     let inputs = match job.from {
         None => format!("{} memtables", grouped(job.inputs)),
         Some(from) => {
-            let of = job.family.as_deref().unwrap_or("");
+            let of = job.family.as_deref().map(name_shown).unwrap_or_default();
             let tables = grouped(job.inputs);
             format!("{of} {from} to {}, {tables} tables", job.to)
         }

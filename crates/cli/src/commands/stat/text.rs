@@ -5,7 +5,7 @@ use thermocline::{CompactionUse, LevelMetrics, Metrics, Plan, Result, TableIndex
 use thermocline_bench::grouped;
 
 use crate::commands::memtables;
-use crate::text::count;
+use crate::text::{count, name_shown};
 
 /// So many readers are shown, of those that have been there longest.
 const READERS_SHOWN: usize = 8;
@@ -156,7 +156,8 @@ fn ttls(plan: &Plan) -> Vec<Row> {
     let ttls = families.filter_map(|family| Some((family.name.as_ref()?, family.ttl?)));
     let row = |(name, of): (&String, TtlPlan)| {
         let text = format!(
-            "{name} keeps {} s; of tables {} have expired as a whole, and {} may have in part",
+            "{} keeps {} s; of tables {} have expired as a whole, and {} may have in part",
+            name_shown(name),
             grouped(of.ttl.as_secs()),
             format_size(of.expired_bytes),
             format_size(of.expiring_bytes - of.expired_bytes)
@@ -337,7 +338,7 @@ fn partitions(plan: &Plan) -> String {
                 0 => String::new(),
                 bytes => format!(", the largest about {} on the SSD", format_size(bytes)),
             };
-            let name = name.unwrap_or("(metadata)");
+            let name = name.map_or("(metadata)".to_string(), name_shown);
             format!("{} of {name}{largest}", grouped(own.count as u64))
         })
         .collect();
