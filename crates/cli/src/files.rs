@@ -80,6 +80,18 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
     written.map_err(failed)
 }
 
+/// Refuses a folder that [`write_into`] could not make, since something else has its name or is where it would lie.
+pub(crate) fn check_folder(folder: &Path) -> Outcome {
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+    match folder.ancestors().find(is_there) {
+        Some(path) if !path.is_dir() => Err(Failure::Failed(format!(
+            "{} is no folder; name one that files can be written to",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// As [`write`], making the folder where there is none.
 pub(crate) fn write_into(path: &Path, bytes: &[u8]) -> Outcome {
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -26,6 +26,11 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
             )));
         }
     }
+    // Before minutes are spent on what could not be saved then.
+    files::check_folder(&args.out)?;
+    if let Some(folder) = args.report.as_deref().and_then(Path::parent) {
+        files::check_folder(folder)?;
+    }
     let setting = Setting {
         dir,
         pm_dir: args.pm_path.clone(),
@@ -58,7 +63,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
         outcomes.push((experiment, outcome));
     }
     if let Some(path) = &args.report {
-        files::write(path, page(&outcomes)?.as_bytes())?;
+        files::write_into(path, page(&outcomes)?.as_bytes())?;
         output.note(&format!("{} shows all of that", path.display()))?;
     }
     if output.json {

@@ -95,6 +95,22 @@ fn a_ttl_of_a_family_that_is_not_there_makes_and_writes_nothing() {
     assert_eq!(store.run(&get).out, "v\n");
 }
 
+/// Else the experiments would run, for minutes each, before it is found that nothing can be saved.
+#[test]
+fn experiments_whose_results_could_not_be_saved_do_not_begin() {
+    let store = Store::new();
+    store.write("notes", "somebody's");
+    let run = ["reproduce", "pm-blade", "fig-6", "--quick"];
+    for place in [
+        ["--out", "notes"],
+        ["--out", "notes/of/mine"],
+        ["--report", "notes/page.html"],
+    ] {
+        let run = [&run[..], &place].concat();
+        is_refused(&store, &run, 1, "notes is no folder; name one");
+    }
+}
+
 /// A temporary database goes with its logs and its region, which these would be taken for.
 #[test]
 fn a_benchmark_removes_no_file_that_was_there_before() {
