@@ -138,6 +138,23 @@ fn the_default_family_in_another_order_makes_no_database() {
     is_refused(&store, &create, 1, says);
 }
 
+/// It is there, so who is told that there is no folder looks for what is wrong with the path.
+#[test]
+fn a_file_is_named_as_what_it_is_where_backups_are_asked_for() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    store.write("notes", "somebody's");
+    for command in [
+        &["backup", "DB", "notes"][..],
+        &["backups", "notes"],
+        &["backups", "notes", "--delete", "1"],
+        &["backups", "notes", "--verify"],
+        &["restore", "notes", "new"],
+    ] {
+        is_refused(&store, command, 1, "notes is a file, not a folder");
+    }
+}
+
 #[test]
 fn one_backup_that_is_not_there_keeps_all_from_being_deleted() {
     let store = Store::new();

@@ -33,6 +33,7 @@ impl Backups {
         store.check_open()?;
         // Before anything is changed: the folder may be a stranger's.
         if self.storage().exists(&self.dir)? {
+            self.must_exist()?;
             self.found()?;
         }
         // The folder's name may not be durable, whoever made it.

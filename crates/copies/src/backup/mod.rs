@@ -178,7 +178,12 @@ impl Backups {
             return Ok(());
         }
         let dir = self.dir.display();
-        Err(Error::InvalidArgument(format!("there is no folder {dir}")))
+        Err(Error::InvalidArgument(
+            match self.storage().exists(&self.dir)? {
+                true => format!("{dir} is a file, not a folder; backups lie in a folder"),
+                false => format!("there is no folder {dir}"),
+            },
+        ))
     }
 
     fn lock(&self) -> Result<Box<dyn LockGuard>> {
