@@ -10,8 +10,9 @@
 //! 2. A workload that works on keys that are there loads `num` distinct ones first, in random
 //!    order, unless it is told to use what is there. The load is not counted.
 //! 3. It reads the store's counters, runs the threads between two barriers, and reads the counters
-//!    again. Every number in the report is a difference of the two, except those about memory, and about room on the SSD,
-//!    which another thread looks at meanwhile if the plan says so ([`Space`]).
+//!    again. Every number in the report is a difference of the two, except those about memory, the longest delay of a writer,
+//!    which the store is told to forget before, and room on the SSD, which another thread looks at meanwhile if the plan says so
+//!    ([`Space`]).
 //!
 //! `deviceread` is no work of the store: with the store closed it reads blocks of the files that the store has made, in the
 //! way in which a store would ([`DeviceReads`]).

@@ -84,7 +84,7 @@ pub struct Report {
     pub drained: Drained,
     /// Delay that the engine put on writers, in milliseconds.
     pub stall_ms: f64,
-    /// The longest single delay since the store was opened, in milliseconds.
+    /// The longest single delay, in milliseconds.
     pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,

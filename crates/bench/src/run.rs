@@ -91,6 +91,8 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
         return read_device(db, path, plan, watch);
     }
     begin(plan, watch);
+    // Of the longest delay there is no difference of two readings.
+    db.forget_longest_stalls();
     let (metrics, used) = (db.metrics(), usage());
     let work = || measured(&db, plan, watch);
     let (done, space) = match plan.space {
@@ -131,6 +133,8 @@ fn read_device(db: Db, path: &Path, plan: &Plan, watch: &Watch) -> Result<Report
         db.compact::<&str>(..)?;
     }
     db.drain()?;
+    // None of the reads that follow is delayed by what was loaded.
+    db.forget_longest_stalls();
     let metrics = db.metrics();
     db.close()?;
     let blocks = Blocks::open(&*Env::real().storage, path, plan)?;

@@ -425,6 +425,25 @@ fn latencies_are_ordered() {
     }
 }
 
+/// Reads are not held back. A report that has the longest delay since the opening tells one of the load for theirs: that writes
+/// so much that the region grows, and the first write waits for the manifest.
+#[test]
+fn delays_of_the_load_are_none_of_the_reads() {
+    for workload in [Workload::ReadRandom, Workload::DeviceRead] {
+        let report = run_one(&Plan {
+            num: 4_000,
+            value_size: 1024,
+            ..on_shm(workload)
+        });
+        assert_eq!(
+            (report.stall_count, report.stall_ms_max),
+            (0, 0.0),
+            "{}",
+            report.workload
+        );
+    }
+}
+
 #[test]
 fn an_existing_database_is_not_overwritten_unasked() {
     let folder = tempfile::tempdir().unwrap();

@@ -193,8 +193,7 @@ impl Db {
         self.transactions.report()
     }
 
-    /// The prepared transactions, by name, those of earlier openings included. A copy lists those of its original,
-    /// too. See [`Prepared`](crate::Prepared).
+    /// The prepared transactions, by name, those of earlier openings and, in a copy, of its original included: [`crate::Prepared`].
     ///
     /// # Errors
     /// [`crate::Error::Closed`]. For a database that was opened for reading only, also those of reading.
@@ -244,10 +243,9 @@ impl Db {
         Some(ColumnFamily::new(self.engine.clone(), family, name))
     }
 
-    /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots, cursors and iterators
-    /// made before go on. Handles of the family are refused from then on. The name is free: a family made with it
-    /// later is a new one. The family's persistent memory and the DRAM of its index do not come back at once. The
-    /// DRAM comes back when the database is opened again.
+    /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots, cursors and iterators made before go
+    /// on. Handles of the family are refused from then on. The name is free: a family made with it later is a new one. The family's
+    /// persistent memory and the DRAM of its index do not come back at once. The DRAM comes back when the database is opened again.
     ///
     /// ```
     /// # use thermocline::{CfOptions, Db, Options};
@@ -264,8 +262,7 @@ impl Db {
     ///
     /// # Errors
     /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on keys of it;
-    /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default one; otherwise
-    /// those of a write.
+    /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default one; otherwise those of a write.
     pub fn drop_column_family(&self, name: &str) -> Result<()> {
         self.engine.drop_family(name)
     }
@@ -298,6 +295,11 @@ impl Db {
     /// The store's accounting: what `stat` prints.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.engine)
+    }
+
+    /// Forgets the longest delays: [`Metrics::stalls`] have the longest of those that come from now on. Benchmarks call it.
+    pub fn forget_longest_stalls(&self) {
+        self.engine.forget_longest_stalls();
     }
 
     /// Bytes of the region that this process maps with huge pages of 2 MiB, as `stat` prints them: the system gives them, on a
@@ -349,9 +351,8 @@ impl Db {
     }
 
     /// The last 128 flushes and compactions, oldest first, as `stat --events` prints them: what each took and wrote, why, and how
-    /// long it read, merged, wrote and synced. The manifest has them, so they survive closing and crashes. What
-    /// failed is not among them; an [`EventListener`](crate::EventListener) hears of that, too. The call may wait for an edit of
-    /// the manifest.
+    /// long it read, merged, wrote and synced. The manifest has them, so they survive closing and crashes. What failed is not among
+    /// them; an [`EventListener`](crate::EventListener) hears of that, too. The call may wait for an edit of the manifest.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

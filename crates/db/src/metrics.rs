@@ -124,7 +124,8 @@ pub struct Metrics {
     pub feed: FeedUse,
     /// Delay that the engine itself put on writers, in milliseconds.
     pub stall_ms: f64,
-    /// The longest single delay, in milliseconds.
+    /// The longest single delay, in milliseconds, since [`Db::forget_longest_stalls`](crate::Db::forget_longest_stalls) if that was
+    /// called.
     pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,
@@ -266,7 +267,7 @@ pub struct StallMetrics {
     pub count: u64,
     /// Their delay in all, in milliseconds.
     pub ms: f64,
-    /// The longest delay, in milliseconds.
+    /// The longest delay, in milliseconds, since [`Db::forget_longest_stalls`](crate::Db::forget_longest_stalls) if that was called.
     pub ms_max: f64,
 }
 

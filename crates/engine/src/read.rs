@@ -292,6 +292,11 @@ impl Engine {
         self.inner.reporter.metrics()
     }
 
+    /// From now on the longest delay of each cause is one that comes later. Their number and sum go on.
+    pub fn forget_longest_stalls(&self) {
+        self.inner.common.stalls.forget_longest();
+    }
+
     /// Where the times of operations go.
     #[inline]
     pub fn latencies(&self) -> &Latencies {

@@ -19,7 +19,7 @@ pub struct StallUse {
     pub count: u64,
     /// In all, in nanoseconds.
     pub nanos: u64,
-    /// The longest, in nanoseconds.
+    /// The longest since the opening, or since [`Stalls::forget_longest`], in nanoseconds.
     pub nanos_max: u64,
 }
 
@@ -65,6 +65,14 @@ impl Stalls {
         stall.nanos_max.fetch_max(nanos, Ordering::Relaxed);
     }
 
+    /// From now on the longest is one that comes later: the longest of a part of a run cannot be told from two readings. Number and
+    /// sum go on.
+    pub fn forget_longest(&self) {
+        for stall in &self.causes {
+            stall.nanos_max.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The delay by this cause so far.
     pub fn get(&self, cause: StallCause) -> StallUse {
         let stall = &self.causes[cause as usize];
@@ -79,5 +87,45 @@ impl Stalls {
 impl std::fmt::Debug for Stalls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.causes.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use thermocline_env::simulated::SimClock;
+
+    use super::*;
+    use crate::events::{Call, Courier};
+
+    /// Nobody listens, so that nothing is to be told.
+    struct Nobody;
+
+    impl Courier for Nobody {
+        fn run(&self, _: Call) {
+            panic!("an event that nobody is told");
+        }
+    }
+
+    /// A load with a long delay, and then what is measured. Whoever keeps the longest of all tells that of the load for it.
+    #[test]
+    fn the_longest_delay_of_a_load_is_forgotten_and_its_sum_goes_on() {
+        let events = Events::new(Path::new("/db"), None, Arc::new(Nobody));
+        let stalls = Stalls::new(Arc::new(SimClock::new()), Arc::new(events));
+        let of = |count, nanos, nanos_max| StallUse {
+            count,
+            nanos,
+            nanos_max,
+        };
+        stalls.note(StallCause::PmFill, 900);
+        stalls.note(StallCause::Growth, 50);
+        assert_eq!(stalls.get(StallCause::PmFill), of(1, 900, 900));
+        stalls.forget_longest();
+        assert_eq!(stalls.get(StallCause::PmFill), of(1, 900, 0));
+        assert_eq!(stalls.get(StallCause::Growth), of(1, 50, 0));
+        stalls.note(StallCause::PmFill, 7);
+        stalls.note(StallCause::PmFill, 3);
+        assert_eq!(stalls.get(StallCause::PmFill), of(3, 910, 7));
     }
 }

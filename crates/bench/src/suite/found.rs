@@ -67,8 +67,8 @@ pub struct Side {
     /// Bytes written to the SSD for each byte of keys and values, in the middle of the rounds; `None` where nothing was written. Logs
     /// and a region that lie on the SSD count.
     pub ssd_bytes_a_byte: Option<f64>,
-    /// The longest delay that the engine put on a writer, while keys were loaded included, in milliseconds, in the middle of the
-    /// rounds.
+    /// The longest delay that the engine put on a writer, in milliseconds, in the middle of the rounds. What is loaded before
+    /// does not count.
     pub stall_ms_max: f64,
 }
 
