@@ -133,12 +133,11 @@ impl FlushWriter {
     ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
         let settled = self.common.settled();
-        let catalog = &self.common.catalog;
         let flush = Flush {
             memtables,
             settled,
             moments: self.common.moments_of_merge(),
-            version: catalog.keep_only(&catalog.version(), std::iter::empty()),
+            version: Arc::new(Version::clone(&self.common.catalog.version())),
         };
         let mut families: Vec<CfId> = memtables.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();
@@ -269,7 +268,8 @@ struct Flush<'a> {
     /// What is durable and visible.
     settled: SeqNo,
     moments: Moments,
-    /// As one that keeps no file: what is taken along keeps its own.
+    /// A copy that nobody else knows of, so that it keeps no file and no table in persistent memory: only what tables say of themselves
+    /// is read in it, and what is taken along keeps its own. To make it waits for no edit.
     version: Arc<Version>,
 }
 

@@ -3,13 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{CfId, Error, WriteBatch};
+use thermocline_base::{CfId, Error, When, WriteBatch};
 use thermocline_env::simulated::SimClock;
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
+use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::flush::Extent;
 use crate::flush::tests::{
@@ -285,6 +288,46 @@ fn what_refers_to_blob_files_goes_to_the_ssd() {
     assert_eq!(engine.plan().rewrite, None);
     engine.flush().unwrap();
     assert_eq!((files(&machine), engine.metrics().rewrites), (1, 0));
+}
+
+/// What a flush would write is weighed for `explain`, too. Whoever registers its version with all others for that waits for the lock
+/// under which an edit is made durable.
+#[test]
+fn what_lives_is_weighed_while_an_edit_is_made_durable() {
+    let machine = Machine::new(PM);
+    let mut own = options("global-index");
+    own.flush.automatic = false;
+    let engine = open(&machine, &own);
+    for n in 0..300u16 {
+        put(&engine, CfId::DEFAULT, &(n % 10).to_be_bytes(), &[7; 200]);
+    }
+    engine.inner.memtables.seal_active().unwrap();
+    let catalog = &engine.inner.common.catalog;
+    let ids = catalog.edits().state().next_ids();
+    let file = ids.file + 1;
+    let edit: VersionEdit = Change::NextIds(NextIds { file, ..ids }).into();
+    let (reached, edits) = channel();
+    let (goes_on, may_go_on) = channel::<()>();
+    let (first, may_go_on) = (AtomicBool::new(true), std::sync::Mutex::new(may_go_on));
+    machine.fs.steps().observe(Some(Arc::new(move |point| {
+        let is_edit = point.site.0 == "manifest: edit durable" && point.when == When::Before;
+        if is_edit && first.swap(false, Ordering::SeqCst) {
+            reached.send(()).unwrap();
+            may_go_on.lock().unwrap().recv().unwrap();
+        }
+    })));
+    std::thread::scope(|threads| {
+        let evacuator = &engine.inner.reporter.evacuator;
+        let made = threads.spawn(move || catalog.edit(&edit).unwrap());
+        edits.recv().unwrap();
+        let (found, plan) = channel();
+        threads.spawn(move || found.send(evacuator.rewrite_plan().unwrap()).unwrap());
+        let plan = plan.recv_timeout(Duration::from_secs(60));
+        goes_on.send(()).unwrap();
+        made.join().unwrap();
+        let plan = plan.expect("nobody waits").unwrap();
+        assert!(plan.live_bytes.is_some(), "{plan:?}");
+    });
 }
 
 /// Shapes whose flushes all go there, or none, ask nothing.
