@@ -24,6 +24,7 @@ use crate::store::Inner;
 use crate::sync::{Arc, lock_short, try_lock};
 use crate::watch::guard::{Guarded, step_of};
 use crate::write::submit::kinds::{deletes_any, only_deletes};
+use crate::write::writer::Writer;
 
 /// Where a group goes.
 pub(crate) struct Place {
@@ -285,10 +286,6 @@ impl Inner {
         let records = entries.len() as u64;
         let deletes_only = only_deletes(entries.clone());
         let deletes = deletes_only || deletes_any(entries.clone());
-        let reserve = match deletes_only {
-            true => Reserve::Use,
-            false => Reserve::Keep,
-        };
         let mut writer = match mode.no_slowdown {
             true => try_lock(&self.memtables.writer).ok_or_else(|| busy("for another writer"))?,
             false => lock_short(&self.memtables.writer),
@@ -297,26 +294,8 @@ impl Inner {
         // after a failed persist.
         self.common.check_writable()?;
         self.common.families.check_write(entries.clone())?;
-        if mode.no_slowdown
-            && let Err(error) = self
-                .memtables
-                .check_no_slowdown(&mut writer, bytes, reserve)
-        {
-            drop(writer);
-            // A worker does meanwhile what the write would have waited for.
-            self.common.background.request(Task::Ahead);
-            return Err(error);
-        }
-        let (attached, tombstones) = self
-            .memtables
-            .reserve_dram(&mut writer, entries.clone(), records, deletes_only)
-            .and_then(|tombstones| {
-                let attached = match mode.no_slowdown {
-                    true => self.memtables.find_room(&mut writer, bytes, reserve, false),
-                    false => self.memtables.make_room(&mut writer, bytes, reserve),
-                };
-                Ok((attached?, tombstones))
-            })?;
+        let how = (mode.no_slowdown, deletes_only);
+        let (attached, tombstones) = self.make_place(&mut writer, entries.clone(), bytes, how)?;
         if !deletes_only {
             self.common.events.accepted(bytes);
         }
@@ -345,6 +324,43 @@ impl Inner {
         // Work ahead of need becomes due only when zones are taken.
         let due = attached && self.memtables.work_is_due(&writer);
         Ok(Reserved { group, due })
+    }
+
+    /// Makes sure that an item of `bytes` bytes can be appended, and its records indexed. Returns whether a zone was attached, and
+    /// what was promised to range tombstones.
+    fn make_place<'a>(
+        &self,
+        writer: &mut Writer,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        (no_slowdown, deletes_only): (bool, bool),
+    ) -> Result<(bool, u64)> {
+        let memtables = &self.memtables;
+        let reserve = match deletes_only {
+            true => Reserve::Use,
+            false => Reserve::Keep,
+        };
+        let check = |writer: &mut Writer| {
+            let checked = memtables.check_no_slowdown(writer, bytes, reserve);
+            checked.inspect_err(|_| {
+                // A worker does meanwhile what the write would have waited for.
+                self.common.background.request(Task::Ahead);
+            })
+        };
+        if no_slowdown {
+            check(writer)?;
+        }
+        let (was_heavy, records) = (writer.heavy, entries.len() as u64);
+        let tombstones = memtables.reserve_dram(writer, entries, records, deletes_only)?;
+        if !no_slowdown {
+            return Ok((memtables.make_room(writer, bytes, reserve)?, tombstones));
+        }
+        // Only now it was found that the active memtable has to be sealed.
+        if writer.heavy && !was_heavy {
+            check(writer)?;
+        }
+        let attached = memtables.find_room(writer, bytes, reserve, false)?;
+        Ok((attached, tombstones))
     }
 
     fn index<'a>(

@@ -1,14 +1,17 @@
 //! What a commit says, what a power cut leaves of it, and who asks not to wait.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{BatchEntry, CfId, ErrorKind, Result, WriteBatch};
+use thermocline_base::{BatchEntry, CfId, ErrorKind, Result, When, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
 use thermocline_policy::seal;
 
 use crate::store::Engine;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::tests::{Machine, options};
 use crate::world::World;
 
@@ -289,5 +292,72 @@ fn who_asks_not_to_wait_gets_past_a_memtable_that_spans_too_much() {
     assert!(!is_wide());
     for key in [b"a", b"b"] {
         assert!(after.get(CF, key, |_| ()).unwrap().is_some());
+    }
+}
+
+/// What a write finds when it reserves DRAM: that is short now, and the index of the active memtable takes much of it. So the memtable is
+/// sealed, behind all writes in flight. Whoever has looked only before that has a writer wait that asks not to, here for one whose
+/// persist takes as long as it likes.
+#[test]
+fn who_asks_not_to_wait_does_not_wait_for_a_memtable_that_has_just_become_heavy() {
+    const DRAM: u64 = 1 << 20;
+    let mut options = options();
+    (options.pm, options.dram) = (8 << 20, DRAM);
+    options.flush.automatic = true;
+    let machine = Machine::new(8 << 20);
+    let engine = open(&machine, &options);
+    let mut keys = 0u64;
+    while engine.metrics().index_bytes <= DRAM / 8 {
+        let mut batch = WriteBatch::new();
+        for _ in 0..50 {
+            keys += 1;
+            // Two that differ at their ends alone have a node of their own.
+            let begin = keys.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            for end in 0..2u8 {
+                batch.put(CF, &[&begin[..], &[end]].concat(), b"v").unwrap();
+            }
+        }
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+    let inner = &engine.inner;
+    lock(&inner.memtables.writer).wants_next = true;
+    engine.work_ahead().unwrap();
+    assert!(!inner.memtables.is_next_missing());
+    let (reached, persists) = channel();
+    let (goes_on, may_go_on) = channel::<()>();
+    let (first, may_go_on) = (AtomicBool::new(true), Mutex::new(may_go_on));
+    machine.fs.steps().observe(Some(Arc::new(move |point| {
+        let is_item = point.site.0 == "memtable: item durable" && point.when == When::Before;
+        if is_item && first.swap(false, Ordering::SeqCst) {
+            reached.send(()).unwrap();
+            lock(&may_go_on).recv().unwrap();
+        }
+    })));
+    let mode = WriteOptions {
+        durability: Durability::Immediate,
+        no_slowdown: true,
+    };
+    let (slow, fast) = (put(b"slow"), put(b"fast"));
+    std::thread::scope(|threads| {
+        let (engine, slow, fast) = (&engine, &slow, &fast);
+        let in_flight =
+            threads.spawn(move || engine.write(slow.iter(), Durability::Immediate).unwrap());
+        persists.recv().unwrap();
+        // Somebody else takes half of the DRAM, and nothing is promised ahead.
+        inner.common.account.take(DRAM / 2).unwrap();
+        lock(&inner.memtables.writer).credit.spend();
+        let (tried, done) = channel();
+        threads.spawn(move || tried.send(engine.write(fast.iter(), mode)).unwrap());
+        let done = done.recv_timeout(Duration::from_secs(60));
+        goes_on.send(()).unwrap();
+        in_flight.join().unwrap();
+        let busy = done.expect("it waits for nobody").unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+        assert!(busy.to_string().contains("in flight"), "{busy}");
+    });
+    inner.common.account.give(DRAM / 2);
+    write_without_waiting(&engine, &fast);
+    for key in [b"slow", b"fast"] {
+        assert!(engine.get(CF, key, |_| ()).unwrap().is_some());
     }
 }
