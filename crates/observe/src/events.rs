@@ -5,6 +5,9 @@
 //! no lock, so that a listener may use the store, be slow, and block. A store without threads delivers at the
 //! end of the call in which they happened, and closing delivers what is left before it returns.
 //!
+//! The order is that of the queue, under one lock with the number of those that wait: a call delivers the oldest, whoever asked for
+//! that call. Two threads that emit at once may ask for their calls the other way about.
+//!
 //! # What waits is bounded
 //! While 4,096 events wait, further ones are dropped and counted, and the next that is taken, or
 //! the end of those that wait, is preceded by [`Event::EventsLost`]: the gap is told where it is. That a
@@ -19,6 +22,7 @@
 mod trace;
 mod waiting;
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,7 +49,7 @@ pub struct Events {
     db: Arc<Path>,
     listener: Option<Arc<dyn EventListener>>,
     courier: Arc<dyn Courier>,
-    waiting: Arc<Mutex<Waiting>>,
+    queue: Arc<Mutex<Queue>>,
     /// Bytes of the smallest write that was refused and not told to be taken again; `u64::MAX` if
     /// there is none. Relaxed: it guards nothing.
     refused_bytes: AtomicU64,
@@ -62,7 +66,7 @@ impl Events {
             db: db.into(),
             listener,
             courier,
-            waiting: Arc::default(),
+            queue: Arc::default(),
             refused_bytes: AtomicU64::new(u64::MAX),
         }
     }
@@ -75,32 +79,23 @@ impl Events {
         if dispatch.is_none() && self.listener.is_none() {
             return;
         }
-        let Some(lost_before) = lock(&self.waiting).take(&event) else {
-            return;
-        };
         let listens = Listens {
             db: self.db.clone(),
             listener: self.listener.clone(),
             dispatch,
         };
-        if lost_before > 0 {
-            let listens = listens.clone();
-            self.courier
-                .run(Box::new(move || listens.tell_lost(lost_before)));
+        // Not under the lock of the queue: a courier may make the call at once.
+        let added = lock(&self.queue).add(event, listens);
+        for _ in 0..added {
+            let queue = self.queue.clone();
+            self.courier.run(Box::new(move || deliver_oldest(&queue)));
         }
-        let waiting = self.waiting.clone();
-        self.courier.run(Box::new(move || {
-            lock(&waiting).leave();
-            listens.tell(&event);
-            let lost = lock(&waiting).lost_at_end();
-            listens.tell_lost(lost);
-        }));
     }
 
     /// Events that wait, and those that were dropped.
     pub fn usage(&self) -> (u64, u64) {
-        let waiting = lock(&self.waiting);
-        (waiting.events, waiting.lost_ever)
+        let queue = lock(&self.queue);
+        (queue.waiting.events, queue.waiting.lost_ever)
     }
 
     /// A write of `bytes` bytes was not let through.
@@ -131,6 +126,60 @@ impl Events {
     }
 }
 
+/// What waits to be delivered, oldest first. For each there is a call that was asked for, or is about to be.
+#[derive(Default)]
+struct Queue {
+    waiting: Waiting,
+    told: VecDeque<(Event, Listens)>,
+}
+
+/// Room for so many events is kept when none waits.
+const ROOM_KEPT: usize = 64;
+
+impl Queue {
+    /// Puts an event at the end, unless too many wait, and before it how many were dropped, if some were. Returns how many calls that
+    /// takes.
+    fn add(&mut self, event: Event, listens: Listens) -> usize {
+        let Some(lost_before) = self.waiting.take(&event) else {
+            return 0;
+        };
+        let before = self.told.len();
+        if lost_before > 0 {
+            let lost = Event::EventsLost {
+                events: lost_before,
+            };
+            self.told.push_back((lost, listens.clone()));
+        }
+        self.told.push_back((event, listens));
+        self.told.len() - before
+    }
+
+    /// Takes the oldest.
+    fn take_oldest(&mut self) -> Option<(Event, Listens)> {
+        let (event, listens) = self.told.pop_front()?;
+        // That some were dropped is no event that waits.
+        if !matches!(event, Event::EventsLost { .. }) {
+            self.waiting.leave();
+        }
+        if self.told.is_empty() {
+            self.told.shrink_to(ROOM_KEPT);
+        }
+        Some((event, listens))
+    }
+}
+
+/// A call of the store: delivers the oldest event that waits, and behind the last one how many were dropped since.
+fn deliver_oldest(queue: &Mutex<Queue>) {
+    let Some((event, listens)) = lock(queue).take_oldest() else {
+        return;
+    };
+    listens.tell(&event);
+    let events = lock(queue).waiting.lost_at_end();
+    if events > 0 {
+        listens.tell(&Event::EventsLost { events });
+    }
+}
+
 /// Who is told an event.
 #[derive(Clone)]
 struct Listens {
@@ -148,12 +197,6 @@ impl Listens {
             listener.event(event);
         }
     }
-
-    fn tell_lost(&self, events: u64) {
-        if events > 0 {
-            self.tell(&Event::EventsLost { events });
-        }
-    }
 }
 
 impl std::fmt::Debug for Events {
@@ -163,3 +206,6 @@ impl std::fmt::Debug for Events {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

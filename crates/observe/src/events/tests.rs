@@ -1,0 +1,84 @@
+//! In which order events are delivered.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+
+/// Keeps the calls until somebody makes them. When it is asked for the first of them, another thread comes by: it emits, and asks
+/// for its own before that is noted.
+#[derive(Default)]
+struct Late {
+    asked: AtomicUsize,
+    events: OnceLock<std::sync::Weak<Events>>,
+    calls: Mutex<Vec<Call>>,
+}
+
+impl Courier for Late {
+    fn run(&self, call: Call) {
+        if self.asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            let events = self.events.get().and_then(std::sync::Weak::upgrade);
+            events.expect("it is set").emit(Event::WritesResumed);
+        }
+        lock(&self.calls).push(call);
+    }
+}
+
+type Notes = Arc<Mutex<Vec<Event>>>;
+
+/// Events of which this courier tells a listener, and what that was told.
+fn noted(late: &Arc<Late>) -> (Arc<Events>, Notes) {
+    let notes = Notes::default();
+    let told = notes.clone();
+    let listener = Arc::new(move |event: &Event| lock(&told).push(event.clone()));
+    let events = Events::new(Path::new("/db"), Some(listener), late.clone());
+    (Arc::new(events), notes)
+}
+
+/// Makes the calls that it has kept.
+fn make_calls(late: &Late) {
+    let calls = std::mem::take(&mut *lock(&late.calls));
+    calls.into_iter().for_each(|call| call());
+}
+
+/// Had each call its own event, the second one would be told first: that writes go on, and then that they are refused.
+#[test]
+fn events_are_told_in_the_order_in_which_they_were_emitted() {
+    let late = Arc::new(Late::default());
+    let (events, notes) = noted(&late);
+    late.events.set(Arc::downgrade(&events)).unwrap();
+    let cause = || "full".to_string();
+    events.emit(Event::WritesRefused { cause: cause() });
+    assert_eq!(events.usage(), (2, 0));
+    make_calls(&late);
+    let told = lock(&notes).clone();
+    assert_eq!(
+        told,
+        [
+            Event::WritesRefused { cause: cause() },
+            Event::WritesResumed
+        ]
+    );
+    assert_eq!(events.usage(), (0, 0));
+}
+
+/// One is told for each call, and what was dropped where it is missing.
+#[test]
+fn what_was_dropped_is_told_in_its_place() {
+    let late = Arc::new(Late::default());
+    late.asked.store(1, Ordering::Relaxed);
+    let (events, notes) = noted(&late);
+    for _ in 0..WAITING_MAX + 3 {
+        events.emit(Event::WritesResumed);
+    }
+    events.emit(Event::Closed { error: None });
+    events.emit(Event::WritesResumed);
+    assert_eq!(events.usage(), (WAITING_MAX + 1, 4));
+    make_calls(&late);
+    let told = lock(&notes).clone();
+    let lost = |events| Event::EventsLost { events };
+    let end = [lost(3), Event::Closed { error: None }, lost(1)];
+    assert_eq!(told[told.len() - end.len()..], end);
+    assert_eq!(told.len() as u64, WAITING_MAX + 3);
+    assert_eq!(events.usage(), (0, 4));
+}
