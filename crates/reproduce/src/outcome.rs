@@ -80,11 +80,15 @@ pub(crate) fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
     all.map(String::from).into()
 }
 
-/// The one in the middle, of at least one.
+/// The one in the middle, or the mean of the two there; of at least one.
 pub(crate) fn median(all: &[f64]) -> f64 {
     let mut all = all.to_vec();
     all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+    let half = all.len() / 2;
+    match all.len().is_multiple_of(2) {
+        true => (all[half - 1] + all[half]) / 2.0,
+        false => all[half],
+    }
 }
 
 impl Check {

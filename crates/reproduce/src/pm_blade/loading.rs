@@ -159,5 +159,8 @@ mod tests {
         assert_eq!(holds(&some), [true, true]);
         let slower = [pair(0.5, 2.0), pair(0.85, 2.0), pair(1.5, 3.0)];
         assert_eq!(holds(&slower), [false, false]);
+        // There are two in the middle of as many as are made: the higher one alone would reach the bar.
+        let even = [0.5, 0.84, 0.94, 1.5].map(|rate| pair(rate, 2.0));
+        assert_eq!(holds(&even), [false, true]);
     }
 }
