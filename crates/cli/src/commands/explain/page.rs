@@ -61,7 +61,12 @@ impl Page<'_> {
         let ssd: u64 = m.levels.iter().map(|level| level.bytes).sum();
         format!(
             "{} of DRAM · {} of {} of persistent memory ({}) · {} in tables on the SSD · {} in blob files",
-            format_size(m.dram_index_bytes + m.dram_tables_bytes + m.dram_blocks_bytes),
+            format_size(
+                m.dram_index_bytes
+                    + m.dram_tables_bytes
+                    + m.dram_blocks_bytes
+                    + m.dram_records_bytes
+            ),
             format_size(m.pm_attached_bytes),
             format_size(m.pm_limit_bytes),
             text(m.region_kind),
@@ -102,7 +107,7 @@ impl Page<'_> {
         budget(html, "DRAM", &parts, m.dram_limit_bytes);
     }
 
-    fn memtables(&self, html: &mut String) {
+    fn pm(&self, html: &mut String) {
         let m = self.metrics;
         let parts = [
             (
@@ -122,7 +127,16 @@ impl Page<'_> {
                 m.pm_retired_bytes + m.pm_table_retired_bytes,
             ),
         ];
-        budget(html, "Persistent memory", &parts, m.pm_limit_bytes);
+        let title = match m.dram_records_bytes {
+            0 => "Persistent memory",
+            _ => "Records in DRAM",
+        };
+        budget(html, title, &parts, m.pm_limit_bytes);
+    }
+
+    fn memtables(&self, html: &mut String) {
+        let m = self.metrics;
+        self.pm(html);
         let mut rows = String::new();
         for (n, memtable) in m.memtables.iter().rev().enumerate() {
             let (class, state) = match (memtable.retired, memtable.sealed) {
