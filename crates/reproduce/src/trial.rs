@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use thermocline::{Db, Durability, Metrics, Runtime, RuntimeOptions};
-use thermocline_base::Result;
 use thermocline_base::options::{Emulation, Options, Preset};
+use thermocline_base::{Error, Result};
 use thermocline_bench::distribution::Draw;
 use thermocline_bench::keys::KeyMaker;
 use thermocline_bench::scratch::Scratch;
@@ -147,9 +147,27 @@ impl Trial {
         }
     }
 
+    /// Runs `plan`.
+    ///
+    /// # Errors
+    /// Those of the run, and of [`trusted`].
     pub fn run(&self, plan: &Plan) -> Result<Report> {
-        thermocline_bench::run(plan, &Watch::new())
+        trusted(thermocline_bench::run(plan, &Watch::new())?)
     }
+}
+
+/// A report of which the numbers can be trusted: no claim is said to hold by others.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] saying why they cannot.
+pub(crate) fn trusted(report: Report) -> Result<Report> {
+    if let Some(reason) = &report.invalid_reason {
+        let workload = report.workload;
+        return Err(Error::InvalidArgument(format!(
+            "a run of {workload} is invalid: {reason}"
+        )));
+    }
+    Ok(report)
 }
 
 /// What updates and reads have come to while background work never was behind.
@@ -245,5 +263,39 @@ pub(crate) fn skewed(theta: f64) -> Distribution {
     match theta > 0.0 {
         true => Distribution::Zipfian { theta },
         false => Distribution::Uniform,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever prints the figures of such a run says that a claim holds of a store that persists too little.
+    #[test]
+    fn a_run_that_cannot_be_trusted_is_an_error() {
+        let folder = crate::setting::folder();
+        let setting = Setting::quick(folder.path());
+        let system = System {
+            name: "thermocline",
+            preset: Preset::Thermocline,
+            set: &[],
+        };
+        let size = Size {
+            pm: 4 << 20,
+            dram: 32 << 20,
+            keys: 10,
+            value_bytes: 10,
+        };
+        let trial = Trial::new(&setting, &system, &[], size).unwrap();
+        let mut plan = trial.plan(&setting, Workload::FillRandom);
+        plan.use_existing = false;
+        let report = trial.run(&plan).unwrap();
+        let report = Report {
+            invalid_reason: Some("lines are missing".to_string()),
+            ..report
+        };
+        let error = trusted(report).unwrap_err().to_string();
+        let told = ["fillrandom", "lines are missing"];
+        assert!(told.iter().all(|word| error.contains(word)), "{error}");
     }
 }

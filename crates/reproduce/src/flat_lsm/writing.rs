@@ -19,7 +19,7 @@ use thermocline_bench::{Operation, Report, Watch, Workload};
 use crate::experiment::Measure;
 use crate::outcome::{Chart, Check, Outcome, Series, Table, strings};
 use crate::setting::{Setting, Tell};
-use crate::trial::{Size, System, Trial, latency};
+use crate::trial::{Size, System, Trial, latency, trusted};
 
 pub(super) const FLAT_LSM: System = System {
     name: "flat-lsm",
@@ -98,7 +98,7 @@ impl Run {
             (report, looks.join().unwrap_or_default())
         });
         Ok(Run {
-            report: report?,
+            report: trusted(report?)?,
             rates: rates(&looks, size.keys),
         })
     }
