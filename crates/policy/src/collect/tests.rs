@@ -1,0 +1,246 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn files() -> impl Strategy<Value = Vec<BlobFile>> {
+    let file = (0u64..1000, 0u64..=100);
+    prop::collection::vec(file, 0..12).prop_map(|files| {
+        let files = files.into_iter().enumerate();
+        let file = |(n, (bytes, percent)): (usize, (u64, u64))| BlobFile {
+            file: FileId(n as u64 + 1),
+            bytes,
+            live: bytes * percent / 100,
+        };
+        files.map(file).collect()
+    })
+}
+
+proptest! {
+    /// Collecting the victims, one after the other, ends where nothing is due, and moves no file that has no
+    /// garbage.
+    #[test]
+    fn collecting_victims_brings_the_whole_below_the_limit(files in files(), most in 101u64..300) {
+        let mut left = files;
+        let mut rounds = 0;
+        while is_due(&left, most) {
+            let victims = victims(&left, most, Moves::ALL);
+            prop_assert!(!victims.is_empty());
+            for victim in victims {
+                let at = left.iter().position(|file| file.file == victim).unwrap();
+                prop_assert!(left[at].garbage() > 0);
+                left[at].bytes = left[at].live;
+            }
+            rounds += 1;
+            prop_assert!(rounds <= 1);
+        }
+        let all: u64 = left.iter().map(|file| file.bytes).sum();
+        let live: u64 = left.iter().map(|file| file.live).sum();
+        prop_assert!(all * 100 <= live * most);
+    }
+
+    /// What is left alone has a smaller share of garbage than each victim.
+    #[test]
+    fn the_emptiest_files_are_chosen(files in files(), most in 101u64..300) {
+        let chosen = victims(&files, most, Moves::ALL);
+        let is_chosen = |file: &&BlobFile| chosen.binary_search(&file.file).is_ok();
+        for victim in files.iter().filter(is_chosen) {
+            for other in files.iter().filter(|file| !is_chosen(file)) {
+                prop_assert!(victim.live * other.bytes <= other.live * victim.bytes);
+            }
+        }
+    }
+
+    /// Where there is less room less is chosen, of those that would be, or what is smaller and less empty.
+    #[test]
+    fn what_is_alive_in_victims_fits_into_the_room(files in files(), room in 0u64..2000) {
+        let chosen = victims(&files, 130, Moves { room, ..Moves::ALL });
+        let of = files.iter().filter(|file| chosen.contains(&file.file));
+        let live: u64 = of.map(|file| file.live).sum();
+        prop_assert!(live <= room);
+        let all = victims(&files, 130, Moves::ALL);
+        let fits = |file: &BlobFile| all.contains(&file.file) && file.live <= room;
+        prop_assert!(!chosen.is_empty() || !files.iter().any(fits));
+    }
+}
+
+proptest! {
+    /// A job ends with the file with which it has enough; one job after the other comes to where nothing is due.
+    #[test]
+    fn short_jobs_come_to_the_same_end(files in files(), most in 101u64..300, enough in 1u64..2000) {
+        let mut left = files;
+        let mut rounds = 0;
+        while is_due(&left, most) {
+            let chosen = victims(&left, most, Moves { enough, ..Moves::ALL });
+            prop_assert!(!chosen.is_empty());
+            let mut moved: Vec<u64> = Vec::new();
+            for victim in chosen {
+                let at = left.iter().position(|file| file.file == victim).unwrap();
+                moved.push(left[at].live);
+                left[at].bytes = left[at].live;
+            }
+            let last = moved.iter().max().unwrap();
+            prop_assert!(moved.iter().sum::<u64>() < enough + last);
+            rounds += 1;
+            prop_assert!(rounds <= left.len());
+        }
+    }
+
+    /// Nobody is held back before collection is due. Where writers are slowest, the allowed garbage still has room
+    /// for one job, unless so little is allowed that no job is as short.
+    #[test]
+    fn writers_are_held_back_once_collection_is_due(live in 0u64..1 << 50, most in 101u64..100_000) {
+        let Limits { soft, hard } = limits(live, most);
+        let allowed = allowed(live, most);
+        let file = |garbage| [BlobFile { file: FileId(1), bytes: live + garbage, live }];
+        prop_assert!(!is_due(&file(soft), most) && is_due(&file(soft + 1), most));
+        prop_assert!(soft < hard && soft <= allowed);
+        if allowed >= MOVED_PARTS * MOVED_BYTES_MIN {
+            prop_assert!(hard + of_one_job(allowed) <= allowed);
+        }
+    }
+}
+
+#[test]
+fn what_moves_is_enough_for_all_tables_and_has_room_below_the_limit() {
+    let enough = |live: u64, (tables, bytes)| {
+        let file = BlobFile {
+            file: FileId(1),
+            bytes: live,
+            live,
+        };
+        let referring = Referring { tables, bytes };
+        Moves::by_tables(&[file], 130, (referring, 7)).enough
+    };
+    assert_eq!(enough(0, (9, 0)), MOVED_BYTES_MIN);
+    let allowed = 640_000_000 * 30 / 100;
+    let part = allowed / MOVED_PARTS;
+    assert_eq!(enough(640_000_000, (1, 5)), part);
+    assert_eq!(enough(640_000_000, (1, part + 1)), part + 1);
+    assert_eq!(enough(640_000_000, (1, 1 << 40)), allowed / 4);
+    assert_eq!(enough(640_000_000, (99, 1 << 20)), allowed / 4);
+    assert_eq!(enough(1 << 50, (1, 0)), MOVED_BYTES_MAX);
+    assert_eq!(enough(1 << 50, (40, 1 << 20)), 40 * MOVED_BYTES_MAX);
+}
+
+proptest! {
+    /// What is joined is garbage for a moment, and has nothing collected.
+    #[test]
+    fn copies_make_no_collection_due(files in files(), most in 101u64..300) {
+        // Files are large here, so that the shortest job is nothing beside them.
+        let large = |file: &BlobFile| BlobFile {
+            bytes: file.bytes << 30,
+            live: file.live << 30,
+            ..*file
+        };
+        let mut files: Vec<BlobFile> = files.iter().map(large).collect();
+        let room = room_for_copies(&files, most);
+        if !is_due(&files, most) && room > MOVED_BYTES_MIN {
+            files.push(BlobFile { file: FileId(1 << 20), bytes: room, live: 0 });
+            prop_assert!(!is_due(&files, most));
+        }
+    }
+
+    /// However small a store is, and however much garbage there is, copies do not fill what writers may still write.
+    #[test]
+    fn copies_do_not_stop_writers(live in 0u64..1 << 30, percent in 0u64..60, most in 101u64..300) {
+        let bytes = live + live / 100 * percent;
+        let files = [BlobFile { file: FileId(1), bytes, live }];
+        let (room, Limits { soft, hard }) = (room_for_copies(&files, most), limits(live, most));
+        let garbage = bytes - live;
+        // But for what is lost where numbers are divided.
+        let begins = soft + live / 100 + 100;
+        prop_assert!(room == 0 || garbage + room <= begins.max(MOVED_BYTES_MIN), "{room}");
+        prop_assert!(begins.max(MOVED_BYTES_MIN) <= hard + live / 100 + 100);
+    }
+}
+
+#[test]
+fn nothing_is_copied_where_all_stays() {
+    let file = BlobFile {
+        file: FileId(1),
+        bytes: 1 << 40,
+        live: 1 << 40,
+    };
+    assert_eq!(room_for_copies(&[file], ALL_STAYS_PERCENT), 0);
+    assert!(room_for_copies(&[file], ALL_STAYS_PERCENT - 1) > 0);
+}
+
+#[test]
+fn limits_of_nothing_and_of_all_there_is() {
+    for (live, most) in [(0, 130), (u64::MAX, 130), (u64::MAX, 1_000_000)] {
+        let Limits { soft, hard } = limits(live, most);
+        assert!(soft < hard, "{live} {most}");
+    }
+}
+
+/// In whole percent three quarters of the least that may be allowed are nothing: each byte that is overwritten would have what is alive
+/// beside it written again. And with a little more collection would end where it begins.
+#[test]
+fn some_garbage_is_left_however_little_is_allowed() {
+    let live = 1 << 40;
+    let file = |garbage| {
+        [BlobFile {
+            file: FileId(1),
+            bytes: live + garbage,
+            live,
+        }]
+    };
+    for most in 101..110 {
+        let allowed = allowed(live, most);
+        let begins = allowed / 100 * GARBAGE_BEGINS_PERCENT;
+        assert!(limits(live, most).soft.abs_diff(begins) < 1000, "{most}");
+        assert!(!is_due(&file(begins - 1000), most), "{most}");
+        assert!(is_due(&file(begins + 1000), most), "{most}");
+        let two = [
+            BlobFile {
+                file: FileId(1),
+                bytes: begins + 1000,
+                live: 0,
+            },
+            BlobFile {
+                file: FileId(2),
+                bytes: live + live / 1000,
+                live,
+            },
+        ];
+        // The one that is nearly all alive stays.
+        assert_eq!(victims(&two, most, Moves::ALL), [FileId(1)], "{most}");
+    }
+}
+
+#[test]
+fn what_moves_has_room_below_the_limit() {
+    let file = |n, live| BlobFile {
+        file: FileId(n),
+        bytes: 100,
+        live,
+    };
+    // 200 bytes for 160 are 125 for each hundred: less than the limit, and more than where it begins.
+    assert_eq!(
+        victims(&[file(1, 100), file(2, 60)], 130, Moves::ALL),
+        [FileId(2)]
+    );
+    assert_eq!(victims(&[file(1, 100), file(2, 60)], 140, Moves::ALL), []);
+}
+
+#[test]
+fn a_file_without_anything_alive_counts_as_garbage_alone() {
+    let file = |n, bytes, live| BlobFile {
+        file: FileId(n),
+        bytes,
+        live,
+    };
+    assert_eq!(
+        victims(
+            &[file(1, 10, 0)],
+            1_000_000,
+            Moves {
+                room: 0,
+                ..Moves::ALL
+            }
+        ),
+        [FileId(1)]
+    );
+    assert_eq!(victims(&[file(1, 0, 0)], 101, Moves::ALL), []);
+    assert_eq!(victims(&[], 101, Moves::ALL), []);
+}
