@@ -135,8 +135,11 @@ fn enough(allowed: u64, referring: Referring) -> u64 {
 }
 
 /// Where garbage holds writers back while `live` bytes are alive: from where collection begins, to where what one job moves just
-/// has room.
+/// has room. Nowhere, where all stays.
 pub fn limits(live: u64, percent_max: u64) -> Limits {
+    if !lets_values_move(percent_max) {
+        return Limits::NONE;
+    }
     let allowed = allowed(live, percent_max);
     let job = of_one_job(allowed);
     let soft = most_of(live, with_garbage(percent_max, GARBAGE_BEGINS_PERCENT) - OF);
@@ -148,7 +151,8 @@ pub fn limits(live: u64, percent_max: u64) -> Limits {
 
 /// Whether some of `files` would be victims.
 pub fn is_due(files: &[BlobFile], percent_max: u64) -> bool {
-    excess(files, with_garbage(percent_max, GARBAGE_BEGINS_PERCENT)) > 0
+    let begins = with_garbage(percent_max, GARBAGE_BEGINS_PERCENT);
+    lets_values_move(percent_max) && excess(files, begins) > 0
 }
 
 /// Whether users let values move at all.

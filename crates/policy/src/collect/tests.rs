@@ -154,6 +154,20 @@ proptest! {
     }
 }
 
+/// A store that lacks the question counts in parts of what is alive, and moves the last value of a file with ten thousand.
+#[test]
+fn nothing_moves_where_all_stays_however_little_that_is() {
+    let files = [BlobFile {
+        file: FileId(1),
+        bytes: 1 << 40,
+        live: 1,
+    }];
+    assert!(is_due(&files, ALL_STAYS_PERCENT - 1));
+    assert!(!is_due(&files, ALL_STAYS_PERCENT));
+    assert_eq!(victims(&files, ALL_STAYS_PERCENT, Moves::ALL), []);
+    assert_eq!(limits(1, ALL_STAYS_PERCENT), Limits::NONE);
+}
+
 #[test]
 fn nothing_is_copied_where_all_stays() {
     let file = BlobFile {
@@ -167,7 +181,7 @@ fn nothing_is_copied_where_all_stays() {
 
 #[test]
 fn limits_of_nothing_and_of_all_there_is() {
-    for (live, most) in [(0, 130), (u64::MAX, 130), (u64::MAX, 1_000_000)] {
+    for (live, most) in [(0, 130), (u64::MAX, 130), (u64::MAX, ALL_STAYS_PERCENT - 1)] {
         let Limits { soft, hard } = limits(live, most);
         assert!(soft < hard, "{live} {most}");
     }
@@ -233,7 +247,7 @@ fn a_file_without_anything_alive_counts_as_garbage_alone() {
     assert_eq!(
         victims(
             &[file(1, 10, 0)],
-            1_000_000,
+            ALL_STAYS_PERCENT - 1,
             Moves {
                 room: 0,
                 ..Moves::ALL
