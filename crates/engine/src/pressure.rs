@@ -214,10 +214,7 @@ impl Admission {
     pub fn check_disk(&self, bytes: u64) -> Result<()> {
         let mut checked = self.disk_takes(bytes);
         if checked.is_err() {
-            self.pressure
-                .gauge
-                .relief
-                .starve(bytes, self.common.now_ns());
+            self.pressure.note_starved(bytes);
             self.pressure.want_relief();
             self.pressure.look_whether_readers_have_gone();
             self.common.want_compaction();

@@ -2,8 +2,8 @@
 //! has the steps).
 //!
 //! # Why it ends
-//! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full. That
-//! moment is taken anew only in two cases: something was deleted since; or the oldest reader has gone, of those that
+//! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full, or somebody began to wait for
+//! room there. That moment is taken anew only in two cases: something was deleted since; or the oldest reader has gone, of those that
 //! were there then or for which jobs kept something since. Jobs that give up become smaller by a part, or wait twice as
 //! long each time.
 

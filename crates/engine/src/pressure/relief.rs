@@ -63,7 +63,16 @@ impl Pressure {
         relief.deleted_up_to.store(last.0, Ordering::Relaxed);
     }
 
-    /// The disk has become full. The caller may hold the writer's lock.
+    /// Somebody wants to write so many bytes at once, for which there is no room.
+    pub(super) fn note_starved(&self, bytes: u64) {
+        let begins = self.gauge.relief.starve(bytes, self.common.now_ns());
+        // Else that was done when it became full.
+        if begins && !self.is_disk_full() {
+            self.note_full();
+        }
+    }
+
+    /// The disk has become full, or has too little room for somebody. The caller may hold the writer's lock.
     pub(super) fn note_full(&self) {
         let relief = &self.gauge.relief;
         let deleted = relief.deleted_up_to.load(Ordering::Relaxed);
@@ -103,7 +112,7 @@ impl Pressure {
         let relief = &self.gauge.relief;
         let now = self.common.now_ns();
         let looked = relief.read_looked_ns.load(Ordering::Relaxed);
-        if !self.is_disk_full() || !looks_at_readers(looked, now) {
+        if !self.is_relieving() || !looks_at_readers(looked, now) {
             return;
         }
         relief.read_looked_ns.store(now, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! What a store owes, by a clock that stands still unless somebody waits.
 
 mod apart;
+mod starved;
 
 use std::path::Path;
 

@@ -15,7 +15,7 @@ pub(crate) struct Relief {
     pub(super) wanted: AtomicBool,
     /// When the last one ended; 0 if there was none.
     pub(super) ended_ns: AtomicU64,
-    /// Files from this number on were made when the disk was full.
+    /// Files from this number on were made when the disk was full, or somebody waited for room there.
     pub(super) made_full: AtomicU64,
     /// What `deleted_up_to` was then.
     pub(super) made_full_at: AtomicU64,
@@ -53,12 +53,14 @@ impl Default for Relief {
 }
 
 impl Relief {
-    /// Somebody wants to write so many bytes at once, and asks at this time.
-    pub fn starve(&self, bytes: u64, now_ns: u64) {
-        if bytes > 0 {
-            self.starved.fetch_max(bytes, Ordering::Relaxed);
-            self.starved_ns.store(now_ns, Ordering::Relaxed);
+    /// Somebody wants to write so many bytes at once, and asks at this time. Whether nobody has before.
+    pub fn starve(&self, bytes: u64, now_ns: u64) -> bool {
+        if bytes == 0 {
+            return false;
         }
+        let before = self.starved.fetch_max(bytes, Ordering::Relaxed);
+        self.starved_ns.store(now_ns, Ordering::Relaxed);
+        before == 0
     }
 
     /// Whether somebody does who has asked not long ago. Who has given up is forgotten.
