@@ -173,6 +173,11 @@ impl<'a> Cutter<'a> {
         None
     }
 
+    /// The last key that was asked for; `None` if the table has none.
+    pub fn last(&self) -> Option<&[u8]> {
+        self.last.as_deref()
+    }
+
     /// The bounds behind the last entry, at which what is left of range tombstones is cut.
     pub fn rest(&mut self) -> Vec<Vec<u8>> {
         let mut rest = std::mem::take(&mut self.bounds);

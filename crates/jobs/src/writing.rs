@@ -3,12 +3,16 @@
 use std::cmp::Reverse;
 use std::task::{Context, Poll};
 
+use thermocline_base::limits::KEY_LEN_MAX;
 use thermocline_base::{CfId, Kind, RangeTombstone, Result};
 use thermocline_compaction::output::Cutter;
 use thermocline_sst::{KeyRef, Value};
 
 use crate::outputs::Outputs;
 use crate::sink::TableSink;
+
+/// Most bytes of a range tombstone in a table beside its keys.
+const BESIDE_KEYS: usize = 20;
 
 /// The tables that are written of one family, and the range tombstones that reach into the one at hand.
 pub struct Writing<'a> {
@@ -56,9 +60,61 @@ impl<'a> Writing<'a> {
     /// # Errors
     /// Those of writing.
     pub fn go_to(&mut self, key: &[u8], outputs: &mut Outputs) -> Result<()> {
+        self.pass_ends(Some(key), outputs)?;
+        self.end_before(key, outputs)
+    }
+
+    /// Whether range tombstones reach into the table that would be too much for it if it had both ends of each.
+    fn has_many(&self) -> bool {
+        self.tombstone_bytes > self.sink.tombstone_bytes_max()
+    }
+
+    /// Whether the table has to end before `key`, since the range tombstones may not fit into it if it goes on. Those that are cut where
+    /// it begins and ends share these keys, of which each may be as long as keys are. What ends within it has a key of its own, and
+    /// the one behind has the table's end once more (`sst::tombstone_cuts`).
+    fn is_crowded(&self, key: &[u8]) -> bool {
+        if !self.has_many() {
+            return false;
+        }
+        let begin = self.begin.as_deref();
+        let (mut bytes, mut shared) = (0, 2);
+        for tombstone in &self.tombstones {
+            bytes += BESIDE_KEYS;
+            if begin.is_none_or(|begin| *tombstone.start > *begin) {
+                bytes += tombstone.start.len();
+            }
+            if *tombstone.end <= *key {
+                bytes += tombstone.end.len();
+                shared += 1;
+            }
+        }
+        bytes + shared * KEY_LEN_MAX > self.sink.tombstone_bytes_max()
+    }
+
+    /// Goes to each end of a range tombstone before `key`, or to all that are left, as long as there are many: where they lie over each
+    /// other, and nothing is written from one end to the next, no entry would end the table in time.
+    fn pass_ends(&mut self, key: Option<&[u8]>, outputs: &mut Outputs) -> Result<()> {
+        while self.has_many()
+            && let Some(end) = self.next_end(key)
+        {
+            self.end_before(&end, outputs)?;
+        }
+        Ok(())
+    }
+
+    /// The first end of a range tombstone behind all that the table has, and before `key`.
+    fn next_end(&self, key: Option<&[u8]>) -> Option<Vec<u8>> {
+        let last = self.cutter.last();
+        let ends = self.tombstones.iter().map(|t| &t.end[..]);
+        let ahead = ends
+            .filter(|end| last.is_none_or(|last| *end > last) && key.is_none_or(|key| *end < key));
+        ahead.min().map(<[u8]>::to_vec)
+    }
+
+    /// Ends tables where the cutter says that they end before `key`.
+    fn end_before(&mut self, key: &[u8], outputs: &mut Outputs) -> Result<()> {
         loop {
-            let full =
-                self.sink.is_full() || self.tombstone_bytes > self.sink.tombstone_bytes_max();
+            let full = self.sink.is_full() || self.is_crowded(key);
             let bytes = match full {
                 true => u64::MAX,
                 false => self.bytes(),
@@ -135,6 +191,7 @@ impl<'a> Writing<'a> {
     /// # Errors
     /// Those of writing.
     pub fn finish(&mut self, outputs: &mut Outputs) -> Result<()> {
+        self.pass_ends(None, outputs)?;
         for bound in self.cutter.rest() {
             self.end_table(Some(bound), outputs)?;
         }
@@ -146,3 +203,6 @@ impl<'a> Writing<'a> {
 fn bytes_of(tombstone: &RangeTombstone) -> usize {
     tombstone.start.len() + tombstone.end.len() + 16
 }
+
+#[cfg(test)]
+mod tests;
