@@ -7,6 +7,7 @@ use thermocline_base::{Error, Kind, Result, SeqNo};
 
 use crate::block::Block;
 use crate::block::cursor::BlockCursor;
+use crate::format::coding::damaged;
 use crate::get::{Step, check_entered, check_supplied};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::{InternalKey, KeyRef};
@@ -62,6 +63,7 @@ pub struct Cursor {
     /// In the index block of level 0, where the root has level 1.
     leaf: Option<BlockCursor>,
     data: Option<BlockCursor>,
+    /// What is sought; or what a step from one block to the next has left behind.
     target: InternalKey,
     /// The block that was asked for, and what to do in it.
     waits_for: Option<(BlockHandle, Enter)>,
@@ -268,6 +270,17 @@ impl Cursor {
             Enter::Seek => data.seek(target),
             Enter::SeekForPrev => data.seek_for_prev(target),
         };
+        // Each block is in order. So is what steps come to, if each block follows the one that they leave.
+        let follows = match self.way.filter(|_| there) {
+            Some(Way::Forward) => target < data.key(),
+            Some(Way::Back) => data.key() < target,
+            None => true,
+        };
+        if !follows {
+            let what = "keys of a data block";
+            let e = damaged(what, 0, "behind those of the blocks before", "others");
+            return Err(e.into_error(self.part.table().name(), handle.offset));
+        }
         Ok(match (there, enter) {
             (true, _) => self.settle(),
             // The target lies between this block's last entry and its separator.
@@ -302,10 +315,15 @@ impl Cursor {
             Way::Forward => data.next(),
             Way::Back => data.prev(),
         };
-        match there {
-            true => self.settle(),
-            false => self.next_block(way),
+        if there {
+            return self.settle();
         }
+        // The entry that it leaves: what the next block has lies on the other side of it.
+        let left = data.key();
+        self.target.user_key.clear();
+        self.target.user_key.extend_from_slice(left.user_key);
+        self.target.seqno = left.seqno;
+        self.next_block(way)
     }
 
     /// To the first entry of the next block, or the last of the one before.
