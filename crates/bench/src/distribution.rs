@@ -79,10 +79,16 @@ impl std::fmt::Display for Distribution {
 #[derive(Debug, Clone)]
 pub struct Draw {
     rng: Rng,
+    /// In which the load writes the keys.
     order: Permutation,
+    /// Where the ranks of zipfian keys lie: not in the order of the load, else those that are drawn most would all be the oldest.
+    scatter: Permutation,
     n: u64,
     form: Form,
 }
+
+/// The ranks' order has a seed that differs from the load's by this.
+const SCATTERED: u64 = 0x7363_6174_7465_7221;
 
 #[derive(Debug, Clone)]
 enum Form {
@@ -98,6 +104,7 @@ impl Draw {
         Draw {
             rng: Rng::of_part(seed, thread + 1),
             order: Permutation::new(n, seed),
+            scatter: Permutation::new(n, seed ^ SCATTERED),
             n,
             form: match what {
                 Distribution::Uniform => Form::Uniform,
@@ -114,9 +121,8 @@ impl Draw {
     pub fn index(&mut self, inserted: u64) -> u64 {
         match &mut self.form {
             Form::Uniform => self.rng.below(self.n),
-            // The load writes keys in the order of the permutation, so place n - 1 is the newest;
-            // for zipfian it only scatters the ranks.
-            Form::Zipfian(zipf) => self.order.at(zipf.rank(self.rng.unit())),
+            Form::Zipfian(zipf) => self.scatter.at(zipf.rank(self.rng.unit())),
+            // The load writes keys in the order of the permutation, so place n - 1 is the newest.
             Form::Latest(zipf) => {
                 let place = self.n + inserted - 1 - zipf.rank(self.rng.unit());
                 if place < self.n {
@@ -240,8 +246,13 @@ mod tests {
         };
         let order = Permutation::new(N, 5);
         let zipfian = counts(Distribution::Zipfian { theta: 0.99 });
-        assert_eq!(hottest(&zipfian), order.at(0));
+        let scatter = Permutation::new(N, 5 ^ SCATTERED);
+        assert_eq!(hottest(&zipfian), scatter.at(0));
         assert_eq!(hottest(&counts(Distribution::Latest)), order.at(N - 1));
+        // Of the hundred hottest about as many were loaded early as late. Had ranks the order of the load, all were the first.
+        let hot: Vec<u64> = (0..100).map(|rank| scatter.at(rank)).collect();
+        let early = (0..N / 2).filter(|place| hot.contains(&order.at(*place)));
+        assert!((30..70).contains(&early.count()));
     }
 
     #[test]
