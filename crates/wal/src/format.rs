@@ -145,6 +145,22 @@ impl LogId {
     }
 }
 
+/// Whether a file that begins so may be a log of this database. Of a header that a crash has kept from being written there is
+/// less, or zeros in its place.
+pub(crate) fn may_begin_log_of(found: &[u8], db_id: &[u8; 16]) -> bool {
+    let written = found
+        .iter()
+        .rposition(|&b| b != 0)
+        .map_or(0, |last| last + 1);
+    let agrees = |at: usize, wanted: &[u8]| {
+        let end = written.min(at + wanted.len());
+        found
+            .get(at..end)
+            .is_none_or(|part| wanted.starts_with(part))
+    };
+    agrees(0, &MAGIC) && agrees(16, db_id)
+}
+
 fn header_crc(bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &bytes[..12]), &bytes[16..])
 }

@@ -56,7 +56,7 @@ mod writer;
 
 pub use format::{FORMAT_VERSION, FRAME_HEADER, HEADER_BYTES, LogId, Owner, frame_bytes};
 pub use owner::OwnerFile;
-pub use reader::{Frame, LogReader};
+pub use reader::{Frame, LogReader, may_be_log_of};
 pub use writer::{GROWTH_BYTES_MAX, LogWriter};
 
 thermocline_base::sites! {

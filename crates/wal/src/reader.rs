@@ -12,6 +12,7 @@ use thermocline_env::{File, OpenMode, Storage};
 use crate::SITE_KEPT;
 use crate::format::{
     FRAME_ALIGN, FRAME_HEADER, FrameHeader, HEADER_BYTES, HEADER_LEN, LogId, frame_bytes,
+    may_begin_log_of,
 };
 
 /// What is read at a time, unless a frame has more.
@@ -19,6 +20,17 @@ const WINDOW: u64 = 1 << 20;
 
 /// So many bytes are summed at most where sums are known ([`Sums`]).
 const NOTED_EVERY: usize = 256;
+
+/// Whether a file may be a log that the database `db_id` has made, were it only begun. One with a log's name that is none
+/// is somebody's.
+///
+/// # Errors
+/// Those of the storage.
+pub fn may_be_log_of(file: &dyn File, db_id: &[u8; 16]) -> Result<bool> {
+    let mut found = [0; HEADER_LEN];
+    let len = file.read_at(&mut found, 0)?;
+    Ok(may_begin_log_of(&found[..len], db_id))
+}
 
 /// A frame whose checksums hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

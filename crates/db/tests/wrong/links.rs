@@ -380,6 +380,56 @@ fn a_log_that_is_a_link_is_refused_and_its_target_stays() {
     }
 }
 
+/// Files and folders of somebody else that have the names of logs: a store that takes each for a log that nobody needs
+/// removes them when it opens, or cannot be opened for a folder. What a crash may have left of logs of ours goes.
+#[test]
+fn a_strangers_log_in_a_database_stays() {
+    let home = home();
+    let [dir, other] = ["db", "other"].map(|name| home.path().join(name));
+    let mut leveled = options();
+    leveled.set("preset", "leveled").unwrap();
+    for dir in [&dir, &other] {
+        let db = Db::open(dir, leveled.clone()).unwrap();
+        db.put("key", "value").unwrap();
+        db.close().unwrap();
+    }
+    let log_of = |dir: &Path| {
+        let names = names_of(dir).into_iter();
+        let log = names.filter(|name| name.ends_with(".log")).min();
+        std::fs::read(dir.join(log.unwrap())).unwrap()
+    };
+    let (own, of_other) = (log_of(&dir), log_of(&other));
+    // As programs name their logs by the day.
+    let path = |n: u64| dir.join(format!("{:06}.log", 20_240_100 + n));
+    let strangers = [PRECIOUS.to_vec(), of_other, vec![0, 1]];
+    let left = [
+        Vec::new(),
+        vec![0; 4096],
+        b"THCLWLOG\x01".to_vec(),
+        own[..40].to_vec(),
+    ];
+    let all = strangers.iter().chain(&left).zip(1..);
+    all.for_each(|(bytes, n)| std::fs::write(path(n), bytes).unwrap());
+    std::fs::create_dir(path(50)).unwrap();
+    symlink(precious(home.path()), path(51)).unwrap();
+    for _ in 0..2 {
+        let db = Db::open(&dir, leveled.clone()).unwrap();
+        assert_eq!(&*db.get("key").unwrap().unwrap(), b"value");
+        db.put("more", "x").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        for (bytes, n) in strangers.iter().zip(1..) {
+            assert!(std::fs::read(path(n)).unwrap() == *bytes, "{n}");
+        }
+        for (_, n) in left.iter().zip(4..) {
+            assert!(!path(n).exists(), "{n}");
+        }
+        assert!(path(50).is_dir());
+        assert!(path(51).symlink_metadata().unwrap().is_symlink());
+    }
+    is_unharmed(&home.path().join("precious"));
+}
+
 /// What lies beside logs that are outside of the database's folder: who holds them, and whose they are.
 #[test]
 fn the_lock_and_the_owner_of_logs_are_never_followed() {

@@ -1,19 +1,20 @@
 //! The logs of a store.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
 use thermocline_commit::ring::Range;
-use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
+use thermocline_env::{OpenMode, Storage};
 use thermocline_halloc::Reserve;
 use thermocline_memtable::Grant;
 use thermocline_observe::poison::is_sync;
 use thermocline_pm::{PmOff, Region};
 use thermocline_version::State;
-use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
+use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes, may_be_log_of};
 
 use super::claim::{Claims, Noted};
 use super::place::{LogDir, LogDirs};
@@ -99,6 +100,10 @@ impl Wal {
     pub fn begin(&self, chain: u64, nonce: u64) -> Result<LogWriter> {
         let dir = self.dirs.newest();
         let path = dir.path(&self.db_id, chain);
+        if self.is_somebodys(&path)? {
+            let taken = ErrorKind::AlreadyExists.into();
+            return Err(Error::io("make a log at", &path, taken));
+        }
         let id = LogId {
             db_id: self.db_id,
             log: chain,
@@ -148,6 +153,10 @@ impl Wal {
     /// chain's id cannot be tried again.
     pub(super) fn abandon(&self, chain: u64) -> bool {
         let path = self.dirs.newest().path(&self.db_id, chain);
+        if self.is_somebodys(&path).unwrap_or(false) {
+            // Then nothing was begun.
+            return true;
+        }
         let _ = self.storage.remove(&path);
         matches!(self.storage.exists(&path), Ok(false))
     }
@@ -237,6 +246,10 @@ impl Wal {
     pub fn retire(&self, chains: &[u64]) {
         for &chain in chains {
             let newest = self.dirs.newest().path(&self.db_id, chain);
+            if self.is_somebodys(&newest).unwrap_or(false) {
+                // That of a staged batch which found its name taken.
+                continue;
+            }
             let mut spares = lock(&self.spares);
             let there = self.storage.exists(&newest).unwrap_or(false);
             if there && spares.len() < SPARES && !spares.contains(&newest) {
@@ -267,11 +280,23 @@ impl Wal {
         }
     }
 
-    /// Removes the logs that nobody names (recovery, 5).
+    /// Whether a file has the name of a log and is none of ours, not even one that was only begun: it stays as it is.
+    fn is_somebodys(&self, path: &Path) -> Result<bool> {
+        if !self.storage.exists(path)? {
+            return Ok(false);
+        }
+        match self.storage.open(path, OpenMode::Read) {
+            // A folder, a link, a device.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => Ok(true),
+            opened => Ok(!may_be_log_of(&*opened?, &self.db_id)?),
+        }
+    }
+
+    /// Removes the logs that nobody names (recovery, 5), and no file of somebody that has the name of one.
     pub fn sweep(&self, state: &State) -> Result<()> {
         let named: BTreeSet<u64> = state.chains().map(|(_, chain)| chain.id).collect();
         for (log, path) in self.dirs.list(&*self.storage, &self.db_id)? {
-            if !named.contains(&log) {
+            if !named.contains(&log) && !self.is_somebodys(&path)? {
                 self.storage.remove(&path)?;
             }
         }

@@ -18,6 +18,7 @@ mod full;
 mod ingest;
 mod moved;
 mod pieces;
+mod taken;
 
 const DB: &str = "/db";
 
