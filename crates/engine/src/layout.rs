@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
 use thermocline_copies::is_unfinished;
-use thermocline_env::{OpenMode, Storage};
+use thermocline_env::{LockGuard, OpenMode, Storage};
 use thermocline_pm::SITE_CREATE;
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
 use thermocline_version::{LOCK_NAME, Manifest};
@@ -97,6 +97,24 @@ pub(crate) fn find_region(
         dir.display(),
         named.join(" and no ")
     )))
+}
+
+/// Keeps writers away from a database that is only read. A copy of a database may lack the lock file, and none is made. Then
+/// the lock of its region keeps them away, if it has one; and the folder is held, so that a writer who comes meanwhile leaves
+/// what he finds there.
+pub(crate) fn lock_to_read(
+    storage: &dyn Storage,
+    dir: &Path,
+) -> Result<Option<Box<dyn LockGuard>>> {
+    let path = dir.join(LOCK_NAME);
+    let lock = storage.lock_shared(&path)?;
+    if lock.is_some() {
+        return Ok(lock);
+    }
+    // Where it cannot be held, only checksums tell.
+    let folder = storage.hold_folder(dir).unwrap_or(None);
+    // Again: who has made the file meanwhile may have asked before whether somebody holds the folder.
+    Ok(storage.lock_shared(&path)?.or(folder))
 }
 
 /// Refuses a folder that is somebody else's: not empty, and without a database.

@@ -59,7 +59,7 @@ impl Engine {
             refuse_or_prepare(&*storage, dir, &options)?;
         }
         let lock = if options.read_only {
-            storage.lock_shared(&dir.join(LOCK_NAME))?
+            layout::lock_to_read(&*storage, dir)?
         } else {
             Some(storage.lock(&dir.join(LOCK_NAME))?)
         };

@@ -12,11 +12,12 @@ use thermocline_base::{Error, ErrorKind, Result};
 use thermocline_env::frugal::Frugal;
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
-use thermocline_version::{LOCK_NAME, Manifest, State};
+use thermocline_version::{Manifest, State};
 
 use files::{References, check_files};
 
 use crate::create::lacks_region;
+use crate::layout;
 use crate::open::spec::{described, open_space, replay_threads, settled};
 use crate::pm_tables::verify_pm_tables;
 use crate::recover;
@@ -44,7 +45,7 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
             dir.display()
         )));
     }
-    let _lock = storage.lock_shared(&dir.join(LOCK_NAME))?;
+    let _lock = layout::lock_to_read(&**storage, dir)?;
     let mut report = Report::default();
     if let Err(error) = check(world, dir, &options, &mut report) {
         report.note(error)?;

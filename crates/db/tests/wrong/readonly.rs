@@ -79,6 +79,47 @@ fn after_a_clean_close_and_after_a_kill() {
     }
 }
 
+/// Nothing keeps a writer away where there is no lock file, as in a copy, and no region, which is locked by itself. One that
+/// does not know of the reader removes tables which that has not opened yet.
+#[test]
+fn without_a_lock_file_what_a_reader_found_stays() {
+    let home = home();
+    let dir = home.path().join("db");
+    let mut leveled = options();
+    leveled.set("preset", "leveled").unwrap();
+    let db = Db::open(&dir, leveled.clone()).unwrap();
+    for (key, value) in entries() {
+        db.put(key, value).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact::<&str>(..).unwrap();
+    db.close().unwrap();
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    let reader = Db::open(&dir, read_only(leveled.clone())).unwrap();
+    let writer = Db::open(&dir, leveled.clone()).unwrap();
+    for key in entries().keys() {
+        writer.put(key, "another value").unwrap();
+    }
+    writer.flush().unwrap();
+    writer.compact::<&str>(..).unwrap();
+    for key in entries().keys() {
+        writer.delete(key).unwrap();
+    }
+    writer.flush().unwrap();
+    writer.compact::<&str>(..).unwrap();
+    assert_eq!(writer.iter().count(), 0);
+    for (key, value) in entries() {
+        assert!(*reader.get(key).unwrap().unwrap() == *value);
+    }
+    assert_eq!(reader.iter().count(), entries().len());
+    reader.close().unwrap();
+    writer.close().unwrap();
+    // With a lock file it is as ever.
+    let reader = Db::open(&dir, read_only(leveled.clone())).unwrap();
+    refused(Db::open(&dir, leveled), ErrorKind::Locked, &["db"]);
+    drop(reader);
+}
+
 /// All files and the folder without any right to write. (Root may write all the same, so the
 /// snapshot decides.)
 #[test]
