@@ -7,6 +7,7 @@
 //! | how should the levels be? | [`shape`] |
 //! | which job is next? | [`due`] |
 //! | how is one job run and installed? | [`job`] |
+//! | what if its edit would be too long? | `job::named` |
 //! | which tables does a range tombstone cover wholly? | [`deleted`] |
 //! | what of a family with a compaction filter? | [`filters`] |
 //! | how is a range compacted on demand? | [`manual`] |

@@ -186,6 +186,7 @@ impl<'a> Job<'a> {
             }
             (self.rested, self.passed) = (false, next);
             if !self.keeping.pass(input, head, outputs)? {
+                self.keeping.writing.stop(outputs)?;
                 self.keeping.count(outputs);
                 return Ok(Step::Done);
             }

@@ -102,9 +102,14 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Takes in what was made of the keys behind those of its own.
+    /// Takes in what was made of the keys behind those of its own. If these ended before, the files of the later ones are
+    /// pinned as all are, and not named: what lies between was not written.
     pub fn append(&mut self, later: Outputs) {
         self.files.extend(later.files);
+        if self.ended_at.is_some() {
+            assert!(later.pm.is_empty(), "what lies there would stay");
+            return;
+        }
         self.tables.extend(later.tables);
         self.pm.extend(later.pm);
         self.blobs.extend(later.blobs);

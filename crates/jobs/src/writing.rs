@@ -133,6 +133,14 @@ impl<'a> Writing<'a> {
         enough.then(|| self.begin.clone().unwrap_or_default())
     }
 
+    /// Nothing more is written behind the last table, which has ended.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn stop(&mut self, outputs: &mut Outputs) -> Result<()> {
+        self.sink.end_family(outputs)
+    }
+
     /// Adds a range tombstone, after all entries before its start.
     ///
     /// # Errors

@@ -4,6 +4,12 @@ use std::fmt;
 
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
+/// Bytes that an edit has of a table beside its keys and blob files, at most.
+const BYTES_BESIDE_KEYS: usize = 128;
+
+/// Bytes that it has of each blob file to which that refers.
+const BYTES_OF_BLOB: usize = 16;
+
 /// The number of a partition, which is a range of keys of a column family: see
 /// [`crate::partitions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -135,6 +141,12 @@ impl TableRef {
     /// Bytes of values in blob files to which it refers, as far as it says so.
     pub fn blob_bytes(&self) -> u64 {
         self.blobs.iter().map(|blob| blob.bytes).sum()
+    }
+
+    /// Bytes that an edit has of it where it is added, at most. Where it is removed, these are less.
+    pub fn named_bytes(&self) -> u64 {
+        let keys = self.range.first.len() + self.range.last.len();
+        (keys + BYTES_BESIDE_KEYS + BYTES_OF_BLOB * self.blobs.len()) as u64
     }
 
     /// The first key of the part and the first key behind it, where it is limited.

@@ -28,7 +28,8 @@
 //!
 //! # Spills
 //! What is to leave persistent memory, and lies over much of the base level, goes into files of level 0 first
-//! (`policy::pick::pick_spill`): 1, 4 and 5 are the same. A spill is whole, without parts, and needs no promise.
+//! (`policy::pick::pick_spill`): 1, 4 and 5 are the same. A spill is whole, unless one edit could not name it (`job::named`),
+//! and needs no promise.
 //!
 //! # What a crash leaves
 //! | a crash | finds |
@@ -217,6 +218,8 @@ impl Picker {
     }
 }
 
+#[cfg(test)]
+use super::job::picked::NAMED_BYTES;
 use crate::store::Compactor;
 #[cfg(test)]
 use thermocline_policy::pick::{Cursors, pick_spill};
@@ -242,12 +245,17 @@ impl Compactor {
 
     /// Runs one job of what [`Engine::compact_level0`] would do.
     pub fn merge_one_slice(&self, cf: CfId) -> Result<()> {
+        self.merge_one_slice_naming(cf, NAMED_BYTES)
+    }
+
+    /// The same, of which the edit names no more than so many bytes of inputs, and as many of outputs.
+    pub fn merge_one_slice_naming(&self, cf: CfId, names_max: u64) -> Result<()> {
         let before = self.common.catalog.next_file();
         let next = self
             .picker
             .next_of_level0(&mut lock(&self.common.compactions.jobs), cf, before);
         match next {
-            Wanted::Job(job) => self.run(*job),
+            Wanted::Job(job) => self.run((*job).naming(names_max)),
             Wanted::Wait | Wanted::Room | Wanted::Done => Ok(()),
         }
     }

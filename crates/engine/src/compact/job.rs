@@ -1,18 +1,19 @@
 //! One job: picked, run, installed. See the [module above](super).
 
 mod divided;
+mod named;
 pub(crate) mod picked;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{FileId, Result, SeqNo};
+use thermocline_base::{Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_env::meter::Meter;
-use thermocline_jobs::sink::{Apart, FileSink, PmSink, TableSink};
+use thermocline_jobs::sink::{PmSink, TableSink};
 use thermocline_jobs::{Counting, Filter, Outputs, Part, Recipe};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::{Creation, WriteOptions};
-use thermocline_tables::{Promise, ValuesInOrder, Writes};
+use thermocline_tables::{Promise, ValuesInOrder};
 use thermocline_version::{Level, VersionEdit};
 
 use super::deleted::pass_over;
@@ -198,6 +199,7 @@ impl Compactor {
         } else if job.picked.from == 0
             && !job.picked.is_within_level0()
             && !job.picked.trivial
+            && job.ended_at(outputs).is_none()
             && !self.common.compactions.has_held_since(started)
         {
             let above = job.inputs.iter().filter(|(at, _)| at.level == Level::ZERO);
@@ -333,23 +335,6 @@ impl Compactor {
         }
     }
 
-    /// Where tables of a job go that lie in files, and values beside them.
-    fn file_sink<'a>(
-        &'a self,
-        job: &Job,
-        (victims, writes): (Vec<FileId>, Writes),
-        values: &'a ValuesInOrder<'a>,
-    ) -> FileSink<'a> {
-        let apart = Apart {
-            writes,
-            ..self.making.apart(job.cf, victims, values)
-        };
-        FileSink::new(&self.common.catalog, job.place(), self.write_options(job))
-            .apart(apart)
-            .making(writes)
-            .metered(values.meter().clone())
-    }
-
     /// What becomes of the records of a part, without what all parts have in common.
     fn recipe<'a>(
         &'a self,
@@ -410,18 +395,12 @@ impl Compactor {
         let values: Vec<_> = keys.iter().map(|_| values()).collect();
         let next_owner = || self.sweeper.pm_owner();
         let home = self.making.pm_home(&next_owner);
-        let pm_sink =
-            |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
-        let mut in_pm = job.promise.as_ref().map(pm_sink);
-        let victims = self.picker.victims_for(job.picked.reason);
-        let writes = match keys.len() {
-            1 => Writes::Whole,
-            _ => Writes::Divided,
+        let pm_sink = |(promise, enough): &(Promise, u64)| {
+            let sink = PmSink::new(home, promise.bytes());
+            sink.until(*enough).naming(job.names_max)
         };
-        let in_files = values.iter();
-        let mut in_files: Vec<_> = in_files
-            .map(|values| self.file_sink(job, (victims.clone(), writes), values))
-            .collect();
+        let mut in_pm = job.promise.as_ref().map(pm_sink);
+        let mut in_files = self.file_sinks(job, &values);
         let exists = |cf, key: &[u8]| common.families.exists(cf, key);
         let levels = Levels::of(&job.version, job.cf, None);
         let mut filter = filter;
@@ -469,7 +448,7 @@ impl Compactor {
                 return Ok(false);
             }
             if active(Bug::InternalInTwoEdits) && job.picked.is_internal() {
-                let changes = without_inputs(&job.inputs, outputs);
+                let changes = without_inputs(&job.inputs, outputs.ended_at.as_deref());
                 manifest.append(&VersionEdit { changes })?;
                 let changes = outputs.added().collect();
                 manifest.append(&VersionEdit { changes })?;

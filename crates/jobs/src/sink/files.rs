@@ -47,6 +47,9 @@ pub struct FileSink<'a> {
     meter: Option<Arc<Meter>>,
     /// Whose writes they are.
     writes: Writes,
+    /// Bytes that an edit has of the tables that are finished, and with how many it has enough.
+    named: u64,
+    names_max: u64,
 }
 
 impl<'a> FileSink<'a> {
@@ -61,12 +64,19 @@ impl<'a> FileSink<'a> {
             aside: None,
             meter: None,
             writes: Writes::default(),
+            named: 0,
+            names_max: u64::MAX,
         }
     }
 
     /// The same; these are its writes.
     pub fn making(self, writes: Writes) -> FileSink<'a> {
         FileSink { writes, ..self }
+    }
+
+    /// The same; it has enough when an edit has so many bytes of its tables.
+    pub fn naming(self, names_max: u64) -> FileSink<'a> {
+        FileSink { names_max, ..self }
     }
 
     /// The same, with values apart from their tables.
@@ -101,6 +111,8 @@ impl<'a> FileSink<'a> {
             aside: None,
             meter: None,
             writes: Writes::default(),
+            named: 0,
+            names_max: u64::MAX,
         }
     }
 
@@ -191,6 +203,7 @@ impl TableSink for FileSink<'_> {
             }
         }
         outputs.bytes += table.bytes;
+        self.named += table.named_bytes();
         outputs.tables.push((self.place, Arc::new(table)));
         Ok(())
     }
@@ -234,6 +247,11 @@ impl TableSink for FileSink<'_> {
 
     fn tombstone_bytes_max(&self) -> usize {
         TOMBSTONES_LEN_MAX / 2
+    }
+
+    /// Between two tables.
+    fn has_enough(&self) -> bool {
+        self.named >= self.names_max && self.table.is_none()
     }
 }
 

@@ -69,6 +69,9 @@ pub struct PmSink<'a> {
     zone_bytes: u64,
     /// Persistent memory of finished tables with which it has enough.
     enough: u64,
+    /// Bytes that an edit has of finished tables, and with how many it has enough.
+    named: u64,
+    names_max: u64,
 }
 
 impl<'a> PmSink<'a> {
@@ -85,12 +88,20 @@ impl<'a> PmSink<'a> {
             zone_bytes_max,
             zone_bytes: 0,
             enough: u64::MAX,
+            named: 0,
+            names_max: u64::MAX,
         }
     }
 
     /// It has enough when its finished tables have so many bytes of persistent memory.
     pub fn until(mut self, enough: u64) -> PmSink<'a> {
         self.enough = enough;
+        self
+    }
+
+    /// It has enough, too, when an edit has so many bytes of its finished tables.
+    pub fn naming(mut self, names_max: u64) -> PmSink<'a> {
+        self.names_max = names_max;
         self
     }
 
@@ -140,8 +151,12 @@ impl<'a> PmSink<'a> {
         self.bytes += meta.bytes;
         self.zone_bytes += meta.zone_bytes;
         let info = PmTableInfo { file, meta };
+        let references = references(&info, &blobs);
+        // The keys of each family are in what an edit says of the table, and in its reference.
+        let named = references.iter().map(|(_, table)| 2 * table.named_bytes());
+        self.named += named.sum::<u64>();
         self.made.push(MadeInPm {
-            references: references(&info, &blobs),
+            references,
             info: Arc::new(info),
             table,
             zones: written.zones,
@@ -233,7 +248,8 @@ impl TableSink for PmSink<'_> {
 
     /// Between two tables.
     fn has_enough(&self) -> bool {
-        self.zone_bytes >= self.enough && self.table.is_none()
+        let is_enough = self.zone_bytes >= self.enough || self.named >= self.names_max;
+        is_enough && self.table.is_none()
     }
 }
 

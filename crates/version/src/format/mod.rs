@@ -141,7 +141,7 @@ pub const HEADER_LEN: usize = 64;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_LEN: usize = 8;
 /// Most bytes of one encoded edit. It names two keys of up to 65,535 bytes of each table: a flush
-/// that writes more tables than one edit can name has several.
+/// that writes more tables than one edit can name has several, and a compaction ends before it does.
 pub const PAYLOAD_LEN_MAX: usize = 64 << 20;
 /// A snapshot's edits are about as large: it is written and read a piece at a time.
 pub const SNAPSHOT_EDIT_LEN: usize = 256 << 10;

@@ -4,14 +4,15 @@
 //! Parts meet nowhere: a key and all its versions are in one part, and range tombstones are cut where parts end. So the tables
 //! of all parts, in the order of keys, are what one merge might have written that ended a table there. One edit names them.
 //!
-//! A job is not divided that ends when it has written enough (in persistent memory), or whose family's filter is asked, which
-//! sees keys in their order.
+//! A job is not divided that ends when it has written enough (in persistent memory, or for what its edit would name), or whose family's
+//! filter is asked, which sees keys in their order.
 
 use thermocline_base::{RangeTombstone, Result};
 use thermocline_env::meter::Meter;
+use thermocline_jobs::sink::{Apart, FileSink};
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_policy::split::cuts;
-use thermocline_tables::TableFiles;
+use thermocline_tables::{TableFiles, ValuesInOrder, Writes};
 use thermocline_version::TableRef;
 
 use super::picked::Job;
@@ -26,12 +27,15 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// All keys, or those before that one.
+    fn whole(to: Option<Vec<u8>>) -> Vec<Keys> {
+        let from = Vec::new();
+        vec![Keys { from, to }]
+    }
+
     /// All keys, cut before these, which ascend.
     fn divided(before: impl Iterator<Item = Vec<u8>>) -> Vec<Keys> {
-        let mut all = vec![Keys {
-            from: Vec::new(),
-            to: None,
-        }];
+        let mut all = Keys::whole(None);
         for key in before {
             let last = all.last_mut().expect("there is one from the beginning");
             last.to = Some(key.clone());
@@ -81,10 +85,12 @@ impl Compactor {
         let staged = self.common.catalog.table_files.staged();
         let largest = runs.iter().max_by_key(|run| bytes_of(run));
         let (Some(staged), Some(run)) = (staged, largest) else {
-            return Keys::divided(std::iter::empty());
+            return Keys::whole(job.until());
         };
-        if asks || job.promise.is_some() || job.picked.is_within_level0() {
-            return Keys::divided(std::iter::empty());
+        // It is likely to write tables of as many, and as long, keys as it takes: each part has a share.
+        let ends_early = 2 * job.named() > job.names_max;
+        if asks || ends_early || job.promise.is_some() || job.picked.is_within_level0() {
+            return Keys::whole(job.until());
         }
         let mut run: Vec<_> = run.iter().collect();
         run.sort_by(|a, b| a.range.first.cmp(&b.range.first));
@@ -93,6 +99,32 @@ impl Compactor {
         let total = runs.iter().map(|run| bytes_of(run)).sum();
         let cuts = cuts(&bytes, total, staged.coroutines, target);
         Keys::divided(cuts.into_iter().map(|n| run[n].range.first.to_vec()))
+    }
+
+    /// Where tables of the parts of a job go that lie in files, and values beside them, which `values` read, one for each part.
+    pub(super) fn file_sinks<'a>(
+        &'a self,
+        job: &Job,
+        values: &'a [ValuesInOrder<'a>],
+    ) -> Vec<FileSink<'a>> {
+        let victims = self.picker.victims_for(job.picked.reason);
+        let writes = match values.len() {
+            1 => Writes::Whole,
+            _ => Writes::Divided,
+        };
+        let names_max = job.names_max / values.len().max(1) as u64;
+        let sink = |values: &'a ValuesInOrder<'a>| {
+            let apart = Apart {
+                writes,
+                ..self.making.apart(job.cf, victims.clone(), values)
+            };
+            FileSink::new(&self.common.catalog, job.place(), self.write_options(job))
+                .apart(apart)
+                .making(writes)
+                .metered(values.meter().clone())
+                .naming(names_max)
+        };
+        values.iter().map(sink).collect()
     }
 
     /// Into how many parts a job would be divided of which nothing is passed over.

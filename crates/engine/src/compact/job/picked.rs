@@ -11,12 +11,16 @@ use thermocline_jobs::{Outputs, below};
 use thermocline_policy::pick::{self, Held};
 use thermocline_policy::work::Because;
 use thermocline_tables::Promise;
+use thermocline_version::format::PAYLOAD_LEN_MAX;
 use thermocline_version::{Change, JobDone, Level, Place, State, TableRef, Version, VersionEdit};
 
 use crate::compact::shape::{Levels, Shape};
 use crate::compact::state::{Jobs, Running};
 use crate::compact::told::Begun;
 use crate::sync::Arc;
+
+/// Bytes that an edit has of a job's inputs, at most, about, and as many of its outputs ([`super::named`]).
+pub(crate) const NAMED_BYTES: u64 = (PAYLOAD_LEN_MAX / 4) as u64;
 
 /// A job that is in the list of running ones.
 pub(crate) struct Job {
@@ -32,6 +36,8 @@ pub(crate) struct Job {
     pub(super) runs: Vec<Vec<Arc<TableRef>>>,
     /// Of an internal one: persistent memory for its outputs, and the bytes of it with which it ends.
     pub(super) promise: Option<(Promise, u64)>,
+    /// Bytes that its edit has of its inputs, at most, about, and as many of its outputs.
+    pub(super) names_max: u64,
     /// Of such a one, if costs have asked for it: the updates that it expects, and among how many records.
     pub(super) expects: Option<(u64, u64)>,
     /// Whether somebody waits for it.
@@ -86,6 +92,7 @@ impl Job {
             because: picked.reason.name().into(),
             picked,
             promise: None,
+            names_max: NAMED_BYTES,
             expects: None,
             by_hand: false,
             at: 0,
@@ -245,20 +252,18 @@ impl Job {
     }
 
     pub(super) fn edit(&self, outputs: &Outputs) -> VersionEdit {
-        if self.picked.is_within_level0() {
-            let mut changes = without_inputs(&self.inputs, outputs);
-            changes.extend(outputs.added());
-            return VersionEdit { changes };
-        }
-        let inputs = self.inputs.iter();
-        let removed = inputs.map(|(place, table)| Change::table_removed(*place, table));
-        let mut changes: Vec<Change> = removed.collect();
-        match self.picked.trivial {
-            true => changes.extend(self.inputs.iter().map(|(_, table)| Change::TableAdded {
+        let end = self.ended_at(outputs);
+        let end = end.as_deref();
+        let mut changes = without_inputs(&self.inputs, end);
+        if self.picked.trivial {
+            let moves = |table: &TableRef| end.is_none_or(|end| *table.range.first < *end);
+            let moved = self.inputs.iter().filter(|(_, table)| moves(table));
+            changes.extend(moved.map(|(_, table)| Change::TableAdded {
                 place: self.place(),
                 table: table.clone(),
-            })),
-            false => changes.extend(outputs.added()),
+            }));
+        } else {
+            changes.extend(outputs.added());
         }
         VersionEdit { changes }
     }
@@ -277,11 +282,10 @@ pub(crate) fn level_of(level: usize) -> Level {
     Level(u8::try_from(level).expect("levels are few"))
 }
 
-/// What an edit says of the inputs of an internal compaction that came to its end at a key, or of all of them.
-pub(crate) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], outputs: &Outputs) -> Vec<Change> {
+/// What an edit says of the inputs of a job that came to its end at a key, or of all of them.
+pub(crate) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], end: Option<&[u8]>) -> Vec<Change> {
     let mut changes = Vec::new();
     for (place, table) in inputs {
-        let end = outputs.ended_at.as_deref();
         if end.is_some_and(|end| *table.range.first >= *end) {
             // Nothing of it was written anew.
             continue;
