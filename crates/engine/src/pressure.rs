@@ -95,7 +95,8 @@ impl Pressure {
     /// counted.
     fn garbage_to_wait_for(&self, behind: &Behind) -> u64 {
         let garbage = behind.garbage_bytes;
-        if garbage <= behind.garbage_limits.soft || !self.common.compactions.collects() {
+        // What delays nobody yet may have jobs rest less (`policy::pace`).
+        if garbage == 0 || !self.common.compactions.collects() {
             return 0;
         }
         let view = self.common.catalog.view();

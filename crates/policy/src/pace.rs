@@ -39,7 +39,8 @@ pub struct Allowed {
 }
 
 /// How much what waits needs jobs, 0 to 1: 1 where a writer would be delayed, and before that where level 0, levels, or tables in
-/// persistent memory are half of the way there. `table_bytes` are those of tables in persistent memory.
+/// persistent memory are half of the way there. The disk and garbage need nothing before they come near to where they delay
+/// writers. `table_bytes` are those of tables in persistent memory.
 ///
 /// ```
 /// use thermocline_policy::pace::{Allowed, need};
@@ -68,6 +69,8 @@ pub fn need(debt: &Debt, slope: &Slope, allowed: &Allowed, table_bytes: u64) -> 
         runs.way(debt.level0_tables),
         pending.way(debt.pending_bytes),
         pm.way(debt.pm_bytes),
+        ahead(slope.disk).way(debt.disk_bytes),
+        ahead(slope.garbage).way(debt.garbage_bytes),
         tables,
     ];
     ways.into_iter().fold(0.0, f64::max)
@@ -84,6 +87,13 @@ fn between(from: u64, to: u64) -> Limits {
 /// The first half of what lies between two debts.
 fn half_way(from: u64, to: u64) -> Limits {
     between(from, from.midpoint(to))
+}
+
+/// What lies before the soft limit of a debt, as wide as what lies between its limits. A disk may be mostly full for years, and garbage
+/// stay about where its collection ends; so they count later than from half of the way on.
+fn ahead(limits: Limits) -> Limits {
+    let wide = limits.hard.saturating_sub(limits.soft);
+    between(limits.soft.saturating_sub(wide), limits.soft)
 }
 
 /// How many reads of clients are under way on average, where there were `mean` before, and after so many nanoseconds there are
@@ -225,6 +235,50 @@ mod tests {
             let (low, high) = (mean.min(now as f64), mean.max(now as f64));
             prop_assert!((low - 1e-9..=high + 1e-9).contains(&seen));
         }
+    }
+
+    /// One debt after the other grows in small steps to where it delays writers. One without a slope would ask for nothing up to there,
+    /// and for everything one byte later.
+    #[test]
+    fn need_rises_in_small_steps_whatever_waits() {
+        let due = Due {
+            level0_tables: 1024,
+            pm_percent: 40,
+        };
+        let (usual, allowed) = setting(due);
+        let slope = Slope {
+            disk: Limits::percent(100 << 30, 90, 99),
+            garbage: Limits {
+                soft: 3 << 30,
+                hard: 4 << 30,
+            },
+            ..usual
+        };
+        type Set = fn(&mut Debt, u64);
+        let debts: [(Limits, Set); 5] = [
+            (slope.pm, |debt, n| debt.pm_bytes = n),
+            (slope.level0, |debt, n| debt.level0_tables = n),
+            (slope.pending, |debt, n| debt.pending_bytes = n),
+            (slope.disk, |debt, n| debt.disk_bytes = n),
+            (slope.garbage, |debt, n| debt.garbage_bytes = n),
+        ];
+        for (limits, set) in debts {
+            let at = |part: u64| {
+                let mut debt = Debt::default();
+                set(&mut debt, limits.soft / 1000 * part);
+                need(&debt, &slope, &allowed, 0)
+            };
+            let mut last = at(0);
+            assert!(last <= 0.0, "{limits:?}");
+            for part in 1..=1100 {
+                let now = at(part);
+                assert!(last <= now && now - last <= 0.02, "{limits:?}: {part}");
+                last = now;
+            }
+            assert!(last >= 1.0, "{limits:?}");
+        }
+        // What never delays anybody needs nothing.
+        assert!(ahead(Limits::NONE).way(1 << 60) <= 0.0);
     }
 
     #[test]

@@ -651,6 +651,27 @@ fn garbage_alone_holds_writers_back_from_where_collection_begins() {
     assert_eq!(cause, StallCause::Garbage);
 }
 
+/// Jobs rest less and less before garbage holds anybody back. If it were asked for only from there on, they would hear of it too late.
+#[test]
+fn garbage_is_known_before_it_holds_anybody_back() {
+    let (_, engine) = on_disk(false);
+    let limits = collect::limits(1 << 30, 130);
+    let gauge = Gauge::new(64 << 20, Due::of(&Options::default()));
+    let of = |garbage: u64| {
+        let mut behind = engine.inner.common.compactions.behind();
+        behind.garbage_bytes = garbage;
+        behind.garbage_limits = limits;
+        let debt = Debt {
+            garbage_bytes: engine.inner.pressure.garbage_to_wait_for(&behind),
+            ..Debt::default()
+        };
+        gauge.need(&debt, PM, (None, limits), (0, 0))
+    };
+    assert!(of(limits.soft / 2) <= 0.0);
+    let need = of(limits.soft / 10 * 9);
+    assert!(0.1 < need && need < 0.9, "{need}");
+}
+
 #[test]
 fn the_disk_alone_holds_writers_back_from_twice_its_reserve_on() {
     let pressure = Gauge::new(0, Due::of(&Options::default()));
