@@ -4,6 +4,9 @@
 //! A range is *cold* if level 0 is full, and cost does not keep what it has there (equation 3). Where flushes *skip* level 0 every
 //! range leaves.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use thermocline_base::CfId;
 use thermocline_base::options::Shape;
 
@@ -120,21 +123,53 @@ pub fn leaving(plan: &Level0Plan, coming: &Coming<'_>, memory: &mut Memory) -> L
     }
 }
 
+/// Where level 0 of a family changes between what is cold and what is not.
+#[derive(Debug, Default)]
+struct OfFamily {
+    changes: Colds,
+    /// Bytes of it that are cold.
+    cold_bytes: u64,
+}
+
 /// Where a full level 0 is cold.
 fn colds(plan: &Level0Plan) -> Colds {
-    let mut colds = Colds::new();
+    let mut families = BTreeMap::<CfId, OfFamily>::new();
     for slice in &plan.slices {
-        let of_family = colds.last().filter(|(cf, ..)| *cf == slice.family);
+        let of = families.entry(slice.family).or_default();
         // What is about to be merged for room stays so long.
         let cold = !slice.stays && !slice.makes_room;
-        if of_family.is_none_or(|(.., before)| *before != cold) {
-            colds.push((slice.family, slice.first.clone(), cold));
+        let before = of.changes.last();
+        if before.is_none_or(|(.., before)| *before != cold) {
+            of.changes.push((slice.family, slice.first.clone(), cold));
         }
+        of.cold_bytes += if cold { slice.bytes } else { 0 };
     }
+    let families = few(families.into_values().collect());
+    let mut colds: Colds = families.into_iter().flat_map(|of| of.changes).collect();
     colds.sort_unstable_by(|(a, from_a, _), (b, from_b, _)| (a, from_a).cmp(&(b, from_b)));
-    // Each is an edit. What lies behind is as the last one of these.
-    colds.truncate(RANGES_MAX);
     colds
+}
+
+/// The same with no more changes than [`RANGES_MAX`], as each is an edit. Families have an even part of them, and what others leave. Where
+/// that would not be enough for a beginning and an end, those have them of which most is cold. What lies behind a family's last change
+/// is as that one says, and a family without any is nowhere cold.
+fn few(mut families: Vec<OfFamily>) -> Vec<OfFamily> {
+    let all: usize = families.iter().map(|of| of.changes.len()).sum();
+    if all <= RANGES_MAX {
+        return families;
+    }
+    families.retain(|of| of.changes.iter().any(|(.., cold)| *cold));
+    families.sort_by_key(|of| Reverse(of.cold_bytes));
+    families.truncate(RANGES_MAX / 2);
+    // Those first that may leave something.
+    families.sort_by_key(|of| of.changes.len());
+    let (mut left, mut others) = (RANGES_MAX, families.len());
+    for of in &mut families {
+        of.changes.truncate(left / others);
+        left -= of.changes.len();
+        others -= 1;
+    }
+    families
 }
 
 /// Whether a flush goes to the base level, where the shape has it so: not if it `rewrites` memtables that are mostly dead into
@@ -228,6 +263,100 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cost::{Thresholds, UnitCosts};
+    use crate::level0::SlicePlan;
+
+    /// The `n`th slice of a family.
+    fn slice(family: u16, n: u8, cold: bool, bytes: u64) -> SlicePlan {
+        SlicePlan {
+            family: CfId(family),
+            first: vec![n],
+            tables: 1,
+            runs: 1,
+            bytes,
+            reads: 0.0,
+            records: 1,
+            writes: 0,
+            updates: 0,
+            decisions: None,
+            makes_room: false,
+            holds_blobs: false,
+            stays: !cold,
+            place: usize::from(n),
+            free: true,
+        }
+    }
+
+    fn colds_of(slices: Vec<SlicePlan>) -> Colds {
+        colds(&Level0Plan {
+            form: Form::Corrected,
+            units: UnitCosts::default(),
+            thresholds: Thresholds::new(1 << 30, slices.len(), 0, 0),
+            bytes: 1 << 30,
+            file_bytes: 0,
+            drains: true,
+            is_filling: true,
+            full_bytes: 1 << 30,
+            rates: (0.0, 0.0),
+            slices,
+        })
+    }
+
+    /// So many slices of a family, of which every other one is cold.
+    fn striped(family: u16, slices: u8) -> impl Iterator<Item = SlicePlan> {
+        (0..slices).map(move |n| slice(family, n, n % 2 == 0, 1))
+    }
+
+    /// Whether a key lies where level 0 is cold, as a flush finds it.
+    fn is_cold(colds: &Colds, family: u16, n: u8) -> bool {
+        let before = |at: &&(CfId, Vec<u8>, bool)| at.0 == CfId(family) && at.1[..] <= [n][..];
+        let last = colds.iter().rfind(before);
+        last.is_some_and(|(.., cold)| *cold)
+    }
+
+    /// If places were given out in the order of families, the first would have them all, and whatever later ones have would stay in
+    /// persistent memory.
+    #[test]
+    fn each_family_has_its_part_of_what_is_cold() {
+        let places = |colds: &Colds, family: u16| {
+            let own = colds.iter().filter(|(cf, ..)| *cf == CfId(family));
+            own.count()
+        };
+        let colds = colds_of(
+            striped(1, 40)
+                .chain(striped(2, 4))
+                .chain(striped(3, 40))
+                .collect(),
+        );
+        let each = [1, 2, 3].map(|family| places(&colds, family));
+        assert_eq!(each, [6, 4, 6]);
+        assert!(colds.is_sorted_by(|a, b| (a.0, &a.1) < (b.0, &b.1)));
+        assert!((0..4).all(|n| is_cold(&colds, 2, n) == (n % 2 == 0)));
+        assert!((0..6).all(|n| is_cold(&colds, 3, n) == (n % 2 == 0)));
+        // What is nowhere cold needs no place, and of many families those have some of which most is cold.
+        let warm = (0..20).map(|family| slice(family, 0, false, 1 << 20));
+        let many = (20u16..60).flat_map(|family| {
+            let bytes = u64::from(family);
+            [
+                slice(family, 0, true, bytes),
+                slice(family, 1, false, bytes),
+            ]
+        });
+        let colds = colds_of(warm.chain(many).collect());
+        assert_eq!(colds.len(), RANGES_MAX);
+        let has = |family: u16| is_cold(&colds, family, 0) && !is_cold(&colds, family, 1);
+        assert!((52..60).all(has) && !(0..52).any(has), "{colds:?}");
+    }
+
+    #[test]
+    fn a_family_alone_has_its_first_changes() {
+        for slices in [1, 15, 16, 17, 200] {
+            let colds = colds_of(striped(0, slices).collect());
+            assert_eq!(colds.len(), usize::from(slices).min(RANGES_MAX));
+            let told = |n: u8| usize::from(n) < RANGES_MAX && n < slices;
+            assert!((0..slices).all(|n| !told(n) || is_cold(&colds, 0, n) == (n % 2 == 0)));
+        }
+    }
 
     proptest! {
         #[test]
