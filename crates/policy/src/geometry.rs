@@ -78,6 +78,7 @@ impl Geometry {
             multiplier: self.multiplier,
             dynamic: self.dynamic,
             job_bytes_max: self.job_bytes_max(),
+            bytes_max: Some(u64::MAX),
             grandparent_bytes_max: self.grandparent_bytes_max(),
             is_filtered: false,
             expired: None,

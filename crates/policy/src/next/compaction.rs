@@ -13,8 +13,8 @@ use crate::internal::{due_by_cost, due_for_room, frees_blobs, leave_below, may_b
 use crate::level0::{self, Level0Plan, SlicePlan};
 use crate::memory::Memory;
 use crate::pick::{
-    Job, Scores, Slice, level0_slices, pick, pick_garbage, pick_internal, pick_read, pick_room,
-    pick_tombstones,
+    Job, PickOptions, Scores, Slice, level0_slices, pick, pick_garbage, pick_internal, pick_read,
+    pick_room, pick_tombstones,
 };
 use crate::situation::{Charged, FamilyLevels, Levels, Relief};
 use crate::work::{Because, Decision, Work};
@@ -257,17 +257,17 @@ fn by_size(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Deci
         memory.leave_below = leave_below(levels.pm_files, before, levels.is_past_share);
     }
     levels.families.iter().find_map(|of| {
-        let mut options = of.options;
+        let mut options = PickOptions {
+            // What has given up gives up again.
+            bytes_max: most,
+            ..of.options
+        };
         if memory.leave_below > FileId(0) {
             options.level0_pm_bytes = 1;
         }
         let job = pick(&of.state, &options, of.cursors)?;
-        // What has given up gives up again.
-        let fits = job.trivial || most.is_some_and(|most| job.bytes <= most);
-        fits.then(|| {
-            let score = Scores::new(&of.state, &options).score(job.from);
-            compact(of, job, score)
-        })
+        let score = Scores::new(&of.state, &options).score(job.from);
+        Some(compact(of, job, score))
     })
 }
 

@@ -118,10 +118,18 @@ fn with_runs<T>(
     relief: Option<Relief>,
     then: impl FnOnce(Situation<'_>) -> T,
 ) -> T {
-    let tables = [(1..=runs)
-        .rev()
-        .map(|n| table(n, bytes))
-        .collect::<Vec<_>>()];
+    let level0 = (1..=runs).rev().map(|n| table(n, bytes));
+    with_level0(level0.collect(), charged, relief, then)
+}
+
+/// The same with these tables.
+fn with_level0<T>(
+    level0: Vec<Table<'static>>,
+    charged: Charged,
+    relief: Option<Relief>,
+    then: impl FnOnce(Situation<'_>) -> T,
+) -> T {
+    let tables = [level0];
     let cursors = Cursors::default();
     let families = [FamilyLevels {
         family: CfId::DEFAULT,
@@ -196,6 +204,47 @@ fn a_job_of_no_bytes_that_gave_up_is_put_off() {
             assert!(next(&situation, &mut memory).is_something());
         });
     }
+}
+
+/// What gave up is put off, and a smaller job of the same family is not. If a family had but the job that comes first, nothing would be
+/// done on a full disk as long as that is too large.
+#[test]
+fn smaller_jobs_of_a_family_are_tried_where_one_gave_up() {
+    let room = 1 << 20;
+    let relief = Some(Relief {
+        room: Some(room),
+        is_any_running: false,
+        rewrite_before: FileId(0),
+    });
+    let slices: [(&[u8], &[u8], u64); 3] = [
+        (b"a", b"c", 9 << 20),
+        (b"f", b"h", 9 << 20),
+        (b"p", b"r", 1 << 20),
+    ];
+    let runs = tuning::LEVEL0_RUNS as u64;
+    let tables = (1..=3 * runs).rev().map(|n| {
+        let (first, last, bytes) = slices[usize::try_from(n % 3).unwrap()];
+        Table {
+            range: KeyRange::inclusive(first, last),
+            ..table(n, bytes)
+        }
+    });
+    let tables: Vec<Table<'static>> = tables.collect();
+    let mut memory = Memory::default();
+    let mut bytes = || {
+        with_level0(tables.clone(), Charged::None, relief, |situation| {
+            let bytes = match next(&situation, &mut memory).work {
+                Work::Compact { job, .. } => Some(job.bytes),
+                _ => None,
+            };
+            memory.gave_up.gave_up(bytes.unwrap_or(0), room, 1);
+            bytes
+        })
+    };
+    assert_eq!(bytes(), Some(19 * (runs << 20)), "all of them");
+    assert_eq!(bytes(), Some(9 * (runs << 20)), "as many as are smaller");
+    assert_eq!(bytes(), Some(runs << 20), "the one that is smaller");
+    assert_eq!(bytes(), None);
 }
 
 proptest! {

@@ -34,7 +34,7 @@ fn with_older<'a>(tables: Level<'a>, places: &mut Vec<usize>) -> Option<KeyRange
 }
 
 /// The job from level `from` to `to` that has these inputs and all that they need; `None` if it
-/// would meet a running one, or if it stays within level 0 and does not lie above all else there.
+/// would meet a running one, has more bytes than a job may have, or stays within level 0 and does not lie above all else there.
 pub(super) fn job(
     state: &State<'_>,
     options: &PickOptions,
@@ -86,6 +86,9 @@ pub(super) fn job(
     let bytes = upper.bytes_at(inputs.iter().copied()) + lower.bytes_at(overlapped.iter().copied());
     let moves = from != to && overlapped.is_empty();
     let trivial = moves && is_trivial(state, options, (from, to, reason), &inputs);
+    if !trivial && options.bytes_max.is_none_or(|most| bytes > most) {
+        return None;
+    }
     Some(Job {
         reason,
         from,

@@ -33,6 +33,8 @@ pub struct PickOptions {
     pub dynamic: bool,
     /// Bytes of inputs beyond which a job takes no table that it need not take.
     pub job_bytes_max: u64,
+    /// Jobs of more bytes are passed over, but for those that only move tables; `None` if all others are.
+    pub bytes_max: Option<u64>,
     /// Bytes of grandparents that a trivially moved table may overlap.
     pub grandparent_bytes_max: u64,
     /// Whether the family has a compaction filter: a range that is compacted by hand then has each of its tables
@@ -78,6 +80,7 @@ impl Default for PickOptions {
             multiplier: LEVEL_MULTIPLIER,
             dynamic: true,
             job_bytes_max: JOB_BYTES,
+            bytes_max: Some(u64::MAX),
             grandparent_bytes_max: GRANDPARENT_BYTES,
             is_filtered: false,
             expired: None,

@@ -25,6 +25,7 @@ fn options(rng: &mut Rng) -> PickOptions {
         multiplier: 2 + rng.below(5) as u64,
         dynamic: rng.one_in(2),
         job_bytes_max: 10 + rng.below(2000) as u64,
+        bytes_max: Some(u64::MAX),
         grandparent_bytes_max: rng.below(600) as u64,
         is_filtered: rng.one_in(4),
         expired: rng.one_in(2).then(|| Expired {
@@ -374,6 +375,7 @@ const SMALL: PickOptions = PickOptions {
     multiplier: 10,
     dynamic: true,
     job_bytes_max: 10_000,
+    bytes_max: Some(u64::MAX),
     grandparent_bytes_max: 50,
     is_filtered: false,
     expired: None,
