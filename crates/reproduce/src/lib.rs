@@ -12,6 +12,7 @@
 //! Name it in [`EXPERIMENTS`]. With [`Setting::quick`] it takes a second, so that a test can run it.
 #![deny(unsafe_code)]
 
+mod beside;
 mod experiment;
 mod flat_lsm;
 mod outcome;

@@ -16,6 +16,7 @@ use thermocline_base::options::Preset;
 use thermocline_bench::clock::now;
 use thermocline_bench::{Operation, Report, Watch, Workload};
 
+use crate::beside::beside;
 use crate::experiment::Measure;
 use crate::outcome::{Chart, Check, Outcome, Series, Table, strings};
 use crate::setting::{Setting, Tell};
@@ -80,23 +81,19 @@ impl Run {
         plan.use_existing = false;
         plan.drain = rate.is_none();
         plan.rate = rate;
-        let (watch, is_over) = (Watch::new(), AtomicBool::new(false));
-        let (report, looks) = thread::scope(|scope| {
-            let looks = scope.spawn(|| {
-                let (begun, mut looks) = (now(), Vec::new());
-                while !is_over.load(Ordering::Relaxed) {
-                    let seen = watch.snapshot();
-                    if seen.total == size.keys {
-                        looks.push(((now() - begun).as_secs_f64(), seen.done));
-                    }
-                    thread::sleep(LOOK);
+        let watch = Watch::new();
+        let look = |is_over: &AtomicBool| {
+            let (begun, mut looks) = (now(), Vec::new());
+            while !is_over.load(Ordering::Relaxed) {
+                let seen = watch.snapshot();
+                if seen.total == size.keys {
+                    looks.push(((now() - begun).as_secs_f64(), seen.done));
                 }
-                looks
-            });
-            let report = thermocline_bench::run(&plan, &watch);
-            is_over.store(true, Ordering::Relaxed);
-            (report, looks.join().unwrap_or_default())
-        });
+                thread::sleep(LOOK);
+            }
+            looks
+        };
+        let (report, looks) = beside(look, || thermocline_bench::run(&plan, &watch));
         Ok(Run {
             report: trusted(report?)?,
             rates: rates(&looks, size.keys),

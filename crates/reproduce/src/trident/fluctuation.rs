@@ -5,7 +5,7 @@
 //! and drops more until 30 % are gone; and so on. Gets and scans ask for what stays to the end, so that they ask for the
 //! same before and after. The paper's become faster with less data; these need not.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::layout::{Arrangement, Course};
 use super::reading::{Kind, Reader, SCAN, Tallies, nanos_since};
 use super::store::Store;
 use super::systems::{ALL, Contender};
+use crate::beside::beside;
 use crate::experiment::Measure;
 use crate::outcome::{Chart, Check, Outcome, Series, Table, strings};
 use crate::setting::{Setting, Tell};
@@ -109,17 +110,11 @@ impl Run {
     ) -> Result<Run> {
         let store = Store::loaded(setting, contender, partitions, scale.size)?;
         let course = Course::new(partitions, arrangement, SHARES[0]);
-        let (begun, is_over) = (now(), AtomicBool::new(false));
-        let (tallies, phases) = thread::scope(|scope| {
-            let reader = Reader::new(&store, &course);
-            let reading = scope.spawn(|| reader.run(begun, scale.interval, &is_over));
-            let phases = drop_all(&store, &course, scale, begun);
-            is_over.store(true, Ordering::Relaxed);
-            match reading.join() {
-                Ok(tallies) => (tallies, phases),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        });
+        let (begun, reader) = (now(), Reader::new(&store, &course));
+        let (phases, tallies) = beside(
+            |is_over: &AtomicBool| reader.run(begun, scale.interval, is_over),
+            || drop_all(&store, &course, scale, begun),
+        );
         store.close()?;
         let (tallies, (before, phases)) = (tallies?, phases?);
         let ended = phases.last().map_or(before.ended, |last| last.ended);

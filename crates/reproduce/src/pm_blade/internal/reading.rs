@@ -13,6 +13,7 @@ use thermocline_bench::distribution::Draw;
 use thermocline_bench::keys::{KeyMaker, Permutation};
 
 use super::filling::{BY_HAND, Filling, Side, check};
+use crate::beside::Over;
 use crate::experiment::Measure;
 use crate::outcome::strings;
 use crate::outcome::{Chart, Check, Outcome, Series, Table};
@@ -153,11 +154,10 @@ fn read_beside(reader: &mut Reader, db: &Db, side: Side) -> Result<Latencies> {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let compacting = scope.spawn(|| {
-            let compacted = side.compact(db);
-            // Relaxed: it guards nothing.
-            done.store(true, Ordering::Relaxed);
-            compacted
+            let _over = Over(&done);
+            side.compact(db)
         });
+        // Relaxed: it guards nothing.
         let latencies = reader.read(db, |_| done.load(Ordering::Relaxed));
         match compacting.join() {
             Ok(compacted) => compacted?,
