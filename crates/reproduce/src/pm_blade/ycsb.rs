@@ -3,7 +3,7 @@
 //! shape `global-index`, which is not MatrixKV.
 //!
 //! All systems have the same persistent memory, DRAM and SSD; what one does not use lies idle. In each round each of
-//! them in turn loads every key, and has nothing left to be done; then comes A, then E.
+//! them in turn loads every key, and has nothing left to be done; then comes A, then E. Another one begins each round.
 
 use thermocline::Result;
 use thermocline_bench::{Latency, Operation, Report, Workload};
@@ -87,6 +87,12 @@ impl Scale {
     }
 }
 
+/// The order of [`SYSTEMS`] in a round: another one begins each, so that what a machine does to whoever comes first, or last, is nobody's.
+fn turns(round: usize) -> impl Iterator<Item = usize> {
+    let turn = move |turn: usize| (round + turn) % SYSTEMS.len();
+    (0..SYSTEMS.len()).map(turn)
+}
+
 /// The experiment.
 #[derive(Debug)]
 pub(crate) struct Ycsb;
@@ -95,10 +101,11 @@ impl Measure for Ycsb {
     fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
         let scale = Scale::new(setting);
         let mut found = Found::default();
-        for round in 1..=scale.rounds {
-            for (system, found) in SYSTEMS.iter().zip(&mut found) {
-                tell(&format!("round {round}, {}", system.name));
-                Ycsb::round(setting, system, &scale, found)?;
+        for round in 0..scale.rounds {
+            for of in turns(round) {
+                let system = SYSTEMS[of];
+                tell(&format!("round {}, {}", round + 1, system.name));
+                Ycsb::round(setting, system, &scale, &mut found[of])?;
             }
         }
         Ok(outcome(&scale, &found))
@@ -257,6 +264,19 @@ mod tests {
                 assert_eq!(rounds.ops_per_sec.len(), 1, "{}", system.name);
                 assert!(rounds.ops_per_sec[0] > 0.0 && rounds.p999_us >= rounds.p99_us);
             }
+        }
+    }
+
+    /// Were the order always the same, one system would have the machine as the last one left it, and another one as it was before.
+    #[test]
+    fn each_system_has_each_place_once_in_as_many_rounds() {
+        let rounds: Vec<Vec<usize>> = (0..SYSTEMS.len())
+            .map(|round| turns(round).collect())
+            .collect();
+        for place in 0..SYSTEMS.len() {
+            let mut there: Vec<usize> = rounds.iter().map(|order| order[place]).collect();
+            there.sort_unstable();
+            assert!(there.into_iter().eq(0..SYSTEMS.len()), "{rounds:?}");
         }
     }
 
