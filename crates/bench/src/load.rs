@@ -58,7 +58,7 @@ impl Writer {
                 _ => Operation::Write,
             },
             keys: KeyMaker::new(plan.key_size),
-            values: Values::new(plan.value_size, plan.compressible, plan.seed + thread),
+            values: plan.values(thread),
             batch: plan.batch,
             durability: plan.durability,
         }
@@ -71,7 +71,7 @@ impl Writer {
             pick: Pick::Shuffled(Permutation::new(plan.num, plan.seed)),
             what: Operation::Write,
             keys: KeyMaker::new(plan.key_size),
-            values: Values::new(plan.value_size, plan.compressible, plan.seed + thread),
+            values: plan.values(thread),
             // A batch of reads says nothing about how the keys came to be.
             batch: match plan.batch {
                 several if several > 1 && plan.workload != Workload::MultiReadRandom => several,
@@ -137,7 +137,7 @@ impl Beside {
         Beside {
             draw: Draw::new(what, plan.num, plan.seed, thread, 0),
             keys: KeyMaker::new(plan.key_size),
-            values: Values::new(plan.value_size, plan.compressible, plan.seed + thread),
+            values: plan.values(thread),
             durability: plan.durability,
             token,
         }

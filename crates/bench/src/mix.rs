@@ -81,7 +81,7 @@ impl Mixed {
             rng: Rng::of_part(plan.seed, (1 << 32) + thread),
             draw: Draw::new(what, plan.num, plan.seed, thread, first),
             keys: KeyMaker::new(plan.key_size),
-            values: Values::new(plan.value_size, plan.compressible, plan.seed + thread),
+            values: plan.values(thread),
             num: plan.num,
             inserts,
             scan_length: plan.effective_scan_length(),

@@ -7,6 +7,7 @@ use thermocline::{Durability, Error, Options, Result, limits};
 
 use crate::distribution::Distribution;
 use crate::keys::INDEX_BYTES;
+use crate::values::Values;
 use crate::workload::Workload;
 
 /// Most threads of a run.
@@ -115,6 +116,12 @@ impl Plan {
     /// Entries that a scan of this run reads, at most.
     pub fn effective_scan_length(&self) -> u64 {
         self.scan_length.unwrap_or(self.workload.scan_length())
+    }
+
+    /// The values of a thread. A seed may be any number, the largest, too.
+    pub(crate) fn values(&self, thread: u64) -> Values {
+        let seed = self.seed.wrapping_add(thread);
+        Values::new(self.value_size, self.compressible, seed)
     }
 
     /// How many reads or scans each thread keeps in flight, as futures; `None` if it waits for each.

@@ -196,6 +196,24 @@ fn mixes_are_what_they_say() {
     }
 }
 
+/// The values of each thread have a seed of their own: of the largest one that of the second thread was a panic.
+#[test]
+fn the_largest_seed_is_one_like_any_other() {
+    for workload in [
+        Workload::FillRandom,
+        Workload::ReadWhileWriting,
+        Workload::YcsbA,
+    ] {
+        let report = run_one(&Plan {
+            num: 50,
+            threads: 2,
+            seed: u64::MAX,
+            ..plan(workload)
+        });
+        assert_eq!((report.ops, report.seed), (50, u64::MAX), "{workload:?}");
+    }
+}
+
 #[test]
 fn inserts_add_keys_and_the_latest_are_read() {
     for workload in [Workload::YcsbD, Workload::YcsbE] {
