@@ -35,6 +35,13 @@ impl KeyMaker {
         self.key[..INDEX_BYTES].copy_from_slice(&index.to_be_bytes());
         &self.key
     }
+
+    /// The index of a key, if it is one of those that this makes.
+    pub fn index_of(&mut self, key: &[u8]) -> Option<u64> {
+        let (index, _) = key.split_first_chunk::<INDEX_BYTES>()?;
+        let index = u64::from_be_bytes(*index);
+        (self.key(index) == key).then_some(index)
+    }
 }
 
 /// A seeded bijection of `0..n` onto itself: a random order without a table.
@@ -117,6 +124,20 @@ mod tests {
             fixed < 20,
             "{fixed} numbers at the same place under two seeds"
         );
+    }
+
+    #[test]
+    fn a_key_tells_its_index_and_no_other_key_does() {
+        let mut keys = KeyMaker::new(12);
+        for index in [0, 1, 77, u64::MAX] {
+            let key = keys.key(index).to_vec();
+            assert_eq!(keys.index_of(&key), Some(index));
+            let missing = KeyMaker::missing(12).key(index).to_vec();
+            for other in [&key[..11], &key[..8], &missing, &[&key[..], b"0"].concat()] {
+                assert_eq!(keys.index_of(other), None, "{other:?}");
+            }
+        }
+        assert_eq!(keys.index_of(b""), None);
     }
 
     #[test]

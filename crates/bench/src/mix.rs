@@ -1,8 +1,8 @@
 //! The workloads whose threads draw what to do next: those of YCSB, and two of db_bench.
 //!
-//! New keys are `num`, `num + 1`, … (YCSB's `insertorder=ordered`). Several threads insert at once,
-//! and a key may be asked for once it and all inserted before it are there, as in YCSB: so every
-//! read hits.
+//! New keys are `num`, `num + 1`, … (YCSB's `insertorder=ordered`); in a database that was there before, those behind its last
+//! one. Several threads insert at once, and a key may be asked for once it and all inserted before it are there, as in YCSB: so
+//! every read hits.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -32,6 +32,26 @@ pub(crate) struct Inserts {
 }
 
 impl Inserts {
+    /// Those of a run: where it uses what is there they go on behind what earlier runs have added.
+    pub fn of(plan: &Plan, db: &Db) -> Result<Inserts> {
+        let mut mix = plan.workload.mix().iter();
+        let inserts = mix.any(|(operation, _)| *operation == Operation::Insert);
+        if !inserts || !plan.use_existing {
+            return Ok(Inserts::default());
+        }
+        let mut cursor = db.cursor()?;
+        let is_any = cursor.seek_to_last()?;
+        let index = KeyMaker::new(plan.key_size).index_of(cursor.key());
+        // A key that is none of a run's has no index, or one so large that no run comes to it.
+        let last = index.filter(|index| is_any && *index < u64::MAX >> 1);
+        let before = last.map_or(0, |last| (last + 1).saturating_sub(plan.num));
+        Ok(Inserts {
+            begun: AtomicU64::new(before),
+            there: AtomicU64::new(before),
+            ahead: Mutex::default(),
+        })
+    }
+
     /// The number of the next new key, from 0.
     fn begin(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::Relaxed)

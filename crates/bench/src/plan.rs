@@ -24,7 +24,7 @@ pub struct Plan {
     pub workload: Workload,
     /// The database's folder; `None` for a temporary one that goes after the run.
     pub db: Option<PathBuf>,
-    /// Use the database and the keys that are there.
+    /// Use the database and the keys that are there. New keys come behind the last of them.
     pub use_existing: bool,
     /// Distinct keys; for the workloads that only write them also the number of writes.
     pub num: u64,

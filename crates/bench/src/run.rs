@@ -193,7 +193,7 @@ impl Worker {
 
 fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
     let token = Arc::new(());
-    let inserts = Arc::new(Inserts::default());
+    let inserts = Arc::new(Inserts::of(plan, db)?);
     let worker = |thread| {
         if plan.workload.only_writes() {
             Worker::Writes(Writer::of_workload(plan, thread))

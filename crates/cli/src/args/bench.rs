@@ -75,7 +75,7 @@ pub(crate) struct BenchArgs {
     /// The database's folder; a temporary one unless given
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// Use the database and the keys that are there
+    /// Use the database and the keys that are there; inserts add keys behind the last of them
     #[arg(long)]
     pub use_existing: bool,
     /// Distinct keys, and the number of writes
