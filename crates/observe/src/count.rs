@@ -15,7 +15,7 @@ pub enum Count {
     UserBytes,
     /// Point reads.
     Gets,
-    /// Point reads that found a value in a memtable or, deleted or not, knew of the key.
+    /// Point reads that found a value, in a memtable or a table; or, in a table, an operand, whatever that comes to.
     Found,
     /// Memtables that are gone.
     Dropped,
