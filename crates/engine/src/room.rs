@@ -120,16 +120,16 @@ impl Admission {
             return Err(busy("for a flush"));
         }
         attempts.attempts += 1;
-        let begun = self.common.now_ns();
-        let made = self.make_room_by_flushing(attempts.made, error);
+        let mut begun = self.common.now_ns();
+        let made = self.make_room_by_flushing(attempts.made, error, &mut begun);
         self.common.stalls.held_up(StallCause::Flush, begun);
         // Before the next attempt.
         attempts.made = self.common.room.made();
         made
     }
 
-    /// Steps 2 and 3.
-    fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
+    /// Steps 2 and 3. The writer waits since `begun` for a flush, which is moved on by what counts as another delay.
+    fn make_room_by_flushing(&self, seen: u64, error: Error, begun: &mut u64) -> Result<()> {
         let flushing = self.common.turns.flushing.take();
         self.common.check_writable()?;
         let charged = self.common.account.charged();
@@ -142,7 +142,7 @@ impl Admission {
             return Ok(());
         }
         if self.evacuator.to_flush().is_empty() {
-            self.memtables.seal_active()?;
+            self.seal_apart(begun)?;
         }
         match self.flusher.flush_holding(&flushing, Extent::All) {
             Ok(0) if self.reclaimer.yield_kept()? => return Ok(()),
@@ -165,6 +165,14 @@ impl Admission {
         // Nobody waits for room in a store that is being closed.
         self.common.check_writable()?;
         Err(self.naming_readers(error))
+    }
+
+    /// Seals the active memtable. What takes long there is to name the next one, and that counts by itself (`next_memtable`).
+    fn seal_apart(&self, begun: &mut u64) -> Result<()> {
+        let since = self.common.now_ns();
+        let sealed = self.memtables.seal_active();
+        *begun += self.common.now_ns().saturating_sub(since);
+        sealed
     }
 
     /// Waits while a compaction works with the DRAM that the write needs: where `dram` is small, a compaction

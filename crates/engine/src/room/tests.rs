@@ -1,12 +1,16 @@
 //! What a writer does that was refused.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use thermocline_base::Error;
 use thermocline_base::options::Options;
+use thermocline_base::{CfId, Error, WriteBatch};
+use thermocline_env::Clock;
+use thermocline_observe::cause::StallCause;
 
-use crate::Engine;
 use crate::tests::Machine;
+use crate::{Durability, Engine};
 
 /// A job has given back, behind the refused attempt and before the writer looked, the DRAM that this lacked: then it is tried again,
 /// and once, since what it lacks may be something else.
@@ -32,4 +36,57 @@ fn dram_that_came_back_before_the_first_look_is_tried() {
     // As much as there will never be.
     admission.common.room.note_lacking(u64::MAX / 2);
     assert!(waits().is_err());
+}
+
+/// A clock that goes on by a nanosecond with each look at it.
+#[derive(Debug, Default)]
+struct Looks(AtomicU64);
+
+impl Clock for Looks {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn sleep_ms(&self, ms: u64) {
+        self.0.fetch_add(ms * 1_000_000, Ordering::Relaxed);
+    }
+
+    fn unix_s(&self) -> u64 {
+        0
+    }
+}
+
+/// A writer seals the active memtable, for which it has to name the next one, and flushes. If the time of naming counted as that of
+/// the flush, too, all delays together would be longer than the writer has waited.
+#[test]
+fn what_a_writer_waits_for_counts_once() {
+    const PM: u64 = 8 << 20;
+    let machine = Machine::new(PM);
+    let clock = Arc::new(Looks::default());
+    let mut world = machine.world();
+    world.env.clock = clock.clone();
+    let options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"key", b"value").unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let admission = &engine.inner.admission;
+    let uses = || StallCause::ALL.map(|cause| admission.common.stalls.get(cause));
+    let nanos = || uses().iter().map(|one| one.nanos).sum::<u64>();
+    let mut attempts = admission.begin_attempts();
+    let refused = Error::OutOfSpace("one more write".into());
+    let (counted, begun) = (nanos(), clock.now_ns());
+    admission
+        .wait_for_room(&mut attempts, refused, 10, false)
+        .unwrap();
+    let waited = clock.now_ns() - begun;
+    for cause in [StallCause::Memtable, StallCause::Flush] {
+        assert!(admission.common.stalls.get(cause).count > 0, "{cause:?}");
+    }
+    // Two looks, before it and behind it, are this test's.
+    let counted = nanos() - counted;
+    assert!(counted + 2 <= waited, "{counted} of {waited}");
 }
