@@ -2,8 +2,9 @@
 //!
 //! Such a table is sealed to an id that is drawn for it alone, as file 0, which no database has. It says that it is
 //! of family 0 and to be ingested (`sst::Creation::Ingest`). All its entries have seqno 1. It is written under a
-//! temporary name, and gets its own name only when all of it is durable.
+//! temporary name, and gets its own name only when all of it is durable, and only if nothing has that name by then.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::bounds::KeyBounds;
@@ -131,8 +132,14 @@ impl IngestWriter {
     pub fn finish(mut self) -> Result<Exported> {
         let writer = self.writer.take().expect("it is taken here alone");
         let meta = writer.finish()?;
-        check_free(&*self.storage, &self.path)?;
-        self.storage.rename(&self.temporary, &self.path)?;
+        // Whether the name is free is not asked before: another process may take it in between.
+        let named = self.storage.rename_new(&self.temporary, &self.path);
+        named.map_err(|error| match &error {
+            Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists => {
+                taken(&self.path)
+            }
+            _ => error,
+        })?;
         let folder = self.path.parent().unwrap_or(&self.path);
         if let Err(error) = self.storage.sync_dir(folder, sites::FILE_NAMED) {
             // The caller gets an error, so the file should not be there.
@@ -156,13 +163,15 @@ impl Drop for IngestWriter {
 }
 
 fn check_free(storage: &dyn Storage, path: &Path) -> Result<()> {
-    if storage.exists(path)? {
-        let path = path.display();
-        return Err(Error::InvalidArgument(format!(
-            "{path} exists; choose a name that is free"
-        )));
+    match storage.exists(path)? {
+        true => Err(taken(path)),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+fn taken(path: &Path) -> Error {
+    let path = path.display();
+    Error::InvalidArgument(format!("{path} exists; choose a name that is free"))
 }
 
 /// Writes the present entries of `family` within these bounds into one table `path`, for ingestion. The first bound

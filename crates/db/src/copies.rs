@@ -159,7 +159,8 @@ impl IngestWriter {
     /// Completes the table. Its file is durable on return. Without this call there is no file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// [`crate::Error::InvalidArgument`] if another file of that name was made meanwhile, which stays as it is; those of the
+    /// file system. There is no table then.
     pub fn finish(self) -> Result<Exported> {
         self.0.finish()
     }

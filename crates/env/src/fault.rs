@@ -173,6 +173,11 @@ impl Storage for FaultStorage {
         self.inner.rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        self.injector.call(Op::Rename, "rename", from)?;
+        self.inner.rename_new(from, to)
+    }
+
     /// The folder is opened first: so a fault of that comes before the rename, and one of the sync behind it.
     fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
         let fault = self.injector.faults().call(Op::SyncDir);

@@ -118,6 +118,11 @@ impl Storage for Frugal {
         self.inner.rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        // Where the name could not be taken, nothing has happened.
+        self.with_descriptors(|| self.inner.rename_new(from, to))
+    }
+
     fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
         // Where the folder could not be opened, nothing was renamed either.
         self.with_descriptors(|| self.inner.rename_and_sync(from, to, dir, site))

@@ -136,6 +136,7 @@ impl<T: Storage + ?Sized, H: Hooks> Storage for Hooked<T, H> {
         list(dir: &Path) -> Result<Vec<String>>;
         create_dir_all(dir: &Path) -> Result<()>;
         rename(from: &Path, to: &Path) -> Result<()>;
+        rename_new(from: &Path, to: &Path) -> Result<()>;
         rename_and_sync(from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()>;
         link(from: &Path, to: &Path) -> Result<()>;
         remove(path: &Path) -> Result<()>;

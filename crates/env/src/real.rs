@@ -161,6 +161,26 @@ impl Storage for RealStorage {
         fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
     }
 
+    /// A link refuses a name that is taken. The file has both names for a moment, and keeps them if the process is killed
+    /// then. Where there are no hard links the name is taken by an empty file, which is our own and may be replaced.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let named = match fs::hard_link(from, to) {
+            Ok(()) => self.remove(from),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("rename", to, e));
+            }
+            Err(_) => {
+                open_in(OpenMode::CreateNew, to)?;
+                self.rename(from, to)
+            }
+        };
+        if named.is_err() {
+            // It is ours in either case.
+            let _ = self.remove(to);
+        }
+        named
+    }
+
     fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, _site: Site) -> Result<()> {
         let folder = open_folder(dir).map_err(|e| Error::io("open folder", dir, e))?;
         self.rename(from, to)?;

@@ -64,6 +64,14 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Renames a file, replacing the target atomically.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
+    /// Gives a file another name in its folder, one that nothing has. If several do so at the same time, in whatever process,
+    /// one of them succeeds.
+    ///
+    /// # Errors
+    /// Of kind `AlreadyExists` if something has the name `to`: it stays as it is. Others of the file system. The file has its
+    /// first name then.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()>;
+
     /// [`Storage::rename`] within `dir`, and then [`Storage::sync_dir`] of that; whatever it takes to begin the sync is there
     /// before the name is changed.
     ///

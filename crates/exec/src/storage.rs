@@ -128,6 +128,10 @@ impl Storage for DirectStorage {
         self.inner.rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename_new(from, to)
+    }
+
     fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
         self.inner.rename_and_sync(from, to, dir, site)
     }

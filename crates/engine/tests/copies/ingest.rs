@@ -5,9 +5,11 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use thermocline_base::step::{Observer, When};
 use thermocline_base::{CfId, ErrorKind, FileId, Kind, SeqNo, Steps, WriteBatch};
 use thermocline_engine::{Durability, Engine, Family, IngestWriter, Snapshot};
 use thermocline_env::sim::SimFs;
+use thermocline_env::sites::NAME_CHANGED;
 use thermocline_env::{Env, OpenMode, Storage};
 use thermocline_sst::{Identity, KeyRef, TableWriter, Value, WriteOptions};
 use thermocline_testkit::explore::explored;
@@ -420,6 +422,29 @@ fn a_table_is_written_in_order_or_not_at_all() {
         table.finish().unwrap_err().kind(),
         ErrorKind::InvalidArgument
     );
+    assert_eq!(disk.list(path("/")).unwrap(), ["t.sst"]);
+}
+
+/// Somebody makes a file of that name just before the table gets it. An engine that looks whether the name is free and then
+/// renames would replace that file.
+#[test]
+fn a_table_never_replaces_a_file_that_is_made_meanwhile() {
+    let fs = SimFs::new(Steps::new());
+    let disk: Arc<dyn Storage> = Arc::new(fs.clone());
+    let mut table = writer(&disk, "/t.sst");
+    table.put(b"a", b"1").unwrap();
+    let other = fs.clone();
+    let observer: Observer = Arc::new(move |point| {
+        if (point.site, point.when) == (NAME_CHANGED, When::Before) {
+            other.install(path("/t.sst"), b"another's");
+        }
+    });
+    fs.steps().observe(Some(observer));
+    let error = table.finish().unwrap_err();
+    fs.steps().observe(None);
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("/t.sst exists"), "{error}");
+    assert_eq!(fs.contents(path("/t.sst")).unwrap(), b"another's");
     assert_eq!(disk.list(path("/")).unwrap(), ["t.sst"]);
 }
 

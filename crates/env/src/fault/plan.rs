@@ -13,7 +13,7 @@ pub enum Op {
     List,
     /// [`Storage::create_dir_all`](crate::Storage::create_dir_all).
     CreateDir,
-    /// [`Storage::rename`](crate::Storage::rename).
+    /// [`Storage::rename`](crate::Storage::rename) and [`Storage::rename_new`](crate::Storage::rename_new).
     Rename,
     /// [`Storage::link`](crate::Storage::link).
     Link,

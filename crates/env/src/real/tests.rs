@@ -7,6 +7,25 @@ use thermocline_base::{ErrorKind, Steps};
 
 const SITE: Site = Site("test: durable");
 
+/// A rename that replaces would leave one file of the two.
+fn takes_no_name_from_another(storage: &dyn Storage, dir: &Path) {
+    let [a, b, c] = ["a", "b", "c"].map(|name| dir.join(name));
+    for path in [&a, &b] {
+        storage.open(path, OpenMode::CreateNew).unwrap();
+    }
+    for taken in [b.as_path(), dir] {
+        let refused = kind_of(storage.rename_new(&a, taken));
+        assert_eq!(refused, io::ErrorKind::AlreadyExists);
+    }
+    let missing = storage.rename_new(&dir.join("none"), &c);
+    assert_eq!(kind_of(missing), io::ErrorKind::NotFound);
+    assert_eq!(storage.list(dir).unwrap(), ["a", "b"]);
+    storage.rename_new(&a, &c).unwrap();
+    assert_eq!(storage.list(dir).unwrap(), ["b", "c"]);
+    storage.remove(&b).unwrap();
+    storage.remove(&c).unwrap();
+}
+
 /// What every [`Storage`] promises; the simulator must not differ from the operating system.
 fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
     let inner = dir.join("x/y");
@@ -69,6 +88,7 @@ fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
     assert_eq!(kind_of(storage.remove(&b)), io::ErrorKind::NotFound);
     assert_eq!(kind_of(storage.rename(&a, &b)), io::ErrorKind::NotFound);
     assert_eq!(kind_of(storage.list(&gone)), io::ErrorKind::NotFound);
+    takes_no_name_from_another(storage, &inner);
     assert_eq!(
         kind_of(storage.sync_dir(&gone, SITE)),
         io::ErrorKind::NotFound

@@ -312,20 +312,15 @@ impl Storage for SimFs {
     /// Within one folder only: no caller needs more, and a rename over two folders would be two
     /// changes that a crash could tear apart.
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.change_name(sites::NAME_CHANGED, |state| state.rename(from, to))
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
         self.change_name(sites::NAME_CHANGED, |state| {
-            let (dir, from_name) = state.locate("rename", from)?;
-            let (to_dir, to_name) = state.locate("rename", to)?;
-            if to_dir != dir {
-                return Err(no(io::ErrorKind::CrossesDevices, "rename", from));
+            if state.find(to).is_some() || state.dirs.contains_key(&clean(to)) {
+                return Err(no(io::ErrorKind::AlreadyExists, "rename", to));
             }
-            let file = state
-                .find(from)
-                .ok_or_else(|| no(io::ErrorKind::NotFound, "rename", from))?;
-            if from_name != to_name {
-                let change = Change::Rename(from_name, to_name, file);
-                state.dir_mut(&dir).change(change);
-            }
-            Ok(())
+            state.rename(from, to)
         })
     }
 

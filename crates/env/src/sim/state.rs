@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thermocline_base::{Error, Result};
 
 use super::content::{FailedSync, Inode};
-use super::names::{FileNo, Names};
+use super::names::{Change, FileNo, Names};
 
 /// `a//b/./c/` and `a/b/c` are one path.
 pub(super) fn clean(path: &Path) -> PathBuf {
@@ -91,6 +91,22 @@ impl State {
     pub(super) fn find(&self, path: &Path) -> Option<FileNo> {
         let (dir, name) = self.locate("look up", path).ok()?;
         self.dirs[&dir].live.get(&name).copied()
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let (dir, from_name) = self.locate("rename", from)?;
+        let (to_dir, to_name) = self.locate("rename", to)?;
+        if to_dir != dir {
+            return Err(no(io::ErrorKind::CrossesDevices, "rename", from));
+        }
+        let file = self
+            .find(from)
+            .ok_or_else(|| no(io::ErrorKind::NotFound, "rename", from))?;
+        if from_name != to_name {
+            let change = Change::Rename(from_name, to_name, file);
+            self.dir_mut(&dir).change(change);
+        }
+        Ok(())
     }
 
     pub(super) fn dir_mut(&mut self, dir: &Path) -> &mut Names {
