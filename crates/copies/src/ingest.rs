@@ -90,8 +90,9 @@ pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Re
     store.check_accepts(cf)?;
     let storage = &*store.env().storage;
     let sources = check_sources(storage, tables, || store.check_accepts(cf))?;
+    let bytes = sources.iter().map(|source| source.bytes).sum();
     let (mut entries, mut ranges) = (0, 0);
-    let installed = store.install(cf, &mut |seqno, new| {
+    let installed = store.install(cf, bytes, &mut |seqno, new| {
         let mut copy = Copy {
             storage,
             seqno,

@@ -63,15 +63,16 @@ pub trait Store {
     fn entries(&self, family: Self::Family, bounds: KeyBounds<'_>) -> Result<Self::Entries>;
 
     /// Installs the tables that `write` writes as the newest of a family, all at one moment, above everything written
-    /// before. `write` is given the seqno of all entries, and runs beside writers. Durable on return. If `write` has
-    /// written nothing, nothing happens.
+    /// before. `write` is given the seqno of all entries, and runs beside writers. It writes about `bytes` bytes, for which
+    /// room is asked before. Durable on return. If `write` has written nothing, nothing happens.
     ///
     /// # Errors
-    /// Those of `write`, of writing tables and of installing them; nothing was installed then. A failed persist
-    /// poisons the store.
+    /// [`OutOfSpace`](thermocline_base::Error::OutOfSpace) if the rest of the disk is kept for the store's own work; those of
+    /// `write`, of writing tables and of installing them; nothing was installed then. A failed persist poisons the store.
     fn install(
         &self,
         cf: CfId,
+        bytes: u64,
         write: &mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Result<()>,
     ) -> Result<Installed>;
 }

@@ -278,6 +278,7 @@ impl Store for Plain {
     fn install(
         &self,
         _: CfId,
+        _: u64,
         write: &mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Result<()>,
     ) -> Result<Installed> {
         let seqno = SeqNo(1000);

@@ -62,7 +62,8 @@ impl Db {
     /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on keys of it;
     /// [`crate::Error::InvalidArgument`] if two tables overlap in keys, naming both; [`crate::Error::Corruption`]
     /// naming the damaged table; [`crate::Error::Unsupported`] for a table with merge operands or with values in blob
-    /// files; those of a write and of the file system. After an error nothing was ingested.
+    /// files; [`crate::Error::OutOfSpace`] if the tables do not fit beside what is kept of the disk for flushes and
+    /// compactions; those of a write and of the file system. After an error nothing was ingested.
     pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
         self.engine.ingest(Family::DEFAULT.id, tables)
     }

@@ -7,6 +7,11 @@
 //! below. Whoever installs looks whether that is still so. The store goes on behind it; the seqnos between
 //! are never used. (An open after a crash leaves such gaps, too.)
 //!
+//! # Room on the disk
+//! The last of the disk is kept for flushes and compactions (`pressure`). So room for all is asked before anything is
+//! written, as for a long value, and again after each [`ASK_BYTES`]: others write meanwhile, and tables may become larger
+//! than they were.
+//!
 //! # Steps
 //! 1. *Write* (no lock held but `ingesting`) what `copies::ingest` brings, into pinned files; sync each, then the folder.
 //! 2. *Flush* what is in persistent memory, as often as that is much: writers go on meanwhile.
@@ -37,6 +42,7 @@
 //! was made on the way is one like others.
 
 use thermocline_base::limits::MEMTABLES_MAX;
+use thermocline_base::size::format_size;
 use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_catalog::View;
 use thermocline_compaction::output::Cutter;
@@ -52,7 +58,7 @@ use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
 use thermocline_version::{Change, Level, Place, VersionEdit};
 
 use crate::start::opened;
-use crate::store::{Common, Ingester};
+use crate::store::Ingester;
 use crate::sync::{Arc, lock};
 use crate::write::writer::Writer;
 
@@ -66,21 +72,26 @@ const SEQNO_MAX: u64 = 1 << 62;
 /// Bytes in the active memtable at which it is flushed once more before writers have to wait.
 const MUCH: u64 = 256 << 10;
 
+/// Bytes of keys and values after which it is asked again whether the disk has room.
+const ASK_BYTES: u64 = 256 << 10;
+
 /// Writes tables, given their seqno.
 pub(crate) type Write<'a> = &'a mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Result<()>;
 
 /// Tables of the store that are being written.
 struct Incoming<'a> {
-    common: &'a Common,
+    ingester: &'a Ingester,
     seqno: SeqNo,
     writing: Writing<'a>,
     outputs: &'a mut Outputs,
     work: Work,
+    /// Bytes that were written since room was asked for.
+    unasked: u64,
 }
 
 impl NewTables for Incoming<'_> {
     fn go_on(&mut self) -> Result<()> {
-        self.common.check_writable()?;
+        self.ingester.common.check_writable()?;
         self.work.cover_bytes(self.writing.memory());
         Ok(())
     }
@@ -90,6 +101,16 @@ impl NewTables for Incoming<'_> {
     }
 
     fn add(&mut self, key: &[u8], kind: Kind, value: Value<'_>) -> Result<()> {
+        let value_len = match value {
+            Value::Inline(bytes) => bytes.len(),
+            Value::Blob(_) => 0,
+        };
+        self.unasked += (key.len() + value_len) as u64;
+        if self.unasked >= ASK_BYTES {
+            // What was written has taken its room by now. What is left may be less than so much.
+            self.ingester.find_disk(0)?;
+            self.unasked = 0;
+        }
         self.writing.go_to(key, self.outputs)?;
         let key = KeyRef::new(key, self.seqno);
         self.writing.add(key, kind, value, self.outputs)
@@ -101,11 +122,14 @@ impl Ingester {
     ///
     /// # Errors
     /// See [`Store::install`](thermocline_copies::Store::install).
-    pub fn install_new(&self, cf: CfId, write: Write<'_>) -> Result<Installed> {
+    pub fn install_new(&self, cf: CfId, bytes: u64, write: Write<'_>) -> Result<Installed> {
         let _ingesting = self.common.turns.ingesting.take();
         // Asked again when they are installed: before that it spares writing them in vain.
         let families = &self.common.families;
         self.common.prepared.check_family(families, cf)?;
+        if bytes > 0 {
+            self.find_disk(bytes)?;
+        }
         let seqno = self.seqno_ahead()?;
         let mut outputs = Outputs::default();
         let installed = self.write_and_install(cf, seqno, write, &mut outputs);
@@ -122,6 +146,22 @@ impl Ingester {
         self.common.want_compaction();
         let _ = self.flusher.compact_inline();
         Ok(installed)
+    }
+
+    /// Room on the disk for `bytes` bytes, or, for 0, for anything.
+    fn find_disk(&self, bytes: u64) -> Result<()> {
+        let found = self.admission.check_disk(bytes);
+        found.map_err(|error| match error {
+            Error::OutOfSpace(why) => {
+                let more = match bytes {
+                    0 => "more".into(),
+                    _ => format!("{} more", format_size(bytes)),
+                };
+                let text = format!("ingesting takes {more}, and {why}; nothing was ingested");
+                Error::OutOfSpace(text)
+            }
+            other => other,
+        })
     }
 
     fn seqno_ahead(&self) -> Result<SeqNo> {
@@ -190,11 +230,12 @@ impl Ingester {
         let place = Place::new(cf, Level::ZERO);
         let mut sink = FileSink::new(&self.common.catalog, place, options);
         let mut incoming = Incoming {
-            common: &self.common,
+            ingester: self,
             seqno,
             writing: Writing::new(cf, cutter, &mut sink),
             outputs,
             work: self.common.catalog.table_files.work(),
+            unasked: 0,
         };
         let written = write(seqno, &mut incoming);
         let written = written.and_then(|()| incoming.writing.finish(incoming.outputs));

@@ -329,6 +329,7 @@ pub(crate) struct Ingester {
     pub reclaimer: Arc<Reclaimer>,
     pub upkeep: Arc<Upkeep>,
     pub flusher: Arc<Flusher>,
+    pub admission: Arc<Admission>,
 }
 
 /// What a store says about itself.

@@ -272,8 +272,8 @@ impl Engine {
     /// tables, a family that was dropped, or a store that takes no writes;
     /// [`Corruption`](thermocline_base::Error::Corruption) naming the table that is damaged;
     /// [`Unsupported`](thermocline_base::Error::Unsupported) for a table with merges or separated values;
-    /// [`OutOfSpace`](thermocline_base::Error::OutOfSpace); those of the file system: then nothing was ingested. A
-    /// failed persist poisons the store.
+    /// [`OutOfSpace`](thermocline_base::Error::OutOfSpace), also if the rest of the disk is kept for flushes and compactions;
+    /// those of the file system: then nothing was ingested. A failed persist poisons the store.
     pub fn ingest<P: AsRef<Path>>(&self, cf: CfId, tables: &[P]) -> Result<Ingested> {
         let _settled = self.inner.common.background.settled_after();
         ingest(self, cf, tables)
@@ -350,8 +350,9 @@ impl Store for Engine {
     fn install(
         &self,
         cf: CfId,
+        bytes: u64,
         write: &mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Result<()>,
     ) -> Result<Installed> {
-        self.inner.ingester.install_new(cf, write)
+        self.inner.ingester.install_new(cf, bytes, write)
     }
 }

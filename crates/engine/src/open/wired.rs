@@ -294,7 +294,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let preparer = room!(Preparer: common; me: me.clone());
     let family_changes = room!(FamilyChanges: common, memtables, reads, flusher);
     let ingester = room!(Ingester:
-        common, pressure, memtables, sweeper, making, reclaimer, upkeep, flusher);
+        common, pressure, memtables, sweeper, making, reclaimer, upkeep, flusher, admission);
     let reporter = room!(Reporter:
         common, pressure, picker, flush_due, memtables, reads, feeds, partitioner, evacuator);
     Inner {

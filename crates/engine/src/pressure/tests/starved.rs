@@ -1,4 +1,7 @@
-//! A disk that is not full, and has too little room for a long value.
+//! A disk that is not full, and has too little room for a long value, or for what is ingested.
+
+use thermocline_base::{FileId, Kind, SeqNo};
+use thermocline_sst::{Compression, Identity, KeyRef, TableWriter, Value, WriteOptions};
 
 use super::*;
 
@@ -40,5 +43,91 @@ fn what_a_snapshot_kept_makes_room_for_a_long_value() {
     assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
     let has = |key: u32| engine.get(CfId::DEFAULT, &key.to_be_bytes(), |_| ());
     assert!((0..keys).all(|key| has(key).unwrap().is_some() == (key % 2 == 1)));
+    engine.close().unwrap();
+}
+
+const TABLE: &str = "/new.sst";
+const TABLE_KEYS: u32 = 3000;
+
+/// A table with so many values of a thousand bytes, to be ingested; how long it is.
+fn write_table(engine: &Engine, compression: Compression) -> u64 {
+    let storage = &*engine.inner.common.world.env.storage;
+    let identity = Identity::new([9; 16], FileId(3));
+    let options = WriteOptions {
+        compression,
+        ..WriteOptions::default()
+    };
+    let table = TableWriter::create(storage, Path::new(TABLE), identity, CfId::DEFAULT, options);
+    let mut table = table.unwrap();
+    for key in 0..TABLE_KEYS {
+        let key = key.to_be_bytes();
+        let key = KeyRef::new(&key, SeqNo(1));
+        table
+            .add(key, Kind::Put, Value::Inline(&[7; 1000]))
+            .unwrap();
+    }
+    table.finish().unwrap().bytes
+}
+
+/// Makes the disk so small that it takes no more than `bytes` bytes beside what is kept.
+fn leave(fs: &SimFs, engine: &Engine, bytes: u64) {
+    let mut total = DISK;
+    while engine.inner.pressure.disk().unwrap().takes(bytes) {
+        total -= 64 << 10;
+        fs.limit(total);
+    }
+}
+
+/// Nothing of the table is there, and no write has met a full disk.
+fn is_refused(fs: &SimFs, engine: &Engine) {
+    let error = engine.ingest(CfId::DEFAULT, &[TABLE]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    let says = ["ingesting takes", "the disk of /db has", "nothing was"];
+    assert!(
+        says.iter().all(|text| error.to_string().contains(text)),
+        "{error}"
+    );
+    assert_eq!(fs.refusals(), 0);
+    let found = engine.get(CfId::DEFAULT, &0u32.to_be_bytes(), |_| ());
+    assert_eq!(found.unwrap(), None);
+    let storage = &engine.inner.common.world.env.storage;
+    let names = storage.list(Path::new("/db")).unwrap();
+    assert!(
+        !names.iter().any(|name| name.ends_with(".sst")),
+        "{names:?}"
+    );
+}
+
+/// All of the table fits, but not beside what is kept for flushes and compactions. A store that only meets a full disk takes it, and
+/// the next flush finds no room.
+#[test]
+fn an_ingestion_leaves_what_is_kept_for_flushes() {
+    let (fs, engine) = on_disk_of(Shape::GlobalIndex, false);
+    let bytes = write_table(&engine, Compression::None);
+    leave(&fs, &engine, bytes);
+    assert!(engine.inner.pressure.disk().unwrap().free > bytes);
+    is_refused(&fs, &engine);
+    fs.limit(DISK);
+    let ingested = engine.ingest(CfId::DEFAULT, &[TABLE]).unwrap();
+    assert_eq!(ingested.entries, u64::from(TABLE_KEYS));
+    engine.close().unwrap();
+}
+
+/// The table is short, and what the store writes of it is not. A store that asks only before it writes does not see that.
+#[test]
+fn what_an_ingestion_writes_may_be_longer_than_what_it_reads() {
+    let steps = Steps::new();
+    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
+    let mut options = options_of(Shape::GlobalIndex);
+    options.compaction.compression_level0 = Codec::None;
+    let engine = open_with(options, &fs, &sim, false);
+    fs.limit(DISK);
+    let bytes = write_table(&engine, Compression::Lz4);
+    assert!(bytes < 1 << 20, "{bytes}");
+    leave(&fs, &engine, 2 << 20);
+    is_refused(&fs, &engine);
+    fs.limit(DISK);
+    let ingested = engine.ingest(CfId::DEFAULT, &[TABLE]).unwrap();
+    assert!(ingested.bytes > 2 << 20, "{ingested:?}");
     engine.close().unwrap();
 }
