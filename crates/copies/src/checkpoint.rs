@@ -6,20 +6,21 @@ use thermocline_base::{Error, FileId, Result};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
-use crate::copy::{Target, link_or_copy, write_state};
+use crate::copy::{Target, check_apart, link_or_copy, write_state};
 use crate::store::{Captured, Store};
 
 /// Makes `dir` a database of its own with everything that is visible in `store` now. Its tables and blob files are
 /// hard links if `dir` lies on the same file system, and copies if not. The copy is durable on return.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if `dir` exists and is not empty; [`Error::Locked`] if another process or thread makes
+/// [`Error::InvalidArgument`] if `dir` exists and is not empty, or lies in the store's folder; [`Error::Locked`] if another process or thread makes
 /// a copy there; those of the store and of the file system. There is no database in `dir` then (or, if the file
 /// system refuses to remove anything either, all of it).
 pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<()> {
     let dir = std::path::absolute(dir)
         .map_err(|source| Error::io("find the absolute path of", dir, source))?;
     store.check_open()?;
+    check_apart(&*store.env().storage, &dir, store.dir())?;
     let target = Target::begin(&store.env().storage, &dir)?;
     match fill(store, &target) {
         Ok(state) => target.complete(state),

@@ -31,8 +31,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty; [`crate::Error::Corruption`] of a record;
-    /// those of the file system. After an error there is no copy, and this database is unharmed.
+    /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty, or lies in the database's own folder, with which
+    /// the copy would be lost; [`crate::Error::Corruption`] of a record; those of the file system. After an error there is no
+    /// copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.engine.checkpoint(path.as_ref())
     }
@@ -203,7 +204,8 @@ impl Backups {
     /// copied again. The backup is durable on return. Writers go on meanwhile.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the folder has anything but backups; [`crate::Error::Locked`] if another
+    /// [`crate::Error::InvalidArgument`] if the folder has anything but backups, or lies in that of the database, with which
+    /// the backups would be lost; [`crate::Error::Locked`] if another
     /// process or handle works in it; [`crate::Error::Corruption`] naming the damaged table of the database; those of
     /// the file system. After an error there is no new backup.
     pub fn create(&self, db: &Db) -> Result<BackupInfo> {

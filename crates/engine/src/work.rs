@@ -241,7 +241,8 @@ impl Engine {
     /// meanwhile.
     ///
     /// # Errors
-    /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) if `dir` exists and is not empty;
+    /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) if `dir` exists and is not empty, or lies in the store's
+    /// folder;
     /// [`Locked`](thermocline_base::Error::Locked) if somebody makes a copy there;
     /// [`Closed`](thermocline_base::Error::Closed); [`Poisoned`](thermocline_base::Error::Poisoned);
     /// [`Unsupported`](thermocline_base::Error::Unsupported) for records that cannot be in tables;

@@ -237,6 +237,11 @@ impl Storage for FaultStorage {
         self.inner.is_same(one, other)
     }
 
+    fn is_within(&self, dir: &Path, outer: &Path) -> Result<bool> {
+        self.injector.call(Op::LookUp, "look up", dir)?;
+        self.inner.is_within(dir, outer)
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.injector
             .call(Op::LookUp, "look up the file system of", path)?;

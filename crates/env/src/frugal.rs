@@ -161,6 +161,10 @@ impl Storage for Frugal {
         self.inner.is_same(one, other)
     }
 
+    fn is_within(&self, dir: &Path, outer: &Path) -> Result<bool> {
+        self.inner.is_within(dir, outer)
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.inner.fs_kind(path)
     }

@@ -146,6 +146,7 @@ impl<T: Storage + ?Sized, H: Hooks> Storage for Hooked<T, H> {
         hold_folder(dir: &Path) -> Result<Option<Box<dyn LockGuard>>>;
         is_folder_held(dir: &Path) -> Result<bool>;
         is_same(one: &Path, other: &Path) -> Result<bool>;
+        is_within(dir: &Path, outer: &Path) -> Result<bool>;
         fs_kind(path: &Path) -> Result<FsKind>;
         room(path: &Path) -> Result<Option<DiskRoom>>;
         same_disk(one: &Path, other: &Path) -> Result<bool>;

@@ -235,6 +235,14 @@ impl Storage for RealStorage {
         Ok(id(one)? == id(other)?)
     }
 
+    fn is_within(&self, dir: &Path, outer: &Path) -> Result<bool> {
+        let resolved = |path: &Path| {
+            let resolved = path.canonicalize();
+            resolved.map_err(|e| Error::io("look up", path, e))
+        };
+        Ok(resolved(dir)?.starts_with(resolved(outer)?))
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         sys::fs_kind(path).map_err(|e| Error::io("look up the file system of", path, e))
     }

@@ -131,6 +131,13 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Those of the file system.
     fn is_same(&self, one: &Path, other: &Path) -> Result<bool>;
 
+    /// Whether a folder lies in another one, however deep, or is that; both exist. It does not matter by which paths they are
+    /// named.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn is_within(&self, dir: &Path, outer: &Path) -> Result<bool>;
+
     /// What kind of file system `path` (which exists) lies on.
     fn fs_kind(&self, path: &Path) -> Result<FsKind>;
 

@@ -13,7 +13,7 @@ use thermocline_version::{FileKind, State};
 use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
 use super::{BackupInfo, Backups, NOTE_NAME, check_sum};
 use crate::copy::note::{Note, end, remove_all};
-use crate::copy::{copy_file, sites, write_state};
+use crate::copy::{check_apart, copy_file, sites, write_state};
 use crate::store::{Captured, Store};
 use crate::sum::{Sum, sum_from};
 
@@ -26,11 +26,14 @@ impl Backups {
     ///
     /// # Errors
     /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) if the folder has anything but
-    /// backups; [`Locked`](thermocline_base::Error::Locked);
+    /// backups, or lies in the store's; [`Locked`](thermocline_base::Error::Locked);
     /// [`Corruption`](thermocline_base::Error::Corruption) of a table or record of the store; those of
     /// [`checkpoint`](crate::checkpoint()). There is no new backup then, and store and other backups are unharmed.
     pub fn create<S: Store>(&self, store: &S) -> Result<BackupInfo> {
         store.check_open()?;
+        let dir = std::path::absolute(&self.dir)
+            .map_err(|source| Error::io("find the absolute path of", &self.dir, source))?;
+        check_apart(self.storage(), &dir, store.dir())?;
         // Before anything is changed: the folder may be a stranger's.
         if self.storage().exists(&self.dir)? {
             self.must_exist()?;

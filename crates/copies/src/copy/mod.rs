@@ -45,6 +45,7 @@
 //! a temporary name would be one, too. A rename does not refuse an empty folder that another process made there
 //! meanwhile.
 
+mod apart;
 mod files;
 mod format;
 pub(crate) mod note;
@@ -52,6 +53,7 @@ pub(crate) mod sites;
 mod state;
 mod target;
 
+pub(crate) use apart::check_apart;
 pub(crate) use files::{copy_file, link_or_copy};
 pub use format::decode as noted_names;
 pub(crate) use state::{draw_ids, write_state};

@@ -1,5 +1,7 @@
 //! Folders that are no database, or none yet.
 
+use thermocline::Backups;
+
 use super::*;
 
 #[test]
@@ -165,4 +167,34 @@ fn a_deleted_folder_can_be_made_again() {
             }
         }
     }
+}
+
+/// By whatever path: a store that compares paths makes the copy in its own folder, and whoever removes that has neither.
+#[test]
+fn a_copy_in_the_folder_of_its_database() {
+    let home = home();
+    let dir = home.path().join("db");
+    filled(&dir, options());
+    let db = Db::open(&dir, options()).unwrap();
+    let link = home.path().join("link");
+    std::os::unix::fs::symlink(&dir, &link).unwrap();
+    std::fs::create_dir(home.path().join("far")).unwrap();
+    let kind = ErrorKind::InvalidArgument;
+    for place in [
+        dir.join("copy"),
+        dir.join("far/copy"),
+        link.join("copy"),
+        home.path().join("far/../db/copy"),
+    ] {
+        let says = [&text(&place)[..], "lies in the folder", &text(&dir)];
+        refused(db.checkpoint(&place), kind, &says);
+        refused(Backups::new(&place).create(&db), kind, &says);
+    }
+    assert!(!dir.join("copy").exists() && !dir.join("far").exists());
+    // Through it leads no way into it.
+    let outside = dir.join("../copy");
+    db.checkpoint(&outside).unwrap();
+    assert_filled(&Db::open(&outside, options()).unwrap());
+    let name_alone = home.path().join("db2");
+    Backups::new(&name_alone).create(&db).unwrap();
 }

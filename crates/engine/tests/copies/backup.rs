@@ -151,6 +151,10 @@ fn what_cannot_be_is_refused_with_reasons() {
         backups(&disk, "/db").create(&engine).unwrap_err(),
         "not a folder of backups",
     );
+    says(
+        backups(&disk, "/db/b").create(&engine).unwrap_err(),
+        "/db/b lies in the folder of the database /db",
+    );
     assert_eq!(disk.list(path("/db")).unwrap(), before);
     let _held = disk.lock(path("/b/LOCK")).unwrap();
     assert_eq!(all.create(&engine).unwrap_err().kind(), ErrorKind::Locked);

@@ -216,6 +216,9 @@ fn what_is_there_is_refused_and_what_an_interrupted_copy_left_is_not() {
         assert_eq!(disk.list(path(dir)).ok(), before);
     };
     refused("/db", "already holds a database");
+    // What removes the database would remove the copy.
+    refused("/db/copy", "lies in the folder of the database /db");
+    refused("/db/deep/copy", "lies in the folder of the database /db");
     disk.create_dir_all(path("/other")).unwrap();
     let new = |name: &str| drop(disk.open(path(name), OpenMode::CreateNew).unwrap());
     new("/other/000001.sst");

@@ -89,6 +89,8 @@ fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
     assert_eq!(kind_of(storage.rename(&a, &b)), io::ErrorKind::NotFound);
     assert_eq!(kind_of(storage.list(&gone)), io::ErrorKind::NotFound);
     takes_no_name_from_another(storage, &inner);
+    let within = |one: &Path, other: &Path| storage.is_within(one, other).unwrap();
+    assert!(within(&inner, dir) && within(&inner, &inner) && !within(dir, &inner));
     assert_eq!(
         kind_of(storage.sync_dir(&gone, SITE)),
         io::ErrorKind::NotFound

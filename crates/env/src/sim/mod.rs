@@ -440,6 +440,10 @@ impl Storage for SimFs {
         Ok(clean(one) == clean(other))
     }
 
+    fn is_within(&self, dir: &Path, outer: &Path) -> Result<bool> {
+        Ok(clean(dir).starts_with(clean(outer)))
+    }
+
     fn same_disk(&self, _one: &Path, _other: &Path) -> Result<bool> {
         Ok(true)
     }
