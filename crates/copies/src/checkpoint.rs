@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use thermocline_base::{Error, FileId, Result};
+use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
@@ -10,26 +10,27 @@ use crate::copy::{Target, check_apart, link_or_copy, write_state};
 use crate::store::{Captured, Store};
 
 /// Makes `dir` a database of its own with everything that is visible in `store` now. Its tables and blob files are
-/// hard links if `dir` lies on the same file system, and copies if not. The copy is durable on return.
+/// hard links if `dir` lies on the same file system, and copies if not. The copy is durable on return. Returns the last
+/// seqno that it has.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if `dir` exists and is not empty, or lies in the store's folder; [`Error::Locked`] if another process or thread makes
-/// a copy there; those of the store and of the file system. There is no database in `dir` then (or, if the file
-/// system refuses to remove anything either, all of it).
-pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<()> {
+/// [`Error::InvalidArgument`] if `dir` exists and is not empty, or lies in the store's folder; [`Error::Locked`] if
+/// another process or thread makes a copy there; those of the store and of the file system. There is no database in
+/// `dir` then (or, if the file system refuses to remove anything either, all of it).
+pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<u64> {
     let dir = std::path::absolute(dir)
         .map_err(|source| Error::io("find the absolute path of", dir, source))?;
     store.check_open()?;
     check_apart(&*store.env().storage, &dir, store.dir())?;
     let target = Target::begin(&store.env().storage, &dir)?;
     match fill(store, &target) {
-        Ok(state) => target.complete(state),
+        Ok((state, seqno)) => target.complete(state).map(|()| seqno.0),
         Err(error) => Err(target.withdraw(error)),
     }
 }
 
-/// Brings all files into the target, and gives the state that it will have.
-fn fill<S: Store>(store: &S, target: &Target) -> Result<State> {
+/// Brings all files into the target, and gives the state that it will have, and the last seqno of that.
+fn fill<S: Store>(store: &S, target: &Target) -> Result<(State, SeqNo)> {
     let captured = store.capture()?;
     let random = &*store.env().random;
     let state = write_state(&captured, random, (target.dir(), target.note()))?;
@@ -44,5 +45,5 @@ fn fill<S: Store>(store: &S, target: &Target) -> Result<State> {
         let (from, to) = (store.dir().join(&name), target.dir().join(&name));
         link_or_copy(storage, &from, &to, || store.check_open())?;
     }
-    Ok(state)
+    Ok((state, captured.seqno()))
 }

@@ -329,7 +329,8 @@ fn names(env: &Env, dir: &str) -> Vec<String> {
 #[test]
 fn a_checkpoint_is_a_database_of_its_own_with_what_lies_in_files_and_what_does_not() {
     let store = Plain::new(&["a", "c"], &["b", "d"]);
-    checkpoint(&store, Path::new("/copy")).unwrap();
+    let seqno = checkpoint(&store, Path::new("/copy")).unwrap();
+    assert_eq!(seqno, 5, "that of the moment");
     assert_eq!(contents(&store.env, "/copy"), map(&["a", "b", "c", "d"]));
     let (_, state) = Manifest::open(store.env.storage.clone(), Path::new("/copy"), true).unwrap();
     assert_ne!(state.db_id(), Some(DB_ID));

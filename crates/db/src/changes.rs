@@ -40,8 +40,9 @@ impl Db {
     /// [`Db::column_families`]. Entries that [`Db::ingest`] brings come as no change, either; a follower that was
     /// before the ingestion gets the error below.
     ///
-    /// A follower begins with 0 while all changes are kept. Otherwise it begins with a copy, and with the number of
-    /// the snapshot ([`crate::Snapshot::seqno`]) that the copy was made from.
+    /// A follower begins with 0 while all changes are kept. Otherwise it begins with a copy, and with the last number that
+    /// the copy has: [`Db::checkpoint`] returns it, and a backup says it ([`crate::BackupInfo::seqno`]). A feed that was opened
+    /// before the copy is made keeps the changes that come meanwhile.
     ///
     /// Changes are read where they lie in persistent memory, and are gone when their memtable has been flushed. The
     /// iterator keeps changes that it has not given, up to `feed.pins_percent_max` of `pm`; `feed.retain_bytes` are

@@ -15,6 +15,9 @@ impl Db {
     /// options and metadata. Tables are hard links if `path` lies on the same file system, so that costs little. The
     /// copy is durable on return. Writers go on meanwhile.
     ///
+    /// Returns the last sequence number that the copy has: everything up to it is there, and nothing behind it. A follower
+    /// that begins with the copy goes on from it ([`Db::changes_since`]).
+    ///
     /// From then on the two databases are independent. The copy's persistent memory is made when the copy is first
     /// opened for writing, where the options of that opening say.
     ///
@@ -34,7 +37,7 @@ impl Db {
     /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty, or lies in the database's own folder, with which
     /// the copy would be lost; [`crate::Error::Corruption`] of a record; those of the file system. After an error there is no
     /// copy, and this database is unharmed.
-    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.engine.checkpoint(path.as_ref())
     }
 

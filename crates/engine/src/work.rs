@@ -238,7 +238,7 @@ impl Engine {
     /// Makes `dir` a database of its own with all that is visible now, families, metadata and options
     /// included. Its tables and blob files are hard links where `dir` lies on the same file system, and copies where
     /// not. All of it is durable on return, and in this store, too, all that it has. Writers go on
-    /// meanwhile.
+    /// meanwhile. Returns the last seqno that the copy has.
     ///
     /// # Errors
     /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) if `dir` exists and is not empty, or lies in the store's
@@ -249,7 +249,7 @@ impl Engine {
     /// [`Corruption`](thermocline_base::Error::Corruption) of a record; those of the file system. There is no
     /// database in `dir` then (or, where the file system refuses to remove anything either, all of it),
     /// and this store is unharmed.
-    pub fn checkpoint(&self, dir: &Path) -> Result<()> {
+    pub fn checkpoint(&self, dir: &Path) -> Result<u64> {
         let _settled = self.inner.common.background.settled_after();
         checkpoint(self, dir)
     }

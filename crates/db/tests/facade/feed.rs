@@ -204,3 +204,36 @@ fn a_replica_begins_with_a_copy_and_becomes_what_the_database_is() {
     assert_eq!(error.kind(), ErrorKind::ChangesGone, "{error}");
     assert!(feed.next().is_none());
 }
+
+/// A copy that is made beside a writer. From any number but that of the copy on, keys come twice, or are missing.
+#[test]
+fn a_follower_that_begins_with_a_checkpoint_has_each_change_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("copy");
+    let options = Options {
+        pm: 64 << 20,
+        ..options()
+    };
+    let db = Db::open(folder.path().join("db"), options.clone()).unwrap();
+    // It keeps what comes while the copy is made.
+    let keeps = db.changes_since(0).unwrap();
+    let copied = AtomicBool::new(false);
+    let (since, written) = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut written = 0u64;
+            while written < 100 || !copied.load(Ordering::SeqCst) {
+                db.put(written.to_be_bytes(), "").unwrap();
+                written += 1;
+            }
+            written
+        });
+        let since = db.checkpoint(&place).unwrap();
+        copied.store(true, Ordering::SeqCst);
+        (since, writer.join().unwrap())
+    });
+    let feed = db.changes_since(since).unwrap();
+    drop(keeps);
+    let rest: usize = feed.map(|group| group.unwrap().changes().count()).sum();
+    let copy = Db::open(&place, options).unwrap();
+    assert_eq!((copy.iter().count() + rest) as u64, written);
+}

@@ -197,7 +197,7 @@ pub(crate) fn perform(db: &Db, root: &Path, n: u64, op: &Op) -> Result<()> {
         Kind::Flush => db.flush(),
         Kind::Compact => families[usize::from(n.is_multiple_of(2))].compact::<&[u8]>(..),
         Kind::Drain => db.drain(),
-        Kind::Checkpoint => db.checkpoint(root.join(format!("copy-{n}"))),
+        Kind::Checkpoint => db.checkpoint(root.join(format!("copy-{n}"))).map(drop),
         Kind::Backup => Backups::new(root.join("backups")).create(db).map(drop),
         Kind::Family => {
             let name = format!("family-{}", n % 3);

@@ -188,7 +188,9 @@ fn copies_are_whole_while_everything_goes_on() {
                         let info = all.create(&engine).unwrap();
                         all.restore(Some(info.id), &copy.dir).unwrap();
                     }
-                    _ => engine.checkpoint(&copy.dir).unwrap(),
+                    _ => {
+                        engine.checkpoint(&copy.dir).unwrap();
+                    }
                 }
                 copy.verify();
                 let copied = copy.open();

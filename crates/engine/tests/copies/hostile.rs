@@ -39,7 +39,7 @@ type Work = (&'static str, fn(&Bench, &str) -> Result<()>);
 
 const WORK: [Work; 3] = [
     ("checkpoint", |bench, dir| {
-        bench.engine.checkpoint(path(dir))
+        bench.engine.checkpoint(path(dir)).map(drop)
     }),
     ("restore", |bench, dir| {
         bench.good.restore(None, path(dir)).map(drop)

@@ -193,7 +193,9 @@ fn copy() -> PathBuf {
 type Explored = Result<(usize, BTreeSet<Site>), String>;
 
 fn checkpoint(bug: Option<Bug>) -> Explored {
-    let work = |life: &mut Life| life.engine().checkpoint(&copy()).unwrap();
+    let work = |life: &mut Life| {
+        life.engine().checkpoint(&copy()).unwrap();
+    };
     explore(&mut fresh(), bug, open_and_fill, work, |left, expected| {
         let engine = left.original();
         assert_eq!(dump(&engine), *expected);
