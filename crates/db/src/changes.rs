@@ -29,6 +29,24 @@ impl Iterator for ChangeFeed {
 }
 
 impl Db {
+    /// The id of the database. It stays for as long as the database does. A copy has another one: a checkpoint, and each
+    /// database that is restored from a backup ([`crate::BackupInfo::db_id`] is that of the original).
+    ///
+    /// A follower keeps it beside its position ([`Db::changes_since`]).
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// db.checkpoint(folder.path().join("monday"))?;
+    /// let monday = Db::open(folder.path().join("monday"), Options::default())?;
+    /// assert_ne!(monday.id(), db.id());
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn id(&self) -> [u8; 16] {
+        self.engine.id()
+    }
+
     /// The changes committed after the sequence number `since`, in the order of commits. The iterator ends where no
     /// more is durable, and goes on when it is asked again. A follower stores the last sequence number that it was
     /// given, together with what it made of the changes. With that number it can ask for the rest later, also after
@@ -43,6 +61,12 @@ impl Db {
     /// A follower begins with 0 while all changes are kept. Otherwise it begins with a copy, and with the last number that
     /// the copy has: [`Db::checkpoint`] returns it, and a backup says it ([`crate::BackupInfo::seqno`]). A feed that was opened
     /// before the copy is made keeps the changes that come meanwhile.
+    ///
+    /// A number is one of this database, and does not say so. A copy numbers its changes on from its original's, so both have
+    /// changes of the same numbers that differ. Whoever followed the original farther than to where the copy was made, and
+    /// asks the copy, gets an error while the copy has not come that far; **later it gets the copy's changes, and lacks some, without
+    /// an error**. So a follower keeps [`Db::id`] beside its position, and compares. Where the id is another one, as after a
+    /// backup was restored, it begins anew; unless it has come exactly as far as the copy: then it goes on, with the new id.
     ///
     /// Changes are read where they lie in persistent memory, and are gone when their memtable has been flushed. The
     /// iterator keeps changes that it has not given, up to `feed.pins_percent_max` of `pm`; `feed.retain_bytes` are

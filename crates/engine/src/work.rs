@@ -280,6 +280,11 @@ impl Engine {
         ingest(self, cf, tables)
     }
 
+    /// The id of the database, which no copy of it shares.
+    pub fn id(&self) -> [u8; 16] {
+        self.inner.common.db_id
+    }
+
     /// What was committed after `since`, the last seqno that the caller has; 0 is the beginning. A group that
     /// `since` lies within is given whole.
     ///

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use thermocline::{
-    CfOptions, ChangeFeed, ChangeOp, Db, Durability, Error, ErrorKind, IngestWriter, Options,
+    Backups, CfOptions, ChangeFeed, ChangeOp, Db, Durability, Error, ErrorKind, IngestWriter,
+    Options,
 };
 
 const WRITERS: u64 = 4;
@@ -236,4 +237,39 @@ fn a_follower_that_begins_with_a_checkpoint_has_each_change_once() {
     let rest: usize = feed.map(|group| group.unwrap().changes().count()).sum();
     let copy = Db::open(&place, options).unwrap();
     assert_eq!((copy.iter().count() + rest) as u64, written);
+}
+
+/// A restored database gives out the numbers of its original again. If it had its id, too, a follower of the original could not
+/// tell that what it has there is another's.
+#[test]
+fn a_follower_of_another_database_is_told_by_the_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let db = Db::open(path("db"), options()).unwrap();
+    db.put("a", "of both").unwrap();
+    let backups = Backups::new(path("backups"));
+    let info = backups.create(&db).unwrap();
+    db.put("b", "of the original").unwrap();
+    let mut feed = db.changes_since(info.seqno).unwrap();
+    assert_eq!(feed.by_ref().count(), 1);
+    let position = feed.position();
+    drop(feed);
+    backups.restore(Some(info.id), path("restored")).unwrap();
+    let restored = Db::open(path("restored"), options()).unwrap();
+    // Who has come no farther than the backup goes on.
+    let mut feed = restored.changes_since(info.seqno).unwrap();
+    let error = restored.changes_since(position).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    restored.put("c", "of the restored one").unwrap();
+    let group = feed.next().unwrap().unwrap();
+    assert_eq!(group.changes().count(), 1);
+    // The number is one of both by now, and each has something else there.
+    assert_eq!((group.first(), group.last()), (position, position));
+    assert!(restored.changes_since(position).is_ok());
+    assert_ne!(restored.id(), db.id());
+    assert_eq!(info.db_id, db.id());
+    let id = db.id();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(Db::open(path("db"), options()).unwrap().id(), id);
 }
