@@ -13,6 +13,7 @@ use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEd
 
 use crate::layout::{self, REGION_NAME};
 use crate::open::spec::{check_dram, region_spec, space_spec, stored};
+use crate::wal::check_place;
 use crate::world::World;
 
 /// There is no database: says why it cannot be made, or makes its folder.
@@ -44,9 +45,7 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
     if options.in_dram() {
         // Before anything is made: the manifest remembers the options.
         check_dram(world, options)?;
-        if let Some(logs) = &options.wal_path {
-            storage.create_dir_all(logs)?;
-        }
+        check_place(&**storage, options, &db_id)?;
         let first = first_edit(db_id, NO_REGION, options);
         Manifest::create(storage.clone(), dir, &first)?;
         return layout::forget_creation(&**storage, dir);
@@ -100,6 +99,7 @@ pub(crate) fn make_missing_region(
     let options = match region_id {
         NO_REGION => {
             check_dram(world, options)?;
+            check_place(&*world.env.storage, options, &db_id)?;
             options.clone()
         }
         _ => make_region(world, dir, options, &region_id, (&db_id, id))?,

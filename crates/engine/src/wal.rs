@@ -82,7 +82,7 @@ use crate::store::Memtables;
 pub(crate) use claim::Claims;
 pub(crate) use load::Loaded;
 use logs::without_log;
-pub(crate) use place::LogDirs;
+pub(crate) use place::{LogDirs, check_place};
 
 impl Persists for Memtables {
     fn check_poison(&self) -> Result<()> {

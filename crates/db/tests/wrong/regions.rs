@@ -71,6 +71,34 @@ fn places_that_cannot_be_remembered() {
     assert_filled(&Db::open(&dir, options()).unwrap());
 }
 
+/// No file can be made in that folder. A database that remembers it opens no more without being told of another one.
+#[test]
+fn a_place_where_no_log_can_be_made_is_not_remembered() {
+    let home = home();
+    let (dir, copy) = (home.path().join("db"), home.path().join("copy"));
+    let leveled = Options::preset(Preset::Leveled);
+    let nowhere = Options {
+        wal_path: Some("/proc".into()),
+        ..leveled.clone()
+    };
+    let says = ["wal_path", "/proc"];
+    refused(Db::open(&dir, nowhere.clone()), ErrorKind::Io, &says);
+    assert!(Db::stored_options(&dir).unwrap().is_none());
+    filled(&dir, leveled.clone());
+    // Nor is it where a copy is opened for the first time.
+    let db = Db::open(&dir, leveled.clone()).unwrap();
+    db.checkpoint(&copy).unwrap();
+    db.close().unwrap();
+    drop(db);
+    refused(Db::open(&copy, nowhere.clone()), ErrorKind::Io, &says);
+    refused(Db::open(&dir, nowhere), ErrorKind::Io, &["/proc"]);
+    for dir in [&copy, &dir] {
+        let stored = Db::stored_options(dir).unwrap().unwrap();
+        assert_eq!(stored.wal_path, None);
+        assert_filled(&Db::open(dir, stored).unwrap());
+    }
+}
+
 #[test]
 fn the_region_of_another_database() {
     let home = home();

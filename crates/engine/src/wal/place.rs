@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
-use thermocline_env::Storage;
+use thermocline_env::{OpenMode, Storage};
 use thermocline_version::State;
 
 /// A folder with logs.
@@ -61,6 +61,11 @@ impl LogDir {
         self.dir.join(format!("{}OWNER", self.prefix(db_id)))
     }
 
+    /// A file that is made, and removed at once, to see that one can be made.
+    fn probe(&self, db_id: &[u8; 16]) -> PathBuf {
+        self.dir.join(format!("{}PROBE", self.prefix(db_id)))
+    }
+
     /// The path of a chain's log there.
     pub fn path(&self, db_id: &[u8; 16], chain: u64) -> PathBuf {
         self.dir
@@ -73,6 +78,37 @@ impl LogDir {
         let chain = number.strip_suffix(".log")?.parse().ok()?;
         (format!("{chain:06}.log") == number).then_some(chain)
     }
+}
+
+/// Makes the folder `wal_path`, and sees whether files can be made there. A database that remembered another one would not open
+/// by itself. Nothing but the folder stays.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn check_place(
+    storage: &dyn Storage,
+    options: &Options,
+    db_id: &[u8; 16],
+) -> Result<()> {
+    let Some(dir) = &options.wal_path else {
+        return Ok(());
+    };
+    storage.create_dir_all(dir)?;
+    let place = LogDir {
+        dir: dir.clone(),
+        own: false,
+    };
+    let probe = place.probe(db_id);
+    // A process that was killed may have left it.
+    let made = storage.exists(&probe).and_then(|exists| match exists {
+        true => Ok(()),
+        false => storage.open(&probe, OpenMode::CreateNew).map(drop),
+    });
+    made.and_then(|()| storage.remove(&probe))
+        .map_err(|error| match error {
+            Error::Io { source, .. } => Error::io("make logs, as wal_path says, in", dir, source),
+            other => other,
+        })
 }
 
 /// The folders in which logs may lie, each once.
