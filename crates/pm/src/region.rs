@@ -7,11 +7,11 @@ mod attach;
 mod huge;
 mod kind;
 mod spec;
+mod unsynced;
 
 pub use kind::RegionKind;
 pub use spec::{Place, RegionSpec};
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -103,11 +103,6 @@ impl Inner {
 /// Bytes of a range that [`Region::prefetch_range`] asks for at most: the processor's own prefetching has begun by then, and
 /// the nearest cache is not swept.
 const PREFETCH_MAX: usize = 4096;
-
-thread_local! {
-    /// Ranges flushed by this thread and not yet fenced, for `msync`: (region, offset, length).
-    static UNSYNCED: RefCell<Vec<(u64, u64, u64)>> = const { RefCell::new(Vec::new()) };
-}
 
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -350,9 +345,7 @@ impl Region {
                 // SAFETY: invariant 2, checked above; C1 of `cpu`.
                 unsafe { cpu::flush(self.inner.base.add(index(off.0)), index(len)) };
             }
-            Backend::Msync => {
-                UNSYNCED.with_borrow_mut(|all| all.push((self.inner.number, off.0, len)));
-            }
+            Backend::Msync => unsynced::note(self.inner.number, off.0, off.0 + len),
             Backend::Sim(sim) => sim.flush(off.0, len),
             Backend::Shadow(shadow) => shadow.flush(off.0, len),
             Backend::Volatile(_) => {}
@@ -401,17 +394,7 @@ impl Region {
     }
 
     fn sync_flushed(&self) -> Result<()> {
-        let id = self.inner.number;
-        let mut ranges: Vec<(u64, u64)> = UNSYNCED.with_borrow_mut(|all| {
-            let mine = all
-                .iter()
-                .filter(|r| r.0 == id)
-                .map(|r| (r.1, r.1 + r.2))
-                .collect();
-            all.retain(|r| r.0 != id);
-            mine
-        });
-        ranges.sort_unstable();
+        let ranges = unsynced::take(self.inner.number);
         // Ranges on the same or neighbouring pages become one call.
         let mut merged: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
         for (from, to) in ranges {
