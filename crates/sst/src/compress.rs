@@ -1,8 +1,10 @@
 //! How payloads of blocks are compressed.
 
 use std::cell::RefCell;
+use std::io;
 
 use thermocline_base::{Codec, Error, Result};
+use zstd::bulk::Decompressor;
 
 pub(crate) const TAG_NONE: u8 = Codec::None as u8;
 pub(crate) const TAG_LZ4: u8 = Codec::Lz4 as u8;
@@ -128,7 +130,7 @@ impl Compressor {
 
 thread_local! {
     /// A context takes long to make and is needed for each block.
-    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static ZSTD: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
 /// The `len` bytes that were compressed to `bytes`. Allocates `len`.
@@ -144,14 +146,7 @@ pub(crate) fn decompress(tag: u8, bytes: &[u8], len: usize) -> Result<Vec<u8>, O
             out.truncate(n);
             out
         }
-        TAG_ZSTD => ZSTD.with_borrow_mut(|context| {
-            let zstd = match context {
-                Some(zstd) => zstd,
-                None => context
-                    .insert(zstd::bulk::Decompressor::new().map_err(|e| Some(e.to_string()))?),
-            };
-            zstd.decompress(bytes, len).map_err(|e| Some(e.to_string()))
-        })?,
+        TAG_ZSTD => decompress_zstd(bytes, len).map_err(|e| Some(e.to_string()))?,
         _ => return Err(None),
     };
     if got.len() != len {
@@ -160,8 +155,23 @@ pub(crate) fn decompress(tag: u8, bytes: &[u8], len: usize) -> Result<Vec<u8>, O
     Ok(got)
 }
 
+fn decompress_zstd(bytes: &[u8], len: usize) -> io::Result<Vec<u8>> {
+    let kept = ZSTD.try_with(|context| -> io::Result<Vec<u8>> {
+        let context = &mut *context.borrow_mut();
+        let zstd = match context {
+            Some(zstd) => zstd,
+            None => context.insert(Decompressor::new()?),
+        };
+        zstd.decompress(bytes, len)
+    });
+    // A thread that ends may read when its thread-local memory is gone already.
+    kept.unwrap_or_else(|_| Decompressor::new()?.decompress(bytes, len))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
     use super::*;
     use thermocline_testkit::Rng;
 
@@ -186,6 +196,37 @@ mod tests {
             }
         }
         assert_eq!(decompress(9, &[], 0), Err(None));
+    }
+
+    /// Reads a block while its thread drops it.
+    struct Last(Vec<u8>, Sender<bool>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let got = decompress(TAG_ZSTD, &self.0, 4096);
+            let _ = self.1.send(got == Ok(vec![b'a'; 4096]));
+        }
+    }
+
+    thread_local! {
+        static EARLY: RefCell<Option<Last>> = const { RefCell::new(None) };
+        static LATE: RefCell<Option<Last>> = const { RefCell::new(None) };
+    }
+
+    /// Where a read needs the context that its thread keeps, one of the two ends the process.
+    #[test]
+    fn a_thread_that_ends_may_read() {
+        let (said, heard) = channel();
+        let mut compressor = Compressor::new(Compression::Zstd(1)).unwrap();
+        let (small, tag) = compressor.compress(&[b'a'; 4096]);
+        assert_eq!(tag, TAG_ZSTD);
+        let thread = std::thread::spawn(move || {
+            EARLY.set(Some(Last(small.clone(), said.clone())));
+            decompress(TAG_ZSTD, &small, 4096).unwrap();
+            LATE.set(Some(Last(small, said)));
+        });
+        thread.join().unwrap();
+        assert_eq!(heard.iter().collect::<Vec<_>>(), [true, true]);
     }
 
     #[test]
