@@ -89,7 +89,6 @@ fn a_place_where_no_log_can_be_made_is_not_remembered() {
     let db = Db::open(&dir, leveled.clone()).unwrap();
     db.checkpoint(&copy).unwrap();
     db.close().unwrap();
-    drop(db);
     refused(Db::open(&copy, nowhere.clone()), ErrorKind::Io, &says);
     refused(Db::open(&dir, nowhere), ErrorKind::Io, &["/proc"]);
     for dir in [&copy, &dir] {
