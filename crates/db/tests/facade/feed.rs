@@ -270,6 +270,5 @@ fn a_follower_of_another_database_is_told_by_the_id() {
     assert_eq!(info.db_id, db.id());
     let id = db.id();
     db.close().unwrap();
-    drop(db);
     assert_eq!(Db::open(path("db"), options()).unwrap().id(), id);
 }
