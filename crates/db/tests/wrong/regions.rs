@@ -76,7 +76,10 @@ fn places_that_cannot_be_remembered() {
 fn a_place_where_no_log_can_be_made_is_not_remembered() {
     let home = home();
     let (dir, copy) = (home.path().join("db"), home.path().join("copy"));
-    let leveled = Options::preset(Preset::Leveled);
+    let leveled = Options {
+        memtable: options().memtable,
+        ..Options::preset(Preset::Leveled)
+    };
     let nowhere = Options {
         wal_path: Some("/proc".into()),
         ..leveled.clone()
