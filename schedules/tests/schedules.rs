@@ -1,6 +1,8 @@
 //! The workload in many orders, and with bugs planted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{available_parallelism, scope};
 
 use thermocline_base::planted::Bug;
 use thermocline_schedules::awaited::{Meets, awaited};
@@ -11,11 +13,25 @@ use thermocline_schedules::run::{BATCH, Choice, Orders, explored, find, run, run
 /// Most seeds that a planted bug may take.
 const SEEDS_OF_BUG: u64 = 100;
 
+/// Runs so many seeds, on all processors: the test that begins last has all of them to itself.
 fn many(orders: Orders, seeds: u64) {
     let reached: Arc<Reached> = Arc::default();
-    for seed in 0..explored(seeds) {
-        run(Choice { orders, seed }, &reached);
-    }
+    let (seeds, next) = (explored(seeds), AtomicU64::new(0));
+    let share = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return;
+            }
+            run(Choice { orders, seed }, &reached);
+        }
+    };
+    scope(|scope| {
+        for _ in 1..available_parallelism().map_or(1, |all| all.get()) {
+            scope.spawn(share);
+        }
+        share();
+    });
     let counts = reached.all().map(|(what, count)| {
         assert!(count > 0, "no {what}");
         format!("{count} {what}")
