@@ -12,6 +12,7 @@
 mod blobs;
 mod flush;
 mod leveled;
+mod once;
 mod refused;
 
 use std::cell::Cell;
@@ -28,6 +29,8 @@ use thermocline_env::{Env, real::RealStorage};
 use thermocline_pm::SimPm;
 use thermocline_testkit::Rng;
 use thermocline_testkit::explore::one_in;
+
+use once::{Left, is_new};
 
 /// The allocator of these tests: they take a sixth less time with it.
 #[global_allocator]
@@ -325,11 +328,13 @@ fn check(fs: SimFs, pm: SimPm, run: &Run, what: &str) -> Map {
 /// Checks what a killed process leaves, and what a power cut does.
 fn check_all(machine: &Machine, run: &Run, what: &str) {
     machine.disk.disarm();
-    let killed = (
+    let (fs, pm) = (
         machine.fs.image_killed(Steps::new()),
         machine.pm.fork(Steps::new()),
     );
-    check(killed.0, killed.1, run, &format!("{what}, killed"));
+    if is_new(Left::Killed, &fs, &pm, run) {
+        check(fs, pm, run, &format!("{what}, killed"));
+    }
     check_power_cut(&machine.fs, &machine.pm, run, what);
 }
 
@@ -376,7 +381,9 @@ fn check_power_cut(fs: &SimFs, pm: &SimPm, run: &Run, what: &str) {
             1 => rng.below(word.candidates.len()),
             _ => choose.min(word.candidates.len() - 1),
         });
-        check(fs, pm, run, &format!("{what}, power cut with {how} kept"));
+        if is_new(Left::WithoutPower, &fs, &pm, run) {
+            check(fs, pm, run, &format!("{what}, power cut with {how} kept"));
+        }
     }
 }
 

@@ -135,6 +135,15 @@ impl SimPm {
         }
     }
 
+    /// A hash of what readers see: memories with different contents have different ones.
+    pub fn digest(&self) -> u64 {
+        let state = lock(&self.core.state);
+        let used = index(state.len.div_ceil(WORD));
+        let words = self.core.words[..used].iter();
+        let words: Vec<u64> = words.map(|w| w.load(Ordering::Relaxed)).collect();
+        digest(&words)
+    }
+
     /// The state now, as a crash would find it.
     pub fn crash(&self) -> CrashImage {
         let state = lock(&self.core.state);

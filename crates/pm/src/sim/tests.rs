@@ -31,6 +31,24 @@ fn a_store_may_be_lost_word_by_word_until_flushed_and_fenced() {
     assert_eq!(sim.crash().pending().len(), 0);
 }
 
+/// Whether it is durable makes no difference to who reads.
+#[test]
+fn memories_that_read_alike_have_one_digest() {
+    let sim = sim();
+    let empty = sim.digest();
+    sim.store(8, &[1; 8]);
+    let stored = sim.digest();
+    assert_ne!(stored, empty);
+    assert_eq!(sim.fork(Steps::new()).digest(), stored);
+    sim.flush(8, 8);
+    sim.fence(SITE).unwrap();
+    assert_eq!(sim.digest(), stored);
+    sim.store(8, &[0; 8]);
+    assert_eq!(sim.digest(), empty);
+    sim.grow(4096, 8192, SITE).unwrap();
+    assert_ne!(sim.digest(), empty, "it is longer");
+}
+
 #[test]
 fn a_fence_covers_only_its_own_thread_and_only_what_was_stored_before_the_flush() {
     let sim = sim();
