@@ -24,8 +24,8 @@ pub struct Planted {
     pub recovery: Option<Bug>,
     /// Of each point few states are recovered, none after a kill, and none of a second life: a look whether the bug is found so.
     pub narrow: bool,
-    /// So many states are enough.
-    pub most: Option<u64>,
+    /// From so many states on no second life is crashed in any more.
+    pub enough: Option<u64>,
 }
 
 impl Planted {
@@ -45,8 +45,12 @@ pub struct Outcome {
 impl Outcome {
     /// The first of these that no run came to.
     pub fn missing<'s>(&self, sites: &[&'s str]) -> Option<&'s str> {
-        let reached = |site: &str| self.sites.iter().any(|reached| reached.0 == site);
-        sites.iter().copied().find(|site| !reached(site))
+        sites.iter().copied().find(|site| !self.reaches(site))
+    }
+
+    /// Whether a run came to this site.
+    pub fn reaches(&self, site: &str) -> bool {
+        self.sites.iter().any(|reached| reached.0 == site)
     }
 
     pub fn add(&mut self, other: Outcome) {
@@ -63,12 +67,23 @@ impl Outcome {
 }
 
 /// Runs `workload` from `seed` and explores a crash at each of its points that `only` takes. Stops after
-/// a few violations, or once there are as many states as are asked for.
+/// a few violations.
 pub fn explore(
     workload: &Workload,
     seed: u64,
     planted: Planted,
     only: impl Fn(Point) -> bool + Copy + Send + Sync + 'static,
+) -> Outcome {
+    explore_until(workload, seed, planted, only, |_| false)
+}
+
+/// As [`explore`], and stops at the first point behind which this says that it is done.
+pub fn explore_until(
+    workload: &Workload,
+    seed: u64,
+    planted: Planted,
+    only: impl Fn(Point) -> bool + Copy + Send + Sync + 'static,
+    is_done: impl Fn(&Checker) -> bool,
 ) -> Outcome {
     let options = workload.options();
     let mut life = Life::fresh(&options, seed);
@@ -98,8 +113,7 @@ pub fn explore(
                     checker.kill(&snapshot);
                 }
             }
-            let most = planted.most;
-            if checker.is_enough() || most.is_some_and(|most| checker.stats.states >= most) {
+            if checker.is_enough() || is_done(&checker) {
                 break;
             }
         }

@@ -7,7 +7,7 @@ use thermocline_base::{Point, Site};
 use thermocline_testkit::Rng;
 use thermocline_testkit::explore::times;
 
-use crate::explore::{Outcome, Planted, explore};
+use crate::explore::{Outcome, Planted, explore, explore_until};
 use crate::life::{Life, options};
 use crate::logged;
 use crate::oracle::Op;
@@ -461,25 +461,31 @@ fn run(part: &Part) {
 }
 
 /// Explores one point in so many of each workload, from at least `seeds` seeds, and from more until there are as many
-/// states as a whole exploration's `least` asks for, and all of `sites` were reached.
+/// states as a whole exploration's `least` asks for, and all of `sites` were reached. Of these more no point is tried
+/// behind that; and second lives are crashed in only as long as states are missing, or a workload has not had its share.
 pub fn sampled(workloads: &[(&str, u64)], (seeds, least): (u64, u64), sites: &[&str]) -> Outcome {
     let mut all = Outcome::default();
     let least = bar(least);
+    let share = least / workloads.len() as u64;
     for seed in 1..=SEEDS_MAX {
         for &(name, usual) in workloads {
             let missing = least.saturating_sub(all.stats.states);
-            let is_for_states = seed > seeds && all.missing(sites).is_none();
-            if is_for_states && missing == 0 {
+            let sought = sites.iter().copied();
+            let sought: Vec<_> = sought.filter(|site| !all.reaches(site)).collect();
+            let is_more = seed > seeds;
+            if is_more && missing == 0 && sought.is_empty() {
                 return all;
             }
-            // What is only to bring states ends with the last that is needed.
             let planted = Planted {
-                most: is_for_states.then_some(missing),
+                enough: Some(if is_more { missing } else { missing.max(share) }),
                 ..Planted::default()
             };
             let one_in = one_in(usual);
             let only = move |point: Point| is_sampled(point.step, seed, one_in);
-            let outcome = explore(&named(name), seed, planted, only);
+            let outcome = explore_until(&named(name), seed, planted, only, |now| {
+                let found = |site: &&str| now.sites.iter().any(|other| other.0 == *site);
+                is_more && now.stats.states >= missing && sought.iter().all(found)
+            });
             say(&format!("{name}/{seed}"), &outcome);
             all.add(outcome);
         }
