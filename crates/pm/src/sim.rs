@@ -45,10 +45,10 @@ pub use crash::{CrashImage, PendingWord};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use thermocline_base::size::index;
-use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::sync::{Mutex, SCHEDULED, lock};
 use thermocline_base::{Result, Site, Steps, When};
 use thermocline_env::sim::SimFs;
 
@@ -68,6 +68,8 @@ struct Core {
     /// Whether it stands in for a region that was never made.
     stands_in: bool,
     steps: Steps,
+    /// Whether reads are noted. Who wants them to be says so before there is anybody who reads.
+    tracks_reads: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -109,6 +111,7 @@ impl SimPm {
                 words: words.into_boxed_slice(),
                 stands_in,
                 steps,
+                tracks_reads: AtomicBool::new(false),
                 state: Mutex::default(),
             }),
         }
@@ -180,6 +183,7 @@ impl SimPm {
     pub fn track_reads(&self, on: bool) {
         let bits = self.core.words.len().div_ceil(64);
         lock(&self.core.state).reads = on.then(|| vec![0; bits]);
+        self.core.tracks_reads.store(on, Ordering::Relaxed);
     }
 
     /// The offsets of the words read since tracking began.
@@ -327,6 +331,10 @@ impl SimPm {
     }
 
     pub(crate) fn note_read(&self, off: u64, len: u64) {
+        // Every read of memory comes by here. To a scheduler the lock makes it a step, and others may go on before it.
+        if !SCHEDULED && !self.core.tracks_reads.load(Ordering::Relaxed) {
+            return;
+        }
         let mut state = lock(&self.core.state);
         if let Some(reads) = &mut state.reads {
             for word in off / WORD..(off + len).div_ceil(WORD) {

@@ -1,6 +1,6 @@
 //! What a crash of simulated memory leaves: an image, and new memory made of it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use thermocline_base::Steps;
@@ -130,6 +130,7 @@ impl SimPm {
                 stands_in: false,
                 words,
                 steps,
+                tracks_reads: AtomicBool::new(false),
                 state: Mutex::new(copy),
             }),
         }
