@@ -53,6 +53,10 @@ mod nodes;
 
 use thermocline_testkit::loom::SeqCst;
 
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Explores all executions of a model. Sequential consistency comes from fences alone.
 fn check(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     thermocline_testkit::loom::check(name, Some(preemptions), SeqCst::Weaker, model);

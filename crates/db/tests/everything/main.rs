@@ -37,6 +37,10 @@ use thermocline_testkit::{Replay, seeds};
 
 use crate::history::History;
 
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const STEPS: usize = 300;
 
 /// So many fresh histories run at a time.

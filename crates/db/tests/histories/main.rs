@@ -20,6 +20,10 @@ use thermocline_testkit::explore::explored;
 use thermocline_testkit::history::Report;
 use thermocline_testkit::{Replay, Rng};
 
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The families; the keys of the last one descend.
 const FAMILIES: [&str; 3] = ["default", "second", "third"];
 

@@ -27,6 +27,10 @@ use thermocline_testkit::{Replay, Rng, block_on, seeds};
 use crate::filtering::Switch;
 use crate::reading::{Content, Going, Held, Then, head};
 
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const STEPS: usize = 400;
 
 fn hostile_keys(rng: &mut Rng) -> Vec<Vec<u8>> {

@@ -21,6 +21,10 @@ use std::time::Duration;
 
 use thermocline::{Db, Isolation, Options, Transaction, TxnOptions};
 
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A store, and the folder that it is in.
 struct Store {
     db: Db,

@@ -40,6 +40,10 @@ mod run;
 
 use std::path::{Path, PathBuf};
 
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Where scripts and logs lie.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decisions/scripts")

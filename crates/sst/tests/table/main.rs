@@ -19,3 +19,7 @@ mod prefixes;
 mod reads;
 mod refusals;
 mod verify;
+
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -16,3 +16,7 @@ mod pointer;
 mod real;
 mod tables;
 mod versions;
+
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
