@@ -53,9 +53,10 @@ fn insert(set: &Tombstones, (start, end, seqno): &Owned, moments: &[u64]) {
 /// What a cover says of every key and fragment, at one moment.
 fn check_cover(set: &Tombstones, all: &[Owned], at: u64) {
     let keys = keys();
+    // What is wanted is asked for often.
+    let wanted: Vec<_> = keys.iter().map(|key| (key, newest(all, key, at))).collect();
     let cover = set.as_of(SeqNo(at)).unwrap_or_default();
-    for key in &keys {
-        let expected = newest(all, key, at);
+    for &(key, expected) in &wanted {
         let list = set.list();
         assert_eq!(set.newest_over(&list, key, SeqNo(at)), expected, "{at}");
         assert_eq!(cover.newest_over(key), expected);
@@ -63,19 +64,17 @@ fn check_cover(set: &Tombstones, all: &[Owned], at: u64) {
         assert_eq!(fragment.over, expected);
         let within = |key: &[u8]| fragment.start <= key && fragment.end.is_none_or(|end| key < end);
         assert!(within(key));
-        let like = keys.iter().filter(|other| within(other));
-        like.for_each(|other| assert_eq!(newest(all, other, at), expected));
+        let like = wanted.iter().filter(|(other, _)| within(other));
+        like.for_each(|(_, over)| assert_eq!(*over, expected));
         if expected.is_some() {
-            let rest = keys.iter().filter(|other| *other > key);
-            let until = rest
-                .into_iter()
-                .find(|other| newest(all, other, at).is_none());
-            assert_eq!(cover.covered_until(key), until.map(|key| &key[..]));
-            let mut before = keys.iter().rev().filter(|other| *other <= key);
-            let uncovered = before.find(|other| newest(all, other, at).is_none());
-            let behind = keys
+            let mut rest = wanted.iter().filter(|(other, _)| *other > key);
+            let until = rest.find(|(_, over)| over.is_none());
+            assert_eq!(cover.covered_until(key), until.map(|(key, _)| &key[..]));
+            let mut before = wanted.iter().rev().filter(|(other, _)| *other <= key);
+            let uncovered = before.find(|(_, over)| over.is_none());
+            let (behind, _) = wanted
                 .iter()
-                .find(|k| uncovered.is_none_or(|u| *k > u))
+                .find(|(k, _)| uncovered.is_none_or(|(u, _)| k > u))
                 .unwrap();
             assert_eq!(cover.covered_from(key), &behind[..]);
         }
@@ -84,12 +83,11 @@ fn check_cover(set: &Tombstones, all: &[Owned], at: u64) {
     for pair in covered.windows(2) {
         assert!(pair[0].end.unwrap() <= pair[1].start);
     }
-    let of_keys = keys.iter().filter(|key| newest(all, key, at).is_some());
-    assert!(of_keys.into_iter().all(|key| {
-        let over = newest(all, key, at);
+    let mut of_keys = wanted.iter().filter(|(_, over)| over.is_some());
+    assert!(of_keys.all(|(key, over)| {
         covered
             .iter()
-            .any(|f| f.over == over && f.start <= &key[..])
+            .any(|f| f.over == *over && f.start <= &key[..])
     }));
 }
 
