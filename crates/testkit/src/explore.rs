@@ -4,6 +4,11 @@
 //! `THERMOCLINE_EXPLORE=n` goes all the way, `n` times; `.ci/run` sets it to 1. What is counted is states, executions
 //! and calls, never time.
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{available_parallelism, scope};
+
 /// How many times the whole is explored, if not only a part of it.
 ///
 /// # Panics
@@ -27,4 +32,46 @@ pub fn one_in(part: u64) -> u64 {
 /// Whether the `nth` of several is tried: each of them, or in a plain run one in `part`.
 pub fn is_tried(nth: usize, part: u64) -> bool {
     (nth as u64).is_multiple_of(one_in(part))
+}
+
+/// Runs all of these on all processors, for a long test that would be the last one on one of them. The answers come in
+/// any order.
+///
+/// # Panics
+/// If one of the runs does, once the others have ended.
+pub fn side_by_side<T: Sync, A: Send>(all: &[T], run: impl Fn(&T) -> A + Sync) -> Vec<A> {
+    let next = AtomicUsize::new(0);
+    let share = || {
+        let mut answers = Vec::new();
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            answers.push(run(one));
+        }
+        answers
+    };
+    let others = 1..available_parallelism().map_or(1, NonZero::get);
+    scope(|scope| {
+        let others: Vec<_> = others.map(|_| scope.spawn(share)).collect();
+        let mut answers = share();
+        for other in others {
+            match other.join() {
+                Ok(more) => answers.extend(more),
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        answers
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::side_by_side;
+
+    #[test]
+    fn each_is_run_once() {
+        let all: Vec<u64> = (0..1000).collect();
+        let mut answers = side_by_side(&all, |n| n + 1);
+        answers.sort_unstable();
+        assert_eq!(answers, (1..=1000).collect::<Vec<u64>>());
+        assert_eq!(side_by_side(&all[..0], |n| n + 1), Vec::<u64>::new());
+    }
 }

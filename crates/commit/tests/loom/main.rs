@@ -24,6 +24,7 @@ mod followers;
 mod marks;
 mod moments;
 
+use thermocline_testkit::explore::side_by_side;
 use thermocline_testkit::loom::{SeqCst, check};
 
 /// Explores all executions of a model in which no sequential consistency is needed.
@@ -32,10 +33,10 @@ fn check_any(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 's
 }
 
 /// Explores all executions of a model, with a fence before and with one after each sequentially
-/// consistent access.
+/// consistent access: at the same time, since the longest model comes last.
 fn check_sc(name: &str, preemptions: usize, model: fn()) {
-    for seq_cst in [SeqCst::FenceBefore, SeqCst::FenceAfter] {
+    side_by_side(&[SeqCst::FenceBefore, SeqCst::FenceAfter], |&seq_cst| {
         let name = format!("{name} ({seq_cst:?})");
-        check(&name, Some(preemptions), seq_cst, model);
-    }
+        check(&name, Some(preemptions), seq_cst, model)
+    });
 }

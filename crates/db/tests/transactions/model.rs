@@ -10,6 +10,7 @@ use thermocline::merge::{Append, MergeOperator};
 use thermocline::{
     CfOptions, ColumnFamily, ErrorKind, Isolation, Savepoint, Transaction, TxnOptions, Value,
 };
+use thermocline_testkit::explore::{explored, side_by_side};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::{Store, open};
@@ -471,18 +472,18 @@ impl Model {
 
 #[test]
 fn transactions_see_and_do_what_maps_say() {
-    let (mut committed, mut refused) = (0, 0);
-    let most = thermocline_testkit::explore::explored(100, 400);
-    for seed in seeds(0..most) {
+    let most = explored(100, 400);
+    let models = side_by_side(&seeds(0..most), |&seed| {
         let _replay = Replay::new("-p thermocline --test transactions model", seed);
         let mut model = Model::new(seed);
         for _ in 0..STEPS {
             model.step();
         }
         model.check();
-        committed += model.committed;
-        refused += model.refused;
-    }
+        (model.committed, model.refused)
+    });
+    let committed: u64 = models.iter().map(|(committed, _)| committed).sum();
+    let refused: u64 = models.iter().map(|(_, refused)| refused).sum();
     println!("{committed} transactions were committed, {refused} refused");
     assert!(committed > refused / 20 && refused > committed / 20);
 }

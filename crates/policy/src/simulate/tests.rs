@@ -4,7 +4,7 @@ mod pace;
 
 use proptest::prelude::*;
 use thermocline_base::options::Preset;
-use thermocline_testkit::explore::{explored, is_tried};
+use thermocline_testkit::explore::{explored, is_tried, side_by_side};
 
 use super::*;
 
@@ -97,7 +97,10 @@ const EXPECTED: [Expected; 35] = [
 fn write_amplification_and_what_stays_by_data_for_persistent_memory() {
     // In a plain run every fifth line.
     let lines = EXPECTED.iter().enumerate();
-    for (_, expected) in lines.filter(|(line, _)| is_tried(*line, 5)) {
+    let lines = lines.filter(|(line, _)| is_tried(*line, 5));
+    let lines: Vec<_> = lines.map(|(_, expected)| *expected).collect();
+    // It comes last, and is one of the longest.
+    side_by_side(&lines, |expected| {
         let &(preset, ratio, skew, reads, most, least) = expected;
         let outcome = run(&at_load(&setting(preset, ratio, skew, reads), 0.7));
         let written = outcome.write_amplification();
@@ -110,7 +113,7 @@ fn write_amplification_and_what_stays_by_data_for_persistent_memory() {
             let wait = outcome.wait_ns_max(BATCH);
             assert!(wait <= WAIT_MAX, "{expected:?}: {outcome:?}");
         }
-    }
+    });
 }
 
 #[test]
