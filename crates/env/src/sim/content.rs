@@ -235,6 +235,10 @@ impl Inode {
     }
 
     pub(super) fn sync(&mut self) {
+        if !self.sizes.clean && self.sectors.values().all(|sector| !sector.clean) {
+            self.sync_all();
+            return;
+        }
         let durable = &mut self.durable;
         self.sectors.retain(|index, unsynced| {
             if let (false, Some(last)) = (unsynced.clean, unsynced.versions.last()) {
@@ -246,10 +250,24 @@ impl Inode {
             self.durable.len = self.live.len;
             self.sizes = Unsynced::default();
         }
-        if self.sectors.is_empty() && self.sizes.versions.is_empty() {
-            // The same bytes in shared pages.
-            self.durable = self.live.clone();
+    }
+
+    /// Everything is written back: of each page that differed both have the same. The others they share already, and a
+    /// long file that is synced often has many.
+    fn sync_all(&mut self) {
+        let mut last = None;
+        for page in self.sectors.keys().map(|index| index / PER_PAGE) {
+            if last.replace(page) == Some(page) {
+                continue;
+            }
+            match self.live.pages.get(&page) {
+                Some(bytes) => drop(self.durable.pages.insert(page, Arc::clone(bytes))),
+                None => drop(self.durable.pages.remove(&page)),
+            }
         }
+        self.sectors.clear();
+        self.durable.len = self.live.len;
+        self.sizes = Unsynced::default();
     }
 
     pub(super) fn fail_sync(&mut self, how: FailedSync) {
@@ -302,4 +320,49 @@ impl Inode {
 fn chosen<T>(versions: &[T], choice: usize) -> Option<&T> {
     let index = choice.checked_sub(1)?;
     Some(versions.get(index).expect("a choice lies below its arity"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::SeededRandom;
+
+    fn bytes(content: &Content) -> Vec<u8> {
+        let mut all = vec![0; usize::try_from(content.len).unwrap()];
+        content.read(&mut all, 0);
+        all
+    }
+
+    /// What is written, cut off and made longer in any order is durable as readers see it, and what was cut off does not
+    /// come back.
+    #[test]
+    fn a_sync_makes_durable_what_readers_see() {
+        let random = SeededRandom::new(1);
+        let mut inode = Inode::default();
+        let mut model: Vec<u8> = Vec::new();
+        for _ in 0..5_000 {
+            let at = usize::try_from(random.below(20_000)).unwrap();
+            match random.below(10) {
+                0..6 => {
+                    let len = usize::try_from(random.below(2_000)).unwrap();
+                    let written = vec![u8::try_from(random.below(4)).unwrap(); len];
+                    inode.write(&written, at as u64);
+                    if len > 0 {
+                        model.resize(model.len().max(at + len), 0);
+                        model[at..at + len].copy_from_slice(&written);
+                    }
+                }
+                6 => {
+                    inode.set_len(at as u64);
+                    model.resize(at, 0);
+                }
+                _ => {
+                    inode.sync();
+                    assert_eq!(inode.choices().count(), 0);
+                    assert!(bytes(inode.durable_content()) == model);
+                }
+            }
+            assert!(bytes(inode.live()) == model);
+        }
+    }
 }
