@@ -190,8 +190,15 @@ impl SimPm {
     pub fn reads(&self) -> BTreeSet<u64> {
         let state = lock(&self.core.state);
         let bits = state.reads.as_deref().unwrap_or_default();
-        let words = (0..64 * bits.len() as u64)
-            .filter(|&word| bits[index(word / 64)] >> (word % 64) & 1 != 0);
+        // Few of them are read.
+        let some = (0u64..)
+            .step_by(64)
+            .zip(bits)
+            .filter(|(_, bits)| **bits != 0);
+        let words = some.flat_map(|(first, &bits)| {
+            let read = (0..64u64).filter(move |bit| (bits >> *bit) & 1 != 0);
+            read.map(move |bit| first + bit)
+        });
         words.map(|word| word * WORD).collect()
     }
 

@@ -83,7 +83,7 @@ pub fn explore_until(
     seed: u64,
     planted: Planted,
     only: impl Fn(Point) -> bool + Copy + Send + Sync + 'static,
-    is_done: impl Fn(&Checker) -> bool,
+    is_done: impl Fn(&Checker<'_>) -> bool,
 ) -> Outcome {
     let options = workload.options();
     let mut life = Life::fresh(&options, seed);

@@ -31,6 +31,24 @@ fn a_store_may_be_lost_word_by_word_until_flushed_and_fenced() {
     assert_eq!(sim.crash().pending().len(), 0);
 }
 
+#[test]
+fn the_words_that_were_read_are_told() {
+    let sim = sim();
+    sim.note_read(0, 8);
+    assert!(sim.reads().is_empty(), "nobody had asked");
+    sim.track_reads(true);
+    assert!(sim.reads().is_empty());
+    // The first word of all, words over a boundary of 64, and the last one.
+    sim.note_read(0, 1);
+    sim.note_read(63 * 8 + 4, 8);
+    sim.note_read(8192 - 8, 8);
+    let read: Vec<u64> = sim.reads().into_iter().collect();
+    assert_eq!(read, [0, 63 * 8, 64 * 8, 8192 - 8]);
+    sim.track_reads(false);
+    sim.note_read(128, 8);
+    assert!(sim.reads().is_empty());
+}
+
 /// Whether it is durable makes no difference to who reads.
 #[test]
 fn memories_that_read_alike_have_one_digest() {
