@@ -111,39 +111,51 @@ impl<'a> Checker<'a> {
         let prune = !draw.is_multiple_of(8) && !snapshot.is_settled();
         let reads = prune.then(|| self.probe(snapshot, level));
         for state in snapshot.states(budget, reads.as_ref(), draw) {
-            self.state(snapshot, &state, level);
             if self.is_enough() {
                 return;
             }
+            self.state(snapshot, &state, level, None);
         }
     }
 
-    /// The words that recovery reads in the newest state and, in the first life, in the oldest.
+    /// The words that recovery reads in the newest state, which is checked with that, and, in the first life, in the oldest.
     fn probe(&mut self, snapshot: &Snapshot, level: Level) -> BTreeSet<u64> {
         let mut reads = BTreeSet::new();
-        let mut states = vec![snapshot.newest()];
+        self.state(snapshot, &snapshot.newest(), level, Some(&mut reads));
         if level == Level::First {
-            states.push(snapshot.oldest());
-        }
-        for state in states {
-            let mut life = snapshot.life(&state, self.options, self.seed);
-            life.pm.track_reads(true);
-            // What goes wrong here goes wrong again when the state is checked.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                let _bug = self.bug.map(plant);
-                life.open().map(|()| drop(life.dump(&[])))
-            }));
-            self.stats.recoveries += 1;
-            reads.append(&mut life.pm.reads());
+            reads.append(&mut self.reads_of(snapshot, &snapshot.oldest()));
         }
         reads
     }
 
-    fn state(&mut self, snapshot: &Snapshot, state: &State, level: Level) {
+    /// The words that recovery reads in a state.
+    fn reads_of(&mut self, snapshot: &Snapshot, state: &State) -> BTreeSet<u64> {
+        let mut life = snapshot.life(state, self.options, self.seed);
+        life.pm.track_reads(true);
+        // What goes wrong here goes wrong again when the state is checked.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let _bug = self.bug.map(plant);
+            life.open().map(|()| drop(life.dump(&[])))
+        }));
+        self.stats.recoveries += 1;
+        life.pm.reads()
+    }
+
+    /// Checks a state that is not known. Adds the words that recovery reads there to `reads`.
+    fn state(
+        &mut self,
+        snapshot: &Snapshot,
+        state: &State,
+        level: Level,
+        reads: Option<&mut BTreeSet<u64>>,
+    ) {
         let digest = snapshot.digest(state);
         if let Some(model) = self.known.get(&digest) {
             if let Err(why) = snapshot.expect.accept(&model.clone()) {
                 self.violation(snapshot, state, level, &why);
+            }
+            if let Some(reads) = reads {
+                reads.append(&mut self.reads_of(snapshot, state));
             }
             return;
         }
@@ -153,7 +165,7 @@ impl<'a> Checker<'a> {
             Level::Inside => self.stats.inside += 1,
             Level::Chained => self.stats.chained += 1,
         }
-        let checked = caught(|| self.check(snapshot, state, level, digest));
+        let checked = caught(|| self.check(snapshot, state, level, digest, reads));
         match checked {
             Ok(model) => drop(self.known.insert(digest, model)),
             Err(why) => self.violation(snapshot, state, level, &why),
@@ -187,13 +199,14 @@ impl<'a> Checker<'a> {
         state: &State,
         level: Level,
         digest: u64,
+        reads: Option<&mut BTreeSet<u64>>,
     ) -> Verdict<Arc<Model>> {
         let mut life = snapshot.life(state, self.options, digest);
         let deep = level == Level::First && digest.is_multiple_of(16) && !self.narrow;
         // Now and then the recovery is not only crashed but killed.
         let kills = digest.is_multiple_of(256);
         let inside = deep.then(|| self.watch(&life, kills));
-        let model = self.open(&mut life, &snapshot.expect)?;
+        let model = self.open_noting(&mut life, &snapshot.expect, reads)?;
         life.observe(None);
         for mut snapshot in inside.into_iter().flat_map(|taken| take(&taken)) {
             // The same bytes give the same answer however often their recovery is cut short.
@@ -222,15 +235,31 @@ impl<'a> Checker<'a> {
 
     /// Opens the store in `life` and reads it; it must hold what is expected.
     fn open(&mut self, life: &mut Life, expect: &Expect) -> Verdict<Arc<Model>> {
+        self.open_noting(life, expect, None)
+    }
+
+    /// As `open`. Adds the words that were read to `reads`.
+    fn open_noting(
+        &mut self,
+        life: &mut Life,
+        expect: &Expect,
+        reads: Option<&mut BTreeSet<u64>>,
+    ) -> Verdict<Arc<Model>> {
         if expect.exists && !Manifest::exists(&life.fs, dir()).map_err(say("looking"))? {
             return Err("the database is gone".into());
         }
+        life.pm.track_reads(reads.is_some());
         let bug = self.bug.map(plant);
         self.stats.recoveries += 1;
         let opened = life.open().map_err(say("recovery"));
         drop(bug);
         opened?;
-        let model = expect.accept(&life.dump(&expect.allowed)?)?;
+        let found = life.dump(&expect.allowed);
+        if let Some(reads) = reads {
+            reads.append(&mut life.pm.reads());
+            life.pm.track_reads(false);
+        }
+        let model = expect.accept(&found?)?;
         feed_agrees(life.engine(), &model, expect.fed)?;
         life.tracker.lock().unwrap().holds(&model);
         blob_files_are_named(life)?;
