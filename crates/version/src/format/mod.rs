@@ -49,13 +49,15 @@
 //!  0x8a ColumnFamilyOptions 2 id; then as Options
 //!  0x8b ChainAdopted        8 chain, 8 memtable, 4 incarnation, 8 nonce, 8 base seqno,
 //!                           8 last seqno, 8 end
-//!  0x8c NextIds             as 0x89; 8 file, not 0; written once there was a file 0x8d TableAdded
-//!          place; table reference 0x8e TableRemoved        place, 8 file; the rest: smallest user
-//!  key of the reference 0x8f BlobFileAdded       8 file, 8 bytes 0x90 BlobFileRemoved     8 file
-//!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key 0x92
-//!  FilesInherited      8 bound, 16 database id; in copies of databases only 0x93 FlushedUpTo      
-//!    8 seqno; once tables were ingested, where an evacuation ends, and where a flushed
-//!                           memtable is dropped before an older one
+//!  0x8c NextIds             as 0x89; 8 file, not 0; written once there was a file
+//!  0x8d TableAdded          place; table reference
+//!  0x8e TableRemoved        place, 8 file; the rest: smallest user key of the reference
+//!  0x8f BlobFileAdded       8 file, 8 bytes
+//!  0x90 BlobFileRemoved     8 file
+//!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key
+//!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
+//!  0x93 FlushedUpTo         8 seqno; once tables were ingested, where an evacuation ends, where a flushed memtable is
+//!                           dropped before an older one, and where a filter or a TTL has changed tables
 //!  0x94 PmTableAdded        PM table
 //!  0x95 PmTableRemoved      8 number
 //!  0x96 PartitionRemoved    as 0x91
