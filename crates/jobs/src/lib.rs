@@ -42,7 +42,7 @@
 //! that hid it is in one of them; or the memtable is known as flushed, and comes back into no view.
 //!
 //! # Failures
-//! A failed persist of a PM table poisons the store (`pm::RegionFile`, promise 4). So does a failed sync of the folder:
+//! A failed persist of a PM table poisons the store (`pm::Region::fence`). So does a failed sync of the folder:
 //! names that other code has made there may be lost, and no later sync would tell. (A folder that could not even be
 //! opened was not synced.) Any other failure leaves files that nobody names, and nothing else.
 #![forbid(unsafe_code)]
