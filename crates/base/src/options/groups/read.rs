@@ -20,7 +20,7 @@ option_group! {
         /// from `dram`: half of it.
         cache_bytes: Bytes = 0, 0 => 1 << 46;
         /// Most tables that stay open, and most blob files. With 0 there may be as many tables as half of the files that the process may have
-        /// open, or 512 where that is more, and 512 blob files. A table takes DRAM for its index and filter, and all of them an eighth of
+        /// open, or 512 where that is more, and 512 blob files. A table takes DRAM for its filter and the top of its index, and all of them an eighth of
         /// `dram` at most. Each takes a file descriptor, too, as long as the process has some left: else files that nobody reads are closed,
         /// which costs the next read of each a call and no transfer.
         open_tables: Count = 0, 0 => 1 << 20;
