@@ -4,11 +4,49 @@
 //! one cut to the next, the first from before all keys, the last to behind them. So each key is in one part, all its
 //! versions with it, and what parts write does not overlap.
 
-use crate::tuning::SPLIT_TABLES_MIN;
+use crate::tuning::{
+    COROUTINE_BYTES, JOBS_DRAM_PARTS, PIECE_BYTES_MAX, PIECE_BYTES_MIN, PIECES_A_COROUTINE,
+    SPLIT_TABLES_MIN,
+};
 
 /// How many coroutines a job may have: the paper's `k`, where `depth` is its `q`, and `threads` its `c`.
 pub fn coroutines(depth: usize, threads: usize) -> usize {
     (depth / threads.max(1)).max(1)
+}
+
+/// What a job of compaction works with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tools {
+    /// Its coroutines, at most.
+    pub coroutines: usize,
+    /// Bytes that it reads of a file at a time.
+    pub piece_bytes: usize,
+}
+
+impl Tools {
+    /// The paper's `k`, and the largest pieces, where jobs on all `threads` then have no more than their part of the store's `dram`
+    /// ([`JOBS_DRAM_PARTS`]); where they would have more, fewer coroutines, and smaller pieces.
+    ///
+    /// ```
+    /// use thermocline_policy::split::Tools;
+    /// let large = Tools { coroutines: 2, piece_bytes: 256 << 10 };
+    /// assert_eq!(Tools::of(4, 2, 1 << 30), large);
+    /// let small = Tools { coroutines: 1, piece_bytes: 64 << 10 };
+    /// assert_eq!(Tools::of(4, 2, 16 << 20), small);
+    /// ```
+    pub fn of(depth: usize, threads: usize, dram: u64) -> Tools {
+        let job = dram / JOBS_DRAM_PARTS / threads.max(1) as u64;
+        let fit = usize::try_from(job / COROUTINE_BYTES).unwrap_or(usize::MAX);
+        let coroutines = coroutines(depth, threads).min(fit.max(1));
+        let piece = job / coroutines as u64 / PIECES_A_COROUTINE;
+        // Whole units of what devices transfer.
+        let piece = piece / PIECE_BYTES_MIN * PIECE_BYTES_MIN;
+        let piece_bytes = usize::try_from(piece.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX));
+        Tools {
+            coroutines,
+            piece_bytes: piece_bytes.expect("no more than the largest"),
+        }
+    }
 }
 
 /// Before which tables of its largest run a job of `total` bytes is cut, ascending: into at most `parts` parts of about the same
@@ -61,6 +99,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn jobs_keep_to_their_part_of_dram(depth in 1..64_usize, threads in 1..64_usize, dram in 1u64 << 20..1 << 42) {
+            let tools = Tools::of(depth, threads, dram);
+            let piece = tools.piece_bytes as u64;
+            prop_assert!((PIECE_BYTES_MIN..=PIECE_BYTES_MAX).contains(&piece));
+            prop_assert!((1..=coroutines(depth, threads)).contains(&tools.coroutines));
+            let read = threads as u64 * tools.coroutines as u64 * PIECES_A_COROUTINE * piece;
+            let least = tools.coroutines == 1 && piece == PIECE_BYTES_MIN;
+            prop_assert!(least || read <= dram / JOBS_DRAM_PARTS);
+            let more = Tools::of(depth, threads, 2 * dram);
+            prop_assert!(more.coroutines >= tools.coroutines);
+        }
+
         #[test]
         fn parts_are_neither_small_nor_too_many(
             bytes in prop::collection::vec(0..1000_u64, 0..60),

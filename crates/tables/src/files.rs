@@ -118,6 +118,8 @@ pub struct TableFiles {
     pub reads: Reads,
     /// Bytes that a cursor reads ahead, at most.
     ahead_bytes: u64,
+    /// Bytes that a job reads of a file at a time.
+    pub piece_bytes: usize,
     habit: Habit,
     /// As `habit`, of values in blob files to which tables of a level refer.
     value_habit: Habit,
@@ -174,6 +176,8 @@ pub struct Lent<'a> {
     pub job_io: Arc<JobIo>,
     /// Coroutines of a job, at most.
     pub coroutines: usize,
+    /// Bytes that a job reads of a file at a time.
+    pub piece_bytes: usize,
 }
 
 impl TableFiles {
@@ -224,6 +228,7 @@ impl TableFiles {
                 false => options.compaction.read_sample,
             }),
             ahead_bytes: options.read.ahead_bytes,
+            piece_bytes: lent.piece_bytes,
             habit: Habit::default(),
             value_habit: Habit::default(),
             reader: lent.reader.by_way_of(options.read.async_io),

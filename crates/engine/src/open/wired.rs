@@ -22,7 +22,7 @@ use thermocline_observe::latency::Latencies;
 use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
 use thermocline_policy::pressure::Due;
-use thermocline_policy::split::coroutines;
+use thermocline_policy::split::Tools;
 use thermocline_runtime::{Background, Client, Runtime};
 use thermocline_tables::{Lent, TableFiles, Tables, read_level0_keys};
 use thermocline_version::VersionSet;
@@ -87,13 +87,16 @@ fn open_tables(
         jobs @ 1.. if named.world.background => jobs,
         _ => JOB_THREADS_ALONE,
     };
+    let dram = shared.account.budget().limit().min(options.dram);
+    let tools = Tools::of(index(options.compaction.io_depth), threads, dram);
     let lent = Lent {
         cache: &runtime.common(),
         bufs: runtime.bufs(),
         reader: runtime.reader(),
         async_reader: runtime.async_reader(),
         job_io: runtime.job_io(named.world.background),
-        coroutines: coroutines(index(options.compaction.io_depth), threads),
+        coroutines: tools.coroutines,
+        piece_bytes: tools.piece_bytes,
     };
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);

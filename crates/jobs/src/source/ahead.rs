@@ -23,9 +23,6 @@ use thermocline_env::meter::Meter;
 use thermocline_exec::{Coming, RangeBuf};
 use thermocline_tables::{Staged, TableFile};
 
-/// Bytes of a piece.
-const PIECE_BYTES: usize = 256 << 10;
-
 /// A piece is about to end when fewer bytes of it were not asked for yet.
 const SHORT_BYTES: u64 = 32 << 10;
 
@@ -35,6 +32,8 @@ pub(super) struct Ahead<'a> {
     /// Reads ahead; `None` if nothing does.
     staged: Option<&'a Staged>,
     meter: &'a Meter,
+    /// Bytes of a piece.
+    piece_bytes: usize,
     piece: RefCell<Piece>,
 }
 
@@ -94,12 +93,18 @@ impl Piece {
 }
 
 impl<'a> Ahead<'a> {
-    /// Of this file, which `staged` reads ahead; `meter` counts what is read.
-    pub fn new(file: Arc<TableFile>, staged: Option<&'a Staged>, meter: &'a Meter) -> Ahead<'a> {
+    /// Of this file, of which it reads so many bytes at a time, `staged` ahead; `meter` counts what is read.
+    pub fn new(
+        file: Arc<TableFile>,
+        piece_bytes: usize,
+        staged: Option<&'a Staged>,
+        meter: &'a Meter,
+    ) -> Ahead<'a> {
         Ahead {
             file,
             staged,
             meter,
+            piece_bytes,
             piece: RefCell::default(),
         }
     }
@@ -138,7 +143,7 @@ impl<'a> Ahead<'a> {
     /// Bytes of DRAM that it takes.
     pub fn memory(&self) -> u64 {
         let piece = self.piece.borrow();
-        let coming = piece.coming.as_ref().map_or(0, |_| PIECE_BYTES);
+        let coming = piece.coming.as_ref().map_or(0, |_| self.piece_bytes);
         (piece.bytes.capacity() + coming) as u64
     }
 
@@ -216,7 +221,7 @@ impl<'a> Ahead<'a> {
         let mut bytes = before.bytes;
         let at = offset + bytes.len() as u64;
         let least = len.saturating_sub(bytes.len());
-        let most = at_most(end.saturating_sub(at)).max(least);
+        let most = self.at_most(end.saturating_sub(at)).max(least);
         self.fill(&mut bytes, at, (least, most))?;
         *piece = Piece {
             begin: offset,
@@ -236,18 +241,17 @@ impl<'a> Ahead<'a> {
 
     fn send(&self, piece: &mut Piece) {
         let at = piece.behind();
-        let len = at_most(piece.end.saturating_sub(at));
+        let len = self.at_most(piece.end.saturating_sub(at));
         if let (Some(staged), 1..) = (self.staged, len) {
             let coming = staged.read(&self.file, at, len);
             piece.coming = coming.map(|coming| (coming, len));
         }
     }
-}
 
-fn at_most(bytes: u64) -> usize {
-    usize::try_from(bytes)
-        .unwrap_or(usize::MAX)
-        .min(PIECE_BYTES)
+    fn at_most(&self, bytes: u64) -> usize {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        bytes.min(self.piece_bytes)
+    }
 }
 
 #[cfg(test)]
@@ -266,6 +270,7 @@ mod tests {
 
     use super::*;
 
+    const PIECE_BYTES: usize = 256 << 10;
     const LEN: usize = 5 * PIECE_BYTES + 1234;
 
     /// A file of random bytes, and a disk that may fail.
@@ -309,7 +314,7 @@ mod tests {
         fn ahead<'a>(&'a self, staged: Option<&'a Staged>, meter: &'a Meter) -> Ahead<'a> {
             let disk: Arc<dyn Storage> = Arc::new(self.disk.clone());
             let file = TableFile::open(&disk, "/file".into()).unwrap();
-            Ahead::new(file, staged, meter)
+            Ahead::new(file, PIECE_BYTES, staged, meter)
         }
     }
 

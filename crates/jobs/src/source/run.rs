@@ -173,7 +173,12 @@ impl<'a> RunInput<'a> {
         }
         let file = self.files.open_file(table.file)?;
         let opened = open_table(&*file, self.files.identity(table.file))?;
-        let ahead = Rc::new(Ahead::new(file, self.files.staged(), self.meter));
+        let ahead = Rc::new(Ahead::new(
+            file,
+            self.files.piece_bytes,
+            self.files.staged(),
+            self.meter,
+        ));
         let part = TablePart::limited(opened, lower, upper);
         let source = Sequential {
             end: self.end_in(table, &part, &ahead)?,
