@@ -21,7 +21,7 @@ use thermocline_runtime::{Task, is_calling};
 use crate::busy::busy;
 use crate::stage::due::goes_in_pieces;
 use crate::store::Inner;
-use crate::sync::{Arc, lock_short, try_lock};
+use crate::sync::{Arc, MutexGuard, lock_short, try_lock};
 use crate::watch::guard::{Guarded, step_of};
 use crate::write::submit::kinds::{deletes_any, only_deletes};
 use crate::write::writer::Writer;
@@ -286,7 +286,7 @@ impl Inner {
         let records = entries.len() as u64;
         let deletes_only = only_deletes(entries.clone());
         let deletes = deletes_only || deletes_any(entries.clone());
-        let mut writer = match mode.no_slowdown {
+        let writer = match mode.no_slowdown {
             true => try_lock(&self.memtables.writer).ok_or_else(|| busy("for another writer"))?,
             false => lock_short(&self.memtables.writer),
         };
@@ -295,7 +295,8 @@ impl Inner {
         self.common.check_writable()?;
         self.common.families.check_write(entries.clone())?;
         let how = (mode.no_slowdown, deletes_only);
-        let (attached, tombstones) = self.make_place(&mut writer, entries.clone(), bytes, how)?;
+        let (mut writer, attached, tombstones) =
+            self.make_place(writer, entries.clone(), bytes, how)?;
         if !deletes_only {
             self.common.events.accepted(bytes);
         }
@@ -328,39 +329,44 @@ impl Inner {
 
     /// Makes sure that an item of `bytes` bytes can be appended, and its records indexed. Returns whether a zone was attached, and
     /// what was promised to range tombstones.
-    fn make_place<'a>(
+    fn make_place<'a, 'w>(
         &self,
-        writer: &mut Writer,
+        writer: MutexGuard<'w, Writer>,
         entries: impl Entries<'a>,
         bytes: u64,
         (no_slowdown, deletes_only): (bool, bool),
-    ) -> Result<(bool, u64)> {
+    ) -> Result<(MutexGuard<'w, Writer>, bool, u64)> {
         let memtables = &self.memtables;
         let reserve = match deletes_only {
             true => Reserve::Use,
             false => Reserve::Keep,
         };
-        let check = |writer: &mut Writer| {
-            let checked = memtables.check_no_slowdown(writer, bytes, reserve);
-            checked.inspect_err(|_| {
+        let check = |mut writer: MutexGuard<'w, Writer>| {
+            if let Err(refused) = memtables.check_no_slowdown(&mut writer, bytes, reserve) {
+                // A request may start a thread: other writers do not wait for that.
+                drop(writer);
                 // A worker does meanwhile what the write would have waited for.
                 self.common.background.request(Task::Ahead);
-            })
+                return Err(refused);
+            }
+            Ok(writer)
         };
-        if no_slowdown {
-            check(writer)?;
-        }
+        let mut writer = match no_slowdown {
+            true => check(writer)?,
+            false => writer,
+        };
         let (was_heavy, records) = (writer.heavy, entries.len() as u64);
-        let tombstones = memtables.reserve_dram(writer, entries, records, deletes_only)?;
+        let tombstones = memtables.reserve_dram(&mut writer, entries, records, deletes_only)?;
         if !no_slowdown {
-            return Ok((memtables.make_room(writer, bytes, reserve)?, tombstones));
+            let attached = memtables.make_room(&mut writer, bytes, reserve)?;
+            return Ok((writer, attached, tombstones));
         }
         // Only now it was found that the active memtable has to be sealed.
         if writer.heavy && !was_heavy {
-            check(writer)?;
+            writer = check(writer)?;
         }
-        let attached = memtables.find_room(writer, bytes, reserve, false)?;
-        Ok((attached, tombstones))
+        let attached = memtables.find_room(&mut writer, bytes, reserve, false)?;
+        Ok((writer, attached, tombstones))
     }
 
     fn index<'a>(
