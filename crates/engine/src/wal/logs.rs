@@ -49,6 +49,8 @@ pub(crate) struct Wal {
     pub(super) spares: Mutex<Vec<PathBuf>>,
     /// Logs of which there are copies where new ones are made. They stay until the manifest says durably where that is.
     copied: Mutex<Vec<PathBuf>>,
+    /// Chains whose logs this opening has begun, and not let go of: their names are ours, whoever might look.
+    begun: Mutex<BTreeSet<u64>>,
     /// Keep others from the logs until the store is closed.
     pub(super) claims: Mutex<Option<Claims>>,
     /// Says whose the logs are, where they lie outside of the database's folder. Written to under
@@ -72,6 +74,7 @@ impl Wal {
             reserved: AtomicU64::new(0),
             spares: Mutex::default(),
             copied: Mutex::default(),
+            begun: Mutex::default(),
             claims: Mutex::new(Some(claims)),
             noted: Mutex::new(None),
         }
@@ -118,6 +121,7 @@ impl Wal {
             }
             None => LogWriter::create(storage, &path, id, &self.bytes)?,
         };
+        lock(&self.begun).insert(chain);
         storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
         Ok(log)
     }
@@ -153,7 +157,7 @@ impl Wal {
     /// chain's id cannot be tried again.
     pub(super) fn abandon(&self, chain: u64) -> bool {
         let path = self.dirs.newest().path(&self.db_id, chain);
-        if self.is_somebodys(&path).unwrap_or(false) {
+        if !self.lets_go_of_begun(chain) && self.is_somebodys(&path).unwrap_or(false) {
             // Then nothing was begun.
             return true;
         }
@@ -246,7 +250,7 @@ impl Wal {
     pub fn retire(&self, chains: &[u64]) {
         for &chain in chains {
             let newest = self.dirs.newest().path(&self.db_id, chain);
-            if self.is_somebodys(&newest).unwrap_or(false) {
+            if !self.lets_go_of_begun(chain) && self.is_somebodys(&newest).unwrap_or(false) {
                 // That of a staged batch which found its name taken.
                 continue;
             }
@@ -278,6 +282,11 @@ impl Wal {
         for spare in std::mem::take(&mut *lock(&self.spares)) {
             let _ = self.storage.remove(&spare);
         }
+    }
+
+    /// Whether this opening has begun the log of a chain, which goes now. Then nobody has to look into it.
+    fn lets_go_of_begun(&self, chain: u64) -> bool {
+        lock(&self.begun).remove(&chain)
     }
 
     /// Whether a file has the name of a log and is none of ours, not even one that was only begun: it stays as it is.

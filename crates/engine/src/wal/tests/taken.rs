@@ -1,5 +1,9 @@
 //! Files of somebody that have the names of logs.
 
+use std::sync::Arc;
+
+use thermocline_env::fault::{FaultStorage, Op};
+
 use super::*;
 
 const PRECIOUS: &[u8] =
@@ -49,4 +53,26 @@ fn a_file_that_has_the_name_of_the_next_log_stays() {
     drop(engine);
     let engine = open(&fs.image_killed(Steps::new()), &options()).unwrap();
     assert!((1..=4).all(|n| has(&engine, n)));
+}
+
+/// Whose a log is that this opening has begun needs no look into it. Of all others it does.
+#[test]
+fn a_log_that_was_begun_here_goes_unread_and_a_file_with_such_a_name_stays() {
+    let fs = SimFs::new(Steps::new());
+    let disk = FaultStorage::over_sim(fs.clone());
+    let mut world = world(&fs);
+    world.env.storage = Arc::new(disk.clone());
+    let engine = Engine::open(world, Path::new(DB), options()).unwrap();
+    put(&engine, 1);
+    let wal = engine.inner.memtables.wal.as_ref().unwrap();
+    drop(wal.begin(77, 7).unwrap());
+    fs.install(&log(78), PRECIOUS);
+    let looks = || disk.calls_of(Op::Open) + disk.calls_of(Op::Read);
+    let before = looks();
+    wal.retire(&[77]);
+    assert_eq!(looks(), before);
+    assert!(fs.contents(&log(77)).is_some(), "it is used again");
+    wal.retire(&[78]);
+    assert_eq!(looks(), before + 2);
+    assert_eq!(fs.contents(&log(78)).as_deref(), Some(PRECIOUS));
 }
