@@ -28,8 +28,8 @@ pub(super) struct Keys {
 
 impl Keys {
     /// All keys, or those before that one.
-    fn whole(to: Option<Vec<u8>>) -> Vec<Keys> {
-        let from = Vec::new();
+    fn whole(to: Option<&[u8]>) -> Vec<Keys> {
+        let (from, to) = (Vec::new(), to.map(<[u8]>::to_vec));
         vec![Keys { from, to }]
     }
 

@@ -50,7 +50,11 @@ impl Job {
     }
 
     /// The key before which it ends, whatever it writes; `None` if one edit can name all that it takes.
-    pub(super) fn until(&self) -> Option<Vec<u8>> {
+    pub(super) fn until(&self) -> Option<&[u8]> {
+        self.until.get_or_init(|| self.find_until()).as_deref()
+    }
+
+    fn find_until(&self) -> Option<Vec<u8>> {
         if self.picked.is_drop() || self.named() <= self.names_max {
             return None;
         }
@@ -67,6 +71,7 @@ impl Job {
 
     /// The key before which it has ended; `None` if it has done all.
     pub(super) fn ended_at(&self, outputs: &Outputs) -> Option<Vec<u8>> {
-        outputs.ended_at.clone().or_else(|| self.until())
+        let ended_at = outputs.ended_at.as_deref();
+        ended_at.or_else(|| self.until()).map(<[u8]>::to_vec)
     }
 }

@@ -1,5 +1,6 @@
 //! A job that was picked: what it takes, and what it makes of it.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use thermocline_base::planted::{Bug, active};
@@ -46,6 +47,8 @@ pub(crate) struct Job {
     pub(super) because: String,
     /// When it began, in nanoseconds.
     pub(super) at: u64,
+    /// The answer of [`Job::until`], which has to put all inputs in order.
+    pub(super) until: OnceLock<Option<Vec<u8>>>,
 }
 
 impl Job {
@@ -96,6 +99,7 @@ impl Job {
             expects: None,
             by_hand: false,
             at: 0,
+            until: OnceLock::new(),
         }
     }
 
