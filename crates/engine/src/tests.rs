@@ -15,6 +15,7 @@ use super::*;
 
 mod keys;
 mod shapes;
+mod stopped;
 mod tables;
 mod versions;
 

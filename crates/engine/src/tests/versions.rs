@@ -1,10 +1,7 @@
 //! Who waits for an edit to become durable, and who must not.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-
-use thermocline_base::When;
 
 use super::*;
 
@@ -19,24 +16,15 @@ fn the_version_is_read_while_an_edit_is_made_durable() {
     let engine = machine.open().unwrap();
     put(&engine, b"a", b"value");
     let before = current(&engine);
-    let (reached, edits) = channel();
-    let (goes_on, may_go_on) = channel::<()>();
-    let (first, may_go_on) = (AtomicBool::new(true), std::sync::Mutex::new(may_go_on));
-    machine.fs.steps().observe(Some(Arc::new(move |point| {
-        let is_edit = point.site.0 == "manifest: edit durable" && point.when == When::Before;
-        if is_edit && first.swap(false, Ordering::SeqCst) {
-            reached.send(()).unwrap();
-            may_go_on.lock().unwrap().recv().unwrap();
-        }
-    })));
+    let edit = machine.stop_before("manifest: edit durable");
     std::thread::scope(|threads| {
         let engine = &engine;
         let edits_made = threads.spawn(|| engine.flush().unwrap());
-        edits.recv().unwrap();
+        edit.wait();
         let (found, version) = channel();
         threads.spawn(move || found.send(current(engine)).unwrap());
         let version = version.recv_timeout(Duration::from_secs(60));
-        goes_on.send(()).unwrap();
+        edit.let_go();
         edits_made.join().unwrap();
         assert!(Arc::ptr_eq(&version.expect("nobody waits"), &before));
     });

@@ -1,17 +1,16 @@
 //! What a commit says, what a power cut leaves of it, and who asks not to wait.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{BatchEntry, CfId, ErrorKind, Result, When, WriteBatch};
+use thermocline_base::{BatchEntry, CfId, ErrorKind, Result, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
 use thermocline_policy::seal;
 
 use crate::store::Engine;
-use crate::sync::{Arc, Mutex, Ordering, lock};
+use crate::sync::{Arc, Mutex, lock};
 use crate::tests::{Machine, options};
 use crate::world::World;
 
@@ -323,16 +322,7 @@ fn who_asks_not_to_wait_does_not_wait_for_a_memtable_that_has_just_become_heavy(
     lock(&inner.memtables.writer).wants_next = true;
     engine.work_ahead().unwrap();
     assert!(!inner.memtables.is_next_missing());
-    let (reached, persists) = channel();
-    let (goes_on, may_go_on) = channel::<()>();
-    let (first, may_go_on) = (AtomicBool::new(true), Mutex::new(may_go_on));
-    machine.fs.steps().observe(Some(Arc::new(move |point| {
-        let is_item = point.site.0 == "memtable: item durable" && point.when == When::Before;
-        if is_item && first.swap(false, Ordering::SeqCst) {
-            reached.send(()).unwrap();
-            lock(&may_go_on).recv().unwrap();
-        }
-    })));
+    let stopped = machine.stop_before("memtable: item durable");
     let mode = WriteOptions {
         durability: Durability::Immediate,
         no_slowdown: true,
@@ -342,14 +332,14 @@ fn who_asks_not_to_wait_does_not_wait_for_a_memtable_that_has_just_become_heavy(
         let (engine, slow, fast) = (&engine, &slow, &fast);
         let in_flight =
             threads.spawn(move || engine.write(slow.iter(), Durability::Immediate).unwrap());
-        persists.recv().unwrap();
+        stopped.wait();
         // Somebody else takes half of the DRAM, and nothing is promised ahead.
         inner.common.account.take(DRAM / 2).unwrap();
         lock(&inner.memtables.writer).credit.spend();
         let (tried, done) = channel();
         threads.spawn(move || tried.send(engine.write(fast.iter(), mode)).unwrap());
         let done = done.recv_timeout(Duration::from_secs(60));
-        goes_on.send(()).unwrap();
+        stopped.let_go();
         in_flight.join().unwrap();
         let busy = done.expect("it waits for nobody").unwrap_err();
         assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");

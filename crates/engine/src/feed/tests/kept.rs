@@ -77,6 +77,17 @@ fn open_in_little(machine: &Machine, options: Options) -> Result<Engine> {
     Engine::open_with(machine.world(), Path::new("/db"), options, setup)
 }
 
+/// On this disk, whose clock stands still. It may have threads of its own.
+fn open_on(fs: &SimFs, options: Options, background: bool) -> Engine {
+    let world = World {
+        env: Env::simulated(fs.clone(), 7),
+        sim: Some(SimPm::new(PM, fs.steps().clone())),
+        shadow: None,
+        background,
+    };
+    Engine::open(world, Path::new("/db"), options).unwrap()
+}
+
 /// Keeps much, and opens the store again with little DRAM.
 fn reopened(machine: &Machine) -> Result<()> {
     let engine = open(machine, &with_dram(64 * DRAM));
@@ -312,16 +323,9 @@ fn who_finds_no_room_passes_over_what_a_reader_holds_of_what_is_kept() {
 /// The reader of what is kept has kept a writer from its room, and leaves before that asks who reads.
 #[test]
 fn who_finds_no_room_takes_what_a_reader_of_what_is_kept_has_left() {
-    let steps = Steps::new();
-    let world = World {
-        env: Env::simulated(SimFs::new(steps.clone()), 7),
-        sim: Some(SimPm::new(PM, steps)),
-        shadow: None,
-        background: true,
-    };
     let mut options = options();
     options.feed.retain_bytes = 8 * PM;
-    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let engine = open_on(&SimFs::new(Steps::new()), options, true);
     seal(&engine, 1);
     engine.flush().unwrap();
     engine.reclaim().unwrap();
@@ -384,19 +388,12 @@ fn long_values_count_in_what_is_kept() {
 
 #[test]
 fn who_finds_no_disk_for_a_long_value_takes_what_is_kept() {
-    let steps = Steps::new();
-    let fs = SimFs::new(steps.clone());
+    let fs = SimFs::new(Steps::new());
     fs.limit(8 << 20);
-    let world = World {
-        env: Env::simulated(fs.clone(), 7),
-        sim: Some(SimPm::new(PM, steps)),
-        shadow: None,
-        background: false,
-    };
     let mut options = options();
     options.feed.retain_bytes = 1 << 40;
     options.blob.inline_bytes_max = 1000;
-    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let engine = open_on(&fs, options, false);
     let mut most = 0;
     for _ in 0..100 {
         let write = || engine.write(puts([1], 400_000).iter(), Durability::Immediate);

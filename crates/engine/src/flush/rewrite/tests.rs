@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{CfId, Error, When, WriteBatch};
+use thermocline_base::{CfId, Error, WriteBatch};
 use thermocline_env::simulated::SimClock;
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
@@ -306,24 +306,15 @@ fn what_lives_is_weighed_while_an_edit_is_made_durable() {
     let ids = catalog.edits().state().next_ids();
     let file = ids.file + 1;
     let edit: VersionEdit = Change::NextIds(NextIds { file, ..ids }).into();
-    let (reached, edits) = channel();
-    let (goes_on, may_go_on) = channel::<()>();
-    let (first, may_go_on) = (AtomicBool::new(true), std::sync::Mutex::new(may_go_on));
-    machine.fs.steps().observe(Some(Arc::new(move |point| {
-        let is_edit = point.site.0 == "manifest: edit durable" && point.when == When::Before;
-        if is_edit && first.swap(false, Ordering::SeqCst) {
-            reached.send(()).unwrap();
-            may_go_on.lock().unwrap().recv().unwrap();
-        }
-    })));
+    let stopped = machine.stop_before("manifest: edit durable");
     std::thread::scope(|threads| {
         let evacuator = &engine.inner.reporter.evacuator;
         let made = threads.spawn(move || catalog.edit(&edit).unwrap());
-        edits.recv().unwrap();
+        stopped.wait();
         let (found, plan) = channel();
         threads.spawn(move || found.send(evacuator.rewrite_plan().unwrap()).unwrap());
         let plan = plan.recv_timeout(Duration::from_secs(60));
-        goes_on.send(()).unwrap();
+        stopped.let_go();
         made.join().unwrap();
         let plan = plan.expect("nobody waits").unwrap();
         assert!(plan.live_bytes.is_some(), "{plan:?}");
