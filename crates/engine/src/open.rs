@@ -76,7 +76,7 @@ impl Engine {
     ///
     /// # Errors
     /// Corruption of the manifest; [`thermocline_base::Error::Locked`] if somebody who has the store open for writing
-    /// exchanges it meanwhile; those of the file system.
+    /// exchanges it again and again meanwhile; those of the file system.
     pub fn stored_options(world: &World, dir: &Path) -> Result<Option<Options>> {
         // Stores of the process give descriptors back, if they have all of them.
         let storage: Arc<dyn Storage> = Frugal::new(world.env.storage.clone());

@@ -242,9 +242,12 @@ impl Manifest {
     /// Opens the manifest of the database in `dir` and gives its state. Unless `read_only`, which
     /// writes nothing, everything in that state is durable on return.
     ///
+    /// Who opens it `read_only` may do so while somebody writes to it. If that one goes on to another file meanwhile, it is read
+    /// from there.
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no `CURRENT`; [`Error::Corruption`] naming file and
-    /// offset; [`Error::Unsupported`] if a newer version wrote it; those of the storage.
+    /// offset, and where the file was another one each of the several times that it was looked for; [`Error::Unsupported`] if a newer version wrote it; those of the storage.
     pub fn open(
         storage: Arc<dyn Storage>,
         dir: &Path,

@@ -9,6 +9,10 @@ use thermocline_env::{File, OpenMode, Storage};
 use crate::format::{self, Header, Unreadable};
 use crate::state::State;
 
+/// So often it is looked for the live manifest, at most, where it is another one each time. A manifest lives for hundreds of edits, each with
+/// a sync, and is read in less: a second look is rare.
+const LOOKS: u32 = 8;
+
 /// What a manifest says.
 pub(super) struct Replayed {
     pub(super) header: Header,
@@ -134,8 +138,29 @@ pub(super) fn find_live(storage: &dyn Storage, dir: &Path, mode: OpenMode) -> Re
     Ok((file, replayed, passed))
 }
 
+/// Who writes may go on to another manifest while this one reads, and remove those that are on the way. Then `CURRENT` names another one
+/// by now, and it is followed from there.
 fn follow(storage: &dyn Storage, dir: &Path, mode: OpenMode) -> Result<Found> {
-    let (mut file_no, db_id) = read_current(storage, dir)?;
+    let mut current = read_current(storage, dir)?;
+    for _ in 1..LOOKS {
+        let found = follow_from(storage, dir, mode, current);
+        if found.is_ok() {
+            return found;
+        }
+        match read_current(storage, dir) {
+            Ok(now) if now != current => current = now,
+            _ => return found,
+        }
+    }
+    follow_from(storage, dir, mode, current)
+}
+
+fn follow_from(
+    storage: &dyn Storage,
+    dir: &Path,
+    mode: OpenMode,
+    (mut file_no, db_id): (u64, [u8; 16]),
+) -> Result<Found> {
     let mut named_by = dir.join(format::CURRENT);
     let mut passed = Vec::new();
     // Numbers rise from one to the next, and each is the name of a file: it ends.

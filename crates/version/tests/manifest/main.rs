@@ -14,6 +14,7 @@ mod no_room;
 mod pm_tables;
 mod pointer;
 mod real;
+mod switched;
 mod tables;
 mod versions;
 
