@@ -236,11 +236,14 @@ impl AsyncReader {
             AsyncIo::Threads => Ok(None),
             way => {
                 let with = (self.pool.clone(), self.helpers.clone());
-                Poller::start(way, with, &self.refusal).map(Some)
+                let falls_back = |error: &io::Error| tries.falls_back(error);
+                Poller::start(way, with, &self.refusal, falls_back).map(Some)
             }
         };
         if let Err(error) = &tried {
-            self.refusal.note(AsyncIo::Interrupt, error);
+            // If another way was refused before, that was noted.
+            let refused = self.refusal.told().map_or(way, |_| AsyncIo::Interrupt);
+            self.refusal.note(refused, error);
         }
         let settled = tries.settle(tried)?;
         self.poller.get_or_init(|| settled).as_ref()

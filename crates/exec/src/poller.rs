@@ -61,16 +61,18 @@ struct Shared {
 pub(crate) struct Poller(Arc<Shared>);
 
 impl Poller {
-    /// One that reads in this way or, where that is refused, by interrupts: then it notes the refusal, as it does what is refused later.
+    /// One that reads in this way or, where that polls and an error says so (`falls_back`), by interrupts: then it notes the refusal, as it does
+    /// what is refused later.
     ///
     /// # Errors
-    /// The kernel's, where it refuses that as well.
+    /// The kernel's, where it refuses that as well, or is only short of something.
     pub fn start(
         way: AsyncIo,
         with: (BufPool, Arc<Helpers>),
         refusal: &Arc<Refusal>,
+        falls_back: impl Fn(&io::Error) -> bool,
     ) -> io::Result<Poller> {
-        let polling = Polling::new(way, with, refusal)?;
+        let polling = Polling::new(way, with, refusal, falls_back)?;
         let shared = polling.shared.clone();
         let builder = thread::Builder::new().name("thermocline-poll".into());
         builder.spawn(move || polling.poll())?;
@@ -147,12 +149,15 @@ impl Polling {
         way: AsyncIo,
         (pool, helpers): (BufPool, Arc<Helpers>),
         refusal: &Arc<Refusal>,
+        falls_back: impl Fn(&io::Error) -> bool,
     ) -> io::Result<Polling> {
         let (ear, bell) = io::pipe()?;
         let made = Flights::new(way, ear.try_clone()?).map(|flights| (flights, way));
         let (flights, way) = match made {
             Ok(made) => made,
-            Err(error) if way == AsyncIo::Sqpoll || way == AsyncIo::Iopoll => {
+            Err(error)
+                if matches!(way, AsyncIo::Sqpoll | AsyncIo::Iopoll) && falls_back(&error) =>
+            {
                 refusal.note(way, &error);
                 let flights = Flights::new(AsyncIo::Interrupt, ear.try_clone()?)?;
                 (flights, AsyncIo::Interrupt)
@@ -384,8 +389,9 @@ mod tests {
     fn nobody_rings_where_there_is_no_room_and_all_are_answered() {
         let with = (BufPool::new(0), Arc::new(Helpers::named("test")));
         // The system may refuse it.
-        let Ok(mut polling) = Polling::new(AsyncIo::Interrupt, with, &Arc::new(Refusal::none()))
-        else {
+        let refusal = Arc::new(Refusal::none());
+        let made = Polling::new(AsyncIo::Interrupt, with, &refusal, |_| true);
+        let Ok(mut polling) = made else {
             return;
         };
         let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,9 @@
 //! A system that refuses something refuses it always, and is not asked again. One that is out of descriptors, memory or
 //! threads may have some soon: so the next one who needs it tries again, and, while that is in vain, every second one,
 //! every fourth one, and so on, up to [`PAUSE_MAX`].
+//!
+//! Where there is a simpler way, as interrupts are beside a device or a queue that is polled, the better one is given up in the end
+//! ([`POLLED_TRIES`]): threads, which read meanwhile, are the worst of all.
 
 use std::io;
 
@@ -10,6 +13,9 @@ use crate::ring::is_refusal;
 
 /// Of so many one tries, at least, as a power of two.
 const PAUSE_MAX: u32 = 6;
+
+/// So often a way that polls is tried, before one without it is taken.
+const POLLED_TRIES: u32 = 4;
 
 /// What is known of the tries so far.
 #[derive(Debug, Default)]
@@ -26,6 +32,11 @@ impl Tries {
         let is_due = self.pause == 0;
         self.pause = self.pause.saturating_sub(1);
         is_due
+    }
+
+    /// Whether a way that polls, which has just failed so, gives way to a simpler one, instead of being tried again later.
+    pub fn falls_back(&self, error: &io::Error) -> bool {
+        is_refusal(error) || self.failed + 1 >= POLLED_TRIES
     }
 
     /// What a try has come to, if that is what will be for good: what there is, or that there will be nothing.
@@ -63,6 +74,24 @@ mod tests {
             assert_eq!(settled, None, "{shortage}");
         }
         assert_eq!(Tries::default().settle(Ok(Some(7))), Some(Some(7)));
+    }
+
+    #[test]
+    fn a_way_that_polls_is_tried_again_after_a_shortage_and_not_for_ever() {
+        let error = |errno| io::Error::from_raw_os_error(errno);
+        // EPERM, EINVAL, ENOSYS, EOPNOTSUPP.
+        for refusal in [1, 22, 38, 95] {
+            assert!(Tries::default().falls_back(&error(refusal)), "{refusal}");
+        }
+        // EINTR, EAGAIN, ENOMEM, EBUSY.
+        for shortage in [4, 11, 12, 16] {
+            let mut tries = Tries::default();
+            for _ in 1..POLLED_TRIES {
+                assert!(!tries.falls_back(&error(shortage)), "{shortage}");
+                assert_eq!(tries.settle(failed_by(shortage)), None);
+            }
+            assert!(tries.falls_back(&error(shortage)), "{shortage}");
+        }
     }
 
     #[test]
