@@ -36,6 +36,8 @@ pub struct Filter<'a> {
     pub level: usize,
     /// How values in blob files are read.
     pub read: ReadBlob<'a>,
+    /// Bytes of DRAM that this takes.
+    pub memory: &'a dyn Fn() -> u64,
 }
 
 impl Filter<'_> {

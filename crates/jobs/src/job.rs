@@ -86,6 +86,8 @@ pub struct Job<'a> {
     rested: bool,
     /// Whether a step ends where an input is about to be used up.
     rests_when_short: bool,
+    /// Bytes of DRAM that range tombstones take until its end.
+    tombstone_bytes: u64,
 }
 
 impl<'a> Job<'a> {
@@ -101,8 +103,11 @@ impl<'a> Job<'a> {
         let folding = recipe
             .operator
             .map(|operator| Folding::new(operator, recipe.moments.clone(), recipe.below.clone()));
+        let all = bytes_of(&recipe.tombstones);
         let retain = Retain::new(recipe.moments, recipe.tombstones, recipe.below);
         let tombstones = retain.tombstones().to_vec();
+        // Those that stay are there once more, and once more to be written.
+        let tombstone_bytes = all + 2 * bytes_of(&tombstones);
         let mut merge = Merge::new(sources);
         merge.seek(b"", SeqNo::MAX)?;
         Ok(Job {
@@ -123,6 +128,7 @@ impl<'a> Job<'a> {
             looked: 0,
             rested: false,
             rests_when_short: false,
+            tombstone_bytes,
         })
     }
 
@@ -154,8 +160,9 @@ impl<'a> Job<'a> {
     /// Bytes of DRAM that it takes now.
     pub fn memory(&self) -> u64 {
         let folding = self.keeping.folding.as_ref().map_or(0, Folding::memory);
+        let filter = self.keeping.filter.as_ref().map_or(0, |f| (f.memory)());
         let read: u64 = self.merge.sources().iter().map(Input::memory).sum();
-        self.keeping.writing.memory() + folding + read
+        self.keeping.writing.memory() + folding + filter + read + self.tombstone_bytes
     }
 
     /// Goes on for some records. The caller lets go of the outputs in every case.
@@ -193,6 +200,12 @@ impl<'a> Job<'a> {
             self.merge.advance()?;
         }
     }
+}
+
+/// Bytes of DRAM that these take.
+fn bytes_of(tombstones: &[RangeTombstone]) -> u64 {
+    let keys = tombstones.iter().map(|t| t.start.len() + t.end.len());
+    (keys.sum::<usize>() + size_of_val(tombstones)) as u64
 }
 
 /// What becomes of records.
@@ -386,6 +399,8 @@ pub(crate) fn run(
     pace: &mut dyn FnMut(u64) -> Result<()>,
     outputs: &mut Outputs,
 ) -> Result<()> {
+    // It may have more range tombstones than records.
+    work.cover_bytes(job.memory());
     while let Step::More { written } = job.step(outputs)? {
         pace(written)?;
         work.cover_bytes(job.memory());
@@ -397,3 +412,6 @@ pub(crate) fn run(
 pub fn below<'v>(tables: impl IntoIterator<Item = &'v Arc<TableRef>>) -> RangesBelow {
     RangesBelow::new(tables.into_iter().map(|table| table.range.borrowed()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,9 +93,16 @@ pub fn run_parts(
 }
 
 impl Together<'_> {
+    /// Part `n` takes so many bytes of DRAM now.
+    fn charge(&self, n: usize, memory: u64) {
+        self.memory[n].set(memory);
+        self.work.borrow_mut().cover_bytes(sum(&self.memory));
+    }
+
     /// Coroutine `n`.
     async fn go(&self, n: usize, part: Part<'_>, outputs: &mut Outputs) -> Result<()> {
         let mut job = Job::new(part.inputs, part.recipe, part.sink)?.resting_when_short();
+        self.charge(n, job.memory());
         loop {
             self.reading.set(self.reading.get() + 1);
             poll_fn(|context| job.poll_more(context)).await;
@@ -105,9 +112,8 @@ impl Together<'_> {
                 return Ok(());
             };
             self.written[n].set(written);
-            self.memory[n].set(job.memory());
             (self.pace.borrow_mut())(sum(&self.written))?;
-            self.work.borrow_mut().cover_bytes(sum(&self.memory));
+            self.charge(n, job.memory());
             let left = if self.staged.is_ahead() {
                 PIECES_MAX - 1
             } else {

@@ -236,6 +236,7 @@ impl Compactor {
                 seen,
                 level: job.picked.to,
                 read: &|key, blob| values.read(key, blob),
+                memory: &|| values.memory(),
             };
             let merged = self.merge(job, (meter, &mut *outputs), guarded, Some(asked));
             if outputs.filtered.failed {
