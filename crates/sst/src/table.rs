@@ -12,7 +12,6 @@ use crate::filter::Filter;
 use crate::format::coding::damaged;
 use crate::format::trailer;
 use crate::handle::{BlockHandle, BlockKind};
-use crate::key::KeyRef;
 use crate::properties::Properties;
 use crate::root::Root;
 
@@ -119,20 +118,6 @@ impl Table {
         let (filter, len) = (self.filter.as_ref()?, self.properties.prefix_len?);
         let prefix = shared_prefix(range, usize::from(len.get()))?;
         (!filter.may_contain_prefix(prefix)).then_some(prefix)
-    }
-
-    /// About where in the file, in bytes, the entries of `key` would begin; without reading anything. Not
-    /// above what it says of a greater key. Exact to a data block (of a learned index to two), or, where the
-    /// index has two levels, to the blocks of one index block.
-    pub fn approximate_offset(&self, key: &[u8]) -> u64 {
-        let mut cursor = self.root.cursor();
-        if !cursor.seek(KeyRef::new(key, SeqNo::MAX)) {
-            return self.data_end;
-        }
-        match cursor.prev() {
-            true => cursor.handle().end(),
-            false => 0,
-        }
     }
 
     /// Its range tombstones, by start, then newest first. They may overlap.

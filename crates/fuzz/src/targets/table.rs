@@ -225,7 +225,6 @@ fn use_it(part: &TablePart, source: &Source, sound: bool) -> Result<u64> {
         );
         let there = cursor.seek_for_prev(entry.at())? && entry_at(&cursor) == *entry;
         assert!(!sound || there, "a seek back went elsewhere");
-        part.table().approximate_offset(&entry.key);
     }
     within_limits(part, source, &entries, sound && whole)?;
     Ok(digest.0)

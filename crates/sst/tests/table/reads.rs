@@ -213,45 +213,6 @@ fn a_lookup_asks_for_what_it_needs() {
     assert!(matches!(cursor.start(Move::Seek(target)), Ok(Step::Need(n)) if n == handle));
 }
 
-/// Offsets ascend with keys, and differ by about what lies between.
-#[test]
-fn offsets_are_about_right() {
-    let entries = (0..4000u64).map(|n| Entry::put(format!("{n:06}").as_bytes(), n, &[7; 93]));
-    let contents = Contents::of(entries.collect());
-    for index_block_bytes in [64, 4 << 10, 1 << 20] {
-        let fs = fresh();
-        let options = WriteOptions {
-            index_block_bytes,
-            ..WriteOptions::default()
-        };
-        let meta = contents.write(&fs, 7, options).unwrap();
-        let (table, _) = open(&fs, 7).unwrap();
-        let at = |n: u64| table.approximate_offset(format!("{n:06}").as_bytes());
-        assert_eq!((table.approximate_offset(b""), at(0)), (0, 0));
-        if index_block_bytes == 1 << 20 {
-            let mut distinct: Vec<u64> = (0..4000).map(at).collect();
-            distinct.dedup();
-            assert_eq!(distinct.len() as u64, meta.properties.data_blocks);
-        }
-        let end = table.approximate_offset(b"9");
-        assert!(end >= meta.properties.data_bytes && end < meta.bytes);
-        for n in 1..4000 {
-            assert!(at(n - 1) <= at(n) && at(n) < end);
-            let expected = end * n / 4000;
-            assert!(
-                at(n).abs_diff(expected) < end / 5,
-                "{n}: {} for {expected}",
-                at(n)
-            );
-        }
-    }
-    let fs = fresh();
-    Contents::default()
-        .write(&fs, 7, WriteOptions::default())
-        .unwrap();
-    assert_eq!(open(&fs, 7).unwrap().0.approximate_offset(b"k"), 0);
-}
-
 /// Tables are shared by threads; readers and writers may move between them, as coroutines do.
 #[test]
 fn what_is_shared_and_what_moves() {
