@@ -7,6 +7,14 @@ use std::path::Path;
 use crate::direct::DIRECT_UNIT;
 use crate::storage::{DiskRoom, FsKind};
 
+/// Signals in a row that keep a piece from being reserved, at most. The shortest one takes microseconds.
+#[cfg(target_os = "linux")]
+const SIGNALS_MAX: u32 = 1000;
+
+/// Bytes of the shortest piece that is reserved by itself.
+#[cfg(target_os = "linux")]
+const PIECE_MIN: u64 = 64 << 10;
+
 /// Reserves `len` bytes at `offset` and extends the file over them. `Ok(false)` where the file
 /// system cannot reserve space.
 #[cfg(target_os = "linux")]
@@ -31,10 +39,10 @@ pub fn reserve_behind(_file: &File, _offset: u64, _len: u64) -> io::Result<bool>
 fn fallocate(file: &File, mode: libc::c_int, offset: u64, len: u64) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
 
-    let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
-    let offset = libc::off_t::try_from(offset).map_err(out_of_range)?;
-    let len = libc::off_t::try_from(len).map_err(out_of_range)?;
-    loop {
+    in_pieces(offset, len, |offset, len| {
+        let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let offset = libc::off_t::try_from(offset).map_err(out_of_range)?;
+        let len = libc::off_t::try_from(len).map_err(out_of_range)?;
         // SAFETY: `fallocate` touches no memory of this process; the descriptor belongs to `file`,
         // which stays borrowed over the call.
         if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } == 0 {
@@ -42,11 +50,35 @@ fn fallocate(file: &File, mode: libc::c_int, offset: u64, len: u64) -> io::Resul
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(false),
-            _ => return Err(error),
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(false),
+            _ => Err(error),
+        }
+    })
+}
+
+/// Has `call` reserve all of a range. A file system may give back what it has reserved when a signal ends the call (tmpfs does). A process
+/// that gets signals all the time, as one that is profiled, would try a long range for ever: so each signal halves the pieces, and
+/// many of them in a row, with no piece done between them, are an error.
+#[cfg(target_os = "linux")]
+fn in_pieces(
+    offset: u64,
+    len: u64,
+    mut call: impl FnMut(u64, u64) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let end = offset.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+    let (mut at, mut piece, mut signals) = (offset, len, 0);
+    while at < end {
+        let now = piece.min(end - at);
+        match call(at, now) {
+            Ok(true) => (at, signals) = (at + now, 0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && signals < SIGNALS_MAX => {
+                signals += 1;
+                piece = (now / 2).max(PIECE_MIN);
+            }
+            refused => return refused,
         }
     }
+    Ok(true)
 }
 
 /// Has transfers of an open file wait for the device again, whatever it was opened with.
@@ -266,4 +298,45 @@ pub fn tick_start_ns() -> u64 {
 #[cfg(not(target_os = "linux"))]
 pub fn tick_ns() -> Option<u64> {
     None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn interrupted() -> io::Result<bool> {
+        Err(io::Error::from_raw_os_error(libc::EINTR))
+    }
+
+    /// As on a file system that gives all back of a call that a signal ends, where one comes during each long call.
+    #[test]
+    fn a_range_is_reserved_though_signals_end_each_long_call() {
+        const LEN: u64 = (64 << 20) + 4096;
+        let (mut reserved, mut calls) = (10, 0);
+        let done = in_pieces(10, LEN, |at, len| {
+            calls += 1;
+            if len > 300_000 {
+                return interrupted();
+            }
+            assert_eq!(at, reserved, "one behind the other");
+            reserved += len;
+            Ok(true)
+        });
+        assert!(done.unwrap());
+        assert_eq!(reserved, 10 + LEN);
+        assert!(calls < 600, "{calls}");
+    }
+
+    #[test]
+    fn signals_that_let_nothing_be_done_are_an_error_in_the_end() {
+        let mut calls = 0;
+        let failed = in_pieces(0, 1 << 30, |_, _| {
+            calls += 1;
+            interrupted()
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::Interrupted);
+        assert_eq!(calls, SIGNALS_MAX + 1);
+        // What is not supported is not tried in pieces.
+        assert!(!in_pieces(0, 1 << 30, |_, _| Ok(false)).unwrap());
+    }
 }
