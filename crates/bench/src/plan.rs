@@ -28,7 +28,7 @@ pub struct Plan {
     pub use_existing: bool,
     /// Distinct keys; for the workloads that only write them also the number of writes.
     pub num: u64,
-    /// Operations of a workload that loads keys first; `None` for `num`.
+    /// Operations of a workload that loads keys first, and of no other; `None` for `num`.
     pub reads: Option<u64>,
     /// Run for so many seconds instead of a number of operations. The fills end early if they have
     /// written every key.
@@ -55,7 +55,7 @@ pub struct Plan {
     pub distribution: Option<Distribution>,
     /// The seed of everything random.
     pub seed: u64,
-    /// Entries that a scan reads, at most; `None` for what the workload does by itself.
+    /// Entries that a scan reads, at most, of a workload that makes some; `None` for what it does by itself.
     pub scan_length: Option<u64>,
     /// Write every key once before `overwrite` begins, which is not counted. Other workloads load what they need.
     pub preload: bool,
@@ -213,12 +213,29 @@ impl Plan {
                 self.workload.name()
             )));
         }
+        self.validate_counts()?;
         self.validate_load()?;
         if self.awaited_depth().is_some() && !self.workload.overlaps() {
             return Err(Error::InvalidArgument(format!(
                 "{} has no reads that could be under way at once; leave {} out",
                 self.workload.name(),
                 self.futures_option()
+            )));
+        }
+        Ok(())
+    }
+
+    fn validate_counts(&self) -> Result<()> {
+        if self.reads.is_some() && !self.loads() {
+            return Err(Error::InvalidArgument(format!(
+                "{} writes as often as num says where it loads no keys; leave reads out",
+                self.workload.name()
+            )));
+        }
+        if self.scan_length.is_some() && !self.workload.scans() {
+            return Err(Error::InvalidArgument(format!(
+                "{} makes no scans; leave scan-length out",
+                self.workload.name()
             )));
         }
         Ok(())

@@ -11,7 +11,7 @@ const BLOCK: u64 = 4096;
 fn plan(workload: Workload) -> Plan {
     Plan {
         num: 2000,
-        reads: Some(300),
+        reads: workload.loads_first().then_some(300),
         options: Options {
             dram: 32 << 20,
             pm: 4 << 20,
@@ -34,9 +34,9 @@ fn filled(folder: &Path) -> Plan {
     };
     run(&fill, &Watch::new()).unwrap();
     Plan {
-        workload: Workload::DeviceRead,
         use_existing: true,
-        ..fill
+        db: fill.db,
+        ..plan(Workload::DeviceRead)
     }
 }
 

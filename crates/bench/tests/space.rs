@@ -76,7 +76,7 @@ fn what_lives_is_told_where_it_is_known() {
     assert_eq!(last.live_bytes, Some(KEYS * ENTRY));
     for workload in [Workload::Overwrite, Workload::YcsbD, Workload::DeleteRandom] {
         let (_, space) = run_one(&Plan {
-            reads: Some(100),
+            reads: workload.loads_first().then_some(100),
             ..plan(workload)
         });
         let is_unknown = space.ratio.is_none() && space.looks_above.is_none();

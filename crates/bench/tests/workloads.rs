@@ -94,8 +94,8 @@ fn every_workload_counts_its_operations() {
         for workload in Workload::ALL {
             let report = run_one(&Plan {
                 threads,
-                reads: Some(700),
-                scan_length: Some(5),
+                reads: workload.loads_first().then_some(700),
+                scan_length: workload.scans().then_some(5),
                 ..on_shm(workload)
             });
             let name = report.workload;
@@ -135,7 +135,7 @@ fn every_workload_runs_on_the_baseline() {
     let shm = Path::new("/dev/shm");
     for (n, workload) in (0..).zip(Workload::ALL) {
         let mut plan = plan(workload);
-        plan.reads = Some(700);
+        plan.reads = workload.loads_first().then_some(700);
         plan.drain = true;
         plan.options.set("preset", "leveled").unwrap();
         plan.options.wal_path = (n % 2 == 0 && shm.is_dir()).then(|| shm.into());
@@ -179,7 +179,7 @@ fn mixes_are_what_they_say() {
             let report = run_one(&Plan {
                 threads,
                 reads: Some(u64::from(OPS)),
-                scan_length: Some(2),
+                scan_length: workload.scans().then_some(2),
                 ..on_shm(workload)
             });
             for (kind, part) in mix {
@@ -223,7 +223,7 @@ fn inserts_add_keys_and_the_latest_are_read() {
             db: Some(path.clone()),
             threads: 3,
             reads: Some(2000),
-            scan_length: Some(3),
+            scan_length: workload.scans().then_some(3),
             ..plan(workload)
         };
         let mut inserted = count(&run_one(&plan), Operation::Insert);
@@ -599,6 +599,36 @@ fn nonsense_and_missing_parts_are_refused() {
         let error = run(&awaited, &Watch::new()).unwrap_err();
         assert!(error.to_string().contains("awaited"), "{error}");
     }
+    let (reads, scan_length) = (Some(300), Some(20));
+    for workload in [
+        Workload::FillSeq,
+        Workload::Overwrite,
+        Workload::YcsbLoad,
+        Workload::ReadSeq,
+        Workload::YcsbA,
+    ] {
+        let plan = plan(workload);
+        let scans = Plan {
+            scan_length,
+            ..plan.clone()
+        };
+        let error = scans.validate().unwrap_err();
+        assert!(error.to_string().contains("scan-length"), "{error}");
+        let counted = Plan { reads, ..plan }.validate();
+        if workload.loads_first() {
+            counted.unwrap();
+            continue;
+        }
+        let error = counted.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("reads"), "{error}");
+    }
+    let preloaded = Plan {
+        reads,
+        preload: true,
+        ..plan(Workload::Overwrite)
+    };
+    preloaded.validate().unwrap();
     let error = Workload::parse("fillrandon").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("fillrandom"));

@@ -81,7 +81,7 @@ pub(crate) struct BenchArgs {
     /// Distinct keys, and the number of writes
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub num: u64,
-    /// The number of operations of a workload that loads keys first; --num unless given
+    /// The number of operations of a workload that loads keys first, and of no other; --num unless given
     #[arg(long, value_name = "N")]
     pub reads: Option<u64>,
     /// Run for so long instead of a number of operations
@@ -121,7 +121,7 @@ pub(crate) struct BenchArgs {
     /// The seed of everything random
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub seed: u64,
-    /// Entries that a scan reads, at most: 50 unless given, 100 for ycsb-e
+    /// Entries that a scan of seekrandom or ycsb-e reads, at most: 50 unless given, 100 for ycsb-e
     #[arg(long, value_name = "N")]
     pub scan_length: Option<u64>,
     /// Write every key once before overwrite begins, which is not counted; --reads then says how many overwrites
