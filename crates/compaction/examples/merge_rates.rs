@@ -69,7 +69,7 @@ fn main() -> Result<()> {
                 merge.seek(b"", SeqNo::MAX)?;
                 let mut kept = 0u64;
                 while let Some(head) = merge.head() {
-                    kept += u64::from(!decide || retain.decide(head) != Decision::Drop);
+                    kept += u64::from(!decide || retain.decide(head) != Some(Decision::Drop));
                     merge.advance()?;
                 }
                 let ns = (env.clock.now_ns() - begun).max(1);

@@ -52,7 +52,8 @@
 //! let moments = Moments::new(vec![SeqNo(3)], SeqNo(100));
 //! let mut retain = Retain::new(moments, vec![], NothingBelow);
 //! let mut decide = |user_key, seqno, kind| {
-//!     retain.decide(Head { user_key, seqno: SeqNo(seqno), kind })
+//!     let head = Head { user_key, seqno: SeqNo(seqno), kind };
+//!     retain.decide(head).expect("they come in order")
 //! };
 //! assert_eq!(decide(b"k", 9, Kind::Put), Decision::Keep);
 //! assert_eq!(decide(b"k", 8, Kind::Put), Decision::Drop);
@@ -65,6 +66,7 @@ mod below;
 mod moments;
 mod tombstones;
 
+use std::cmp::Ordering;
 use std::mem;
 
 use thermocline_base::{Kind, RangeTombstone, SeqNo};
@@ -129,18 +131,15 @@ impl<B: Below> Retain<B> {
         &self.tombstones
     }
 
-    /// What becomes of the next entry of the merge. Of a version that comes twice, the second goes.
-    ///
-    /// # Panics
-    /// If entries come out of order, or if one is a range tombstone: those are given to
-    /// [`Retain::new`].
-    pub fn decide(&mut self, head: Head<'_>) -> Decision {
-        assert!(
-            head.kind != Kind::RangeDelete,
-            "a range tombstone among entries: {head:?}"
-        );
-        if !self.go_to(&head) {
-            return Decision::Drop;
+    /// What becomes of the next entry of the merge. Of a version that comes twice, the second goes. `None` if it cannot be the next
+    /// one, and nothing has happened: it lies before the last one, or is a range tombstone, which are given to [`Retain::new`].
+    /// Sources that say so are damaged, with checksums that are right.
+    pub fn decide(&mut self, head: Head<'_>) -> Option<Decision> {
+        if head.kind == Kind::RangeDelete {
+            return None;
+        }
+        if !self.go_to(&head)? {
+            return Some(Decision::Drop);
         }
         let Head { seqno, kind, .. } = head;
         let moment = self.moments.at_or_after(seqno);
@@ -150,16 +149,16 @@ impl<B: Below> Retain<B> {
         }
         let covers = [base, self.over.oldest_after(seqno)];
         if covers.into_iter().flatten().any(|u| u <= moment) {
-            return Decision::Drop;
+            return Some(Decision::Drop);
         }
         if kind == Kind::Delete && seqno <= self.moments.written_since() && !self.is_older_below() {
             self.waits = Some(seqno);
-            return Decision::Drop;
+            return Some(Decision::Drop);
         }
-        match self.waits.take() {
+        Some(match self.waits.take() {
             Some(delete) => Decision::KeepAfterDelete(delete),
             None => Decision::Keep,
-        }
+        })
     }
 
     /// The entry that [`Retain::decide`] has just answered with `decision`, which lets it stay, becomes a delete (7). What becomes of
@@ -174,25 +173,27 @@ impl<B: Below> Retain<B> {
         Decision::Drop
     }
 
-    /// Moves on to an entry; returns whether it is another one than the last.
-    fn go_to(&mut self, head: &Head<'_>) -> bool {
+    /// Moves on to an entry; returns whether it is another one than the last. `None` if it lies before that.
+    fn go_to(&mut self, head: &Head<'_>) -> Option<bool> {
         let Head {
             user_key, seqno, ..
         } = *head;
-        let last = mem::replace(&mut self.last, seqno);
-        if self.key.as_deref() == Some(user_key) {
-            assert!(seqno <= last, "{head:?} follows seqno {last}");
-            return seqno < last;
+        let order = match self.key.as_deref() {
+            Some(key) => key.cmp(user_key),
+            None => Ordering::Less,
+        };
+        match order {
+            Ordering::Greater => return None,
+            Ordering::Equal if seqno > self.last => return None,
+            Ordering::Equal => return Some(mem::replace(&mut self.last, seqno) > seqno),
+            Ordering::Less => self.last = seqno,
         }
-        let first = self.key.is_none();
         let key = self.key.get_or_insert_default();
-        let ascends = first || **key < *user_key;
-        assert!(ascends, "{head:?} follows {}", key.escape_ascii());
         key.clear();
         key.extend_from_slice(user_key);
         self.over.go_to(user_key);
         (self.base, self.waits, self.older) = (None, None, None);
-        true
+        Some(true)
     }
 
     fn is_older_below(&mut self) -> bool {

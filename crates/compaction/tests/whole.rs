@@ -76,7 +76,7 @@ fn compact(
     merge.seek(b"", SeqNo::MAX).unwrap();
     let mut tables = vec![(Vec::new(), Table::default())];
     while let Some(head) = merge.head() {
-        let decision = retain.decide(head);
+        let decision = retain.decide(head).unwrap();
         if decision != Decision::Drop {
             let bytes = |tables: &[(Vec<u8>, Table)]| tables[tables.len() - 1].1.entries.len();
             while let Some(cut) = cutter.cut_before(head.user_key, bytes(&tables) as u64) {

@@ -60,6 +60,13 @@ struct Source {
 }
 
 impl Source {
+    /// Its blocks are sound, and its entries in no order.
+    #[cold]
+    fn disordered(&self) -> Error {
+        let (place, expected) = (self.path.display().to_string(), "one behind the last one");
+        Error::corruption("an entry out of order", place, 0, expected, "one before it")
+    }
+
     /// Opens the table. As far as can be seen it is still the one that was checked. Each block is checked again when
     /// it is read.
     fn open(&self, storage: &dyn Storage) -> Result<(Arc<dyn File>, Arc<Table>)> {
@@ -206,7 +213,8 @@ impl Copy<'_> {
                 seqno: key.seqno,
                 kind,
             };
-            if retain.decide(head) != Decision::Drop {
+            let decision = retain.decide(head);
+            if decision.ok_or_else(|| source.disordered())? != Decision::Drop {
                 let key = key.user_key;
                 while let Some(tombstone) = tombstones.next_if(|t| *t.start <= *key) {
                     self.new.begin_tombstone(tombstone)?;

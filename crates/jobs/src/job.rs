@@ -300,7 +300,10 @@ impl Keeping<'_> {
     ) -> Result<(Decision, Verdict)> {
         let key = head.user_key;
         let decision = match (self.exists)(self.cf, key) {
-            true => self.retain.decide(head),
+            true => match self.retain.decide(head) {
+                Some(decision) => decision,
+                None => return Err(input.disordered(head)),
+            },
             false => Decision::Drop,
         };
         if decision == Decision::Drop {

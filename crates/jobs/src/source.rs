@@ -7,7 +7,7 @@ pub mod tombstones;
 use std::ops::Bound;
 use std::task::{Context, Poll};
 
-use thermocline_base::{Kind, Result, SeqNo};
+use thermocline_base::{Error, Kind, Result, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::merge::Source;
 use thermocline_memtable::{RecordRef, Versions};
@@ -48,6 +48,24 @@ impl Input<'_> {
 }
 
 impl Input<'_> {
+    /// What its entry means that lies before one that came already, or is none.
+    #[cold]
+    pub(crate) fn disordered(&self, head: Head<'_>) -> Error {
+        let place = match self {
+            Input::Run(run) => run.place(),
+            Input::Memtable(_) | Input::Last(_) => "a memtable".into(),
+        };
+        let Head {
+            user_key,
+            seqno,
+            kind,
+        } = head;
+        let start = &user_key[..user_key.len().min(40)];
+        let got = format!("{kind:?} of \"{}\" at {seqno}", start.escape_ascii());
+        let expected = "one behind those that came before";
+        Error::corruption("an entry out of order", place, 0, expected, got)
+    }
+
     /// Whether what was read for it is about to be used up, and there is more.
     pub(crate) fn is_short(&self) -> bool {
         matches!(self, Input::Run(run) if run.is_short())

@@ -67,6 +67,13 @@ impl<'a> RunInput<'a> {
         }
     }
 
+    /// The table at hand, for messages.
+    pub(super) fn place(&self) -> String {
+        let table = self.tables.get(self.at);
+        let path = table.map(|table| self.files.path(table.file));
+        path.map_or_else(String::new, |path| path.display().to_string())
+    }
+
     /// Whether what was read for it is about to be used up, and there is more.
     pub(super) fn is_short(&self) -> bool {
         self.ahead.as_ref().is_some_and(|ahead| ahead.is_short())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{Kind, RangeTombstone, SeqNo};
+use thermocline_base::{ErrorKind, Kind, RangeTombstone, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Moments, RangesBelow};
@@ -203,6 +203,55 @@ fn range_tombstones_are_cut_where_tables_are() {
         assert!(found.tombstones.len() >= all.tombstones.len() / 3);
     }
     assert!(tables_max > 5 || seeds(0..2).len() == 1, "{tables_max}");
+}
+
+/// What the tables of a run hold is not where the manifest has it, and all checksums are right. A job that goes on would write tables whose
+/// keys nobody finds.
+#[test]
+fn a_run_out_of_order_is_corruption_that_names_the_file() {
+    let engine = open(&Machine::new(PM), &tiny());
+    let inner = &*engine.inner;
+    let (catalog, files) = (&inner.common.catalog, &inner.common.catalog.table_files);
+    let write = |keys: &[u8], seqno: u64| {
+        let file = catalog.pin_file(FileKind::Table).unwrap();
+        let (path, identity) = (files.path(file), files.identity(file));
+        let options = WriteOptions::default();
+        let table = TableWriter::create(&*files.storage, &path, identity, CfId::DEFAULT, options);
+        let mut table = table.unwrap();
+        for key in keys {
+            let key = KeyRef::new(std::slice::from_ref(key), SeqNo(seqno));
+            table.add(key, Kind::Put, Value::Inline(b"v")).unwrap();
+        }
+        Arc::new(reference(file, table.finish().unwrap()))
+    };
+    let tables = vec![write(b"am", 1), write(b"cz", 2)];
+    let second = files.path(tables[1].file);
+    let meter = inner.common.meter();
+    let run = RunInput::new(files, CfId::DEFAULT, tables, &meter);
+    let place = Place::new(CfId::DEFAULT, Level(1));
+    let mut sink = FileSink::new(catalog, place, WriteOptions::default());
+    let recipe = Recipe {
+        cf: CfId::DEFAULT,
+        cutter: Cutter::new(Default::default(), vec![], vec![]),
+        moments: Moments::new(vec![], SeqNo::ZERO),
+        tombstones: vec![],
+        below: RangesBelow::default(),
+        settled: SeqNo::MAX,
+        exists: &|_, _| true,
+        prefixes: None,
+        counting: None,
+        operator: None,
+        filter: None,
+    };
+    let (inputs, mut outputs) = (vec![Input::Run(Box::new(run))], Outputs::default());
+    let written =
+        inner
+            .making
+            .write_outputs(inputs, recipe, &mut sink, &mut |_| Ok(()), &mut outputs);
+    let error = written.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    let named = second.display().to_string();
+    assert!(error.to_string().contains(&named), "{error}");
 }
 
 #[test]
