@@ -310,6 +310,11 @@ impl PmTable {
         tombstones.flat_map(RangeTombstones::iter)
     }
 
+    /// All of its range tombstones.
+    pub(crate) fn tombstones_by_family(&self) -> &[(CfId, RangeTombstones)] {
+        &self.tombstones
+    }
+
     /// The newest seqno, at or below `at`, of its range tombstones over `key`.
     pub(crate) fn covered_at(&self, cf: CfId, key: &[u8], at: SeqNo) -> Option<SeqNo> {
         let (all, whole) = (self.tombstones_of(cf)?, KeyLimits::default());

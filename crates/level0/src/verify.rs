@@ -210,13 +210,14 @@ fn check_prefix(table: &PmTable, group: &Group<'_>, key: &[u8]) -> Option<()> {
 /// Holds what was found against what the edit says.
 fn check_meta(table: &PmTable, mut families: Vec<PmFamily>) -> Result<()> {
     let meta = table.meta();
-    for said in &meta.families {
-        let known = families.iter().position(|family| family.cf == said.cf);
-        let at = known.unwrap_or_else(|| {
-            families.push(empty(said.cf, &said.range.first));
-            families.len() - 1
-        });
-        for tombstone in table.range_tombstones(said.cf) {
+    // All that the table has, whatever the edit says of their families.
+    for (cf, all) in table.tombstones_by_family() {
+        for tombstone in all.iter() {
+            let known = families.iter().position(|family| family.cf == *cf);
+            let at = known.unwrap_or_else(|| {
+                families.push(empty(*cf, tombstone.start));
+                families.len() - 1
+            });
             let family = &mut families[at];
             family.range_tombstones += 1;
             let range = KeyRange::until(tombstone.start, tombstone.end);

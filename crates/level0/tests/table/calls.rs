@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{BlobRef, CfId, ErrorKind, FileId, Kind, SeqNo};
 use thermocline_level0::{
     FoundValue, GroupSize, PmPart, PmTable, PmTableWriter, TableIdentity, Value, WriteOptions,
+    Written, verify_table,
 };
 
 use crate::world::*;
@@ -85,6 +86,26 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(written.meta.families.len(), 2);
     let table = open(&space, &written).unwrap();
     assert_eq!(thermocline_level0::verify_table(&table).unwrap().entries, 3);
+}
+
+/// In a family that nobody names they hide nothing, and no sum tells: the entries of the other one reach over their seqno.
+#[test]
+fn range_tombstones_of_a_family_that_the_manifest_does_not_name_are_damage() {
+    let (_, space) = space(1 << 20, 256 << 10);
+    let mut writer = PmTableWriter::new(space.clone(), identity(), WriteOptions::default());
+    put(&mut writer, 3, b"m", 9).unwrap();
+    put(&mut writer, 3, b"n", 1).unwrap();
+    let end = Value::Inline(b"p");
+    writer
+        .add(CfId(4), b"n", SeqNo(5), Kind::RangeDelete, end)
+        .unwrap();
+    let mut written = writer.finish().unwrap().unwrap();
+    let verify = |written: &Written| verify_table(&open(&space, written).unwrap());
+    assert_eq!(verify(&written).unwrap().range_tombstones, 1);
+    written.meta.families.retain(|family| family.cf == CfId(3));
+    let error = verify(&written).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.to_string().contains("families"), "{error}");
 }
 
 #[test]
