@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::asked::Asked;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shown::shown;
@@ -37,7 +38,7 @@ pub enum Verdict {
 ///   sees. Flushes do not ask it, nor do tables that change their level without being rewritten.
 /// - Change feeds do not report what it removes.
 ///
-/// Compaction threads call it, several at a time. It must not use the database.
+/// Compaction threads call it, several at a time. It must not use the database; to close it there is an error.
 ///
 /// ```
 /// # use thermocline_base as thermocline;
@@ -167,7 +168,10 @@ impl fmt::Debug for Entry<'_> {
 /// The error of reading the value, if the filter fails because of it. Else [`Error::InvalidArgument`] naming filter
 /// and key, if the filter fails or panics, or gives a value of more than [`limits::VALUE_INLINE_MAX`] bytes.
 pub fn ask(filter: &dyn CompactionFilter, entry: &Entry<'_>) -> Result<Verdict> {
-    let why = match catch_unwind(AssertUnwindSafe(|| filter.filter(entry))) {
+    let asked = Asked::begin();
+    let answer = catch_unwind(AssertUnwindSafe(|| filter.filter(entry)));
+    drop(asked);
+    let why = match answer {
         Ok(Ok(Verdict::Change(value))) if value.len() > limits::VALUE_INLINE_MAX => format!(
             "it gives a value of {} bytes, and may give {} at most",
             value.len(),

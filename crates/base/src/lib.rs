@@ -5,6 +5,7 @@
 //! Nothing here knows of files, persistent memory or threads. Every other crate may use it.
 #![forbid(unsafe_code)]
 
+pub mod asked;
 mod async_io;
 pub mod batch;
 pub mod blob_ref;

@@ -13,6 +13,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::asked::Asked;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shown::shown;
@@ -22,7 +23,7 @@ use crate::shown::shown;
 /// # The law
 /// It must be associative: `merge(merge(e, a), b)` is `merge(e, merge(a, b))`, whether `e` is there or not. It must
 /// be a function: the same arguments give the same result, in every process that opens the database. Reads call it,
-/// and threads that flush and compact. It must not use the database.
+/// and threads that flush and compact. It must not use the database; to close it there is an error.
 ///
 /// ```
 /// # use thermocline_base as thermocline;
@@ -227,7 +228,9 @@ pub fn merge_one(
     existing: Option<&[u8]>,
     operand: &[u8],
 ) -> Result<Vec<u8>> {
+    let asked = Asked::begin();
     let merged = catch_unwind(AssertUnwindSafe(|| operator.merge(key, existing, operand)));
+    drop(asked);
     let why = match merged {
         Ok(Ok(value)) if value.len() <= limits::VALUE_LEN_MAX => return Ok(value),
         Ok(Ok(value)) => format!(

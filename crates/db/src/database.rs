@@ -413,8 +413,7 @@ impl Db {
     /// Closes the database for all handles. Nothing can be read or written through them any more. Existing snapshots,
     /// iterators and values go on, also after the database is opened again. If this process opens it again, they hold
     /// no more than readers of the new handle do: the versions that they see of overwritten keys. On return the
-    /// folder may be removed, and a new database made there. Dropping the last handle closes the database as well,
-    /// without a result.
+    /// folder may be removed, and a new database made there. Dropping the last handle closes the database as well, without a result.
     ///
     /// On return every callback has been called, and every event delivered. The call waits for a callback that
     /// blocks. By then everything is durable, and another opening need not wait. Called in a callback or listener, it
@@ -422,8 +421,9 @@ impl Db {
     ///
     /// # Errors
     /// The error of a failed persist, now or earlier. The database is closed all the same. Acknowledged writes are
-    /// there when it is opened again.
+    /// there when it is opened again. [`crate::Error::InvalidArgument`] in a compaction filter or merge operator, which closes nothing.
     pub fn close(self) -> Result<()> {
+        self.engine.check_close()?;
         // First: a callback that is waited for may itself wait for one of them.
         self.transactions.close();
         self.engine.close()

@@ -8,6 +8,9 @@
 //! for a device, but not for the sync of a file that no edit names (`exec::job_io::closing`), nor for more than a part of a region
 //! that grows.
 //!
+//! A compaction filter or merge operator is asked by such work. It closes nothing: it would wait for itself ([`is_asked`]). If the last handle
+//! goes there, a courier closes the store.
+//!
 //! # Until the store is opened again
 //! Readers hold the folder, and whoever opens the store next in another process drops nothing of what was
 //! there (`reclaim`).
@@ -46,6 +49,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{PoisonError, Weak};
 
+use thermocline_base::asked::is_asked;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result, SeqNo};
 use thermocline_catalog::Pinned;
@@ -53,6 +57,7 @@ use thermocline_catalog::owned::Held;
 use thermocline_commit::readers::{Readers, Registration};
 use thermocline_env::{LockGuard, Storage};
 use thermocline_observe::event::Event;
+use thermocline_observe::events::Courier;
 use thermocline_pm::RegionKind;
 use thermocline_version::VersionEdit;
 
@@ -456,6 +461,12 @@ impl Inner {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if is_asked() {
+            // Here it would wait for the work that asks. A call waits for nobody who waits for it.
+            let inner = self.0.clone();
+            let close = Box::new(move || drop(inner.close()));
+            return self.0.common.background.run(close);
+        }
         // An error here has no caller; the next open recovers as after a crash.
         let _ = self.0.close();
     }

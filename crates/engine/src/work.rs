@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use thermocline_base::asked::is_asked;
 use thermocline_base::bounds::KeyBounds;
 use thermocline_base::{CfId, CfOptions, Error, Result, SeqNo, limits};
 use thermocline_copies::{
@@ -309,9 +310,25 @@ impl Engine {
     ///
     /// # Errors
     /// A failed persist, now or earlier; the store is closed all the same, and the next open recovers. A disk without
-    /// room for the cuts is none: all is durable.
+    /// room for the cuts is none: all is durable. And [`Error::InvalidArgument`] of [`Engine::check_close`].
     pub fn close(&self) -> Result<()> {
+        self.check_close()?;
         self.inner.close()
+    }
+
+    /// Whether this thread may close a store.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] in a compaction filter or merge operator, of whatever store. It would wait for the work that waits for
+    /// the answer.
+    pub fn check_close(&self) -> Result<()> {
+        match is_asked() {
+            true => Err(Error::InvalidArgument(
+                "a compaction filter or merge operator cannot close the database: that waits for the work that asks it"
+                    .into(),
+            )),
+            false => Ok(()),
+        }
     }
 }
 

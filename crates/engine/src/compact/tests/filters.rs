@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
+use thermocline_base::filter::{CompactionFilter, Entry, Verdict, ask};
 use thermocline_base::merge::Counter;
 use thermocline_base::options::{Costs, Shape};
 use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
@@ -514,4 +516,79 @@ fn a_filter_is_told_how_long_compressed_values_are() {
         let found = crate::flush::tests::get(&engine, &[n]);
         assert_eq!(found.is_some(), n % 2 == 0, "{n}");
     }
+}
+
+/// Closes the store that it has, once, or lets go of its handle.
+#[derive(Debug, Default)]
+struct Closes {
+    of: Mutex<Option<Engine>>,
+    lets_go: bool,
+    told: Mutex<Option<Result<(), ErrorKind>>>,
+}
+
+impl CompactionFilter for Closes {
+    fn name(&self) -> &str {
+        "tests.closes"
+    }
+
+    fn filter(&self, _: &Entry<'_>) -> Result<Verdict, String> {
+        let of = lock(&self.of).take();
+        if let Some(engine) = of.filter(|_| !self.lets_go) {
+            *lock(&self.told) = Some(engine.close().map_err(|error| error.kind()));
+        }
+        Ok(Verdict::Keep)
+    }
+}
+
+/// Does something on a thread that nobody waits for if it waits for ever.
+fn at_last<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = channel();
+    std::thread::spawn(move || done.send(what()));
+    let ended = ended.recv_timeout(Duration::from_secs(60));
+    ended.expect("it does not wait for itself")
+}
+
+/// Who closes a store waits for its compactions, and so for the filter that they ask.
+#[test]
+fn a_filter_that_closes_its_store_is_told_that_it_cannot() {
+    let closes = Arc::new(Closes::default());
+    let filter: Arc<dyn CompactionFilter> = closes.clone();
+    let setup = Setup {
+        compaction_filters: vec![("default".into(), filter)],
+        ..Setup::default()
+    };
+    let machine = Machine::new(PM);
+    let engine = Engine::open_with(machine.world(), Path::new("/db"), tiny(), setup).unwrap();
+    put(&engine, CfId::DEFAULT, b"k", b"value");
+    flush(&engine);
+    *lock(&closes.of) = Some(engine.clone());
+    let own = engine.clone();
+    at_last(move || own.compact(CfId::DEFAULT, ALL)).unwrap();
+    let told = lock(&closes.told).take();
+    assert_eq!(told, Some(Err(ErrorKind::InvalidArgument)));
+    let found = crate::flush::tests::get(&engine, b"k");
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
+    engine.close().unwrap();
+}
+
+/// As a job does that keeps the store alive when its last handle goes.
+#[test]
+fn a_store_whose_last_handle_goes_in_a_filter_is_closed_elsewhere() {
+    let machine = Machine::new(PM);
+    let mut world = machine.world();
+    world.background = true;
+    let engine = Engine::open(world, Path::new("/db"), tiny()).unwrap();
+    let inner = engine.inner.clone();
+    let job = inner.clone();
+    let closes = Closes {
+        of: Mutex::new(Some(engine)),
+        lets_go: true,
+        ..Closes::default()
+    };
+    at_last(move || {
+        let _inside = job.common.compactions.gate.enter();
+        ask(&closes, &Entry::new(b"k", b"value")).unwrap();
+    });
+    inner.common.background.wait_ended();
+    assert!(inner.common.closed.load(Ordering::SeqCst));
 }
