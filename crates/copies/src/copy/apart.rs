@@ -1,6 +1,6 @@
 //! Copies lie outside of the database that they are copies of.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use thermocline_base::{Error, Result};
 use thermocline_env::Storage;
@@ -15,16 +15,9 @@ pub(crate) fn check_apart(storage: &dyn Storage, dir: &Path, of: &Path) -> Resul
     if !storage.is_dir(of)? {
         return Ok(());
     }
-    // What is there of the path. The rest is yet to be made.
-    let mut there = dir;
-    while !storage.is_dir(there)? {
-        let Some(parent) = there.parent() else {
-            return Ok(());
-        };
-        there = parent;
-    }
-    let is_itself = there == dir && storage.is_same(dir, of)?;
-    if is_itself || !storage.is_within(there, of)? {
+    // The folder itself, not by way of one that is yet to be made: nobody would see what it has.
+    let is_itself = storage.is_dir(dir)? && storage.is_same(dir, of)?;
+    if is_itself || !leads_into(storage, dir, of)? {
         return Ok(());
     }
     Err(Error::InvalidArgument(format!(
@@ -33,4 +26,30 @@ pub(crate) fn check_apart(storage: &dyn Storage, dir: &Path, of: &Path) -> Resul
         dir.display(),
         of.display()
     )))
+}
+
+/// Whether a path, once it is made, lies in the folder `of`, or goes there on its way and leaves something. To make `new/../db/copy` makes
+/// `new`, and then leads into `db`: what is yet to be made, and left again, counts for nothing.
+fn leads_into(storage: &dyn Storage, dir: &Path, of: &Path) -> Result<bool> {
+    let mut parts: Vec<Component<'_>> = dir.components().collect();
+    loop {
+        let path_of = |len: usize| parts[..len].iter().collect::<PathBuf>();
+        let mut there = parts.len();
+        while there > 0 && !storage.is_dir(&path_of(there))? {
+            there -= 1;
+        }
+        if there == 0 {
+            return Ok(false);
+        }
+        // The rest is made in it.
+        if storage.is_within(&path_of(there), of)? {
+            return Ok(true);
+        }
+        let mut missing = parts[there..].iter();
+        match missing.position(|part| *part == Component::ParentDir) {
+            // The one before it is missing, too.
+            Some(up) if up > 0 => drop(parts.drain(there + up - 1..=there + up)),
+            _ => return Ok(false),
+        }
+    }
 }

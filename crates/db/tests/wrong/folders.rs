@@ -185,12 +185,18 @@ fn a_copy_in_the_folder_of_its_database() {
         dir.join("far/copy"),
         link.join("copy"),
         home.path().join("far/../db/copy"),
+        // To make this makes `new`, which nobody looks at then.
+        home.path().join("new/../db/copy"),
+        home.path().join("new/er/../../far/../link/copy"),
+        home.path().join("new/../db"),
+        dir.join("new/../../copy"),
     ] {
         let says = [&text(&place)[..], "lies in the folder", &text(&dir)];
         refused(db.checkpoint(&place), kind, &says);
         refused(Backups::new(&place).create(&db), kind, &says);
     }
     assert!(!dir.join("copy").exists() && !dir.join("far").exists());
+    assert!(!home.path().join("new").exists());
     // Through it leads no way into it.
     let outside = dir.join("../copy");
     db.checkpoint(&outside).unwrap();
