@@ -35,6 +35,7 @@ mod tests;
 
 use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
+use thermocline_catalog::kept::Keeping;
 use thermocline_observe::cause::StallCause;
 use thermocline_runtime::Job;
 
@@ -113,7 +114,7 @@ impl Admission {
             return Err(error);
         }
         if no_slowdown {
-            if !self.could_flush() {
+            if !self.could_flush() && !self.could_yield_kept() {
                 return Err(self.naming_readers(error));
             }
             self.flush_due.want_room();
@@ -256,6 +257,17 @@ impl Admission {
     fn could_flush(&self) -> bool {
         let active = self.common.catalog.view().memtables[0].clone();
         !active.is_empty() || !self.evacuator.to_flush().is_empty()
+    }
+
+    /// Whether what is kept for change feeds could go, and make room.
+    fn could_yield_kept(&self) -> bool {
+        let keeping = self.common.keeping();
+        let kept = |yields| {
+            let keeping = Keeping { yields, ..keeping };
+            self.common.reclaim.kept(&keeping).memtables
+        };
+        // It has no DRAM to give. And what somebody reads stays, though nobody keeps it.
+        !self.common.is_dram_short() && kept(true) < kept(false)
     }
 
     /// There is no room, and what could be flushed was: who has it?

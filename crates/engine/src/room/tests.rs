@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, Error, WriteBatch};
+use thermocline_base::{CfId, Error, ErrorKind, WriteBatch};
 use thermocline_env::Clock;
 use thermocline_observe::cause::StallCause;
 
@@ -89,4 +89,35 @@ fn what_a_writer_waits_for_counts_once() {
     // Two looks, before it and behind it, are this test's.
     let counted = nanos() - counted;
     assert!(counted + 2 <= waited, "{counted} of {waited}");
+}
+
+/// A writer who does not wait finds all flushed, and what was flushed kept for change feeds: a flush that it asks for gives that
+/// up. If it did not ask, all such writers would be refused for ever.
+#[test]
+fn who_does_not_wait_asks_for_what_is_kept_for_feeds() {
+    const PM: u64 = 8 << 20;
+    let machine = Machine::new(PM);
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.feed.retain_bytes = PM;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"key", b"value").unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    engine.flush().unwrap();
+    let admission = &engine.inner.admission;
+    let refused = || {
+        let mut attempts = admission.begin_attempts();
+        let full = Error::OutOfSpace("one more write".into());
+        let refused = admission.wait_for_room(&mut attempts, full, 10, true);
+        refused.unwrap_err().kind()
+    };
+    assert!(engine.metrics().feed.kept_bytes > 0);
+    assert_eq!(refused(), ErrorKind::Busy);
+    engine.inner.flusher.flush_inline();
+    assert_eq!(engine.metrics().feed.kept_bytes, 0);
+    // There is nothing more to come.
+    assert_eq!(refused(), ErrorKind::OutOfSpace);
 }
