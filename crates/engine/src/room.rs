@@ -16,7 +16,7 @@
 //!    [`ATTEMPTS_MAX`] times, because others took what was made, gives up.
 //! 3. Where a flush frees nothing there is no further attempt: it failed (the disk is full), or nothing is left
 //!    that could be flushed, because it is flushed and somebody reads it, or does not fit at all. The
-//!    error says which.
+//!    error says which. One that met what was about to be settled is tried again.
 //!
 //! What is kept for change feeds (`feed`) goes first, memtable by memtable. Readers that hold what was
 //! flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are compactions that work with the DRAM which
@@ -149,13 +149,7 @@ impl Admission {
             Ok(0) if self.reclaimer.yield_kept()? => return Ok(()),
             Ok(0) => {}
             Ok(_) => return Ok(()),
-            Err(cause @ (Error::Poisoned(_) | Error::Closed)) => return Err(cause),
-            Err(cause) => {
-                self.common.poison.check()?;
-                let text = space_text(error);
-                let text = format!("{text}; flushing, which would make room, failed: {cause}");
-                return Err(Error::OutOfSpace(text));
-            }
+            Err(cause) => return self.flush_failed(error, cause),
         }
         drop(flushing);
         let made = self.common.room.made() != before;
@@ -166,6 +160,24 @@ impl Admission {
         // Nobody waits for room in a store that is being closed.
         self.common.check_writable()?;
         Err(self.naming_readers(error))
+    }
+
+    /// A flush that was to make room has failed with `cause`. Returns when the write may be tried again all the same.
+    fn flush_failed(&self, error: Error, cause: Error) -> Result<()> {
+        match cause {
+            cause @ (Error::Poisoned(_) | Error::Closed) => Err(cause),
+            // It has met what was written a moment ago, and is about to be settled.
+            Error::Busy(_) => {
+                self.common.world.env.clock.sleep_ms(1);
+                Ok(())
+            }
+            cause => {
+                self.common.poison.check()?;
+                let text = space_text(error);
+                let text = format!("{text}; flushing, which would make room, failed: {cause}");
+                Err(Error::OutOfSpace(text))
+            }
+        }
     }
 
     /// Seals the active memtable. What takes long there is to name the next one, and that counts by itself (`next_memtable`).

@@ -9,6 +9,7 @@ use thermocline_base::{CfId, Error, ErrorKind, WriteBatch};
 use thermocline_env::Clock;
 use thermocline_observe::cause::StallCause;
 
+use crate::busy::busy;
 use crate::tests::Machine;
 use crate::{Durability, Engine};
 
@@ -120,4 +121,22 @@ fn who_does_not_wait_asks_for_what_is_kept_for_feeds() {
     assert_eq!(engine.metrics().feed.kept_bytes, 0);
     // There is nothing more to come.
     assert_eq!(refused(), ErrorKind::OutOfSpace);
+}
+
+/// A flush that meets what was written a moment ago fails, and would not a moment later. The write that waits for it waits on.
+#[test]
+fn a_flush_that_meets_writes_in_flight_refuses_nobody() {
+    const PM: u64 = 8 << 20;
+    let machine = Machine::new(PM);
+    let options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let admission = &engine.inner.admission;
+    let after = |cause| admission.flush_failed(Error::OutOfSpace("one more write".into()), cause);
+    after(busy("for writes in flight")).unwrap();
+    let refused = after(Error::Unsupported("flushing".into())).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+    assert_eq!(after(Error::Closed).unwrap_err().kind(), ErrorKind::Closed);
 }
