@@ -103,9 +103,19 @@ impl Flusher {
 
     /// The flush job of a job thread.
     pub fn flush_job(&self) -> Result<()> {
+        let crowded = self.common.is_crowded();
+        let flushed = self.flush_in_job(crowded);
+        // Others may wait for what was promised here, whatever became of the flush.
+        if crowded {
+            self.memtables
+                .give_up_credit(&mut lock(&self.memtables.writer));
+        }
+        flushed
+    }
+
+    fn flush_in_job(&self, crowded: bool) -> Result<()> {
         // Memtables may have died since the job was requested.
         self.reclaimer.reclaim()?;
-        let crowded = self.common.is_crowded();
         if crowded && self.common.flushes() {
             let active = self.common.catalog.view().memtables[0].clone();
             let stores = self.common.background.stores();
@@ -118,11 +128,6 @@ impl Flusher {
                 self.common.room.room_wanted.store(true, Ordering::Relaxed);
             }
         }
-        self.flush_wanted()?;
-        if crowded {
-            self.memtables
-                .give_up_credit(&mut lock(&self.memtables.writer));
-        }
-        Ok(())
+        self.flush_wanted()
     }
 }

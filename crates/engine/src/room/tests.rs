@@ -11,7 +11,7 @@ use thermocline_observe::cause::StallCause;
 
 use crate::busy::busy;
 use crate::tests::Machine;
-use crate::{Durability, Engine};
+use crate::{Durability, Engine, Runtime, RuntimeOptions, Setup};
 
 /// A job has given back, behind the refused attempt and before the writer looked, the DRAM that this lacked: then it is tried again,
 /// and once, since what it lacks may be something else.
@@ -139,4 +139,47 @@ fn a_flush_that_meets_writes_in_flight_refuses_nobody() {
     let refused = after(Error::Unsupported("flushing".into())).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
     assert_eq!(after(Error::Closed).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Another store of the runtime waits for DRAM. This one cannot flush, and has promised more to its writes than they take.
+#[test]
+fn a_store_that_cannot_flush_gives_up_what_it_has_promised() {
+    const PM: u64 = 8 << 20;
+    const DRAM: u64 = 4 << 20;
+    let runtime = Runtime::new(RuntimeOptions {
+        dram: DRAM,
+        workers: 1,
+        ..RuntimeOptions::default()
+    });
+    let runtime = runtime.unwrap();
+    let machines = [Machine::new(PM), Machine::new(PM)];
+    let open = |machine: &Machine| {
+        let mut options = Options {
+            pm: PM,
+            dram: DRAM,
+            ..Options::default()
+        };
+        options.flush.automatic = false;
+        let setup = Setup {
+            runtime: Some(runtime.clone()),
+            ..Setup::default()
+        };
+        Engine::open_with(machine.world(), Path::new("/db"), options, setup).unwrap()
+    };
+    let [engine, _other] = machines.each_ref().map(open);
+    let (common, mut n) = (&engine.inner.common, 0u64);
+    while !common.is_crowded() {
+        let mut batch = WriteBatch::new();
+        for _ in 0..100 {
+            // Neighbours share no prefix, so that the index is large.
+            n += 1;
+            let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            batch.put(CfId::DEFAULT, &key, b"value").unwrap();
+        }
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+    assert!(common.account.held() > common.account.used());
+    drop(common.poison.poison(Error::Unsupported("a device".into())));
+    engine.inner.flusher.flush_job().unwrap_err();
+    assert_eq!(common.account.held(), common.account.used());
 }
