@@ -78,6 +78,8 @@ impl Merger {
     /// [`Error::Closed`], [`Error::Poisoned`]. A record that cannot be read is for its reader to hear of.
     pub fn merge_if_due(&self) -> Result<bool> {
         let Some(_turn) = try_lock(&self.common.merges.turn) else {
+            // Reads ask for no merge while one is asked for, and this was the one.
+            self.common.merges.look_again();
             return Ok(false);
         };
         self.merge_due(false, &mut |promise| {

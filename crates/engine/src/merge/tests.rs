@@ -181,6 +181,21 @@ fn a_merge_gives_way_to_a_flush() {
     assert_eq!(indexes(&engine), (0, 0));
 }
 
+/// Reads ask for one merge at a time. A flush has the turn when that begins; if it was not asked for again, nothing that is read
+/// would be merged until something is sealed.
+#[test]
+fn a_merge_that_does_not_get_its_turn_is_asked_for_again() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    let merges = &engine.inner.common.merges;
+    // As who asks for it leaves it.
+    merges.next.store(u64::MAX, Ordering::Relaxed);
+    let turn = merges.turn_for_flush();
+    assert!(!engine.inner.merger.merge_if_due().unwrap());
+    drop(turn);
+    assert_eq!(merges.next.load(Ordering::Relaxed), 0);
+}
+
 /// Where much of what is to be flushed is dead, indexes are made anew instead.
 #[test]
 fn what_is_dead_is_not_flushed() {
