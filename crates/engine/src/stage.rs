@@ -99,23 +99,22 @@ struct Staging<'s, 'b> {
 
 impl Drop for Staging<'_, '_> {
     fn drop(&mut self) {
-        let stage = self.stage.take();
-        let zones = stage.as_ref().map(|stage| stage.zones().to_vec());
-        self.inner
-            .memtables
-            .staging
-            .fetch_sub(self.promised, Ordering::Relaxed);
-        // What the batch did not use others may have, once this store is idle.
-        self.inner.common.written();
+        let inner = self.inner;
         // After a failed persist nobody knows what the manifest names.
-        if let Some(zones) = zones
-            && self.inner.common.poison.check().is_ok()
-        {
-            self.inner.common.space.release(&zones);
-            let chain = stage.as_ref().map(|stage| stage.chain().id);
-            self.inner.memtables.retire_logs(chain.as_slice());
-            self.inner.common.room.note();
+        let is_sound = |_: &Stage<'_>| inner.common.poison.check().is_ok();
+        if let Some(stage) = self.stage.take().filter(is_sound) {
+            let (zones, chain) = (stage.zones().to_vec(), stage.chain().id);
+            // And its index with it.
+            drop(stage);
+            inner.common.space.release(&zones);
+            inner.memtables.retire_logs(&[chain]);
         }
+        let staging = &inner.memtables.staging;
+        staging.fetch_sub(self.promised, Ordering::Relaxed);
+        // What the batch did not use others may have, once this store is idle,
+        inner.common.written();
+        // and who writes here at once. Behind all that is given back.
+        inner.common.room.note();
     }
 }
 

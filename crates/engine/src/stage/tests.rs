@@ -157,6 +157,25 @@ fn a_batch_hides_what_is_older_and_is_hidden_by_what_is_newer() {
     }
 }
 
+/// What a batch was promised in DRAM is more than its index takes. Who was refused for want of it hears that it was given back.
+#[test]
+fn a_batch_that_is_committed_has_made_room() {
+    let machine = Machine::new(MIB);
+    let engine = open(&machine, MIB);
+    let inner = &engine.inner;
+    let batch = puts(CF, 0..80, &[1; 90]);
+    let bytes = thermocline_memtable::item_bytes(batch.iter());
+    let staging = inner.stager.reserve_stage(batch.iter(), bytes).unwrap();
+    let (staging, staged) = inner.stager.store_stage(staging, batch.iter()).unwrap();
+    let made = inner.common.room.made();
+    let committed = inner
+        .stager
+        .commit_stage(staging, staged, batch.iter(), (None, None));
+    committed.unwrap();
+    assert!(inner.common.room.made() > made);
+    assert_eq!(inner.memtables.staging.load(Ordering::Relaxed), 0);
+}
+
 #[test]
 fn batches_that_are_staged_side_by_side_take_the_order_of_their_commits() {
     let machine = Machine::new(MIB);
