@@ -203,6 +203,8 @@ impl Flusher {
         // Reclaims now, so that the next holder of the turn finds the room that this flush has made.
         self.common.want_compaction();
         self.reclaimer.reclaim()?;
+        // The DRAM of indexes that have gone others may have, once this store is idle. Perhaps nobody writes.
+        self.common.written();
         Ok(flushed)
     }
 

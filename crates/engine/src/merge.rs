@@ -165,6 +165,8 @@ impl Merger {
         self.common.decided(&decision);
         let begun = self.common.now_ns();
         let merged = self.merge_indexes(&inputs, locked);
+        // What it was promised others may have, once this store is idle. Perhaps nobody writes.
+        self.common.written();
         if let Err(Error::Corruption { .. }) = merged {
             // It would be there next time, too.
             self.common.reclaim.note_unreadable(inputs[0].id());

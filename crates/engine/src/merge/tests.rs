@@ -5,11 +5,12 @@ use std::path::Path;
 
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfOptions, WriteBatch};
+use thermocline_env::simulated::SimClock;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
 use crate::tests::Machine;
-use crate::{Cursor, Durability, Engine, Family, Snapshot, World};
+use crate::{Cursor, Durability, Engine, Family, Setup, Snapshot, World};
 
 const PM: u64 = 4 << 20;
 
@@ -194,6 +195,53 @@ fn a_merge_that_does_not_get_its_turn_is_asked_for_again() {
     assert!(!engine.inner.merger.merge_if_due().unwrap());
     drop(turn);
     assert_eq!(merges.next.load(Ordering::Relaxed), 0);
+}
+
+/// A merge is promised more than its index takes, and its inputs go. Where nobody writes, that is given back all the same.
+#[test]
+fn what_a_merge_was_promised_is_given_back_though_nobody_writes() {
+    let clock = Arc::new(SimClock::new());
+    let runtime = crate::Runtime::scripted(clock.clone());
+    let setup = Setup {
+        runtime: Some(runtime.clone()),
+        ..Setup::default()
+    };
+    let mut world = World {
+        background: true,
+        ..Machine::new(PM).world()
+    };
+    world.env.clock = clock.clone();
+    let mut options = options();
+    options.level0.merge_percent = 100;
+    let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
+    let work = || while runtime.step().is_some() {};
+    let idle = || {
+        for _ in 0..3 {
+            clock.advance_ns(60_000_000_000);
+            work();
+        }
+    };
+    for n in 0..200u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+    }
+    idle();
+    let account = &engine.inner.common.account;
+    assert_eq!(account.held(), account.used());
+    while engine.metrics().merges == 0 {
+        get(&engine, &0u32.to_be_bytes());
+        work();
+    }
+    assert!(account.held() > account.used());
+    idle();
+    assert_eq!(account.held(), account.used());
+    // So is what a flush gives back.
+    let before = account.used();
+    engine.flush().unwrap();
+    assert!(account.used() < before && account.held() > account.used());
+    idle();
+    assert_eq!(account.held(), account.used());
+    engine.close().unwrap();
+    work();
 }
 
 /// Where much of what is to be flushed is dead, indexes are made anew instead.
