@@ -74,9 +74,11 @@ pub(crate) mod written_since;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_jobs::Outputs;
+use thermocline_memtable::Memtable;
 use thermocline_version::State;
 
 use crate::store::Flusher;
+use crate::sync::Arc;
 use crate::turns::HasTurn;
 use crate::write::writer::Writer;
 use edits::NAMED_BYTES;
@@ -164,7 +166,9 @@ impl Flusher {
                 _ => "flush: somebody wants it, or room".into(),
             };
             let mut made = self.begin_flush(&taken.memtables, because);
-            let bytes = taken.memtables.iter().map(|m| m.bytes()).sum();
+            // As what waits is measured: zones, not what is in them.
+            let own = |m: &Arc<Memtable>| self.common.reclaim.bytes_of(m);
+            let bytes = taken.memtables.iter().map(own).sum();
             // The figures change: it is known now what is taken.
             self.flush_due.look();
             let done = self.flush_taken(taken, only_pm, &mut made);

@@ -26,7 +26,7 @@ impl ReadSince {
         )
     }
 
-    /// So many bytes of all that was sealed are flushed: their part of the reads counts no more.
+    /// So many bytes of persistent memory, `of` all that was sealed, are flushed: their part of the reads counts no more.
     pub fn flushed(&self, counted: &Counted, bytes: u64, of: u64) {
         let (scanned, found) = self.get(counted);
         let gone = |reads| share(reads, bytes, of);

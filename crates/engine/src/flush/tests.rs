@@ -5,6 +5,7 @@ use std::path::Path;
 
 use thermocline_base::options::{Options, SHAPES};
 use thermocline_base::{CfId, CfOptions, ErrorKind, WriteBatch};
+use thermocline_observe::count::Count;
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -331,6 +332,22 @@ fn tables_of_a_dropped_family_go_and_a_missing_file_is_corruption() {
     storage.remove(&Path::new("/db").join(table)).unwrap();
     let error = Engine::open(machine.world(), Path::new("/db"), options()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+}
+
+/// A memtable has more persistent memory than it has filled. If what is flushed was measured otherwise than what waits, reads of
+/// it would count on, and ask for flushes of what they have not read.
+#[test]
+fn behind_a_flush_of_all_no_read_counts() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    put(&engine, CfId::DEFAULT, b"k", b"1");
+    let common = &engine.inner.common;
+    for what in [Count::Scanned, Count::Found] {
+        common.counted.add(what, 1000);
+    }
+    assert_eq!(common.read_since.get(&common.counted), (1000, 1000));
+    engine.flush().unwrap();
+    assert_eq!(common.read_since.get(&common.counted), (0, 0));
 }
 
 #[test]
