@@ -107,7 +107,7 @@ impl Flusher {
             Err(error) if error.is_no_room() => {
                 // Dead memtables, those of deletes too, need not be written, and their zones may go back to the disk.
                 let before = self.common.disk_room();
-                self.reclaimer.reclaim()?;
+                self.reclaimer.reclaim_readable()?;
                 self.reclaimer.give_space_back(false);
                 match (before, self.common.disk_room()) {
                     (Some(before), Some(now)) if now.free > before.free => {
@@ -206,7 +206,7 @@ impl Flusher {
         drop(taken);
         // Reclaims now, so that the next holder of the turn finds the room that this flush has made.
         self.common.want_compaction();
-        self.reclaimer.reclaim()?;
+        self.reclaimer.reclaim_readable()?;
         // The DRAM of indexes that have gone others may have, once this store is idle. Perhaps nobody writes.
         self.common.written();
         Ok(flushed)

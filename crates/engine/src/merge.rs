@@ -122,7 +122,7 @@ impl Merger {
             None => false,
         };
         match merged {
-            true => self.reclaimer.reclaim().map(drop),
+            true => self.reclaimer.reclaim_readable(),
             false => Ok(()),
         }
     }

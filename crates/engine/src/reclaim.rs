@@ -76,7 +76,7 @@
 //! handle is no reader.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Result};
+use thermocline_base::{CfId, Error, Result};
 use thermocline_catalog::View;
 use thermocline_catalog::kept::Keeping;
 use thermocline_catalog::owned::Retired;
@@ -98,6 +98,9 @@ const STEP: usize = 256;
 impl Reclaimer {
     /// Drops what is dead and nobody reads, and returns how many memtables those were. The caller does not
     /// hold the writer's lock.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] of a record that had to be read: all else is dropped.
     pub fn reclaim(&self) -> Result<usize> {
         self.forget_relics();
         // Readers may have let go of tables, too.
@@ -112,13 +115,20 @@ impl Reclaimer {
                 self.drop_dead(&mut writer)?
             };
             all += dropped;
-            checked?;
             // What was not the oldest may be now.
             if dropped == 0 {
                 self.sweeper.discard_blobs();
                 self.sweeper.release_pm_tables();
-                return Ok(all);
+                return checked.map(|()| all);
             }
+        }
+    }
+
+    /// As [`Reclaimer::reclaim`], for whoever wants room. What cannot be read stays, for its reader to hear of.
+    pub fn reclaim_readable(&self) -> Result<()> {
+        match self.reclaim() {
+            Ok(_) | Err(Error::Corruption { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -244,7 +244,7 @@ impl Admission {
             if !retired || !self.waits() {
                 break;
             }
-            self.reclaimer.reclaim()?;
+            self.reclaimer.reclaim_readable()?;
             // What was read may be kept for feeds, too.
             let made_room = self.common.room.made() != made;
             if made_room || (!self.common.is_dram_short() && self.reclaimer.yield_kept()?) {

@@ -115,7 +115,7 @@ impl Flusher {
 
     fn flush_in_job(&self, crowded: bool) -> Result<()> {
         // Memtables may have died since the job was requested.
-        self.reclaimer.reclaim()?;
+        self.reclaimer.reclaim_readable()?;
         if crowded && self.common.flushes() {
             let active = self.common.catalog.view().memtables[0].clone();
             let stores = self.common.background.stores();

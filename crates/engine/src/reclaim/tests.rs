@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_base::options::{Options, Shape};
-use thermocline_base::{CfId, CfOptions, Error, WriteBatch};
+use thermocline_base::{CfId, CfOptions, Error, ErrorKind, WriteBatch};
+use thermocline_memtable::Lookup;
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -647,4 +648,39 @@ fn a_dropped_family_gives_its_space_back() {
     engine.reclaim().unwrap();
     assert_eq!(engine.metrics().memtables.len(), 2);
     assert_eq!(get(&engine, b"default").as_deref(), Some(&b"stays"[..]));
+}
+
+/// A record that cannot be read keeps its memtable, and nothing else: neither what is dead only once something older has gone, nor
+/// what a flush or a writer without room would do next.
+#[test]
+fn what_cannot_be_read_keeps_nothing_else() {
+    let machine = Machine::new(4 * MIB);
+    let mut options = options(4 * MIB, 1 << 20);
+    options.level0.shape = Some(Shape::Immutables);
+    let engine = open(&machine, &options);
+    let seal = || engine.inner.memtables.seal_active().unwrap();
+    put(&engine, CF, b"k", b"1");
+    let snapshot = engine.snapshot();
+    seal();
+    // It hides nothing when the one before has gone.
+    delete(&engine, CF, b"k");
+    seal();
+    put(&engine, CF, b"bad", b"value");
+    let view = engine.inner.common.catalog.view_to_keep();
+    let record = view.memtables[0].get(CF, b"bad", engine.visible(), true);
+    let at = match record.unwrap() {
+        Lookup::Record(record) => record.value_at(),
+        other => panic!("{other:?}"),
+    };
+    drop(view);
+    seal();
+    let memtables = || engine.metrics().memtables.len();
+    assert_eq!(memtables(), 4);
+    machine.rot(at);
+    drop(snapshot);
+    let error = engine.inner.reclaimer.reclaim().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(memtables(), 2);
+    engine.inner.reclaimer.reclaim_readable().unwrap();
+    engine.inner.flusher.flush_job().unwrap();
 }
