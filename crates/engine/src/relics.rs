@@ -34,17 +34,17 @@ use list::Relic;
 
 impl FamilyChanges {
     /// Moves what there is into tables, if a family `is_named` that is to be dropped, and somebody
-    /// may read it. Gives the turn to flush what comes meanwhile. What cannot be flushed is kept as
-    /// it is.
+    /// may read it. Gives the turn to flush what comes meanwhile; none if this flush failed: under the
+    /// writer's lock another one would only have all writers wait until it fails, too. What is not flushed is
+    /// kept as it is.
     pub fn flush_for_readers(&self, is_named: bool) -> Option<HasTurn<'_>> {
         if !is_named || self.reads.holds.count() == 0 || !self.common.flushes() {
             return None;
         }
         let flushing = self.common.turns.flushing.take();
-        if self.memtables.seal_active().is_ok() {
-            let _ = self.flusher.flush_holding(&flushing, Extent::All);
-        }
-        Some(flushing)
+        let sealed = self.memtables.seal_active();
+        let flushed = sealed.and_then(|()| self.flusher.flush_holding(&flushing, Extent::All));
+        flushed.is_ok().then_some(flushing)
     }
 
     /// Sets a family aside that is about to be dropped, if anybody is there who may read it. The

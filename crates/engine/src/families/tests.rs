@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use thermocline_base::planted::plant;
-use thermocline_base::{ErrorKind, WriteBatch};
+use thermocline_base::{ErrorKind, Steps, WriteBatch};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::sim::SimFs;
 
 use super::*;
 use crate::store::Engine;
@@ -326,4 +328,43 @@ fn nothing_is_written_to_a_family_behind_its_drop() {
         });
     }
     assert_eq!(engine.families(), ["default"]);
+}
+
+/// Somebody reads the family, and nothing can be flushed: it is tried once, beside the writers, and what was to be flushed is kept.
+#[test]
+fn a_drop_beside_a_flush_that_fails_does_not_flush_again() {
+    let fs = SimFs::new(Steps::new());
+    let disk = FaultStorage::over_sim(fs);
+    let mut world = world();
+    world.env.storage = Arc::new(disk.clone());
+    let begun = Arc::new(AtomicU64::new(0));
+    let heard = begun.clone();
+    let listener = move |event: &Event| {
+        if matches!(event, Event::FlushBegun { .. }) {
+            heard.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let setup = crate::Setup {
+        listener: Some(Arc::new(listener)),
+        ..Default::default()
+    };
+    let mut options = options();
+    options.flush.automatic = true;
+    options.set("level0.shape", "global-index").unwrap();
+    options.flush.rewrite_ratio = 0;
+    let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
+    let orders = make(&engine, "orders");
+    put(&engine, orders, b"a").unwrap();
+    let snapshot = engine.snapshot();
+    disk.arm(Plan {
+        fault: Fault::Eio,
+        op: Some(Op::Create),
+        at: disk.calls_for(Fault::Eio, Some(Op::Create)),
+        repeat: Repeat::Forever,
+    });
+    engine.drop_family("orders").unwrap();
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
+    disk.disarm();
+    let found = snapshot.get(orders.id, b"a", <[u8]>::to_vec).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
 }
