@@ -48,6 +48,8 @@ impl Partitioner {
     pub fn adjust_by_size(&self) -> Result<bool> {
         let all = self.common.options.partition.by == PartitionBy::Size;
         if !all && !self.common.families.any_by_size() {
+            // One may wait in the last such family, which was dropped.
+            self.common.compactions.forget_waiting(Waiter::Size);
             return Ok(false);
         }
         let mut turn = self.common.compactions.adjusting.take();

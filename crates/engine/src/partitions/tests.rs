@@ -401,6 +401,34 @@ fn families_are_divided_as_they_were_made() {
     assert!(!engine.inner.common.families.any_by_size());
 }
 
+/// A split waits for a job, and its family, the last one that is divided by size, is dropped. If it waited on, each job that ends
+/// would ask for another one for its sake.
+#[test]
+fn a_split_of_a_dropped_family_waits_no_more() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options());
+    let sized = CfOptions::default()
+        .partition_by(PartitionBy::Size)
+        .partition_bytes(8 << 10);
+    let cf = engine.family("sized", &sized).unwrap().id;
+    for round in 0..5u8 {
+        for n in 0..20 {
+            put(&engine, cf, &key(n * 50), &[round; 100]);
+        }
+        flush(&engine);
+    }
+    let inner = &engine.inner;
+    let job = inner.compactor.picker.take_due().expect("one is due");
+    let held = inner
+        .compactor
+        .picker
+        .hold_for_split(cf, &key(500), Waiter::Size);
+    assert!(held.is_none() && inner.common.compactions.is_waiting(Waiter::Size));
+    engine.drop_family("sized").unwrap();
+    inner.compactor.run(job).unwrap();
+    assert!(!inner.common.compactions.is_waiting(Waiter::Size));
+}
+
 #[test]
 fn more_than_there_may_be_are_refused() {
     let machine = Machine::new(PM);
