@@ -16,8 +16,8 @@ impl Backups {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no such backup, or `dir` exists and is not empty; [`Error::Corruption`]
-    /// naming a list or file that is not what was backed up; [`Error::Locked`]; those of the file system. There is no
-    /// database in `dir` then.
+    /// naming a list or file that is not what was backed up; [`Error::Locked`], also where somebody reads on what lay in
+    /// `dir` before; those of the file system. There is no database in `dir` then.
     pub fn restore(&self, id: Option<u64>, dir: &Path) -> Result<BackupInfo> {
         let dir = std::path::absolute(dir)
             .map_err(|source| Error::io("find the absolute path of", dir, source))?;

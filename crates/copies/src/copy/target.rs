@@ -28,11 +28,18 @@ impl Target {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming what else is there; [`Error::Locked`] if another process or thread makes a
-    /// copy there; those of the file system.
+    /// copy there, or reads what lay there before; those of the file system.
     pub fn begin(storage: &Arc<dyn Storage>, dir: &Path) -> Result<Target> {
         let storage = storage.clone();
         if storage.exists(dir)? {
             check_free(&*storage, dir)?;
+            // Files of the copy may get the names of files that a reader has yet to open. Where it cannot be found out there is none.
+            if storage.is_folder_held(dir).unwrap_or(false) {
+                return Err(Error::Locked {
+                    path: dir.to_path_buf(),
+                    pid: 0,
+                });
+            }
         }
         // The folder's name may not be durable, whoever made it.
         storage.create_dir_all(dir)?;

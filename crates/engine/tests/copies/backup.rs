@@ -165,6 +165,27 @@ fn what_cannot_be_is_refused_with_reasons() {
     );
 }
 
+/// A store was closed and its folder emptied, and somebody reads it on: he would take files of another one for its own.
+#[test]
+fn nothing_is_restored_where_somebody_reads_on() {
+    let disk = disk();
+    let place = Place::new(&disk, "/db");
+    let engine = place.open();
+    put(&engine, CfId::DEFAULT, b"k", b"v");
+    let all = backups(&disk, "/b");
+    all.create(&engine).unwrap();
+    let snapshot = engine.snapshot();
+    drop(engine);
+    for name in disk.list(&place.dir).unwrap() {
+        disk.remove(&place.dir.join(name)).unwrap();
+    }
+    let error = all.restore(None, &place.dir).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert!(disk.list(&place.dir).unwrap().is_empty());
+    drop(snapshot);
+    all.restore(None, &place.dir).unwrap();
+}
+
 /// A name that a file of a backup may have.
 const ASIDE: &str = "/b/00000000000000000000000000000000-000099-00000000.sst";
 
