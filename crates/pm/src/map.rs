@@ -152,26 +152,18 @@ impl Reservation {
         Ok(())
     }
 
-    /// Takes the file away from behind `[from, to)`, which is only reserved from then on.
-    pub fn unmap(&self, from: usize, to: usize) -> io::Result<()> {
+    /// Forbids all access to `[from, to)`, whose bytes the file may lose then. The mapping stays until another one takes
+    /// its place: an `mmap` in its place that finds no memory may have taken it away before, and another thread's pages could
+    /// come to lie there (M1).
+    pub fn forbid(&self, from: usize, to: usize) -> io::Result<()> {
         assert!(
             from < to && to <= self.len && from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE)
         );
-        // SAFETY: M1: the range is ours, so MAP_FIXED replaces only our own pages. That nobody has a slice of them is
-        // what the caller promises (`Region::shrink`).
-        let got = unsafe {
-            libc::mmap(
-                self.base.add(from).cast(),
-                to - from,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        match got == libc::MAP_FAILED {
-            false => Ok(()),
-            true => Err(io::Error::last_os_error()),
+        // SAFETY: M1: the range is ours. That nobody has a slice of it is what the caller promises (`Region::shrink`).
+        let rc = unsafe { libc::mprotect(self.base.add(from).cast(), to - from, libc::PROT_NONE) };
+        match rc {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 
@@ -344,6 +336,23 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let map = Reservation::reserve(4 * PAGE).unwrap();
         gives_sync(file.as_raw_fd());
+        assert!(is_whole(&map), "a page of the reservation is unmapped");
+    }
+
+    #[test]
+    fn what_a_file_is_to_lose_is_forbidden_and_stays_in_its_place() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4 * PAGE as u64).unwrap();
+        let map = Reservation::reserve(4 * PAGE).unwrap();
+        map.map(file.as_raw_fd(), 0, 4 * PAGE, true, Sharing::Shared)
+            .unwrap();
+        map.forbid(2 * PAGE, 4 * PAGE).unwrap();
+        let start = format!("{:x}-", map.base().addr() + 2 * PAGE);
+        let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut lines = mappings.lines();
+        let line = lines.find(|line| line.starts_with(&start)).unwrap();
+        assert_eq!(line.split_ascii_whitespace().nth(1), Some("---s"), "{line}");
+        file.set_len(2 * PAGE as u64).unwrap();
         assert!(is_whole(&map), "a page of the reservation is unmapped");
     }
 

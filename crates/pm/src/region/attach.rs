@@ -394,8 +394,8 @@ impl Region {
         }
         if let (Some(file), Some(map)) = (&inner.file, &inner.map) {
             // First the mapping: a page of it behind the end of its file would kill whoever touches it.
-            let unmapped = map.unmap(index(to), index(before));
-            unmapped.map_err(|e| Error::io("map", &inner.path, e))?;
+            let forbidden = map.forbid(index(to), index(before));
+            forbidden.map_err(|e| Error::io("map", &inner.path, e))?;
             file.set_len(to)?;
         }
         Ok(())
