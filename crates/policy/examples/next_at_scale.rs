@@ -145,6 +145,7 @@ fn ask(levels: &Kept<'_>, running: &[Held]) -> (Decision, f64) {
         refused: &[],
         charged: Charged::None,
         garbage: &[],
+        may_move: true,
     };
     let situation = Situation {
         levels: Some(levels),

@@ -173,6 +173,8 @@ pub struct Levels<'a> {
     pub charged: Charged,
     /// What tables refer to in blob files that are collected.
     pub garbage: &'a [Refers],
+    /// Whether a job may move those beside others that do ([`crate::collect::Copies`]).
+    pub may_move: bool,
 }
 
 /// Where room is wanted on the disk.

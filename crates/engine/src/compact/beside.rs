@@ -54,7 +54,12 @@ impl Jobs {
     fn hold(&mut self, cf: CfId, holds: Vec<Held>) -> u64 {
         self.begun += 1;
         let id = self.begun;
-        self.running.push(Running { id, cf, holds });
+        self.running.push(Running {
+            id,
+            cf,
+            holds,
+            moves: 0,
+        });
         id
     }
 

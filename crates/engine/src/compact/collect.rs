@@ -16,7 +16,8 @@
 //! # What a collection does
 //! `policy::collect` chooses the victims, and `policy::pick` the tables that refer to them. A job writes those anew: values
 //! move out of the victims into new files (`jobs::sink`). So does a job that somebody asked for; others write references again. When the last reference is gone an edit removes the file, and it goes when no version that is held names
-//! it (`blobs::remove`). So a collection is a compaction: paced, cancelled, crash-safe and valid by the same argument. Each job looks
+//! it (`blobs::remove`). A job moves as much as one job does ([`Copies`](thermocline_policy::collect::Copies)), out of the emptiest of them, and none begins beside
+//! others that move as much as may be there twice. So a collection is a compaction: paced, cancelled, crash-safe and valid by the same argument. Each job looks
 //! anew what the victims are, when it begins to write. If there are fewer than when it was picked, it writes what is there again, once.
 //!
 //! # Small files are joined
@@ -40,6 +41,8 @@
 //! passed over until they are written anew for another reason, or the store is opened again, and with them the files to which they refer ([`Compactions::collection_ended`](super::state::Compactions::collection_ended)). Garbage that nothing can be done about
 //! holds no writer back: what is passed over, what would be collected if there were room, and all while the last job has failed.
 
+use std::collections::BTreeMap;
+
 use thermocline_base::FileId;
 use thermocline_catalog::View;
 use thermocline_policy::collect::small::{self, Room};
@@ -47,7 +50,7 @@ use thermocline_policy::collect::{self, BlobFile, Moves, Refers};
 use thermocline_policy::pick::Reason;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
-use super::counted::{referred, referring, small_ones};
+use super::counted::{of_file, referred, referring, small_ones};
 use crate::store::{Common, Picker};
 
 impl Picker {
@@ -68,8 +71,12 @@ impl Picker {
         room.unwrap_or(u64::MAX)
     }
 
-    /// The files out of which a job moves values, by number.
-    pub(super) fn victims_for(&self, reason: Reason) -> Vec<FileId> {
+    /// The files out of which a job moves values that takes these tables, by number.
+    pub(super) fn victims_for<'t>(
+        &self,
+        reason: Reason,
+        tables: impl Iterator<Item = &'t TableRef>,
+    ) -> Vec<FileId> {
         match reason {
             Reason::Garbage => {}
             // Who asks for a compaction wants what it frees.
@@ -85,7 +92,10 @@ impl Picker {
         if garbage.joins && !garbage.victims.is_empty() {
             self.common.compactions.begin_joining(&garbage.victims);
         }
-        garbage.victims
+        match at_once || garbage.joins {
+            true => garbage.victims,
+            false => garbage.victims_in(&version, tables, &self.common),
+        }
     }
 }
 
@@ -108,7 +118,7 @@ fn garbage(
     common: &Common,
     (room, at_once): (u64, bool),
 ) -> Garbage {
-    let most = common.options.blob.space_percent_max;
+    let allowance = common.compactions.garbage_allowance;
     if !common.compactions.seems_due() {
         return match at_once {
             true => Garbage::default(),
@@ -119,15 +129,15 @@ fn garbage(
     leave_noted(&mut files, view);
     let in_parts = referred(version, TableRef::refers_to_unknown);
     let is_in_parts = |file: &FileId| in_parts.binary_search(file).is_ok();
-    let mut parts = collect::victims(&files, most, Moves::ALL);
+    let mut parts = collect::victims(&files, allowance, Moves::ALL);
     parts.retain(is_in_parts);
     files.retain(|of| !is_in_parts(&of.file));
     let moves = match at_once {
         true => Moves { room, ..Moves::ALL },
-        false => Moves::by_tables(&files, most, (referring(version), room)),
+        false => Moves::by_tables(&files, allowance.percent_max, (referring(version), room)),
     };
     Garbage {
-        victims: collect::victims(&files, most, moves),
+        victims: collect::victims(&files, allowance, moves),
         parts,
         joins: false,
     }
@@ -152,7 +162,7 @@ fn joined(version: &Version, view: &View, common: &Common, room: u64) -> Garbage
     files.retain(|of| in_parts.binary_search(&of.file).is_err());
     let room = Room {
         disk: room,
-        copies: collect::room_for_copies(&files, options.space_percent_max),
+        copies: collect::room_for_copies(&files, compactions.garbage_allowance),
     };
     let small = small_ones(version, &files, options.file_bytes);
     Garbage {
@@ -163,6 +173,27 @@ fn joined(version: &Version, view: &View, common: &Common, room: u64) -> Garbage
 }
 
 impl Garbage {
+    /// The victims out of which a job moves values that takes these tables.
+    fn victims_in<'t>(
+        &self,
+        version: &Version,
+        tables: impl Iterator<Item = &'t TableRef>,
+        common: &Common,
+    ) -> Vec<FileId> {
+        let (mut own, mut table_bytes): (BTreeMap<FileId, u64>, u64) = (BTreeMap::new(), 0);
+        for table in tables {
+            table_bytes += table.bytes;
+            let is_victim = |blob: &&BlobBytes| self.victims.binary_search(&blob.file).is_ok();
+            for blob in table.blobs.iter().filter(is_victim) {
+                *own.entry(blob.file).or_default() += blob.bytes;
+            }
+        }
+        let own = own.into_iter();
+        let own = own.filter_map(|(file, bytes)| Some((of_file(version, file)?, bytes)));
+        let most = common.compactions.copies().of_job(table_bytes);
+        collect::of_job(own.collect(), most)
+    }
+
     /// Bytes of values that a table has in victims. A part counts as one if it is to say what it has.
     fn bytes_of(&self, table: &TableRef) -> u64 {
         let is_in = |files: &[FileId], blob: &BlobBytes| files.binary_search(&blob.file).is_ok();

@@ -18,6 +18,16 @@ fn counted(version: &Version) -> Vec<BlobFile> {
     files.collect()
 }
 
+/// What a version knows of a file whose values are counted.
+pub(super) fn of_file(version: &Version, file: FileId) -> Option<BlobFile> {
+    let blob = version.blob_file(file)?;
+    Some(BlobFile {
+        file,
+        bytes: blob.value_bytes?,
+        live: blob.referenced_bytes,
+    })
+}
+
 /// The files to which these tables refer, by number.
 pub(super) fn referred(version: &Version, tables: impl Fn(&TableRef) -> bool) -> Vec<FileId> {
     let families = version.families();

@@ -10,7 +10,8 @@ use thermocline_observe::charged;
 use thermocline_policy as policy;
 use thermocline_policy::collect::Refers;
 use thermocline_policy::pick::{
-    Cursors, DeletedRanges, Expired, Held, PickOptions, level0_slices, pick_tombstones,
+    Cursors, DeletedRanges, Expired, Held, Job as PickedJob, PickOptions, Reason, level0_slices,
+    pick_tombstones,
 };
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
 use thermocline_policy::work::{Decision, Work};
@@ -39,6 +40,8 @@ struct Known<'v> {
     turn: usize,
     room: Option<Relief>,
     garbage: Vec<Refers>,
+    /// Whether a job may move those.
+    may_move: bool,
 }
 
 impl Known<'_> {
@@ -51,6 +54,16 @@ impl Known<'_> {
         let first = self.garbage.partition_point(|of| of.family < cf);
         let behind = self.garbage.partition_point(|of| of.family <= cf);
         &self.garbage[first..behind]
+    }
+
+    /// Bytes of values that are to move in tables of a job.
+    fn moved_by(&self, cf: CfId, job: &PickedJob) -> u64 {
+        let is_input = |of: &&Refers| {
+            let above = of.level == job.from && job.inputs.contains(&of.place);
+            above || of.level == job.to && job.overlapped.contains(&of.place)
+        };
+        let own = self.garbage_of(cf).iter().filter(is_input);
+        own.map(|of| of.bytes).sum()
     }
 
     /// In their turn.
@@ -114,6 +127,7 @@ impl Picker {
             deleted,
             turn: families.partition_point(passed),
             garbage: collect::refers(version, (&self.common, to_move)),
+            may_move: self.common.compactions.may_move(jobs),
             families,
             room: room.map(|room| {
                 self.pressure.note_readers();
@@ -142,6 +156,7 @@ impl Picker {
             refused: &[],
             charged: Charged::Unknown,
             garbage: &known.garbage,
+            may_move: known.may_move,
         }
     }
 
@@ -254,8 +269,13 @@ impl Picker {
             Work::Compact { family, job } => {
                 let place = known.place(*family)?;
                 let (of, last_level) = (&known.families[place], known.options[place].last_level);
+                let moves = match job.reason {
+                    Reason::Garbage => known.moved_by(*family, job),
+                    _ => 0,
+                };
                 let picked = (**job).clone();
-                Job::begin(jobs, *family, version, &of.levels, last_level, picked)
+                let begun = Job::begin(jobs, *family, version, &of.levels, last_level, picked);
+                begun.moving(jobs, moves, self.common.compactions.copies())
             }
             _ => return None,
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, FileId};
 use thermocline_env::Clock;
-use thermocline_policy::collect::{BlobFile, is_due, lets_values_move, limits};
+use thermocline_policy::collect::{Allowance, BlobFile, Copies, is_due, lets_values_move, limits};
 use thermocline_policy::flush::Sealed;
 use thermocline_policy::pick::{Cursors, Held, Reason};
 use thermocline_policy::pressure::Limits;
@@ -44,7 +44,8 @@ pub(crate) struct Compactions {
     debt: Mutex<Behind>,
     pub(super) debts: Debts,
     pub(super) sums: LevelSums,
-    garbage_percent_max: u64,
+    /// What users allow of garbage, and what flushes bring.
+    pub(super) garbage_allowance: Allowance,
     /// A blob file ends with so many bytes.
     blob_file_bytes: u64,
     collecting: Mutex<Collecting>,
@@ -82,6 +83,8 @@ pub(crate) struct Running {
     pub(super) cf: CfId,
     /// One of a compaction; those of a split or merge may be many, or none.
     pub(super) holds: Vec<Held>,
+    /// Bytes of values that it moves, about, since there is much garbage where they lie.
+    pub(super) moves: u64,
 }
 
 /// What has come of collections.
@@ -124,6 +127,8 @@ pub(crate) struct Behind {
     pub garbage_bytes: u64,
     /// Where those hold writers back.
     pub garbage_limits: Limits,
+    /// What may be there twice while jobs move values because of it.
+    copies: Copies,
     /// The files in which they are, by number.
     pub blob_files: Arc<[BlobFile]>,
 }
@@ -137,6 +142,7 @@ impl Default for Behind {
             has_many_small: false,
             garbage_bytes: 0,
             garbage_limits: Limits::NONE,
+            copies: Copies::ALL,
             blob_files: Arc::default(),
         }
     }
@@ -156,6 +162,16 @@ impl Compactions {
     /// Whether something is to be collected, as far as the version says it.
     pub(super) fn seems_due(&self) -> bool {
         lock(&self.debt).seems_due
+    }
+
+    /// What may be there twice while jobs move values because of garbage.
+    pub(super) fn copies(&self) -> Copies {
+        lock(&self.debt).copies
+    }
+
+    /// Whether a job may move values beside these. To join files others may move as many.
+    pub(super) fn may_move(&self, jobs: &Jobs) -> bool {
+        !self.seems_due() || self.copies().let_begin(jobs.moving())
     }
 
     /// Whether small blob files may have to be joined, as far as the version says it, and no garbage comes before them.
@@ -295,6 +311,11 @@ impl Jobs {
             .collect()
     }
 
+    /// Bytes of values that running jobs move because of garbage.
+    fn moving(&self) -> u64 {
+        self.running.iter().map(|job| job.moves).sum()
+    }
+
     /// Whether a running job of the family holds something of this.
     pub(super) fn meets(&self, cf: CfId, holds: &Held) -> bool {
         let of_family = self.running.iter().filter(|job| job.cf == cf);
@@ -318,7 +339,10 @@ impl Compactions {
             debt: Mutex::default(),
             debts: Debts::default(),
             sums: LevelSums::default(),
-            garbage_percent_max: options.blob.space_percent_max,
+            garbage_allowance: Allowance {
+                percent_max: options.blob.space_percent_max,
+                flush_bytes: options.flush_pm_bytes(),
+            },
             blob_file_bytes: options.blob.file_bytes,
             collecting: Mutex::default(),
             resting: Mutex::default(),
@@ -373,22 +397,23 @@ impl Compactions {
             pending_bytes,
             ..Behind::default()
         };
-        let most = self.garbage_percent_max;
-        behind.has_many_small =
-            lets_values_move(most) && counted::are_many_small(version, self.blob_file_bytes);
+        let allowance = self.garbage_allowance;
+        behind.has_many_small = lets_values_move(allowance.percent_max)
+            && counted::are_many_small(version, self.blob_file_bytes);
         lock(&self.collecting).forget_gone(version);
         lock(&self.resting).forget_gone(version);
         let mut files = self.collectable(version);
         if !files.is_empty() {
-            behind.seems_due = is_due(&files, most);
+            behind.seems_due = is_due(&files, allowance);
             let unknown = referred(version, TableRef::refers_to_unknown);
             files.retain(|of| unknown.binary_search(&of.file).is_err());
             let all: u64 = files.iter().map(|of| of.bytes).sum();
             let live = files.iter().map(|of| of.live).sum();
             behind.garbage_bytes = all.saturating_sub(live);
-            behind.garbage_limits = limits(live, most);
+            behind.garbage_limits = limits(live, allowance);
+            behind.copies = Copies::of(live, allowance.percent_max);
             // Though files of which less is known may hide it among their own.
-            behind.seems_due |= is_due(&files, most);
+            behind.seems_due |= is_due(&files, allowance);
             behind.blob_files = files.into();
         }
         if !behind.seems_due {

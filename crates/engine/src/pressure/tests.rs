@@ -11,7 +11,7 @@ use thermocline_catalog::View;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
-use thermocline_policy::collect;
+use thermocline_policy::collect::{self, Allowance};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::pressure::{Cause, Due, Limits};
 use thermocline_policy::tuning::DELAY_NS_MAX;
@@ -633,7 +633,7 @@ fn room_that_somebody_else_makes_is_found_by_the_next_write() {
 #[test]
 fn garbage_alone_holds_writers_back_from_where_collection_begins() {
     let pressure = Gauge::new(0, Due::of(&Options::default()));
-    let limits = collect::limits(1 << 30, 130);
+    let limits = collect::limits(1 << 30, Allowance::at_rest(130));
     let set = |garbage_bytes: u64| {
         let debt = Debt {
             garbage_bytes,
@@ -655,7 +655,7 @@ fn garbage_alone_holds_writers_back_from_where_collection_begins() {
 #[test]
 fn garbage_is_known_before_it_holds_anybody_back() {
     let (_, engine) = on_disk(false);
-    let limits = collect::limits(1 << 30, 130);
+    let limits = collect::limits(1 << 30, Allowance::at_rest(130));
     let gauge = Gauge::new(64 << 20, Due::of(&Options::default()));
     let of = |garbage: u64| {
         let mut behind = engine.inner.common.compactions.behind();

@@ -22,8 +22,8 @@ proptest! {
     fn collecting_victims_brings_the_whole_below_the_limit(files in files(), most in 101u64..300) {
         let mut left = files;
         let mut rounds = 0;
-        while is_due(&left, most) {
-            let victims = victims(&left, most, Moves::ALL);
+        while is_due(&left, Allowance::at_rest(most)) {
+            let victims = victims(&left, Allowance::at_rest(most), Moves::ALL);
             prop_assert!(!victims.is_empty());
             for victim in victims {
                 let at = left.iter().position(|file| file.file == victim).unwrap();
@@ -41,7 +41,7 @@ proptest! {
     /// What is left alone has a smaller share of garbage than each victim.
     #[test]
     fn the_emptiest_files_are_chosen(files in files(), most in 101u64..300) {
-        let chosen = victims(&files, most, Moves::ALL);
+        let chosen = victims(&files, Allowance::at_rest(most), Moves::ALL);
         let is_chosen = |file: &&BlobFile| chosen.binary_search(&file.file).is_ok();
         for victim in files.iter().filter(is_chosen) {
             for other in files.iter().filter(|file| !is_chosen(file)) {
@@ -53,11 +53,11 @@ proptest! {
     /// Where there is less room less is chosen, of those that would be, or what is smaller and less empty.
     #[test]
     fn what_is_alive_in_victims_fits_into_the_room(files in files(), room in 0u64..2000) {
-        let chosen = victims(&files, 130, Moves { room, ..Moves::ALL });
+        let chosen = victims(&files, Allowance::at_rest(130), Moves { room, ..Moves::ALL });
         let of = files.iter().filter(|file| chosen.contains(&file.file));
         let live: u64 = of.map(|file| file.live).sum();
         prop_assert!(live <= room);
-        let all = victims(&files, 130, Moves::ALL);
+        let all = victims(&files, Allowance::at_rest(130), Moves::ALL);
         let fits = |file: &BlobFile| all.contains(&file.file) && file.live <= room;
         prop_assert!(!chosen.is_empty() || !files.iter().any(fits));
     }
@@ -69,8 +69,8 @@ proptest! {
     fn short_jobs_come_to_the_same_end(files in files(), most in 101u64..300, enough in 1u64..2000) {
         let mut left = files;
         let mut rounds = 0;
-        while is_due(&left, most) {
-            let chosen = victims(&left, most, Moves { enough, ..Moves::ALL });
+        while is_due(&left, Allowance::at_rest(most)) {
+            let chosen = victims(&left, Allowance::at_rest(most), Moves { enough, ..Moves::ALL });
             prop_assert!(!chosen.is_empty());
             let mut moved: Vec<u64> = Vec::new();
             for victim in chosen {
@@ -88,11 +88,12 @@ proptest! {
     /// Nobody is held back before collection is due. Where writers are slowest, the allowed garbage still has room
     /// for one job, unless so little is allowed that no job is as short.
     #[test]
-    fn writers_are_held_back_once_collection_is_due(live in 0u64..1 << 50, most in 101u64..100_000) {
-        let Limits { soft, hard } = limits(live, most);
+    fn writers_are_held_back_once_collection_is_due(live in 0u64..1 << 50, most in 101u64..100_000, flush_bytes in 0u64..1 << 50) {
+        let allowance = Allowance { percent_max: most, flush_bytes };
+        let Limits { soft, hard } = limits(live, allowance);
         let allowed = allowed(live, most);
         let file = |garbage| [BlobFile { file: FileId(1), bytes: live + garbage, live }];
-        prop_assert!(!is_due(&file(soft), most) && is_due(&file(soft + 1), most));
+        prop_assert!(!is_due(&file(soft), allowance) && is_due(&file(soft + 1), allowance));
         prop_assert!(soft < hard && soft <= allowed);
         if allowed >= MOVED_PARTS * MOVED_BYTES_MIN {
             prop_assert!(hard + of_one_job(allowed) <= allowed);
@@ -133,10 +134,10 @@ proptest! {
             ..*file
         };
         let mut files: Vec<BlobFile> = files.iter().map(large).collect();
-        let room = room_for_copies(&files, most);
-        if !is_due(&files, most) && room > MOVED_BYTES_MIN {
+        let room = room_for_copies(&files, Allowance::at_rest(most));
+        if !is_due(&files, Allowance::at_rest(most)) && room > MOVED_BYTES_MIN {
             files.push(BlobFile { file: FileId(1 << 20), bytes: room, live: 0 });
-            prop_assert!(!is_due(&files, most));
+            prop_assert!(!is_due(&files, Allowance::at_rest(most)));
         }
     }
 
@@ -145,7 +146,7 @@ proptest! {
     fn copies_do_not_stop_writers(live in 0u64..1 << 30, percent in 0u64..60, most in 101u64..300) {
         let bytes = live + live / 100 * percent;
         let files = [BlobFile { file: FileId(1), bytes, live }];
-        let (room, Limits { soft, hard }) = (room_for_copies(&files, most), limits(live, most));
+        let (room, Limits { soft, hard }) = (room_for_copies(&files, Allowance::at_rest(most)), limits(live, Allowance::at_rest(most)));
         let garbage = bytes - live;
         // But for what is lost where numbers are divided.
         let begins = soft + live / 100 + 100;
@@ -162,10 +163,16 @@ fn nothing_moves_where_all_stays_however_little_that_is() {
         bytes: 1 << 40,
         live: 1,
     }];
-    assert!(is_due(&files, ALL_STAYS_PERCENT - 1));
-    assert!(!is_due(&files, ALL_STAYS_PERCENT));
-    assert_eq!(victims(&files, ALL_STAYS_PERCENT, Moves::ALL), []);
-    assert_eq!(limits(1, ALL_STAYS_PERCENT), Limits::NONE);
+    assert!(is_due(&files, Allowance::at_rest(ALL_STAYS_PERCENT - 1)));
+    assert!(!is_due(&files, Allowance::at_rest(ALL_STAYS_PERCENT)));
+    assert_eq!(
+        victims(&files, Allowance::at_rest(ALL_STAYS_PERCENT), Moves::ALL),
+        []
+    );
+    assert_eq!(
+        limits(1, Allowance::at_rest(ALL_STAYS_PERCENT)),
+        Limits::NONE
+    );
 }
 
 #[test]
@@ -175,14 +182,17 @@ fn nothing_is_copied_where_all_stays() {
         bytes: 1 << 40,
         live: 1 << 40,
     };
-    assert_eq!(room_for_copies(&[file], ALL_STAYS_PERCENT), 0);
-    assert!(room_for_copies(&[file], ALL_STAYS_PERCENT - 1) > 0);
+    assert_eq!(
+        room_for_copies(&[file], Allowance::at_rest(ALL_STAYS_PERCENT)),
+        0
+    );
+    assert!(room_for_copies(&[file], Allowance::at_rest(ALL_STAYS_PERCENT - 1)) > 0);
 }
 
 #[test]
 fn limits_of_nothing_and_of_all_there_is() {
     for (live, most) in [(0, 130), (u64::MAX, 130), (u64::MAX, ALL_STAYS_PERCENT - 1)] {
-        let Limits { soft, hard } = limits(live, most);
+        let Limits { soft, hard } = limits(live, Allowance::at_rest(most));
         assert!(soft < hard, "{live} {most}");
     }
 }
@@ -202,9 +212,18 @@ fn some_garbage_is_left_however_little_is_allowed() {
     for most in 101..110 {
         let allowed = allowed(live, most);
         let begins = allowed / 100 * GARBAGE_BEGINS_PERCENT;
-        assert!(limits(live, most).soft.abs_diff(begins) < 1000, "{most}");
-        assert!(!is_due(&file(begins - 1000), most), "{most}");
-        assert!(is_due(&file(begins + 1000), most), "{most}");
+        assert!(
+            limits(live, Allowance::at_rest(most)).soft.abs_diff(begins) < 1000,
+            "{most}"
+        );
+        assert!(
+            !is_due(&file(begins - 1000), Allowance::at_rest(most)),
+            "{most}"
+        );
+        assert!(
+            is_due(&file(begins + 1000), Allowance::at_rest(most)),
+            "{most}"
+        );
         let two = [
             BlobFile {
                 file: FileId(1),
@@ -218,7 +237,11 @@ fn some_garbage_is_left_however_little_is_allowed() {
             },
         ];
         // The one that is nearly all alive stays.
-        assert_eq!(victims(&two, most, Moves::ALL), [FileId(1)], "{most}");
+        assert_eq!(
+            victims(&two, Allowance::at_rest(most), Moves::ALL),
+            [FileId(1)],
+            "{most}"
+        );
     }
 }
 
@@ -231,10 +254,21 @@ fn what_moves_has_room_below_the_limit() {
     };
     // 200 bytes for 160 are 125 for each hundred: less than the limit, and more than where it begins.
     assert_eq!(
-        victims(&[file(1, 100), file(2, 60)], 130, Moves::ALL),
+        victims(
+            &[file(1, 100), file(2, 60)],
+            Allowance::at_rest(130),
+            Moves::ALL
+        ),
         [FileId(2)]
     );
-    assert_eq!(victims(&[file(1, 100), file(2, 60)], 140, Moves::ALL), []);
+    assert_eq!(
+        victims(
+            &[file(1, 100), file(2, 60)],
+            Allowance::at_rest(140),
+            Moves::ALL
+        ),
+        []
+    );
 }
 
 #[test]
@@ -247,7 +281,7 @@ fn a_file_without_anything_alive_counts_as_garbage_alone() {
     assert_eq!(
         victims(
             &[file(1, 10, 0)],
-            ALL_STAYS_PERCENT - 1,
+            Allowance::at_rest(ALL_STAYS_PERCENT - 1),
             Moves {
                 room: 0,
                 ..Moves::ALL
@@ -255,6 +289,65 @@ fn a_file_without_anything_alive_counts_as_garbage_alone() {
         ),
         [FileId(1)]
     );
-    assert_eq!(victims(&[file(1, 0, 0)], 101, Moves::ALL), []);
-    assert_eq!(victims(&[], 101, Moves::ALL), []);
+    assert_eq!(
+        victims(&[file(1, 0, 0)], Allowance::at_rest(101), Moves::ALL),
+        []
+    );
+    assert_eq!(victims(&[], Allowance::at_rest(101), Moves::ALL), []);
+}
+
+#[test]
+fn collection_begins_where_the_next_flush_and_a_job_still_have_room() {
+    let live = 2 << 30;
+    let begins = |flush_bytes: u64| {
+        let allowance = Allowance {
+            percent_max: 130,
+            flush_bytes,
+        };
+        (allowance.begins(live), limits(live, allowance).soft)
+    };
+    let allowed = allowed(live, 130);
+    // What a job moves alone has room beside three quarters.
+    assert_eq!(begins(0).0, GARBAGE_BEGINS_PERCENT);
+    assert_eq!(begins(16 << 20).0, GARBAGE_BEGINS_PERCENT);
+    let flush = 179 << 20;
+    let (percent, soft) = begins(flush);
+    assert_eq!(percent, 65);
+    assert!(soft + flush + MOVED_BYTES_MAX <= allowed);
+    // Where it would have no room beside anything, some is left all the same.
+    assert_eq!(begins(1 << 30).0, GARBAGE_BEGINS_PERCENT_MIN);
+    assert_eq!(begins(u64::MAX).0, GARBAGE_BEGINS_PERCENT_MIN);
+}
+
+proptest! {
+    /// A job moves values until it has enough, and out of no file that has a larger share alive than one that it leaves.
+    #[test]
+    fn a_job_takes_the_emptiest_and_ends_with_the_first_that_is_enough(files in files(), bytes in 1u64..500) {
+        // What has nothing is no victim.
+        let files: Vec<BlobFile> = files.into_iter().filter(|file| file.bytes > 0).collect();
+        let own: Vec<(BlobFile, u64)> = files.iter().map(|file| (*file, file.live / 2)).collect();
+        let chosen = of_job(own.clone(), bytes);
+        let is_chosen = |file: &BlobFile| chosen.binary_search(&file.file).is_ok();
+        let moved = own.iter().filter(|(file, _)| is_chosen(file)).map(|(_, bytes)| *bytes);
+        let moved: Vec<u64> = moved.collect();
+        let all: u64 = moved.iter().sum();
+        let last = moved.iter().max().map_or(0, |last| *last);
+        prop_assert!(all < bytes + last.max(1));
+        prop_assert!(chosen.len() == files.len() || all >= bytes);
+        for victim in files.iter().filter(|file| is_chosen(file)) {
+            for other in files.iter().filter(|file| !is_chosen(file)) {
+                prop_assert!(victim.live * other.bytes <= other.live * victim.bytes);
+            }
+        }
+    }
+
+    /// Some job may always move values, and where a store is large many may.
+    #[test]
+    fn jobs_move_a_part_of_what_is_allowed_at_a_time(live in 0u64..1 << 50, moving in 0u64..1 << 50) {
+        let copies = Copies::of(live, 130);
+        let allowed = allowed(live, 130);
+        prop_assert!(copies.let_begin(0) && copies.job <= copies.all);
+        prop_assert!(copies.all <= (allowed / MOVED_PARTS).max(MOVED_BYTES_MIN));
+        prop_assert!(!copies.let_begin(moving) || moving == 0 || moving + copies.job <= copies.all);
+    }
 }

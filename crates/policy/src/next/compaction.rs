@@ -81,8 +81,11 @@ fn of_levels(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<De
     decision
 }
 
-/// What moves values out of blob files, in a job of so many bytes at most.
+/// What moves values out of blob files, in a job of so many bytes at most. Nothing while others move as much as may be there twice.
 pub(super) fn garbage(levels: &Levels<'_>, bytes_max: u64) -> Option<Decision> {
+    if !levels.may_move {
+        return None;
+    }
     levels.families.iter().find_map(|of| {
         let own = levels.garbage.iter().filter(|r| r.family == of.family);
         let job = pick_garbage(own, &of.beside_failed(), &of.options, bytes_max)?;

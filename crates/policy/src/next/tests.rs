@@ -155,6 +155,7 @@ fn with_level0<T>(
         refused: &[],
         charged,
         garbage: &[],
+        may_move: true,
     };
     then(Situation {
         levels: Some(levels),
@@ -299,6 +300,34 @@ fn collection_and_what_is_too_large_take_turns() {
     assert_eq!(of(1, Some(full(0)), &mut memory), None);
     memory.gave_up.gave_up(1, 1 << 40, 0);
     assert_eq!(of(1, Some(full(1 << 40)), &mut memory), None);
+}
+
+/// Each has its values there twice until it ends.
+#[test]
+fn values_wait_while_others_move_as_much_as_may_be_there_twice() {
+    let garbage = [Refers {
+        family: CfId::DEFAULT,
+        level: 0,
+        place: 0,
+        bytes: 5,
+    }];
+    let of = |runs, may_move| {
+        with_runs((runs, 9), Charged::None, None, |given| {
+            let mut situation = given;
+            let levels = situation.levels.as_mut().unwrap();
+            levels.garbage = &garbage;
+            levels.may_move = may_move;
+            let collection = next_collection(levels).is_some();
+            match next(&situation, &mut Memory::default()).work {
+                Work::Compact { job, .. } => (collection, Some(job.reason)),
+                _ => (collection, None),
+            }
+        })
+    };
+    assert_eq!(of(1, true), (true, Some(Reason::Garbage)));
+    assert_eq!(of(1, false), (false, None));
+    // Others have their turn.
+    assert_eq!(of(9, false), (false, Some(Reason::Level0)));
 }
 
 /// What rests is no job that will write a file: what lies above it may be merged.

@@ -181,6 +181,7 @@ impl Store {
                     refused: &refused,
                     charged: Charged::None,
                     garbage: &[],
+                    may_move: true,
                 };
                 let situation = Situation {
                     levels: Some(levels),

@@ -107,7 +107,8 @@ impl Compactor {
         job: &Job,
         values: &'a [ValuesInOrder<'a>],
     ) -> Vec<FileSink<'a>> {
-        let victims = self.picker.victims_for(job.picked.reason);
+        let tables = job.inputs.iter().map(|(_, table)| &**table);
+        let victims = self.picker.victims_for(job.picked.reason, tables);
         let writes = match values.len() {
             1 => Writes::Whole,
             _ => Writes::Divided,

@@ -9,6 +9,7 @@ use thermocline_catalog::Catalog;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::{Outputs, below};
+use thermocline_policy::collect::Copies;
 use thermocline_policy::pick::{self, Held};
 use thermocline_policy::work::Because;
 use thermocline_tables::Promise;
@@ -84,6 +85,7 @@ impl Job {
             id: jobs.begun,
             cf,
             holds: vec![picked.holds.clone()],
+            moves: 0,
         });
         Job {
             id: jobs.begun,
@@ -127,6 +129,20 @@ impl Job {
         }
     }
 
+    /// Its tables have so many bytes of values that are to move. It moves those that one job does.
+    pub(crate) fn moving(self, jobs: &mut Jobs, bytes: u64, copies: Copies) -> Job {
+        let own = jobs.running.iter_mut().find(|job| job.id == self.id);
+        if let Some(own) = own {
+            own.moves = bytes.min(copies.of_job(self.table_bytes()));
+        }
+        self
+    }
+
+    /// Bytes of the tables that it takes.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.inputs.iter().map(|(_, table)| table.bytes).sum()
+    }
+
     /// It writes into persistent memory, until it has written `enough`.
     pub(crate) fn promised(self, promise: Promise, enough: u64) -> Job {
         Job {
@@ -145,6 +161,11 @@ impl Job {
     /// Whether somebody has asked for it.
     pub(super) fn is_by_hand(&self) -> bool {
         self.by_hand || self.picked.reason == pick::Reason::Manual
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> pick::Reason {
+        self.picked.reason
     }
 
     #[cfg(test)]
