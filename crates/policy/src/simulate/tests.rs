@@ -1,5 +1,6 @@
 //! What policy promises, of modelled stores.
 
+mod apart;
 mod pace;
 
 use proptest::prelude::*;
