@@ -10,6 +10,10 @@ use thermocline_schedules::key::one_key;
 use thermocline_schedules::reached::Reached;
 use thermocline_schedules::run::{BATCH, Choice, Orders, explored, find, run, run_twice};
 
+/// The allocator of these tests, which make and drop a great deal (decision 179).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Most seeds that a planted bug may take.
 const SEEDS_OF_BUG: u64 = 100;
 
