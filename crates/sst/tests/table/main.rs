@@ -1,6 +1,7 @@
 //! Tables and blob files as a whole: against a model, damaged, misplaced, on failing files, and the
 //! bytes themselves.
 
+mod above;
 mod blobs;
 mod cache;
 mod common;
