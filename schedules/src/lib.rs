@@ -35,7 +35,7 @@
 //!
 //! # Running it
 //! The plain `cargo test` of the workspace does (`crates/testkit/tests/schedules.rs`). By itself:
-//! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `THERMOCLINE_EXPLORE=n` there are `4n`
+//! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `THERMOCLINE_EXPLORE=n` there are `12n`
 //! times as many executions. A failure prints the command that repeats it.
 
 pub mod awaited;
