@@ -99,7 +99,7 @@ pub struct RoomTaken {
 /// ```
 pub fn overwrite(of: &Overwrites) -> RoomTaken {
     let mut run = Overwriting::new(of);
-    let (mut user, mut steps) = (0.0, 0.0);
+    let (mut user, mut steps) = (0.0, 0.0_f64);
     let mut taken = RoomTaken::default();
     while user < of.user_bytes as f64 {
         user += run.step();
