@@ -160,6 +160,10 @@ impl Writer for Transaction {
     fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         Transaction::rollback_to(self, savepoint)
     }
+
+    fn forget(&mut self, savepoint: Savepoint) {
+        self.inner.forget(savepoint);
+    }
 }
 
 /// A table loses its schema, and indexes their rows, where single entries go by themselves.

@@ -64,7 +64,7 @@ use crate::{ColumnFamily, Prepared, Savepoint, Value, WriteOptions};
 /// [`TxnOptions::expiration`](crate::TxnOptions::expiration) frees their locks.
 #[derive(Debug)]
 pub struct Transaction {
-    inner: thermocline_txn::Transaction<Engine>,
+    pub(crate) inner: thermocline_txn::Transaction<Engine>,
 }
 
 /// An iterator of a [`Transaction`], from both ends: the transaction's own writes over its snapshot. It ends after an

@@ -42,7 +42,7 @@ pub trait Reader {
 /// A transaction.
 pub trait Writer: Reader {
     /// A point to which its writes can be taken back.
-    type Savepoint;
+    type Savepoint: Copy;
 
     /// As [`Reader::get`], for a key that no other transaction changes before the commit.
     ///
@@ -86,6 +86,9 @@ pub trait Writer: Reader {
     /// # Errors
     /// Those of the store.
     fn rollback_to(&mut self, savepoint: Self::Savepoint) -> Result<()>;
+
+    /// Nothing is taken back to this point any more. It is the last one that was made and not forgotten.
+    fn forget(&mut self, savepoint: Self::Savepoint);
 }
 
 /// A store that tables lie in.

@@ -137,6 +137,8 @@ impl<F> Table<F> {
         if written.is_err() {
             txn.rollback_to(before)?;
         }
+        // A transaction may change millions of rows.
+        txn.forget(before);
         written
     }
 

@@ -54,7 +54,8 @@ mod tests {
             start: vec![0],
             end: None,
         };
-        lists.writes.delete_range(span()).unwrap();
+        let range = lists.writes.deletion(span()).unwrap();
+        lists.writes.delete_range(range);
         lists.touched.get_mut().add_span(span());
         lists
     }

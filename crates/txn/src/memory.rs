@@ -13,6 +13,10 @@ pub(crate) const LOCK_BYTES: u64 = 480;
 pub(crate) const TOUCHED_BYTES: u64 = 128;
 /// What a write costs beside key and value, in the same way.
 const WRITE_BYTES: u64 = 160;
+/// What a savepoint costs, in a list that has room to grow.
+pub(crate) const SAVEPOINT_BYTES: u64 = 48;
+/// What a write costs more that lies in a range that was deleted later: the range has its number.
+pub(crate) const HIDDEN_BYTES: u64 = 8;
 /// What a transaction costs that has nothing, and what its lists take for their first entries.
 pub(crate) const TRANSACTION_BYTES: u64 = 2048;
 /// For so many entries a list takes memory at once, and for so many bytes of keys and values. A list that grows from
@@ -94,7 +98,7 @@ impl Memory {
         )))
     }
 
-    /// Takes so many bytes, limit or not: what an open finds prepared is there.
+    /// Takes so many bytes, limit or not: what an open finds prepared is there, and a savepoint is made by whoever asks.
     pub fn take_anyway(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -124,6 +124,29 @@ impl<S: Store> Reading<S> {
         *self.moment.borrow_mut() = Some(moment);
     }
 
+    /// Takes so many bytes of DRAM for what it has.
+    ///
+    /// # Errors
+    /// Those of [`crate::memory::Memory::take`]: nothing is taken then.
+    pub fn take_memory(&self, bytes: u64) -> Result<()> {
+        let mut held = self.lists().held.borrow_mut();
+        if held.spare < bytes {
+            let taken = self.shared().memory.take_ahead(bytes - held.spare)?;
+            held.bytes += taken;
+            held.spare += taken;
+        }
+        held.spare -= bytes;
+        Ok(())
+    }
+
+    /// As [`Reading::take_memory`], limit or not: what comes next is refused then.
+    pub fn take_memory_anyway(&self, bytes: u64) {
+        if self.take_memory(bytes).is_err() {
+            self.shared().memory.take_anyway(bytes);
+            self.lists().held.borrow_mut().bytes += bytes;
+        }
+    }
+
     /// Its moment must not move any more.
     pub fn fix(&self) {
         self.is_fixed.set(true);
@@ -206,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::footprint::Span;
-    use crate::memory::write_bytes;
+    use crate::memory::{HIDDEN_BYTES, write_bytes};
     use crate::writes::Write;
 
     const CF: CfId = CfId(3);
@@ -254,7 +277,8 @@ mod tests {
                 start: b"d".to_vec(),
                 end: Some(b"f".to_vec()),
             };
-            lists.writes.delete_range(span).unwrap();
+            let range = lists.writes.deletion(span).unwrap();
+            lists.writes.delete_range(range);
             lists.touched.get_mut().add(&key("read later"));
             for name in ["read", "read later", "kept", "blind", "dead", "e"] {
                 assert!(meets(&lists, name, None), "{name}");
@@ -263,7 +287,8 @@ mod tests {
             assert!(!whole(&lists).holds_for_all(&mut |_| true));
             let freed = lists.writes.rollback_to((0, 1), before).unwrap();
             let taken = [10, 8, 8, 2].map(write_bytes);
-            assert_eq!(freed, taken.iter().sum::<u64>());
+            // The range has hidden one.
+            assert_eq!(freed, taken.iter().sum::<u64>() + HIDDEN_BYTES);
             for name in ["read", "read later", "kept"] {
                 assert!(meets(&lists, name, None), "{name}");
             }

@@ -15,7 +15,7 @@ use crate::lane::Begun;
 use crate::life::Life;
 use crate::locks::entry::Mode;
 use crate::locks::table::{Refused, Taken};
-use crate::memory::{LOCK_BYTES, TOUCHED_BYTES, write_bytes};
+use crate::memory::{LOCK_BYTES, SAVEPOINT_BYTES, TOUCHED_BYTES, write_bytes};
 use crate::options::{Isolation, Locking, TxnOptions};
 use crate::reading::{Reading, ValueOf};
 use crate::refusal::{ended, lock_key, lock_range, refused};
@@ -80,14 +80,7 @@ impl<S: Store> Transaction<S> {
     }
 
     fn take_memory(&self, bytes: u64) -> Result<()> {
-        let mut held = self.held().borrow_mut();
-        if held.spare < bytes {
-            let taken = self.shared().memory.take_ahead(bytes - held.spare)?;
-            held.bytes += taken;
-            held.spare += taken;
-        }
-        held.spare -= bytes;
-        Ok(())
+        self.reading.take_memory(bytes)
     }
 
     /// Takes the snapshot now that its first read would take.
@@ -362,13 +355,10 @@ impl<S: Store> Transaction<S> {
             self.settle_moment(&span)?;
             self.lock_all(family, &span)?;
         }
-        let bytes = write_bytes(span.bytes());
-        self.take_memory(bytes)?;
-        let written = self.reading.lists_mut().writes.delete_range(span);
-        if written.is_err() {
-            self.held().borrow_mut().spare += bytes;
-        }
-        written
+        let range = self.reading.writes().deletion(span)?;
+        self.take_memory(range.cost())?;
+        self.reading.lists_mut().writes.delete_range(range);
+        Ok(())
     }
 
     /// Locks each key of a range that nobody else changes.
@@ -424,10 +414,19 @@ impl<S: Store> Transaction<S> {
         Ok(false)
     }
 
-    /// A point to which its writes can be taken back.
+    /// A point to which its writes can be taken back. It counts among what the transaction has of DRAM, and is made also
+    /// where the limit is reached.
     pub fn savepoint(&mut self) -> Savepoint {
         let owner = self.owner();
+        self.reading.take_memory_anyway(SAVEPOINT_BYTES);
         self.reading.lists_mut().writes.savepoint(owner)
+    }
+
+    /// Nothing is taken back to this savepoint any more. What it costs is free, unless others were made since.
+    pub fn forget(&mut self, savepoint: Savepoint) {
+        let owner = self.owner();
+        let freed = self.reading.lists_mut().writes.forget(owner, savepoint);
+        self.held().borrow_mut().spare += freed;
     }
 
     /// Whose its savepoints are.

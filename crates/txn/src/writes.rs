@@ -24,7 +24,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 
 use crate::by_hash::ByHash;
 use crate::footprint::{OneKey, Span};
-use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, write_bytes};
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, HIDDEN_BYTES, SAVEPOINT_BYTES, write_bytes};
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
@@ -105,14 +105,21 @@ struct Written {
     replaced: Option<usize>,
 }
 
-/// A range that was deleted.
+/// A range that is deleted.
 #[derive(Debug)]
-struct Deleted {
+pub(crate) struct Deleted {
     span: Span,
     /// How many writes there were before.
     after: usize,
     /// Those that counted, and lay within.
-    hidden: Vec<usize>,
+    hidden: Box<[usize]>,
+}
+
+impl Deleted {
+    /// What it costs of DRAM.
+    pub fn cost(&self) -> u64 {
+        write_bytes(self.span.bytes()) + HIDDEN_BYTES * self.hidden.len() as u64
+    }
 }
 
 /// Keys of each family in order, and the write that counts.
@@ -323,10 +330,9 @@ impl Writes {
         })
     }
 
-    /// Deletes the keys of a range.
-    pub fn delete_range(&mut self, span: Span) -> Result<()> {
-        let bytes = span.bytes();
-        self.check(bytes)?;
+    /// What it takes to delete the keys of a range, if nothing is written before that is done.
+    pub fn deletion(&self, span: Span) -> Result<Deleted> {
+        self.check(span.bytes())?;
         let mut hidden = Vec::new();
         if !self.log.is_empty()
             && let Some(keys) = self.ordered().get(&span.cf)
@@ -336,17 +342,21 @@ impl Writes {
             let within = keys.range::<[u8], _>((Bound::Included(&*span.start), to));
             hidden.extend(within.map(|(_, number)| *number));
         }
-        for &number in &hidden {
-            self.set_counts(number, false);
-        }
-        self.bytes += bytes;
-        self.count += 1;
-        self.ranges.push(Deleted {
+        Ok(Deleted {
             span,
             after: self.log.len(),
-            hidden,
-        });
-        Ok(())
+            hidden: hidden.into(),
+        })
+    }
+
+    /// Deletes the keys of a range.
+    pub fn delete_range(&mut self, range: Deleted) {
+        for &number in &range.hidden {
+            self.set_counts(number, false);
+        }
+        self.bytes += range.span.bytes();
+        self.count += 1;
+        self.ranges.push(range);
     }
 
     fn point(&self) -> Point {
@@ -364,13 +374,22 @@ impl Writes {
         Savepoint { owner, number }
     }
 
-    /// Takes back all writes since a savepoint, which stays. Returns what they cost of DRAM.
+    /// A savepoint is not needed any more: it goes, unless others were made since. Returns what that frees of DRAM.
+    pub fn forget(&mut self, owner: Owner, savepoint: Savepoint) -> u64 {
+        let is_it =
+            |last: &mut (u64, Point)| (owner, last.0) == (savepoint.owner, savepoint.number);
+        let gone = self.savepoints.pop_if(is_it);
+        gone.map_or(0, |_| SAVEPOINT_BYTES)
+    }
+
+    /// Takes back all writes since a savepoint, which stays. Returns what they cost of DRAM, with the savepoints since.
     pub fn rollback_to(&mut self, owner: Owner, savepoint: Savepoint) -> Result<u64> {
+        // Numbers ascend.
+        let number = |(number, _): &(u64, Point)| *number;
         let at = self
             .savepoints
-            .iter()
-            .position(|(number, _)| *number == savepoint.number);
-        let Some(at) = at.filter(|_| savepoint.owner == owner) else {
+            .binary_search_by_key(&savepoint.number, number);
+        let Some(at) = at.ok().filter(|_| savepoint.owner == owner) else {
             return Err(Error::InvalidArgument(
                 "this savepoint is of another transaction, or was made after one that was rolled back to; take a \
                  new one"
@@ -378,29 +397,30 @@ impl Writes {
             ));
         };
         let (_, point) = self.savepoints[at];
+        let later = self.savepoints.len() - (at + 1);
         self.savepoints.truncate(at + 1);
-        let mut freed = 0;
+        let mut freed = SAVEPOINT_BYTES * later as u64;
         while self.point() != point {
             let last_range = self.ranges.len() > point.ranges;
             let last_range = self
                 .ranges
                 .pop_if(|r| last_range && r.after == self.log.len());
-            freed += write_bytes(match last_range {
+            freed += match last_range {
                 Some(range) => self.show_again(&range),
-                None => self.undo_write(),
-            });
+                None => write_bytes(self.undo_write()),
+            };
         }
         Ok(freed)
     }
 
-    /// A range that was deleted last is not any more. Returns how many bytes it had.
-    fn show_again(&mut self, range: &Deleted) -> usize {
+    /// A range that was deleted last is not any more. Returns what it cost of DRAM.
+    fn show_again(&mut self, range: &Deleted) -> u64 {
         self.bytes -= range.span.bytes();
         self.count -= 1;
         for &number in &range.hidden {
             self.set_counts(number, true);
         }
-        range.span.bytes()
+        range.cost()
     }
 
     /// Takes the last write back, which counts: all that was made later is taken back. Returns how many bytes it had.

@@ -186,6 +186,27 @@ fn a_row_that_is_refused_leaves_nothing_behind() {
     }
 }
 
+/// Each change of a row has a savepoint to fall back to, and none of them stays.
+#[test]
+fn changes_of_rows_leave_nothing_in_a_transaction_but_writes() {
+    let db = open();
+    let table = Table::open(&*db, parts().index("by_shelf", ["shelf"])).unwrap();
+    let mut txn = begin(&db);
+    let mut put = |times: u32| {
+        for _ in 0..times {
+            table.put(&mut txn, &fields![1, "a", 2, 3]).unwrap();
+        }
+        db.transactions().memory_bytes
+    };
+    let (first, all) = (put(1), put(1000));
+    txn.commit().unwrap();
+    // Each of them writes the row, and leaves its entry as it is. Some memory is taken ahead.
+    let (key, row) = table.family().iter().nth(1).unwrap().unwrap();
+    let expected = 1000 * (160 + key.len() as u64 + row.len() as u64);
+    let more = all - first;
+    assert!(more.abs_diff(expected) < 10_000, "{more} {expected}");
+}
+
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
     let db = open();

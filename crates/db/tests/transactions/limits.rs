@@ -103,6 +103,47 @@ fn what_is_taken_back_or_refused_is_given_back() {
 }
 
 #[test]
+fn savepoints_are_counted_and_those_that_are_passed_are_given_back() {
+    let db = open();
+    let mut txn = db.transaction(TxnOptions::pessimistic()).unwrap();
+    let bytes = || db.transactions().memory_bytes;
+    let (before, first) = (bytes(), txn.savepoint());
+    for _ in 0..100_000 {
+        let _later = txn.savepoint();
+    }
+    let all = bytes();
+    assert!(all - before >= 100_000 * 24, "{before} {all}");
+    // What they took is there for others.
+    txn.rollback_to(first).unwrap();
+    for _ in 0..100_000 {
+        let _later = txn.savepoint();
+    }
+    assert_eq!(bytes(), all);
+    txn.rollback();
+    assert_eq!(bytes(), 0);
+}
+
+/// A range has a list of the writes that it hides.
+#[test]
+fn writes_that_a_range_hides_are_counted() {
+    let db = open();
+    let taken = |keys: u32| {
+        let mut txn = db.transaction(TxnOptions::optimistic()).unwrap();
+        for n in 0..keys {
+            txn.put(n.to_be_bytes(), "").unwrap();
+        }
+        txn.delete_range("".."z").unwrap();
+        txn.delete_range("".."z").unwrap();
+        db.transactions().memory_bytes
+    };
+    let more = taken(50_001) - taken(1);
+    // Each write counts as 160 bytes and its key, and is in the list of the first range alone. Some is taken ahead.
+    let expected = 50_000 * (160 + 4 + 8);
+    assert!(more.abs_diff(expected) < 10_000, "{more} {expected}");
+    assert_eq!(db.transactions().memory_bytes, 0);
+}
+
+#[test]
 fn the_limit_of_memory_is_said_and_holds_for_all_together() {
     let db = open();
     let limit = db.transactions().memory_bytes_max;
