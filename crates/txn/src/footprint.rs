@@ -1,6 +1,6 @@
 //! What must not have changed when a transaction commits.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
 
@@ -49,16 +49,20 @@ impl<'a> OneKey<'a> {
         let hash = key_hash(cf, key);
         OneKey { cf, key, hash }
     }
-}
 
-impl Footprint for OneKey<'_> {
-    fn meets(&self, change: &Changed<'_>) -> bool {
-        let OneKey { cf, key, .. } = *self;
+    /// Whether a change is one of this key.
+    fn is_changed(cf: CfId, key: &[u8], change: &Changed<'_>) -> bool {
         change.cf == cf
             && match change.range {
                 None => change.key == key,
                 Some(end) => change.key <= key && end.is_none_or(|end| key < end),
             }
+    }
+}
+
+impl Footprint for OneKey<'_> {
+    fn meets(&self, change: &Changed<'_>) -> bool {
+        OneKey::is_changed(self.cf, self.key, change)
     }
 
     fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
@@ -79,6 +83,23 @@ impl Footprint for Span {
     }
 }
 
+/// So often keys without an order are gone through for those in a range.
+const UNORDERED_MAX: u32 = 4;
+
+/// How often it was asked which of some keys lie in a range, while they have no order. Whoever asks may hold the writer's lock,
+/// and to go through all of them takes a small part of what putting them in order does, which pays only for many questions.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Cell<u32>);
+
+impl Asked {
+    /// It is asked once more. Whether the keys are gone through for that.
+    pub fn again(&self) -> bool {
+        let goes_through = self.0.get() < UNORDERED_MAX;
+        self.0.set(self.0.get() + u32::from(goes_through));
+        goes_through
+    }
+}
+
 /// Keys of each family, in order.
 type Ordered = BTreeMap<CfId, BTreeSet<Box<[u8]>>>;
 
@@ -90,8 +111,9 @@ pub(crate) struct Touched {
     bytes: Vec<u8>,
     keys: Vec<(CfId, Range<usize>)>,
     found: ByHash,
-    /// The keys, once it was asked which of them lie in a range.
+    /// The keys, once it was asked several times which of them lie in a range.
     ordered: OnceCell<Ordered>,
+    asked: Asked,
     spans: Vec<Span>,
 }
 
@@ -129,6 +151,7 @@ impl Touched {
         self.keys.clear();
         self.found.clear();
         self.ordered.take();
+        self.asked = Asked::default();
         self.spans.clear();
     }
 
@@ -192,6 +215,11 @@ impl Footprint for Touched {
         if self.keys.is_empty() || end.is_some_and(|end| end <= change.key) {
             return false;
         }
+        if self.ordered.get().is_none() && self.asked.again() {
+            return self
+                .keys()
+                .any(|(cf, key)| OneKey::is_changed(cf, key, change));
+        }
         let from = Bound::Included(change.key);
         let to = end.map_or(Bound::Unbounded, Bound::Excluded);
         let keys = self.ordered().get(&change.cf);
@@ -240,5 +268,23 @@ mod tests {
             assert_eq!(touched.keys().count(), count + 1);
             assert!(!touched.has(&OneKey::new(CfId(4), name.as_bytes())));
         }
+    }
+
+    #[test]
+    fn keys_are_put_in_order_only_for_many_questions() {
+        let mut touched = Touched::default();
+        touched.add(&OneKey::new(CfId(3), b"k"));
+        for asked in 1..=2 * UNORDERED_MAX {
+            assert!(touched.meets(&Changed {
+                seqno: SeqNo(1),
+                cf: CfId(3),
+                key: b"a",
+                hash: key_hash(CfId(3), b"a"),
+                range: Some(Some(b"z")),
+            }));
+            assert_eq!(touched.ordered.get().is_some(), asked > UNORDERED_MAX);
+        }
+        touched.clear();
+        assert!(touched.asked.again());
     }
 }

@@ -31,8 +31,7 @@ impl Footprint for Whole<'_> {
             None => self.writes.has(&OneKey { cf, key, hash }),
             Some(end) => {
                 let to = end.map_or(Bound::Unbounded, Bound::Excluded);
-                let within = (Bound::Included(key), to);
-                self.writes.next(cf, within, true).is_some()
+                self.writes.has_within(cf, (Bound::Included(key), to))
             }
         };
         let mut deleted = self.writes.deleted();

@@ -18,12 +18,13 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
 use thermocline_base::merge::MergeOperator;
 use thermocline_base::shown::shown;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits, merge};
 
 use crate::by_hash::ByHash;
-use crate::footprint::{OneKey, Span};
+use crate::footprint::{Asked, OneKey, Span};
 use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, HIDDEN_BYTES, SAVEPOINT_BYTES, write_bytes};
 
 /// Bytes that a batch counts for each change beside key and value.
@@ -134,6 +135,7 @@ pub(crate) struct Writes {
     found: ByHash,
     /// Those that count, once somebody goes along the keys.
     ordered: OnceCell<Ordered>,
+    asked: Asked,
     ranges: Vec<Deleted>,
     /// Of what counts, ranges included: keys and values in bytes, and how many.
     bytes: usize,
@@ -154,6 +156,7 @@ impl Writes {
         self.states.clear();
         self.found.clear();
         self.ordered.take();
+        self.asked = Asked::default();
         self.ranges.clear();
         (self.bytes, self.count) = (0, 0);
         self.savepoints.clear();
@@ -220,7 +223,7 @@ impl Writes {
     pub fn next(
         &self,
         cf: CfId,
-        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        (from, to): KeyBounds<'_>,
         ascending: bool,
     ) -> Option<(&[u8], Own<'_>)> {
         if self.log.is_empty() || thermocline_base::bounds::is_empty((from, to)) {
@@ -233,6 +236,16 @@ impl Writes {
         }?;
         let write = self.log.get(*number);
         Some((write.key, self.seen(&write)))
+    }
+
+    /// Whether it writes a key of a range by itself.
+    pub fn has_within(&self, cf: CfId, (from, to): KeyBounds<'_>) -> bool {
+        if self.ordered.get().is_some() || !self.asked.again() {
+            return self.next(cf, (from, to), true).is_some();
+        }
+        let is_within = |key: &[u8]| !is_below(key, from) && !is_behind(key, to);
+        let mut all = self.log.iter().zip(&self.states);
+        all.any(|(write, state)| state.counts && write.cf == cf && is_within(write.key))
     }
 
     fn ordered(&self) -> &Ordered {
@@ -456,3 +469,6 @@ impl Writes {
         Ok(Cow::Owned(batch))
     }
 }
+
+#[cfg(test)]
+mod tests;

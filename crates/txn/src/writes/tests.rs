@@ -1,0 +1,47 @@
+use super::*;
+
+const CF: CfId = CfId(3);
+
+fn put(writes: &mut Writes, key: &[u8], value: &[u8]) -> Result<()> {
+    let write = Write::Value(Some(value.into()));
+    writes.set(&OneKey::new(CF, key), &write)
+}
+
+/// Keys that are written, written again, hidden and taken back, asked about more and more often: with an order of them and
+/// without one.
+#[test]
+fn writes_are_put_in_order_only_for_many_questions_and_found_without_one() {
+    let mut writes = Writes::default();
+    for key in [b"a", b"c", b"c", b"e"] {
+        put(&mut writes, key, b"v").unwrap();
+    }
+    // The order that hiding them made is forgotten.
+    let span = Span {
+        cf: CF,
+        start: b"e".to_vec(),
+        end: None,
+    };
+    let range = writes.deletion(span).unwrap();
+    writes.delete_range(range);
+    writes.ordered.take();
+    let has = |writes: &Writes, cf: CfId, from: &[u8], to: Bound<&'static [u8]>| {
+        writes.has_within(cf, (Bound::Included(from), to))
+    };
+    let before = |end: &'static [u8]| Bound::Excluded(end);
+    let questions = [
+        (b"b", Bound::Unbounded, true),
+        (b"b", before(b"c"), false),
+        (b"d", Bound::Unbounded, false),
+        (b"c", before(b"b"), false),
+    ];
+    for (from, to, there) in questions {
+        assert!(writes.ordered.get().is_none());
+        assert_eq!(has(&writes, CF, from, to), there, "{from:?} {to:?}");
+    }
+    for cf in [CF, CfId(4)] {
+        assert_eq!(has(&writes, cf, b"a", before(b"b")), cf == CF);
+        assert!(writes.ordered.get().is_some());
+    }
+    writes.clear();
+    assert!(!has(&writes, CF, b"", Bound::Unbounded) && writes.ordered.get().is_none());
+}
