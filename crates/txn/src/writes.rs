@@ -260,9 +260,13 @@ impl Writes {
         })
     }
 
-    /// Whether so many bytes more fit a batch.
-    fn check(&self, bytes: usize) -> Result<()> {
-        let all = self.bytes + bytes + ENTRY_BYTES * (self.count + 1);
+    /// Whether so many bytes more fit a batch, in a change that may take the place of the write with a number.
+    fn check(&self, bytes: usize, replaced: Option<usize>) -> Result<()> {
+        let gone = replaced.map_or(0, |number| {
+            let write = self.log.get(number);
+            write.key.len() + write.value.len() + ENTRY_BYTES
+        });
+        let all = self.bytes + bytes + ENTRY_BYTES * (self.count + 1) - gone;
         if all <= limits::BATCH_BYTES_MAX {
             return Ok(());
         }
@@ -274,8 +278,8 @@ impl Writes {
 
     /// Writes to a key.
     pub fn set(&mut self, key: &OneKey<'_>, write: &Write<'_>) -> Result<()> {
-        self.check(key.key.len() + write.len())?;
         let replaced = self.find(key);
+        self.check(key.key.len() + write.len(), replaced)?;
         if let Some(before) = replaced {
             self.set_counts(before, false);
         }
@@ -345,7 +349,7 @@ impl Writes {
 
     /// What it takes to delete the keys of a range, if nothing is written before that is done.
     pub fn deletion(&self, span: Span) -> Result<Deleted> {
-        self.check(span.bytes())?;
+        self.check(span.bytes(), None)?;
         let mut hidden = Vec::new();
         if !self.log.is_empty()
             && let Some(keys) = self.ordered().get(&span.cf)

@@ -45,3 +45,18 @@ fn writes_are_put_in_order_only_for_many_questions_and_found_without_one() {
     writes.clear();
     assert!(!has(&writes, CF, b"", Bound::Unbounded) && writes.ordered.get().is_none());
 }
+
+/// What a write replaces is not written.
+#[test]
+fn a_write_that_takes_the_place_of_another_one_counts_once() {
+    let mut writes = Writes::default();
+    put(&mut writes, b"k", &[7; 1000]).unwrap();
+    // As if there were others, up to 100 bytes from the limit.
+    writes.bytes = limits::BATCH_BYTES_MAX - 100 - ENTRY_BYTES;
+    put(&mut writes, b"k", &[8; 1000]).unwrap();
+    put(&mut writes, b"k", &[9; 1100]).unwrap();
+    let error = put(&mut writes, b"k", &[9; 1101]).unwrap_err().to_string();
+    let over = limits::BATCH_BYTES_MAX + 1;
+    assert!(error.contains(&over.to_string()), "{error}");
+    assert!(put(&mut writes, b"j", b"").is_err());
+}
