@@ -40,6 +40,8 @@ struct Side<P> {
     found: bool,
     /// Where it is noted what was read.
     span: Option<usize>,
+    /// So many bytes of the end of that which moves count by now.
+    counted: usize,
 }
 
 impl<'t, S: Store> Scan<'t, S> {
@@ -128,6 +130,11 @@ impl<S: Store> Range<'_, S> {
             false => (&self.high, &self.low),
         };
         let found = place.seek(bytes(from), bytes(until), ascending)?;
+        // What the whole range has at the end that moves was counted when the iterator was made.
+        let counted = match ascending {
+            true => self.whole.end.as_ref().map_or(0, Vec::len),
+            false => self.whole.start.len(),
+        };
         let span = self.notes.then(|| {
             // Nothing so far, at the end at which it begins. Without an end above there is none to begin at: then it is
             // noted at once that all is read.
@@ -140,14 +147,19 @@ impl<S: Store> Range<'_, S> {
             let span = Span { cf, start, end };
             self.reading.lists().touched.borrow_mut().add_span(span)
         });
-        self.sides[side] = Some(Side { place, found, span });
+        self.sides[side] = Some(Side {
+            place,
+            found,
+            span,
+            counted,
+        });
         Ok(())
     }
 
     fn step(&mut self, ascending: bool) -> Result<Option<(Vec<u8>, ValueOf<S>)>> {
         self.begin(ascending)?;
         let entry = self.next(ascending)?;
-        self.note(ascending, entry.as_ref().map(|(key, _)| &**key));
+        self.note(ascending, entry.as_ref().map(|(key, _)| &**key))?;
         Ok(entry)
     }
 
@@ -219,11 +231,22 @@ impl<S: Store> Range<'_, S> {
     }
 
     /// Notes what was read by now: up to this key, or all.
-    fn note(&self, ascending: bool, given: Option<&[u8]>) {
-        let side = self.sides[usize::from(!ascending)].as_ref();
-        let Some(number) = side.and_then(|side| side.span) else {
-            return;
+    ///
+    /// # Errors
+    /// Those of [`Reading::take_memory`]: nothing is noted then, and the key must not be given.
+    fn note(&mut self, ascending: bool, given: Option<&[u8]>) -> Result<()> {
+        let Some(side) = &mut self.sides[usize::from(!ascending)] else {
+            return Ok(());
         };
+        let Some(number) = side.span else {
+            return Ok(());
+        };
+        // The key behind it may be a byte longer.
+        let len = given.map_or(0, |key| key.len() + 1);
+        if let Some(more) = len.checked_sub(side.counted) {
+            self.reading.take_memory(more as u64)?;
+            side.counted = len;
+        }
         let mut touched = self.reading.lists().touched.borrow_mut();
         let span = touched.span_mut(number);
         match given {
@@ -231,6 +254,7 @@ impl<S: Store> Range<'_, S> {
             Some(key) if ascending => span.end = behind(key),
             Some(key) => span.start = key.to_vec(),
         }
+        Ok(())
     }
 }
 

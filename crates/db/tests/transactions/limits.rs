@@ -102,6 +102,34 @@ fn what_is_taken_back_or_refused_is_given_back() {
     assert_eq!(first, later);
 }
 
+/// An iterator remembers the key up to which it went, however short its bounds are.
+#[test]
+fn keys_that_iterators_went_to_are_counted() {
+    let db = open();
+    let longest = vec![b'k'; 60_000];
+    db.put("a", "").unwrap();
+    db.put(&longest, "").unwrap();
+    let options = TxnOptions::optimistic().isolation(Isolation::Serializable);
+    let txn = db.transaction(options).unwrap();
+    let bytes = || db.transactions().memory_bytes;
+    for way in ["forwards", "backwards"] {
+        let before = bytes();
+        for _ in 0..100 {
+            let mut entries = txn.iter();
+            let (key, _) = match way {
+                "forwards" => entries.nth(1),
+                _ => entries.next_back(),
+            }
+            .unwrap()
+            .unwrap();
+            assert_eq!(key, longest);
+        }
+        let taken = bytes() - before;
+        // A little goes for all else, and some is taken ahead.
+        assert!((6_000_000..6_200_000).contains(&taken), "{way} {taken}");
+    }
+}
+
 #[test]
 fn savepoints_are_counted_and_those_that_are_passed_are_given_back() {
     let db = open();
