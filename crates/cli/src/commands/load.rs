@@ -18,7 +18,7 @@ use crate::store::{Access, check_name, family};
 use crate::text::count;
 use crate::{files, interrupt};
 
-/// Rows and bytes of a batch, at most.
+/// Rows and bytes of a batch, at most. After so many rows, bad ones included, it is asked whether to end.
 const BATCH_ROWS: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -120,14 +120,16 @@ impl Loader<'_> {
         rows: &mut Rows<R>,
         mut tick: impl FnMut(),
     ) -> Outcome {
-        let mut next = first;
+        let (mut next, mut seen) = (first, 0);
         while let Some(row) = next {
+            seen += 1;
             match row.and_then(checked) {
                 Ok(row) => self.add(row)?,
                 Err(bad) if self.skip_bad && !bad.takes_all => self.skip(&bad),
                 Err(bad) => return self.end_at(&bad),
             }
-            if self.batch.len() >= BATCH_ROWS || self.batch_bytes >= BATCH_BYTES {
+            if seen >= BATCH_ROWS || self.batch_bytes >= BATCH_BYTES {
+                seen = 0;
                 self.commit()?;
                 tick();
                 if interrupt::asked() {

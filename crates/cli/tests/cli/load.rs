@@ -236,43 +236,50 @@ fn a_quote_that_is_never_closed_ends_the_load() {
     );
 }
 
-/// The signals by which others than its user end a process.
+/// A row that is loaded, and one that is left out.
+const LINES: [&str; 2] = ["good,x\n", "bad\n"];
+
+/// The signals by which others than its user end a process, while rows are loaded and while all are left out.
 #[test]
 fn a_load_that_is_told_to_end_does_so_in_order() {
-    for signal in ["-TERM", "-HUP", "-INT"] {
+    for (signal, line) in [
+        ("-TERM", LINES[0]),
+        ("-HUP", LINES[0]),
+        ("-INT", LINES[0]),
+        ("-TERM", LINES[1]),
+    ] {
         let store = Store::new();
-        let load = ["load", "DB", "/dev/stdin", "--format", "csv", "--key", "id"];
+        let format = ["--format", "csv", "--key", "id", "--skip-bad"];
+        let load = [&["load", "DB", "/dev/stdin"][..], &format].concat();
         let mut child = store.start(&load);
         let mut input = child.stdin.take().unwrap();
         input.write_all(b"id,name\n").unwrap();
-        let mut row = 0u32;
-        let mut feed = |rows: u32| {
-            let lines = (row..row + rows).map(|n| format!("{n:08},x\n"));
-            row += rows;
-            input.write_all(lines.collect::<String>().as_bytes())
-        };
+        let thousand = line.repeat(1000);
+        let mut feed = || input.write_all(thousand.as_bytes());
         // It reads, so it has begun, and listens.
         for _ in 0..200 {
-            feed(1000).unwrap();
+            feed().unwrap();
         }
         let pid = child.id().to_string();
         let sent = std::process::Command::new("kill")
             .args([signal, &pid])
             .status();
         assert!(sent.unwrap().success());
-        // On and on, until nobody reads any more.
-        while feed(1000).is_ok() {}
+        // On and on, until nobody reads any more; or for very long.
+        let unread = (0..100_000).any(|_| feed().is_err());
+        drop(input);
         let output = child.wait_with_output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
+        assert!(unread, "{signal} {line}: {err}");
         assert_eq!(
             output.status.code(),
             Some(1),
-            "{signal}: {:?} {err}",
+            "{signal} {line}: {:?} {err}",
             output.status
         );
         assert!(
             err.contains("interrupted; loaded so far"),
-            "{signal}: {err}"
+            "{signal} {line}: {err}"
         );
         assert_eq!(store.run(&["verify", "DB"]).code, 0);
     }
