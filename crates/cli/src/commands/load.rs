@@ -140,7 +140,10 @@ impl Loader<'_> {
                     )));
                 }
             }
-            next = rows.next_row()?;
+            next = match rows.next_row() {
+                Ok(next) => next,
+                Err(failure) => return self.end_by(failure),
+            };
         }
         self.commit()
     }
@@ -156,13 +159,8 @@ impl Loader<'_> {
         if rows == 0 {
             return Ok(());
         }
-        self.batch.commit(Durability::Immediate).map_err(|e| {
-            Failure::Failed(format!(
-                "{e}; loaded before that: {} of {}",
-                count(self.loaded, "row"),
-                self.name
-            ))
-        })?;
+        let done = self.batch.commit(Durability::Immediate);
+        done.map_err(|e| self.told(&e.to_string()))?;
         self.batch_bytes = 0;
         self.loaded += rows;
         Ok(())
@@ -184,6 +182,24 @@ impl Loader<'_> {
     fn end_at(&mut self, bad: &BadRow) -> Outcome {
         self.commit()?;
         Err(ended_at(bad, self.name, self.loaded))
+    }
+
+    /// The file cannot be read any further.
+    fn end_by(&mut self, failure: Failure) -> Outcome {
+        self.commit()?;
+        Err(match failure {
+            Failure::Failed(what) => self.told(&what),
+            other => other,
+        })
+    }
+
+    /// What went wrong, and how many rows were loaded.
+    fn told(&self, what: &str) -> Failure {
+        Failure::Failed(format!(
+            "{what}; loaded before that: {} of {}",
+            count(self.loaded, "row"),
+            self.name
+        ))
     }
 }
 
@@ -234,5 +250,61 @@ impl<R: Read> Read for Counted<R> {
         let bytes = self.inner.read(buffer)?;
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline::{Db, Options};
+
+    use super::*;
+
+    /// A file that cannot be read to its end.
+    struct Broken(&'static [u8]);
+
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.is_empty() {
+                true => Err(std::io::Error::other("the disk is gone")),
+                false => self.0.read(buffer),
+            }
+        }
+    }
+
+    #[test]
+    fn the_rows_before_a_place_that_cannot_be_read_are_loaded_and_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            pm: 16 << 20,
+            ..Options::default()
+        };
+        let db = Db::open(folder.path().join("db"), options).unwrap();
+        for (format, text) in [
+            (Format::Csv, "id,name\n1,a\n2,b\n"),
+            (Format::Jsonl, "{\"id\":3}\n{\"id\":4}\n"),
+        ] {
+            let input = Broken(text.as_bytes());
+            let mut rows = Rows::new(input, "input", format, &["id".to_string()]).unwrap();
+            let mut loader = Loader {
+                name: "input",
+                family: family(&db, folder.path(), None, Access::Write).unwrap(),
+                batch: db.batch(),
+                batch_bytes: 0,
+                loaded: 0,
+                skipped: 0,
+                skip_bad: true,
+            };
+            let first = rows.next_row().unwrap();
+            let failure = loader.run(first, &mut rows, || {}).unwrap_err();
+            let text = match failure {
+                Failure::Failed(text) => text,
+                other => panic!("{other:?}"),
+            };
+            for says in ["the disk is gone", "loaded before that: 2 rows of input"] {
+                assert!(text.contains(says), "{text}");
+            }
+        }
+        let keys = db.iter().map(|entry| entry.unwrap().0);
+        assert_eq!(keys.collect::<Vec<_>>().concat(), b"1234");
     }
 }
