@@ -164,8 +164,8 @@ Examples:
 The value of a row is the row as a JSON object: the columns of CSV and TSV in their order, as
 strings; a line of JSON as it is. Rows with the same key overwrite each other; the last one stays.
 A bad row ends the load with its line number; the rows before it are loaded, none after it. So does a quote
-that is never closed, with --skip-bad, too. Ctrl-C, SIGTERM and SIGHUP end the load after the rows that are
-under way.")]
+that is never closed, or takes more along than a value has room for, with --skip-bad, too. Ctrl-C, SIGTERM and
+SIGHUP end the load after the rows that are under way.")]
 pub(crate) struct LoadArgs {
     /// The database's folder; made if there is none
     pub db: PathBuf,

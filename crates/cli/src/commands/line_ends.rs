@@ -37,6 +37,11 @@ impl<R> LineEnds<R> {
         &self.inner
     }
 
+    /// As [`LineEnds::get_ref`], to be changed.
+    pub fn get_mut(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
     /// The line, from 1, of the first byte at or after `offset` that ends no line. `offset` never
     /// goes back.
     pub fn line_at(&mut self, offset: u64) -> u64 {

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
+use thermocline::limits;
 
 use crate::args::Format;
 use crate::commands::line_ends::LineEnds;
@@ -14,6 +15,9 @@ use crate::text::count;
 
 /// The file's start that some programs write before UTF-8 text.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// Bytes of a row that are kept while it is read: more than a value can have, and some for spaces and line ends.
+const ROW_BYTES_MAX: usize = limits::VALUE_LEN_MAX + (64 << 10);
 
 /// One row, ready to be written.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +47,14 @@ impl BadRow {
     }
 }
 
+/// What is wrong with a row of which not all was kept.
+fn too_long() -> String {
+    format!(
+        "the row has more bytes than a value, which has at most {}",
+        limits::VALUE_LEN_MAX
+    )
+}
+
 /// What reading the next row can answer. The outer error is of the file.
 pub(crate) type Next = Outcome<Option<Result<Row, BadRow>>>;
 
@@ -55,17 +67,33 @@ pub(crate) enum Rows<R> {
 impl<R: Read> Rows<R> {
     /// The rows of `input`, called `name` in errors, whose keys are the columns `key`.
     pub fn new(input: R, name: &str, format: Format, key: &[String]) -> Outcome<Rows<R>> {
-        Ok(match format {
-            Format::Csv => Rows::Separated(Box::new(Separated::new(input, name, b',', key)?)),
-            Format::Tsv => Rows::Separated(Box::new(Separated::new(input, name, b'\t', key)?)),
-            Format::Jsonl => Rows::Lines(Lines {
+        Rows::up_to(ROW_BYTES_MAX, input, name, (format, key))
+    }
+
+    /// As [`Rows::new`]; of a row about so many bytes are kept.
+    fn up_to(
+        row_max: usize,
+        input: R,
+        name: &str,
+        (format, key): (Format, &[String]),
+    ) -> Outcome<Rows<R>> {
+        let separated = |input: R, delimiter: u8| -> Outcome<Rows<R>> {
+            let input = Quotes::new(input, delimiter == b',', row_max);
+            let rows = Separated::new(input, name, delimiter, key)?;
+            Ok(Rows::Separated(Box::new(rows)))
+        };
+        match format {
+            Format::Csv => separated(input, b','),
+            Format::Tsv => separated(input, b'\t'),
+            Format::Jsonl => Ok(Rows::Lines(Lines {
                 input: BufReader::with_capacity(1 << 16, input),
                 name: name.to_string(),
                 line: 0,
                 text: Vec::new(),
+                row_max,
                 key: key.to_vec(),
-            }),
-        })
+            })),
+        }
     }
 
     /// The next row, or what is wrong with it; `None` at the end.
@@ -80,7 +108,6 @@ impl<R: Read> Rows<R> {
 /// CSV and TSV.
 pub(crate) struct Separated<R> {
     reader: csv::Reader<LineEnds<Quotes<R>>>,
-    delimiter: u8,
     name: String,
     columns: Vec<String>,
     key: Vec<usize>,
@@ -88,20 +115,27 @@ pub(crate) struct Separated<R> {
 }
 
 impl<R: Read> Separated<R> {
-    fn new(input: R, name: &str, delimiter: u8, key: &[String]) -> Outcome<Separated<R>> {
+    fn new(input: Quotes<R>, name: &str, delimiter: u8, key: &[String]) -> Outcome<Separated<R>> {
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(delimiter)
             .quoting(delimiter == b',')
             .flexible(true)
             .buffer_capacity(1 << 16)
-            .from_reader(LineEnds::new(Quotes::new(input)));
+            .from_reader(LineEnds::new(input));
         let columns: Vec<String> = reader
             .headers()
             .map_err(|e| Failure::Failed(format!("cannot read the first line of {name}: {e}")))?
             .iter()
             .map(|column| column.trim_start_matches(BYTE_ORDER_MARK).to_string())
             .collect();
-        if delimiter == b',' && reader.get_ref().get_ref().open_quote().is_some() {
+        let input = reader.get_mut().get_mut();
+        if input.take_cut() {
+            return Err(Failure::Failed(format!(
+                "the first line of {name}: {}; mend the line",
+                too_long()
+            )));
+        }
+        if input.open_quote().is_some() {
             return Err(Failure::Failed(format!(
                 "the first line of {name} opens a quote that is never closed; mend the line"
             )));
@@ -129,7 +163,6 @@ impl<R: Read> Separated<R> {
         let key = key.iter().map(place).collect::<Outcome<Vec<usize>>>()?;
         Ok(Separated {
             reader,
-            delimiter,
             name: name.to_string(),
             columns,
             key,
@@ -138,21 +171,29 @@ impl<R: Read> Separated<R> {
     }
 
     fn next_row(&mut self) -> Next {
-        let there = self
-            .reader
-            .read_byte_record(&mut self.record)
-            .map_err(|e| Failure::Failed(format!("cannot read {}: {e}", self.name)))?;
-        if !there {
-            return Ok(None);
-        }
+        let read = self.reader.read_byte_record(&mut self.record);
         let start = self.record.position().map_or(0, csv::Position::byte);
         let input = self.reader.get_mut();
+        match read {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(why) if input.get_ref().is_too_long() => {
+                return Ok(Some(Err(BadRow {
+                    line: input.line_at(start),
+                    what: why.to_string(),
+                    takes_all: true,
+                })));
+            }
+            Err(e) => {
+                let text = format!("cannot read {}: {e}", self.name);
+                return Err(Failure::Failed(text));
+            }
+        }
         let line = input.line_at(start);
-        let unclosed = input
-            .get_ref()
-            .open_quote()
-            .filter(|_| self.delimiter == b',');
-        if let Some(quote) = unclosed {
+        if input.get_mut().take_cut() {
+            return Ok(Some(Err(BadRow::at(line, too_long()))));
+        }
+        if let Some(quote) = input.get_ref().open_quote() {
             let what = format!(
                 "a quote that is opened there is never closed, and takes {} to the end of the file along",
                 count(quote.lines, "more line")
@@ -198,27 +239,43 @@ pub(crate) struct Lines<R> {
     name: String,
     line: u64,
     text: Vec<u8>,
+    /// Bytes of it that are kept, at most.
+    row_max: usize,
     key: Vec<String>,
 }
 
 impl<R: Read> Lines<R> {
     fn next_row(&mut self) -> Next {
         loop {
-            self.text.clear();
-            let read = self
-                .input
-                .read_until(b'\n', &mut self.text)
+            let is_whole = self
+                .read_line()
                 .map_err(|e| Failure::Failed(format!("cannot read {}: {e}", self.name)))?;
-            if read == 0 {
+            if self.text.is_empty() {
                 return Ok(None);
             }
             self.line += 1;
+            if !is_whole {
+                return Ok(Some(Err(BadRow::at(self.line, too_long()))));
+            }
             if self.text.trim_ascii().is_empty() {
                 continue;
             }
             let line = self.line;
             return Ok(Some(self.row().map_err(|what| BadRow::at(line, what))));
         }
+    }
+
+    /// Reads a line into the text, which is empty behind the last one. Returns whether all of it is kept.
+    fn read_line(&mut self) -> std::io::Result<bool> {
+        self.text.clear();
+        let most = self.row_max as u64 + 1;
+        let mut kept = self.input.by_ref().take(most);
+        kept.read_until(b'\n', &mut self.text)?;
+        let is_whole = self.text.len() <= self.row_max || self.text.ends_with(b"\n");
+        if !is_whole {
+            self.input.skip_until(b'\n')?;
+        }
+        Ok(is_whole)
     }
 
     fn row(&self) -> Result<Row, String> {
@@ -291,172 +348,4 @@ fn decimal(column: &str, number: &Number, text: &str) -> Result<String, String> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rows(text: &str, format: Format, key: &[&str]) -> Vec<Result<(u64, String, String), u64>> {
-        let key: Vec<String> = key.iter().map(ToString::to_string).collect();
-        let mut rows = Rows::new(text.as_bytes(), "input", format, &key).unwrap();
-        let mut all = Vec::new();
-        while let Some(row) = rows.next_row().unwrap() {
-            all.push(match row {
-                Ok(row) => Ok((
-                    row.line,
-                    String::from_utf8(row.key).unwrap(),
-                    String::from_utf8(row.value).unwrap(),
-                )),
-                Err(bad) => Err(bad.line),
-            });
-        }
-        all
-    }
-
-    fn row(line: u64, key: &str, value: &str) -> Result<(u64, String, String), u64> {
-        Ok((line, key.to_string(), value.to_string()))
-    }
-
-    #[test]
-    fn csv_with_quotes_and_a_mark_and_bad_lines() {
-        let text =
-            "\u{feff}id,name\r\n1,\"a, \"\"b\"\"\"\r\n2\r\n\r\n3,\"two\nlines\"\n4,d\n,e\n5,x,y\n";
-        assert_eq!(
-            rows(text, Format::Csv, &["id"]),
-            [
-                row(2, "1", r#"{"id":"1","name":"a, \"b\""}"#),
-                Err(3),
-                row(5, "3", r#"{"id":"3","name":"two\nlines"}"#),
-                row(7, "4", r#"{"id":"4","name":"d"}"#),
-                Err(8),
-                Err(9),
-            ]
-        );
-    }
-
-    #[test]
-    fn a_quote_that_is_never_closed_is_told_where_it_begins() {
-        let bad = |text: &str, format| {
-            let key = ["id".to_string()];
-            let mut rows = Rows::new(text.as_bytes(), "input", format, &key).unwrap();
-            let mut good = 0;
-            while let Some(row) = rows.next_row().unwrap() {
-                match row {
-                    Ok(_) => good += 1,
-                    Err(bad) => return (good, Some((bad.line, bad.takes_all, bad.what))),
-                }
-            }
-            (good, None)
-        };
-        let (good, found) = bad("id,name\n1,a\n2,\"b\n3,c\n4,d\n", Format::Csv);
-        let (line, takes_all, what) = found.unwrap();
-        assert_eq!((good, line, takes_all), (1, 3, true));
-        assert!(what.contains("2 more lines"), "{what}");
-        // At the end of the file, and in the first line.
-        assert_eq!(bad("id,name\n1,\"", Format::Csv).1.unwrap().0, 2);
-        assert_eq!(bad("id,name\n\"1,x", Format::Csv).1.unwrap().0, 2);
-        // These are closed, or none.
-        for text in [
-            "id,n\n1,\"a\"\n",
-            "id,n\n1,\"a\"",
-            "id,n\n1,a\"b\n",
-            "id,n\n1,\"a\"\"\"",
-        ] {
-            assert_eq!(bad(text, Format::Csv), (1, None), "{text:?}");
-        }
-        assert_eq!(bad("id\tn\n1\t\"b\n2\tc\n", Format::Tsv), (2, None));
-    }
-
-    #[test]
-    fn tsv_does_not_quote_and_keys_join() {
-        assert_eq!(
-            rows("a\tb\nx\t\"y\n\tz\n", Format::Tsv, &["b", "a"]),
-            [
-                row(2, "\"y/x", r#"{"a":"x","b":"\"y"}"#),
-                row(3, "z/", r#"{"a":"","b":"z"}"#),
-            ]
-        );
-    }
-
-    #[test]
-    fn json_lines_stay_as_they_are() {
-        let text = "{\"id\":1.50,\"v\":[1]}\n\n{\"id\":\"x\"}\n{\"id\":null}\n[1]\n{\"id\":[]}\n{";
-        assert_eq!(
-            rows(text, Format::Jsonl, &["id"]),
-            [
-                row(1, "1.5", "{\"id\":1.50,\"v\":[1]}"),
-                row(3, "x", "{\"id\":\"x\"}"),
-                Err(4),
-                Err(5),
-                Err(6),
-                Err(7),
-            ]
-        );
-    }
-
-    #[test]
-    fn numbers_that_are_not_told_apart_are_no_keys() {
-        let text = "{\"id\":18446744073709551615}\n{\"id\":12345678901234567890123}\n\
-                    {\"id\":-0.001234567890123450}\n{\"id\":1e3}\n{\"id\":\"12345678901234567890123\"}\n\
-                    {\"id\":0.10000000000000000001}";
-        let keys = rows(text, Format::Jsonl, &["id"]).into_iter();
-        let keys: Vec<Result<String, u64>> = keys.map(|row| row.map(|row| row.1)).collect();
-        let there = |key: &str| Ok(key.to_string());
-        assert_eq!(
-            keys,
-            [
-                there("18446744073709551615"),
-                Err(2),
-                Err(3),
-                there("1000.0"),
-                there("12345678901234567890123"),
-                Err(6)
-            ]
-        );
-    }
-
-    #[test]
-    fn only_the_last_column_of_a_key_may_have_what_joins_them() {
-        let csv = "a,b\nx,y/z\nx/y,z\n";
-        let jsonl = "{\"a\":\"x\",\"b\":\"y/z\"}\n{\"a\":\"x/y\",\"b\":\"z\"}\n";
-        for (text, format, bad) in [(csv, Format::Csv, 3), (jsonl, Format::Jsonl, 2)] {
-            let keys = rows(text, format, &["a", "b"]).into_iter();
-            let keys: Vec<Result<String, u64>> = keys.map(|row| row.map(|row| row.1)).collect();
-            assert_eq!(keys, [Ok("x/y/z".to_string()), Err(bad)]);
-            let alone = rows(text, format, &["a"]);
-            assert!(alone.iter().all(Result::is_ok));
-        }
-    }
-
-    #[test]
-    fn numbers_so_near_to_0_that_they_are_taken_for_others_are_no_keys() {
-        let text = "{\"id\":1e-400}\n{\"id\":2e-400}\n{\"id\":-4e-324}\n{\"id\":0.0}\n{\"id\":0e-400}\n\
-                    {\"id\":0.25}";
-        let keys = rows(text, Format::Jsonl, &["id"]).into_iter();
-        let keys: Vec<Result<String, u64>> = keys.map(|row| row.map(|row| row.1)).collect();
-        let there = |key: &str| Ok(key.to_string());
-        let expected = [
-            Err(1),
-            Err(2),
-            Err(3),
-            there("0.0"),
-            there("0.0"),
-            there("0.25"),
-        ];
-        assert_eq!(keys, expected);
-    }
-
-    #[test]
-    fn columns_must_be_there_and_once() {
-        let open = |text: &'static str, key: &str| match Rows::new(
-            text.as_bytes(),
-            "f.csv",
-            Format::Csv,
-            &[key.to_string()],
-        ) {
-            Err(Failure::Failed(text)) => text,
-            _ => String::new(),
-        };
-        assert!(open("a,b\n", "c").contains("a, b"));
-        assert!(open("a,a\n", "a").contains("twice"));
-        assert!(open("", "a").contains("empty"));
-    }
-}
+mod tests;
