@@ -6,7 +6,7 @@ use thermocline_base::Result;
 use thermocline_base::shown::shown;
 
 use crate::format::stored::{State, StoredIndex};
-use crate::format::{INDEX_FIRST, ROWS};
+use crate::format::{INDEX_FIRST, ROWS, SCHEMA_KEY};
 use crate::layout::Layout;
 use crate::store::Reader;
 use crate::table::Table;
@@ -35,13 +35,21 @@ impl TableReport {
 
 impl<F> Table<F> {
     /// Reads the whole table at one moment, and compares: each row decodes and has its entry in each index, and each entry
-    /// leads to a row that has it.
+    /// leads to a row that has it. Beside these there is the schema, and nothing else.
     ///
     /// # Errors
     /// Those of reading. Faults of the table are no errors: they are in the report.
     pub fn verify<R: Reader<Family = F>>(&self, reader: &R) -> Result<TableReport> {
         let layout = self.read_layout(reader)?;
         let mut report = TableReport::default();
+        // Before the rows there is the schema, and nothing else.
+        let first = (Bound::Unbounded, Bound::Excluded(vec![ROWS]));
+        for entry in reader.scan(self.family(), first) {
+            let (key, _) = entry?;
+            if key != SCHEMA_KEY {
+                report.fault(self.stray(&key, "no row and no index"));
+            }
+        }
         let rows = (Bound::Included(vec![ROWS]), Bound::Excluded(vec![ROWS + 1]));
         for entry in reader.scan(self.family(), rows) {
             let (key, value) = entry?;
@@ -60,14 +68,15 @@ impl<F> Table<F> {
                         report.fault(fault);
                     }
                 }
-                None => report.fault(format!(
-                    "table '{}': key '{}' is of no index",
-                    self.name(),
-                    shown(&key)
-                )),
+                None => report.fault(self.stray(&key, "no index")),
             }
         }
         Ok(report)
+    }
+
+    /// A key that is none of the table's.
+    fn stray(&self, key: &[u8], of: &str) -> String {
+        format!("table '{}': key '{}' is of {of}", self.name(), shown(key))
     }
 
     fn verify_row<R: Reader<Family = F>>(

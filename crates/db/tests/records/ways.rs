@@ -707,6 +707,11 @@ fn what_others_wrote_into_the_family_is_named() {
     family.put([77u8, 1], "").unwrap();
     let faults = table.verify(&db.snapshot()).unwrap().faults;
     assert_eq!(faults.len(), 2, "{faults:?}");
+    // Before the rows, on either side of the schema.
+    family.put("", "").unwrap();
+    family.put([0u8, 1], "").unwrap();
+    let faults = table.verify(&db.snapshot()).unwrap().faults;
+    assert_eq!(faults.len(), 4, "{faults:?}");
     family.put([0u8], "no schema").unwrap();
     refused(
         Table::open(&*db, schema),
