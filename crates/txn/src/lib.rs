@@ -130,6 +130,8 @@
 #![forbid(unsafe_code)]
 
 mod by_hash;
+#[cfg(test)]
+mod fake;
 mod footprint;
 mod held;
 mod lane;

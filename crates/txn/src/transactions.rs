@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thermocline_base::Result;
+use thermocline_base::{CfId, Result};
 use thermocline_engine::{PreparedState, Resolution, WriteOptions};
 
 use crate::lane::Lanes;
@@ -76,21 +76,27 @@ impl<S: Store> Transactions<S> {
         let now_ns = shared.store.now_ns();
         let since = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
         let (count, first) = self.0.first(REPORTED_MAX);
-        let mut keys: BTreeMap<TxnId, Vec<LockedKey>> = BTreeMap::new();
+        let mut keys: BTreeMap<TxnId, Vec<(CfId, LockedKey)>> = BTreeMap::new();
         keys.extend(first.iter().map(|(life, _)| (life.id, Vec::new())));
         shared.locks.for_each_holder(|key, holder| {
             if let Some(own) = keys.get_mut(&holder.who.id)
                 && own.len() < REPORTED_LOCKS_MAX
             {
                 let (cf, key) = unlock_key(key);
-                own.push(LockedKey {
-                    family: shared.store.family_name(cf),
+                let locked = LockedKey {
+                    family: String::new(),
                     key: key.to_vec(),
                     exclusive: holder.is_exclusive(),
                     held_for: since(holder.since_ns),
-                });
+                };
+                own.push((cf, locked));
             }
         });
+        // The store takes a lock to tell a name, and that is not to be taken under one of a stripe.
+        let named = |(cf, key): (CfId, LockedKey)| LockedKey {
+            family: shared.store.family_name(cf),
+            ..key
+        };
         let state = |(life, options): (Arc<Life>, TxnOptions)| TransactionState {
             id: life.id,
             locking: options.locking,
@@ -98,7 +104,12 @@ impl<S: Store> Transactions<S> {
             open_for: since(life.begun_ns),
             snapshot: life.snapshot.load(Ordering::Relaxed).checked_sub(1),
             locks: life.locks.load(Ordering::Relaxed),
-            keys: keys.remove(&life.id).unwrap_or_default(),
+            keys: keys
+                .remove(&life.id)
+                .into_iter()
+                .flatten()
+                .map(named)
+                .collect(),
             waits_for: shared.locks.blockers(life.id),
         };
         let transactions = first.into_iter().map(state).collect();
@@ -113,5 +124,37 @@ impl<S: Store> Transactions<S> {
             memory_bytes_max: shared.memory.limit,
             transactions,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use thermocline_engine::Family;
+
+    use super::*;
+    use crate::fake::Fake;
+
+    #[test]
+    fn a_report_asks_for_names_under_no_lock_of_its_own() {
+        let store = Fake::default();
+        let on_name = Arc::clone(&store.on_name);
+        let all = Transactions::new(store);
+        let mut txn = all.begin(TxnOptions::pessimistic()).unwrap();
+        txn.put(Family::DEFAULT, b"k", b"v").unwrap();
+        let others = all.clone();
+        let looks = move || {
+            let others = others.clone();
+            let (tell, told) = mpsc::channel();
+            // It takes the lock of every stripe.
+            thread::spawn(move || tell.send(others.0.shared.locks.counts()).unwrap());
+            let counts = told.recv_timeout(Duration::from_secs(60));
+            assert_eq!(counts, Ok((1, 0, 0)), "a stripe is locked");
+        };
+        assert!(on_name.set(Box::new(looks)).is_ok());
+        let report = all.report();
+        assert_eq!(report.transactions[0].keys[0].family, "family 0");
     }
 }
