@@ -167,30 +167,34 @@ impl<S: Store> Range<'_, S> {
     fn next(&mut self, ascending: bool) -> Result<Option<(Vec<u8>, ValueOf<S>)>> {
         let writes = self.reading.writes();
         loop {
-            let stored = self.stored(ascending)?;
+            let found = self.find_stored(ascending)?;
+            let side = self.sides[usize::from(!ascending)].as_ref();
+            let stored = side.filter(|_| found).map(|side| &side.place);
             let own = writes.next(
                 self.whole.cf,
                 (bytes(&self.low), bytes(&self.high)),
                 ascending,
             );
-            let own_first = match (&own, &stored) {
+            let own_first = match (&own, stored) {
                 (None, None) => return Ok(None),
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
-                (Some((own, _)), Some((stored, _))) if ascending => **own <= **stored,
-                (Some((own, _)), Some((stored, _))) => **own >= **stored,
+                (Some((own, _)), Some(stored)) if ascending => **own <= *stored.key(),
+                (Some((own, _)), Some(stored)) => **own >= *stored.key(),
             };
-            let entry = match own.filter(|_| own_first) {
-                Some((key, own)) => {
-                    let same = stored.filter(|(stored, _)| **stored == *key);
-                    let value = || Ok(same.map(|(_, value)| value));
+            let entry = match (own.filter(|_| own_first), stored) {
+                (Some((key, own)), stored) => {
+                    let same = stored.filter(|stored| *stored.key() == *key);
+                    let value = || Ok(same.map(Place::value));
                     let seen = self.reading.seen(self.whole.cf, key, own, value)?;
                     (key.to_vec(), seen)
                 }
-                None => match stored {
-                    Some((key, value)) => (key, Some(value)),
-                    None => return Ok(None),
-                },
+                // One that waits for its turn is not copied before.
+                (None, Some(stored)) => {
+                    let value = S::Moment::value(stored.value());
+                    (stored.key().to_vec(), Some(value))
+                }
+                (None, None) => return Ok(None),
             };
             let passed = Bound::Excluded(entry.0.clone());
             if ascending {
@@ -204,13 +208,14 @@ impl<S: Store> Range<'_, S> {
         }
     }
 
-    /// The next entry of the snapshot that the transaction has not deleted by a range.
-    fn stored(&mut self, ascending: bool) -> Result<Option<(Vec<u8>, ValueOf<S>)>> {
+    /// Goes on to the next entry of the snapshot that the transaction has not deleted by a range. Returns whether there is
+    /// one.
+    fn find_stored(&mut self, ascending: bool) -> Result<bool> {
         let writes = self.reading.writes();
         loop {
             let side = &self.sides[usize::from(!ascending)];
             let Some(side) = side.as_ref().filter(|side| side.found) else {
-                return Ok(None);
+                return Ok(false);
             };
             let key = side.place.key();
             let passed = match ascending {
@@ -218,10 +223,10 @@ impl<S: Store> Range<'_, S> {
                 false => thermocline_base::bounds::is_behind(key, bytes(&self.high)),
             };
             if !passed && !self.has(key) {
-                return Ok(None);
+                return Ok(false);
             }
             if !passed && !writes.covers(self.whole.cf, key) {
-                return Ok(Some((key.to_vec(), S::Moment::value(side.place.value()))));
+                return Ok(true);
             }
             let until = if ascending { &self.high } else { &self.low };
             if let Some(side) = &mut self.sides[usize::from(!ascending)] {
@@ -279,5 +284,49 @@ impl<S: Store> std::fmt::Debug for Scan<'_, S> {
         f.debug_struct("Scan")
             .field("family", &self.range.as_ref().map(|range| range.family))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::fake::Fake;
+    use crate::options::TxnOptions;
+    use crate::transactions::Transactions;
+
+    /// An entry of the store waits for its turn, and is not copied for each of the transaction's own before it.
+    #[test]
+    fn a_stored_value_is_looked_at_once() {
+        let entries = [b"m", b"n"].map(|key| (key.to_vec(), b"stored".to_vec()));
+        let store = Fake {
+            entries: Arc::new(BTreeMap::from(entries)),
+            ..Fake::default()
+        };
+        let values = Arc::clone(&store.values);
+        let all = Transactions::new(store);
+        let mut txn = all.begin(TxnOptions::optimistic()).unwrap();
+        for n in 0..100 {
+            for first in *b"az" {
+                txn.put(Family::DEFAULT, &[first, n], b"own").unwrap();
+            }
+        }
+        txn.delete(Family::DEFAULT, b"n").unwrap();
+        for forwards in [true, false] {
+            let before = values.load(Ordering::Relaxed);
+            let scan = txn.scan(Family::DEFAULT, b"", None);
+            let mut given: Vec<_> = match forwards {
+                true => scan.map(Result::unwrap).collect(),
+                false => scan.rev().map(Result::unwrap).collect(),
+            };
+            assert_eq!(given.len(), 201);
+            given.retain(|(key, _)| key == b"m");
+            assert_eq!(given.len(), 1);
+            assert_eq!(*given[0].1, b"stored"[..]);
+            assert_eq!(values.load(Ordering::Relaxed) - before, 1);
+        }
     }
 }
