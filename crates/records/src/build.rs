@@ -10,7 +10,7 @@ use crate::store::{Reader, Store, Writer};
 use crate::table::Table;
 use crate::write::duplicate;
 
-/// Rows that one transaction of a pass reads for update. Other writers of these rows wait for it.
+/// Rows that one transaction of a pass reads for update, at most. Other writers of these rows wait for it.
 const CHUNK_ROWS: usize = 256;
 
 /// How often a chunk is tried again after other transactions were faster.
@@ -42,9 +42,9 @@ pub(crate) fn build<S: Store>(
     table: &Table<S::Family>,
     index: &StoredIndex,
 ) -> Result<Built> {
-    let mut from = Bound::Included(vec![ROWS]);
-    loop {
-        let keys = chunk(store, table, from)?;
+    let (mut from, mut rows) = (Bound::Included(vec![ROWS]), CHUNK_ROWS);
+    'chunks: loop {
+        let keys = chunk(store, table, (from.clone(), rows))?;
         let Some(last) = keys.last().cloned() else {
             return Ok(Built::Complete);
         };
@@ -55,6 +55,11 @@ pub(crate) fn build<S: Store>(
                 Ok(Added::Overtaken) => return Ok(Built::Overtaken),
                 Ok(Added::Refused(why)) => return Ok(Built::Refused(why)),
                 Err(Error::Conflict(_) | Error::Busy(_)) if tries < TRIES_MAX => tries += 1,
+                // Fewer rows take less of what transactions have of DRAM. Were it an error, the index would never be complete.
+                Err(Error::OutOfSpace(_)) if rows > 1 => {
+                    rows /= 2;
+                    continue 'chunks;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -62,15 +67,15 @@ pub(crate) fn build<S: Store>(
     }
 }
 
-/// The keys of the next rows.
+/// The keys of the next rows, so many at most.
 fn chunk<S: Store>(
     store: &S,
     table: &Table<S::Family>,
-    from: Bound<Vec<u8>>,
+    (from, most): (Bound<Vec<u8>>, usize),
 ) -> Result<Vec<Vec<u8>>> {
     let reader = store.snapshot();
     let range = (from, Bound::Excluded(vec![ROWS + 1]));
-    let rows = reader.scan(table.family(), range).take(CHUNK_ROWS);
+    let rows = reader.scan(table.family(), range).take(most);
     rows.map(|entry| entry.map(|(key, _)| key)).collect()
 }
 

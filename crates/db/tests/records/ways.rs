@@ -662,6 +662,33 @@ fn an_index_is_not_added_to_a_row_whose_values_are_too_long_for_it() {
     check(&db, &table);
 }
 
+/// Of a chunk of rows more is locked and written than transactions may have; of some of these rows it is not.
+#[test]
+fn an_index_is_added_where_transactions_have_little_room() {
+    let home = home();
+    let options = thermocline::Options {
+        dram: 32 << 20,
+        ..options()
+    };
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    let table = Table::open(&db, parts()).unwrap();
+    let long = "x".repeat(40_000);
+    for ten in 0..30 {
+        let mut txn = begin(&db);
+        for id in 10 * ten..10 * ten + 10 {
+            let row = fields![id, format!("{id:03}{long}"), id, 1];
+            table.insert(&mut txn, &row).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+    let most = db.transactions().memory_bytes_max;
+    assert!(most < 256 * 2 * 40_000, "{most}");
+    let table = Table::open(&db, parts().index("by_name", ["name"])).unwrap();
+    check(&db, &table);
+    let by_name = table.index("by_name").unwrap();
+    assert_eq!(by_name.keys(&db.snapshot(), ..).unwrap().count(), 300);
+}
+
 #[test]
 fn what_others_wrote_into_the_family_is_named() {
     let db = open();
