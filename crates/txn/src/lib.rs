@@ -116,8 +116,8 @@
 //! and they under none of those.
 //!
 //! # Limits
-//! All transactions of a store together have a quarter of its `dram` for locks, writes and footprints ([`MEMORY_SHARE`]),
-//! and [`OPEN_MAX`] may be open. What ended ones leave for the next has a bound of its own (`lane`). The engine remembers 16 MiB of changed keys while somebody watches; a transaction that
+//! All transactions of a store together have a quarter of its `dram` for locks, writes, savepoints and footprints
+//! ([`MEMORY_SHARE`]), and [`OPEN_MAX`] may be open. A savepoint is made past that, too; then the next write is refused. What ended ones leave for the next has a bound of its own (`lane`). The engine remembers 16 MiB of changed keys while somebody watches; a transaction that
 //! was overtaken by more is refused, unless hashes show that its keys are none of them.
 //!
 //! # Rejected
