@@ -30,10 +30,14 @@ pub struct Reclaim {
 }
 
 /// A sealed memtable, as a merge of indexes asks for it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Standing {
     /// Persistent memory that its memtables own, in bytes.
     pub bytes: u64,
+    /// Those of its memtables that live, oldest first.
+    pub lives: Vec<u64>,
+    /// Persistent memory that each of these owns, in bytes.
+    pub lives_bytes: Vec<u64>,
     /// Records of those of its memtables that are dead.
     pub dead: u64,
     /// Whether its records may come into another index: no flush has taken it, no stranger reads it, all of it is readable, and
@@ -261,8 +265,12 @@ impl Reclaim {
             let homes = || m.homes().iter();
             let dead = homes().filter(|home| books.is_dead(home.id()));
             let free = |id| books.is_ours(id) && !books.is_flushed(id);
+            let lives = homes().map(|home| home.id());
+            let lives: Vec<u64> = lives.filter(|id| !books.is_dead(*id)).collect();
             Standing {
                 bytes: homes().map(|home| books.zone_bytes(home.id())).sum(),
+                lives_bytes: lives.iter().map(|id| books.zone_bytes(*id)).collect(),
+                lives,
                 dead: dead.map(|home| home.len()).sum(),
                 may_move: m.id() > ends && homes().all(|home| free(home.id())),
             }

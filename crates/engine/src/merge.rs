@@ -1,8 +1,19 @@
 //! In-memory compaction: when indexes of sealed memtables are merged, and how the result comes into the
 //! view (`memtable::merge` says how it is made).
 //!
-//! Which are merged, and when that pays, is decided by `policy::indexes`. Where flushing is due, and much of what waits for it is
-//! dead memtables that merged indexes keep, those are made anew before ([`Merger::merge_instead`]).
+//! Which are merged, and when that pays, is decided by `policy::indexes`; and which are *divided* by age again, since a flush is
+//! near that would take more with them than it must. Dividing is a merge of one index into several, with the same steps and
+//! invariants. Where flushing is due, and much of what waits for it is
+//! dead memtables that merged indexes keep, those are made anew before ([`Merger::merge_instead`]), and what is still wide is
+//! divided ([`Merger::divide_before_flush`]).
+//!
+//! # A flush comes before a division has ended
+//! A flush that is due waits for a division, and begins one where there is none: moving pointers takes less than writing what a
+//! wide index leads to beyond what the flush would take. It has not taken anything yet, and holds no lock but the merges' turn.
+//! A flush that somebody waits for, since he found no room or asked for it, does not wait: it takes all, ends the division as it
+//! ends a merge, and takes the wide index whole. A division that finds no DRAM is given up as a merge is, and then the flush that
+//! is due takes the index whole, too: an index stays in the view until all of its parts are there. So nobody waits for memory,
+//! nor a writer without room for a division.
 //!
 //! # Who does it
 //! A job thread. It gives way: a flush that takes memtables ends it, without a result. Where there are no
@@ -13,7 +24,7 @@
 //!    none that has range tombstones or operands.
 //! 2. *Merge*, some keys at a time, with no lock held but [`Merges::turn`]. Before each step its DRAM is
 //!    promised. Where there is not enough, or so much that a flush would be due, there is no merge.
-//! 3. *Go over*, under the writer's lock: one view with the merged index in the place of its inputs.
+//! 3. *Go over*, under the writer's lock: one view with the merged index, or the parts, in the place of the inputs.
 //!    Memtables that it has nothing of are dead (`reclaim`).
 //!
 //! # Invariants
@@ -31,13 +42,15 @@
 //!    before it is visible).
 //! 4. *Range tombstones keep their place.* A memtable that has some is no input, and an index of
 //!    older ones is never merged with one of younger ones: so what it hides is behind it, and nothing else.
-//! 5. *Nothing persistent changes.* After a crash memtables come back by themselves.
+//! 5. *Parts are neighbours.* What one index is divided into takes its place, newest first, in one view: by 1 nobody finds a part
+//!    without the others (`memtable::merge` has the rest of the argument).
+//! 6. *Nothing persistent changes.* After a crash memtables come back by themselves.
 
 use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result};
 use thermocline_catalog::View;
-use thermocline_catalog::owned::{Reclaim, Standing};
+use thermocline_catalog::owned::Standing;
 use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
@@ -54,20 +67,33 @@ use crate::write::writer::Writer;
 /// Keys that are merged under one promise of DRAM.
 const STEP: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// What is to be merged.
+/// What is to be merged, or divided.
 #[derive(Debug)]
 struct Choice {
     /// Newest first.
     inputs: Vec<Arc<Memtable>>,
+    /// The newest memtable of each part but the newest one, oldest first; of none, what is merged becomes one.
+    ends: Vec<u64>,
     /// Of all of them.
     keys: u64,
     decision: Decision,
 }
 
+/// What somebody wants of indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// What is due: a division for the next flush, or a merge that pays.
+    Due,
+    /// A division, if one is due.
+    Divided,
+    /// A merge that leaves dead memtables out, whether it pays or not.
+    Anew,
+}
+
 impl Merger {
     /// Has indexes merged soon, if that pays. May be called under the writer's lock.
     pub fn want_merge(&self) {
-        if self.common.merges_by_itself() && self.choice(false).is_some() {
+        if self.common.merges_by_itself() && self.choice(Wanted::Due).is_some() {
             self.common.background.request_job(Job::Merge);
         }
     }
@@ -82,9 +108,7 @@ impl Merger {
             self.common.merges.look_again();
             return Ok(false);
         };
-        self.merge_due(false, &mut |promise| {
-            promise(&mut lock(&self.memtables.writer))
-        })
+        self.merge_unlocked(Wanted::Due)
     }
 
     /// As [`Merger::merge_if_due`], as often as it pays, for whoever holds the writer's lock.
@@ -92,7 +116,7 @@ impl Merger {
         let Some(_turn) = try_lock(&self.common.merges.turn) else {
             return Ok(());
         };
-        while self.merge_due(false, &mut |promise| promise(writer))? {}
+        while self.merge_due(Wanted::Due, &mut |promise| promise(writer))? {}
         Ok(())
     }
 
@@ -104,7 +128,7 @@ impl Merger {
     pub fn merge_for_room(&self, writer: &mut Writer) -> Result<bool> {
         let turn = try_lock(&self.common.merges.turn).filter(|_| self.common.dead_in_merged() > 0);
         match turn {
-            Some(_turn) => self.merge_due(true, &mut |promise| promise(writer)),
+            Some(_turn) => self.merge_due(Wanted::Anew, &mut |promise| promise(writer)),
             None => Ok(false),
         }
     }
@@ -116,9 +140,7 @@ impl Merger {
     /// As [`Merger::merge_if_due`].
     pub fn merge_instead(&self) -> Result<()> {
         let merged = match try_lock(&self.common.merges.turn) {
-            Some(_turn) => self.merge_due(true, &mut |promise| {
-                promise(&mut lock(&self.memtables.writer))
-            })?,
+            Some(_turn) => self.merge_unlocked(Wanted::Anew)?,
             None => false,
         };
         match merged {
@@ -127,44 +149,86 @@ impl Merger {
         }
     }
 
-    /// What is to be merged, if that pays, or `must` be.
-    fn choice(&self, must: bool) -> Option<Choice> {
-        if !self.common.options.level0.shape().merges_indexes() {
-            return None;
+    /// Flushing is due, and would take wide indexes as a whole: those are divided. The caller holds no lock.
+    ///
+    /// # Errors
+    /// As [`Merger::merge_if_due`].
+    pub fn divide_before_flush(&self) -> Result<()> {
+        let mut divided = false;
+        {
+            // Whoever has the turn may be dividing them.
+            let _turn = lock(&self.common.merges.turn);
+            while self.merge_unlocked(Wanted::Divided)? {
+                divided = true;
+            }
         }
+        match divided {
+            true => self.reclaimer.reclaim().map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Persistent memory of the memtables of an index that is to be divided, if there is one.
+    pub fn wide_bytes(&self) -> Option<u64> {
         let view = self.common.catalog.view_to_keep();
-        let all = indexes_of(&view, &self.common.reclaim);
+        match self.decision(&view, Wanted::Divided).0.work {
+            Work::DivideIndex(division) => Some(division.bytes),
+            _ => None,
+        }
+    }
+
+    /// What is to be done with the indexes of this view, and what is known of each.
+    fn decision(&self, view: &View, wanted: Wanted) -> (Decision, Vec<Standing>) {
+        if !self.common.options.level0.shape().merges_indexes() {
+            return (Decision::nothing(), Vec::new());
+        }
+        let standing = self.common.reclaim.standing(&view.memtables[1..]);
+        let decision = self.decision_on(&self.indexes_of(view, &standing), wanted);
+        (decision, standing)
+    }
+
+    fn decision_on(&self, newest_first: &[indexes::Index<'_>], wanted: Wanted) -> Decision {
         let known = situation::Indexes {
-            newest_first: &all,
-            bytes_max: self.flush_due.index_bytes(),
+            newest_first,
+            width: self.flush_due.index_width(),
             asked: self.common.counted.get(Count::Asked),
             paid: self.common.merges.paid.load(Ordering::Relaxed),
             merge_percent: self.common.options.level0.merge_percent,
-            must,
+            must: wanted == Wanted::Anew,
         };
-        let decision = self.common.compactions.costs.next(&Situation {
+        self.common.compactions.costs.next(&Situation {
             indexes: Some(known),
             ..Situation::default()
-        });
-        let pays_at = decision.merges_pay_at.unwrap_or(u64::MAX);
-        self.common.merges.next.store(pays_at, Ordering::Relaxed);
-        let choice = Choice::of(&view, decision)?;
-        self.has_dram_for(&choice.inputs).then_some(choice)
+        })
     }
 
-    /// `locked` calls what it is given under the writer's lock. Returns whether anything was merged.
-    fn merge_due(&self, must: bool, locked: &mut Locked<'_>) -> Result<bool> {
-        let Some(Choice {
-            inputs,
-            keys,
-            decision,
-        }) = self.choice(must)
-        else {
+    /// What is to be merged or divided, if that is wanted.
+    fn choice(&self, wanted: Wanted) -> Option<Choice> {
+        let view = self.common.catalog.view_to_keep();
+        let (decision, standing) = self.decision(&view, wanted);
+        let pays_at = decision.merges_pay_at.unwrap_or(u64::MAX);
+        self.common.merges.next.store(pays_at, Ordering::Relaxed);
+        let choice = Choice::of(&view, &standing, decision)?;
+        let is_wanted = wanted != Wanted::Divided || choice.divides();
+        (is_wanted && self.has_dram_for(&choice.inputs)).then_some(choice)
+    }
+
+    /// As [`Merger::merge_due`], for whoever does not hold the writer's lock.
+    fn merge_unlocked(&self, wanted: Wanted) -> Result<bool> {
+        self.merge_due(wanted, &mut |promise| {
+            promise(&mut lock(&self.memtables.writer))
+        })
+    }
+
+    /// `locked` calls what it is given under the writer's lock. Returns whether anything was merged or divided.
+    fn merge_due(&self, wanted: Wanted, locked: &mut Locked<'_>) -> Result<bool> {
+        let Some(choice) = self.choice(wanted) else {
             return Ok(false);
         };
-        self.common.decided(&decision);
+        let inputs = &choice.inputs;
+        self.common.decided(&choice.decision);
         let begun = self.common.now_ns();
-        let merged = self.merge_indexes(&inputs, locked);
+        let merged = self.merge_indexes(&choice, locked);
         // What it was promised others may have, once this store is idle. Perhaps nobody writes.
         self.common.written();
         if let Err(Error::Corruption { .. }) = merged {
@@ -176,38 +240,76 @@ impl Merger {
             return self.common.check_writable().map(|()| false);
         };
         let mut merged = merging.finish();
-        let indexes = inputs.len();
-        let after = merged.as_ref().map_or(0, Memtable::keys);
+        let (parts, after): (usize, u64) = (merged.len(), merged.iter().map(Memtable::keys).sum());
         let mut installed = Ok(false);
         locked(&mut |_| {
             // Again, since the store may have been closed meanwhile.
-            let install = |()| self.install_index(&inputs, merged.take());
+            let install = |()| self.install_index(inputs, std::mem::take(&mut merged));
             installed = self.common.check_writable().map(install);
         });
         if matches!(installed, Ok(true)) {
-            let asked = self.common.counted.get(Count::Asked);
-            self.common.merges.paid.store(asked, Ordering::Relaxed);
-            self.common.merges.look_again();
-            self.common.counted.add(Count::Merges, 1);
-            self.common.counted.add(Count::MergedKeys, keys);
-            self.common.events.emit(Event::IndexesMerged {
-                indexes,
-                keys,
-                keys_after: after,
-                took: Duration::from_nanos(self.common.now_ns().saturating_sub(begun)),
-            });
+            self.tell(&choice, (parts, after), begun);
         }
         installed
+    }
+
+    /// What was chosen is done since `begun`: so many indexes have come, with so many keys.
+    fn tell(&self, choice: &Choice, (parts, keys_after): (usize, u64), begun: u64) {
+        let (merges, keys) = (&self.common.merges, choice.keys);
+        let took = Duration::from_nanos(self.common.now_ns().saturating_sub(begun));
+        merges.look_again();
+        if choice.divides() {
+            return self.common.events.emit(Event::IndexDivided {
+                parts,
+                keys,
+                keys_after,
+                took,
+            });
+        }
+        let asked = self.common.counted.get(Count::Asked);
+        merges.paid.store(asked, Ordering::Relaxed);
+        self.common.counted.add(Count::Merges, 1);
+        self.common.counted.add(Count::MergedKeys, keys);
+        self.common.events.emit(Event::IndexesMerged {
+            indexes: choice.inputs.len(),
+            keys,
+            keys_after,
+            took,
+        });
     }
 
     #[cfg(test)]
     fn chosen(&self) -> Option<Choice> {
         use thermocline_policy::work::Because;
         let view = self.common.catalog.view_to_keep();
-        let all = indexes_of(&view, &self.common.reclaim);
-        let decided = indexes::choose(&all, self.flush_due.index_bytes(), false)?;
+        let standing = self.common.reclaim.standing(&view.memtables[1..]);
+        let bytes_max = self.flush_due.index_width().merged_bytes_max();
+        let decided = indexes::choose(&self.indexes_of(&view, &standing), bytes_max, false)?;
         let decision = Decision::of(Work::MergeIndexes(decided), Because::NothingIsDue);
-        Choice::of(&view, decision)
+        Choice::of(&view, &standing, decision)
+    }
+
+    /// The sealed indexes by their numbers, newest first.
+    fn indexes_of<'s>(&self, view: &View, standing: &'s [Standing]) -> Vec<indexes::Index<'s>> {
+        let front = view.front();
+        let index = |(m, of): (&Arc<Memtable>, &'s Standing)| {
+            let divides = of.lives.len() > 1 && self.has_dram_for(std::slice::from_ref(m));
+            indexes::Index {
+                keys: m.keys(),
+                bytes: of.bytes,
+                dead: if m.is_merged() { of.dead } else { 0 },
+                may: of.may_move
+                    && !front.is_some_and(|front| front.takes(m))
+                    && !m.has_tombstones()
+                    && !m.has_operands(),
+                memtables: if divides { &of.lives_bytes[..] } else { &[] },
+            }
+        };
+        view.memtables[1..]
+            .iter()
+            .zip(standing)
+            .map(index)
+            .collect()
     }
 
     fn has_dram_for(&self, inputs: &[Arc<Memtable>]) -> bool {
@@ -219,11 +321,8 @@ impl Merger {
     }
 
     /// Merges to the end; `None` if there is not enough DRAM, or a flush wants its inputs.
-    fn merge_indexes(
-        &self,
-        inputs: &[Arc<Memtable>],
-        locked: &mut Locked<'_>,
-    ) -> Result<Option<Merging>> {
+    fn merge_indexes(&self, choice: &Choice, locked: &mut Locked<'_>) -> Result<Option<Merging>> {
+        let inputs = &choice.inputs;
         // In this order: see `memtable::needed::Readers`.
         let settled = self.common.settled();
         let moments = Moments::copied(&self.common.commits.ring, &self.common.commits.readers);
@@ -244,15 +343,18 @@ impl Merger {
         // happen under the writer's lock.
         locked(&mut |_| ());
         let zones = |id| self.common.reclaim.zones(id);
-        let Some(mut merging) = Merging::new(inputs.to_vec(), zones, &self.common.account) else {
+        let (inputs, ends) = (inputs.clone(), choice.ends.clone());
+        let Some(mut merging) = Merging::new(inputs, ends, zones, &self.common.account) else {
             return Ok(None);
         };
+        // A key may come into any of the parts.
+        let step = (STEP / merging.parts()).max(1);
         loop {
             self.common.check_writable()?;
             if self.common.merges.gives_way() {
                 return Ok(None);
             }
-            let bound = merging.bound(STEP, readers);
+            let bound = merging.bound(step, readers);
             let mut promised = None;
             locked(&mut |writer| {
                 promised = self
@@ -263,7 +365,7 @@ impl Merger {
             let Some(promised) = promised else {
                 return Ok(None);
             };
-            let more = merging.step(STEP, without);
+            let more = merging.step(step, without);
             self.memtables
                 .staging
                 .fetch_sub(promised, Ordering::Relaxed);
@@ -273,9 +375,9 @@ impl Merger {
         }
     }
 
-    /// Lets readers see the merged index, if nothing speaks against that (invariant 1). Returns whether it
-    /// did. The caller holds the writer's lock.
-    fn install_index(&self, inputs: &[Arc<Memtable>], merged: Option<Memtable>) -> bool {
+    /// Lets readers see the merged index, or the parts, newest first, if nothing speaks against that (invariant 1). Returns
+    /// whether it did. The caller holds the writer's lock.
+    fn install_index(&self, inputs: &[Arc<Memtable>], merged: Vec<Memtable>) -> bool {
         let view = self.common.catalog.view_to_keep();
         let is_input = |m: &Arc<Memtable>| inputs.iter().any(|input| Arc::ptr_eq(input, m));
         let Some(at) = view.memtables.iter().position(is_input) else {
@@ -298,7 +400,7 @@ impl Merger {
         self.common.reclaim.found_dead(dead);
         let mut memtables = view.memtables.clone();
         memtables.retain(|m| !is_input(m));
-        memtables.splice(at..at, merged.map(Arc::new));
+        memtables.splice(at..at, merged.into_iter().map(Arc::new));
         self.reclaimer.go_over_to(&view, memtables);
         true
     }
@@ -309,34 +411,44 @@ type Locked<'a> = dyn FnMut(&mut dyn FnMut(&mut Writer)) + 'a;
 
 impl Choice {
     /// Of this view, if that is the decision.
-    fn of(view: &View, decision: Decision) -> Option<Choice> {
-        let Work::MergeIndexes(decided) = &decision.work else {
-            return None;
-        };
+    fn of(view: &View, standing: &[Standing], decision: Decision) -> Option<Choice> {
         let sealed = &view.memtables[1..];
+        let (inputs, ends, keys) = match &decision.work {
+            Work::MergeIndexes(decided) => {
+                let inputs = &sealed[decided.first..][..decided.count];
+                (inputs, Vec::new(), decided.keys)
+            }
+            Work::DivideIndex(decided) => {
+                let inputs = std::slice::from_ref(&sealed[decided.place]);
+                let ends = ends(&standing[decided.place].lives, &decided.parts);
+                (inputs, ends, decided.keys)
+            }
+            _ => return None,
+        };
         Some(Choice {
-            inputs: sealed[decided.first..][..decided.count].to_vec(),
-            keys: decided.keys,
+            inputs: inputs.to_vec(),
+            ends,
+            keys,
             decision,
         })
     }
+
+    /// Whether it divides.
+    fn divides(&self) -> bool {
+        !self.ends.is_empty()
+    }
 }
 
-/// The sealed indexes by their numbers, newest first.
-fn indexes_of(view: &View, reclaim: &Reclaim) -> Vec<indexes::Index> {
-    let sealed = &view.memtables[1..];
-    let front = view.front();
-    let index = |(m, of): (&Arc<Memtable>, Standing)| indexes::Index {
-        keys: m.keys(),
-        bytes: of.bytes,
-        dead: if m.is_merged() { of.dead } else { 0 },
-        may: of.may_move
-            && !front.is_some_and(|front| front.takes(m))
-            && !m.has_tombstones()
-            && !m.has_operands(),
-    };
-    let standing = reclaim.standing(sealed).into_iter();
-    sealed.iter().zip(standing).map(index).collect()
+/// The last of each part but the newest, where parts have so many of these, oldest first.
+fn ends(oldest_first: &[u64], parts: &[usize]) -> Vec<u64> {
+    let mut behind = 0usize;
+    let ends = parts.iter().filter_map(|count| {
+        behind += *count;
+        oldest_first.get(behind.checked_sub(1)?).copied()
+    });
+    let mut ends: Vec<u64> = ends.collect();
+    ends.pop();
+    ends
 }
 
 pub(crate) mod merges;

@@ -5,8 +5,8 @@
 //!
 //! # How it is made
 //! Family by family, in the order of keys, some keys at a time: the versions of a key from all inputs, of
-//! which those are left out that nobody needs, go into a new index. When it is complete it takes the
-//! inputs' place in the view, and their DRAM is free when no reader has an older one.
+//! which those are left out that nobody needs, go into a new index, or into several ([below](self#dividing-by-age)). When it is
+//! complete it takes the inputs' place in the view, and their DRAM is free when no reader has an older one.
 //!
 //! # Invariants
 //! 1. *It never changes.* Nobody sees it before it is complete, and nothing is put into it later. So readers
@@ -23,6 +23,26 @@
 //!
 //! # Range tombstones
 //! A merged index has none: memtables that have range tombstones are no inputs, and keep their own index.
+//!
+//! # Dividing by age
+//! A flush takes whole indexes. So that one which leads to many memtables lets the oldest of them go, it can be *divided*: in
+//! its place come several, the *parts*, each of which leads to memtables that follow each other. It is the same pass: of the
+//! versions of a key those are left out that nobody needs, and each of the others comes into the part that has its memtable.
+//!
+//! *Once, and in order.* A version that is kept is in one part. Parts lie in the view as their memtables would, the newest
+//! first, so along a key each has what is newer than all behind it, and readers ask them as they ask memtables.
+//!
+//! *What a newer part hides goes.* Versions are looked at before they are parted. So one goes, too, whose next newer one comes
+//! into another part, if that is settled and no reader is between them. Invariant 2 does not ask which index has the newer one;
+//! what matters is that nobody comes to the older part past it. In a view nobody does, since the newer part is asked first. If
+//! the memtable of the newer version leaves the view, that is by a flush, which takes all older ones with it or has taken them
+//! before, and writes the newer version into tables that are asked in its place; or because the newer version is not needed
+//! either, and then the older one is not (`needed`, 2). A crash takes nothing back that is settled. So a memtable of which only
+//! such versions were left is in no part, and dead.
+//!
+//! *What somebody reads stays*, and what is not settled, each version in its part, as if the memtables had never shared an
+//! index. When the reader has gone, a check of the older memtable finds the newer version in the newer part (`needed` looks
+//! there); a merge of the older part alone does not look there, and keeps it, by invariant 2.
 //!
 //! # Operands
 //! It has no operands either. To fold them it would have to write records, and it only moves pointers; to keep them all
@@ -52,6 +72,7 @@ use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Kind, Result};
 use thermocline_halloc::Zone;
+use thermocline_pm::Region;
 
 use crate::home::{Home, Records, Span};
 use crate::needed::Readers;
@@ -62,20 +83,29 @@ use crate::table::Memtable;
 /// Keys that an input is asked for at once, at least: so many are prefetched together.
 const AT_ONCE_MIN: usize = 32;
 
-/// A merge under way.
+/// A merge of indexes, or a division of one, under way.
 #[derive(Debug)]
 pub struct Merging {
     /// Newest first.
     inputs: Vec<Arc<Memtable>>,
-    merged: Memtable,
-    spans: Vec<Span>,
-    /// How many versions it has of each home.
-    versions: Vec<u64>,
+    /// What comes in their place, oldest first: one index, unless it divides.
+    parts: Vec<Part>,
+    /// The newest memtable of each part but the newest one, oldest first.
+    ends: Vec<u64>,
     families: Vec<CfId>,
     /// The family at hand.
     family: usize,
     /// Where it goes on in that.
     from: Bound<Vec<u8>>,
+}
+
+/// An index that is being made.
+#[derive(Debug)]
+struct Part {
+    index: Memtable,
+    spans: Vec<Span>,
+    /// How many versions it has of each home.
+    versions: Vec<u64>,
 }
 
 /// What a merge leaves out.
@@ -88,11 +118,13 @@ pub struct Without<'a> {
 }
 
 impl Merging {
-    /// Begins to merge sealed memtables, newest first, with none missing between them. `zones` tells
-    /// which each of them owns; the memory of the index counts in `account`. `None` if there are none, or one
+    /// Begins to merge sealed memtables, newest first, with none missing between them. They become one index, if there are no
+    /// `ends`; or parts by age, each of which ends with one of these, the oldest first, and the last one has what is newer.
+    /// `zones` tells which each memtable owns; the memory of what is made counts in `account`. `None` if there are none, or one
     /// has range tombstones or operands.
     pub fn new(
         inputs: Vec<Arc<Memtable>>,
+        ends: Vec<u64>,
         zones: impl Fn(u64) -> Vec<Zone>,
         account: &Arc<Account>,
     ) -> Option<Merging> {
@@ -104,29 +136,29 @@ impl Merging {
             return None;
         }
         let oldest_first = inputs.iter().rev();
-        let homes: Vec<Arc<Home>> = oldest_first.flat_map(|m| m.homes()).cloned().collect();
-        let mut spans = Vec::new();
-        for (i, home) in homes.iter().enumerate() {
-            spans.extend(zones(home.id()).iter().map(|zone| Span {
-                from: zone.data,
-                to: zone.end,
-                home: i,
-            }));
+        let mut of_parts: Vec<Vec<Arc<Home>>> = vec![Vec::new(); ends.len() + 1];
+        for home in oldest_first.flat_map(|m| m.homes()) {
+            of_parts[part_of(&ends, home.id())].push(home.clone());
         }
+        let parts = of_parts.into_iter();
+        let parts = parts.map(|homes| Part::new(&region, homes, &zones, account));
+        let parts = parts.collect();
         let mut families: Vec<CfId> = inputs.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();
         families.dedup();
-        let versions = vec![0; homes.len()];
-        let records = Records::of_several(region, homes, spans.clone());
         Some(Merging {
             inputs,
-            merged: Memtable::with_records(records).charged_to(account),
-            spans,
-            versions,
+            parts,
+            ends,
             families,
             family: 0,
             from: Bound::Unbounded,
         })
+    }
+
+    /// How many indexes come in the place of the inputs, at most.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
     }
 
     /// Most DRAM in bytes that the next step, with up to `keys` keys, may take, if at most `readers`
@@ -135,7 +167,9 @@ impl Merging {
         let Some(&cf) = self.families.get(self.family) else {
             return 0;
         };
-        self.merged.reserve_bound(cf, keys as u64, Some(readers))
+        let bound = |part: &Part| part.index.reserve_bound(cf, keys as u64, Some(readers));
+        // Which part a key comes into is not known.
+        self.parts.iter().map(bound).sum()
     }
 
     /// Merges up to `limit` keys more. Returns whether there may be more.
@@ -174,39 +208,77 @@ impl Merging {
                 }
             }
             let kept = needed(cf, key, &found, without);
-            self.store(cf, key, &kept)?;
-            for (id, _) in &kept {
-                let homes = self.merged.homes();
-                let home = homes.binary_search_by_key(id, |home| home.id());
-                self.versions[home.expect("it is of an input")] += 1;
+            let ends = &self.ends;
+            for some in kept.chunk_by(|(a, _), (b, _)| part_of(ends, *a) == part_of(ends, *b)) {
+                self.parts[part_of(ends, some[0].0)].store(cf, key, some)?;
             }
             self.from = Bound::Excluded(key.to_vec());
         }
         Ok(true)
     }
 
-    /// Puts the versions of a key that are kept into the merged index.
-    fn store(&self, cf: CfId, key: &[u8], kept: &[(u64, Version)]) -> Result<()> {
-        if kept.is_empty() {
-            return Ok(());
+    /// What comes in the place of the inputs, newest first, once a step has said that there is no more: nothing where nothing is
+    /// left, and no part that has nothing.
+    pub fn finish(self) -> Vec<Memtable> {
+        let newest_first = self.parts.into_iter().rev();
+        newest_first.filter_map(Part::finish).collect()
+    }
+}
+
+/// Which part a memtable comes into, if all but the newest one end with these.
+fn part_of(ends: &[u64], memtable: u64) -> usize {
+    ends.partition_point(|end| *end < memtable)
+}
+
+impl Part {
+    /// An empty index that may lead to records of these memtables, oldest first.
+    fn new(
+        region: &Region,
+        homes: Vec<Arc<Home>>,
+        zones: &impl Fn(u64) -> Vec<Zone>,
+        account: &Arc<Account>,
+    ) -> Part {
+        let mut spans = Vec::new();
+        for (i, home) in homes.iter().enumerate() {
+            spans.extend(zones(home.id()).iter().map(|zone| Span {
+                from: zone.data,
+                to: zone.end,
+                home: i,
+            }));
         }
+        let versions = vec![0; homes.len()];
+        let records = Records::of_several(region.clone(), homes, spans.clone());
+        Part {
+            index: Memtable::with_records(records).charged_to(account),
+            spans,
+            versions,
+        }
+    }
+
+    /// Puts the versions of a key that are kept into it, newest first. There is one at least.
+    fn store(&mut self, cf: CfId, key: &[u8], kept: &[(u64, Version)]) -> Result<()> {
         let versions: Vec<Version> = kept.iter().map(|(_, version)| *version).collect();
-        let index = self.merged.index_or_new(cf);
+        let index = self.index.index_or_new(cf);
         index.note_key(key);
         let tree = &index.tree;
         let guard = tree.pin();
         let entry = tree.entry_with(&versions)?;
-        tree.update(&guard, key, self.merged.records(), |present| {
+        tree.update(&guard, key, self.index.records(), |present| {
             assert!(present.is_none(), "each key comes once");
             Ok(Some(entry))
         })?;
+        for (id, _) in kept {
+            let homes = self.index.homes();
+            let home = homes.binary_search_by_key(id, |home| home.id());
+            self.versions[home.expect("it is of an input")] += 1;
+        }
         Ok(())
     }
 
-    /// The merged index, once a step has said that there is no more; `None` if there is nothing in it.
-    pub fn finish(mut self) -> Option<Memtable> {
-        let region = self.merged.region().clone();
-        let homes = self.merged.homes().iter().zip(&self.versions).enumerate();
+    /// The index, complete; `None` if there is nothing in it.
+    fn finish(mut self) -> Option<Memtable> {
+        let region = self.index.region().clone();
+        let homes = self.index.homes().iter().zip(&self.versions).enumerate();
         let kept = homes.filter(|(_, (_, versions))| **versions > 0);
         let (numbers, homes): (Vec<usize>, Vec<Arc<Home>>) =
             kept.map(|(i, (home, _))| (i, home.clone())).unzip();
@@ -219,9 +291,9 @@ impl Merging {
         };
         let spans = self.spans.iter().filter_map(span).collect();
         let records = Records::of_several(region, homes, spans);
-        self.merged.lead_to(records);
-        self.merged.seal();
-        Some(self.merged)
+        self.index.lead_to(records);
+        self.index.seal();
+        Some(self.index)
     }
 }
 

@@ -86,6 +86,17 @@ pub enum Event {
         /// From beginning to end.
         took: Duration,
     },
+    /// The index of several sealed memtables was divided by age.
+    IndexDivided {
+        /// Into how many.
+        parts: usize,
+        /// Its keys.
+        keys: u64,
+        /// Keys of all parts together.
+        keys_after: u64,
+        /// From beginning to end.
+        took: Duration,
+    },
     /// The region of persistent memory has grown.
     RegionGrown {
         /// Its size before, in bytes.

@@ -5,23 +5,41 @@
 //! oldest that has at most [`INDEX_RATIO`] times the keys of all newer ones together. So what stays is few indexes, each more
 //! than that many times as large as all newer ones; and a pointer is moved only when what it is in grows by half.
 //!
-//! Where a flush takes only the oldest memtables, a merged index leads to no more memtables than the flush takes, since
-//! it is taken as a whole; but to two memtables at least.
+//! # How wide
+//! A flush takes indexes as a whole. Where it takes only the oldest memtables, an index that leads to more would have all of them
+//! leave at once. So while a flush is *near* a merged index leads to no more memtables than a flush takes; but to two memtables at
+//! least. While it is *far* indexes are as wide as they like, and reads ask one tree. When it comes near, wide indexes are *divided*
+//! by age: each part has the oldest memtables that are left, as many as a flush takes, and a flush takes the oldest part.
 //!
+//! A flush is far while, of nothing that makes one due, memtables have more than one part in [`FAR_PARTS`] of what does. Dividing
+//! moves each pointer of an index once, about as fast as one writer brings records: so it has ended before as much has come
+//! again. A flush that is due before waits for it, since it takes less than writing what the index leads to; a writer that finds no
+//! room does not, and takes the index whole. Where DRAM has no room for the parts beside the index nothing is divided, and the
+//! index goes whole. So a flush is near, too, when indexes have one part in [`FAR_DRAM_PARTS`] of the DRAM that makes one due.
+//!
+//! A part is divided no more, and what is merged while a flush is near is not divided: both lead to no more than a flush takes.
+//! Behind a flush as much is left as before it but for that, so it stays near, and nothing is merged wide again to be divided
+//! with the next one.
+//!
+//! # Dead memtables
 //! Dead memtables of a merged index stay until the index is made anew. The index counts as many keys less as those
 //! memtables had records: making it anew then costs no more than writing those records did.
 //!
 //! # When it pays
 //! Moving a pointer costs about what asking one more index for a key does. So a merge is done when reads have asked so
 //! many indexes beyond the first sealed one as it moves pointers, records of dead memtables counted with those. Then
-//! all that reads and merges cost is at most twice what it would be with all reads known in advance.
+//! all that reads and merges cost is at most twice what it would be with all reads known in advance; and three times where
+//! what was merged is divided again, which reads do not pay for: it is done for the flush.
 
-use crate::flush::Dram;
-use crate::tuning::{INDEX_DEAD_PARTS, INDEX_LOOK_EVERY, INDEX_RATIO};
+use crate::flush::{Dram, Sealed};
+use crate::tuning::{
+    FAR_DRAM_PARTS, FAR_PARTS, INDEX_DEAD_PARTS, INDEX_HALF_MEMTABLES, INDEX_LOOK_EVERY,
+    INDEX_RATIO,
+};
 
 /// A sealed index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Index {
+pub struct Index<'a> {
     /// Its keys.
     pub keys: u64,
     /// Persistent memory of its memtables.
@@ -30,6 +48,124 @@ pub struct Index {
     pub dead: u64,
     /// Whether it may be merged with its neighbours: nobody has taken it, and it has no range tombstones.
     pub may: bool,
+    /// If it may be divided: of each memtable that it leads to and that lives, the persistent memory, oldest first. Nothing where
+    /// DRAM has no room for its parts beside it.
+    pub memtables: &'a [u64],
+}
+
+/// How wide indexes may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Width {
+    /// Whether no flush is near. Then they are as wide as they like.
+    pub is_far: bool,
+    /// Bytes that a flush takes at least, of the oldest memtables.
+    pub takes: u64,
+    /// Most persistent memory that memtables of a merged index have while a flush is near.
+    pub bytes_max: u64,
+}
+
+impl Width {
+    /// Where this waits to be flushed, and a memtable is sealed at so many bytes.
+    pub fn of(sealed: &Sealed, memtable_bytes: u64) -> Width {
+        let takes = sealed.takes_bytes();
+        let two = INDEX_HALF_MEMTABLES * memtable_bytes / 2;
+        Width {
+            is_far: is_far(sealed),
+            takes,
+            bytes_max: takes.max(two),
+        }
+    }
+
+    /// Most persistent memory that memtables of an index have that is merged now.
+    pub fn merged_bytes_max(&self) -> u64 {
+        match self.is_far {
+            true => u64::MAX,
+            false => self.bytes_max,
+        }
+    }
+}
+
+/// Whether no flush is near: there is little of everything that makes one due, but for scans, which say so when one is due.
+fn is_far(sealed: &Sealed) -> bool {
+    let plan = sealed.plan();
+    let little = |has: u64, due: u64| has.saturating_mul(FAR_PARTS) <= due;
+    let (memtables, free) = (plan.sealed as u64, plan.memtables_free as u64);
+    let places = (memtables + free).saturating_sub(plan.memtables_free_due as u64);
+    let Dram {
+        used,
+        percent,
+        held_by_all,
+        budget,
+        ..
+    } = sealed.dram;
+    let little_dram = |has: u64, due: u64| has.saturating_mul(FAR_DRAM_PARTS) <= due;
+    !plan.due
+        && little(plan.sealed_bytes, plan.sealed_bytes_due)
+        && little(plan.sealed_blob_bytes, plan.sealed_blob_bytes_due)
+        && (plan.sealed_due == 0 || little(memtables, plan.sealed_due as u64))
+        && little(memtables, places)
+        && little_dram(used, plan.dram_bytes_due)
+        && little_dram(held_by_all, budget / 100 * percent)
+}
+
+/// An index that is to be divided by age.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Division {
+    /// Its place among all, the newest first.
+    pub place: usize,
+    /// Its keys.
+    pub keys: u64,
+    /// Persistent memory of its memtables.
+    pub bytes: u64,
+    /// How many memtables each part has, of those that live, oldest first.
+    pub parts: Vec<usize>,
+}
+
+/// What is to be divided, since a flush is near: the oldest index of which a flush would take more than it must.
+///
+/// ```
+/// use thermocline_policy::indexes::{Index, Width, divide};
+/// let wide = Index { keys: 9, bytes: 90, may: true, memtables: &[20, 20, 20, 20, 10], ..Index::default() };
+/// let near = Width { is_far: false, takes: 30, bytes_max: 50 };
+/// assert_eq!(divide(&[wide], &near).unwrap().parts, [2, 3]);
+/// assert_eq!(divide(&[wide], &Width { is_far: true, ..near }), None);
+/// assert_eq!(divide(&[wide], &Width { bytes_max: 90, ..near }), None);
+/// ```
+pub fn divide(newest_first: &[Index<'_>], width: &Width) -> Option<Division> {
+    if width.is_far {
+        return None;
+    }
+    let oldest_first = newest_first.iter().enumerate().rev();
+    let mut wide = oldest_first.filter(|(_, index)| index.may && index.bytes > width.bytes_max);
+    wide.find_map(|(place, index)| {
+        let parts = parts(index.memtables, width);
+        (parts.len() > 1).then_some(Division {
+            place,
+            keys: index.keys,
+            bytes: index.bytes,
+            parts,
+        })
+    })
+}
+
+/// As many of the oldest memtables as a flush takes at least, or as may share an index, come into a part; then as many of the next
+/// ones. So of a part a flush takes all, or it is not wide: it is not divided again.
+fn parts(oldest_first: &[u64], width: &Width) -> Vec<usize> {
+    let mut parts = Vec::new();
+    let (mut count, mut bytes) = (0, 0u64);
+    for memtable in oldest_first {
+        let with = bytes.saturating_add(*memtable);
+        if count > 0 && bytes >= width.takes && with > width.bytes_max {
+            parts.push(count);
+            (count, bytes) = (0, 0);
+        }
+        count += 1;
+        bytes = bytes.saturating_add(*memtable);
+    }
+    if count > 0 {
+        parts.push(count);
+    }
+    parts
 }
 
 /// What is to be merged.
@@ -51,13 +187,13 @@ pub struct Choice {
 ///
 /// ```
 /// use thermocline_policy::indexes::{Index, choose};
-/// let of = |keys| Index { keys, bytes: keys, dead: 0, may: true };
+/// let of = |keys| Index { keys, bytes: keys, may: true, ..Index::default() };
 /// let choice = choose(&[of(10), of(20), of(61)], u64::MAX, false).unwrap();
 /// assert_eq!((choice.first, choice.count, choice.keys), (0, 2, 30));
 /// assert_eq!(choose(&[of(10), of(21)], u64::MAX, false), None);
 /// assert_eq!(choose(&[of(10), of(20)], 29, false), None);
 /// ```
-pub fn choose(newest_first: &[Index], bytes_max: u64, must: bool) -> Option<Choice> {
+pub fn choose(newest_first: &[Index<'_>], bytes_max: u64, must: bool) -> Option<Choice> {
     let bytes_max = if must { u64::MAX } else { bytes_max };
     let mut first = 0;
     for neighbours in newest_first.chunk_by(|a, b| a.may && b.may) {
@@ -72,7 +208,7 @@ pub fn choose(newest_first: &[Index], bytes_max: u64, must: bool) -> Option<Choi
     None
 }
 
-fn choose_of(neighbours: &[Index], bytes_max: u64, must: bool) -> Option<Choice> {
+fn choose_of(neighbours: &[Index<'_>], bytes_max: u64, must: bool) -> Option<Choice> {
     let mut choice = None;
     let (mut newer, mut all_dead, mut all_bytes) = (0, 0, 0u64);
     for (i, index) in neighbours.iter().copied().enumerate() {
@@ -129,8 +265,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::flush;
+    use crate::scans::Scans;
 
-    fn indexes() -> impl Strategy<Value = Vec<Index>> {
+    fn indexes() -> impl Strategy<Value = Vec<Index<'static>>> {
         let index = (
             1u64..1000,
             prop_oneof![Just(0u64), 1u64..500],
@@ -141,12 +279,13 @@ mod tests {
             bytes: keys,
             dead,
             may,
+            memtables: &[],
         });
         proptest::collection::vec(index, 0..12)
     }
 
     /// With the merged index in the place of its inputs.
-    fn merged(mut indexes: Vec<Index>, choice: Choice) -> Vec<Index> {
+    fn merged(mut indexes: Vec<Index<'static>>, choice: Choice) -> Vec<Index<'static>> {
         let Choice {
             first,
             count,
@@ -157,14 +296,119 @@ mod tests {
         let index = Index {
             keys,
             bytes: keys,
-            dead: 0,
             may: true,
+            ..Index::default()
         };
         indexes.splice(first..first + count, [index]);
         indexes
     }
 
+    /// Of 1,000,000 bytes of persistent memory memtables and tables may have 670,000, and a flush takes 80,000.
+    fn sealed(bytes: u64) -> Sealed {
+        Sealed {
+            automatic: true,
+            memtables: 5,
+            memtables_due: 0,
+            bytes,
+            taken_bytes: 0,
+            blob_bytes: 0,
+            blob_bytes_due: 1000,
+            pm_bytes: 1_000_000,
+            sealed_percent: 8,
+            alone_percent: 50,
+            tables: Some(0),
+            skips: false,
+            descriptors_free: 59,
+            dram: Dram {
+                used: 100,
+                limit: 1000,
+                percent: 60,
+                held_by_all: 100,
+                budget: 1000,
+            },
+            scans: Scans::default(),
+        }
+    }
+
+    #[test]
+    fn an_index_is_wide_until_a_flush_is_near() {
+        let width = |sealed: &Sealed| Width::of(sealed, 20_000);
+        let far = sealed(335_000);
+        assert_eq!(width(&far).merged_bytes_max(), u64::MAX);
+        let near = Width {
+            is_far: false,
+            takes: 80_000,
+            bytes_max: 80_000,
+        };
+        assert_eq!(width(&sealed(335_001)), near);
+        assert_eq!(near.merged_bytes_max(), 80_000);
+        // Two memtables share an index, whatever a flush takes.
+        assert_eq!(Width::of(&far, 40_000).bytes_max, 100_000);
+        let is_far = |change: &dyn Fn(&mut Sealed)| {
+            let mut sealed = far;
+            change(&mut sealed);
+            width(&sealed).is_far
+        };
+        assert!(is_far(&|_| ()));
+        assert!(!is_far(&|sealed| sealed.tables = Some(1000)));
+        assert!(is_far(&|sealed| sealed.blob_bytes = 500));
+        assert!(!is_far(&|sealed| sealed.blob_bytes = 501));
+        assert!(is_far(&|sealed| sealed.memtables_due = 10));
+        assert!(!is_far(&|sealed| sealed.memtables_due = 9));
+        assert!(is_far(&|sealed| sealed.descriptors_free = 21));
+        assert!(!is_far(&|sealed| sealed.descriptors_free = 20));
+        assert!(is_far(&|sealed| sealed.dram.used = 200));
+        assert!(!is_far(&|sealed| sealed.dram.used = 201));
+        assert!(!is_far(&|sealed| sealed.dram.held_by_all = 201));
+        // Scans have a flush due, of as much as finds room.
+        let scanned = Scans {
+            scanned: 200,
+            found: 0,
+            records: 100,
+        };
+        assert!(!is_far(&|sealed| sealed.scans = scanned));
+    }
+
+    fn wide(memtables: &[u64]) -> Index<'_> {
+        Index {
+            bytes: u64::MAX,
+            may: true,
+            memtables,
+            ..Index::default()
+        }
+    }
+
     proptest! {
+        #[test]
+        fn of_a_part_a_flush_takes_all(
+            memtables in proptest::collection::vec(1u64..500, 0..20),
+            takes in 1u64..2000,
+            more in 0u64..2000,
+        ) {
+            let width = Width { is_far: false, takes, bytes_max: takes + more };
+            let narrow = Index { bytes: takes, ..wide(&memtables) };
+            let taken = Index { may: false, ..wide(&memtables) };
+            let all = [narrow, wide(&memtables), taken];
+            let Some(division) = divide(&all, &width) else {
+                // As one it is as it may be.
+                prop_assert!(parts(&memtables, &width).len() <= 1);
+                return Ok(());
+            };
+            prop_assert_eq!(division.place, 1);
+            prop_assert_eq!(division.parts.iter().sum::<usize>(), memtables.len());
+            let mut rest = &memtables[..];
+            for (n, count) in division.parts.iter().enumerate() {
+                let (part, newer) = rest.split_at(*count);
+                rest = newer;
+                let bytes: u64 = part.iter().sum();
+                let whole = flush::taken(part.iter().copied(), takes) == *count;
+                prop_assert!(whole || bytes <= width.bytes_max);
+                prop_assert!(bytes >= takes || n + 1 == division.parts.len());
+                // What it is may be said of it alone.
+                prop_assert_eq!(divide(&[wide(part)], &width), None);
+            }
+        }
+
         #[test]
         fn merges_end_and_leave_few_indexes(mut indexes in indexes()) {
             for _ in 0..2 * indexes.len() + 2 {

@@ -74,9 +74,19 @@ fn of_ahead(ahead: &Ahead) -> Option<Decision> {
     (grow || populate || name).then(|| Decision::of(work, because))
 }
 
-/// And from how many indexes asked on it may pay.
+/// And from how many indexes asked on it may pay. A division is for the flush, and waits for no reads.
 fn of_indexes(of: &Indexes<'_>) -> (Option<Decision>, u64) {
-    let Some(choice) = indexes::choose(of.newest_first, of.bytes_max, of.must) else {
+    let wide = indexes::divide(of.newest_first, &of.width).filter(|_| !of.must);
+    if let Some(division) = wide {
+        let because = Because::Wide {
+            bytes: division.bytes,
+            takes: of.width.takes,
+        };
+        let decision = Decision::of(Work::DivideIndex(division), because);
+        return (Some(decision), of.asked);
+    }
+    let bytes_max = of.width.merged_bytes_max();
+    let Some(choice) = indexes::choose(of.newest_first, bytes_max, of.must) else {
         return (None, u64::MAX);
     };
     let pays_at = indexes::pays_at(&choice, of.paid, of.merge_percent);

@@ -64,6 +64,8 @@ pub struct Sealed {
     pub sealed: flush::Sealed,
     /// Persistent memory of dead ones that merged indexes keep; `None` where those were made anew already.
     pub dead_in_merged: Option<u64>,
+    /// Persistent memory of the memtables of an index that is to be divided; `None` if there is none, or that was tried already.
+    pub wide: Option<u64>,
     /// Whether somebody found no room.
     pub room_wanted: bool,
 }
@@ -89,16 +91,16 @@ pub struct Ahead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexes<'a> {
     /// All, newest first.
-    pub newest_first: &'a [indexes::Index],
-    /// Persistent memory that memtables of a merged index may have.
-    pub bytes_max: u64,
+    pub newest_first: &'a [indexes::Index<'a>],
+    /// How wide they may be.
+    pub width: indexes::Width,
     /// Indexes beyond the first that reads have asked, ever.
     pub asked: u64,
     /// The same when indexes were last merged.
     pub paid: u64,
     /// How many for each key make a merge pay, in percent.
     pub merge_percent: u64,
-    /// Whether one is to be merged though it does not pay.
+    /// Whether one is to be merged though it does not pay. Then none is divided.
     pub must: bool,
 }
 

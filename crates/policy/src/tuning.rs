@@ -64,9 +64,17 @@ pub const INDEX_PARTS: u64 = 8;
 /// indexes, and a pointer is moved only when what it is in grows by half (decisions 56 and 57).
 pub const INDEX_RATIO: u64 = 2;
 
-/// A merged index leads to so many halves of memtables, even where a flush takes less. *Derived*: of fewer than two memtables there is
+/// While a flush is near a merged index leads to so many halves of memtables, even where it takes less. *Derived*: of fewer than two memtables there is
 /// nothing to merge, and each may own a zone more than it has bytes.
 pub const INDEX_HALF_MEMTABLES: u64 = 5;
+
+/// No flush is near while memtables have at most one part in so many of what makes one due. *Derived*: an index that leads to all of
+/// them is divided about as fast as one writer brings records, so at most as much has come before it is.
+pub const FAR_PARTS: u64 = 2;
+
+/// Nor while indexes have at most one part in so many of the DRAM that makes one due. *Derived*: an index, its parts beside it, and
+/// as much that comes meanwhile.
+pub const FAR_DRAM_PARTS: u64 = 3;
 
 /// Before a flush, merged indexes are made anew if dead memtables that they keep hold one part in so many of what waits.
 /// *Chosen*: moving pointers is cheaper than writing tables.

@@ -19,6 +19,8 @@ pub enum Work {
     Seal,
     /// Make merged indexes anew that keep dead memtables; then ask again.
     RemakeIndexes,
+    /// Divide indexes that lead to more than a flush takes; then ask again.
+    DivideIndexes,
     /// Flush sealed memtables: all, or the oldest ([`Sealed::takes_bytes`](crate::flush::Sealed::takes_bytes)).
     Flush,
     /// Flush them into persistent memory, which rewrites what lives.
@@ -34,6 +36,8 @@ pub enum Work {
     },
     /// Merge these indexes.
     MergeIndexes(indexes::Choice),
+    /// Divide this index by age.
+    DivideIndex(indexes::Division),
     /// A partition begins at this key.
     SplitPartition {
         /// In this family.
@@ -78,10 +82,12 @@ impl Work {
             Work::Relief => "flush deletes",
             Work::Seal => "seal",
             Work::RemakeIndexes => "make indexes anew",
+            Work::DivideIndexes => "divide indexes",
             Work::Flush => "flush",
             Work::Rewrite => "rewrite",
             Work::Prepare { .. } => "prepare",
             Work::MergeIndexes(_) => "merge indexes",
+            Work::DivideIndex(_) => "divide index",
             Work::SplitPartition { .. } => "split partition",
             Work::MergePartitions { .. } => "merge partitions",
             Work::CompactInternal { .. } => "compact in persistent memory",
@@ -117,6 +123,13 @@ pub enum Because {
         dead: u64,
         /// Of so many that wait.
         sealed: u64,
+    },
+    /// An index leads to more than a flush takes, and one is near.
+    Wide {
+        /// Bytes of its memtables.
+        bytes: u64,
+        /// What a flush takes at least.
+        takes: u64,
     },
     /// Little of what waits lives.
     Lives {
@@ -186,6 +199,12 @@ impl fmt::Display for Because {
             Because::RoomWanted => write!(f, "flush: a write found no room"),
             Because::DeadInMerged { dead, sealed } => {
                 write!(f, "indexes: {dead} of {sealed} sealed bytes are dead")
+            }
+            Because::Wide { bytes, takes } => {
+                write!(
+                    f,
+                    "indexes: {bytes} bytes share one, and a flush takes {takes}"
+                )
             }
             Because::Lives { live, bytes } => write!(f, "rewrite: {live} of {bytes} bytes live"),
             Because::Ahead { active_bytes } => {

@@ -6,6 +6,7 @@ use thermocline_policy::relief::margin;
 use thermocline_policy::work::{Because, Decision, Work};
 
 use super::Extent;
+use super::due::First;
 use crate::store::Flusher;
 use crate::sync::{Ordering, lock};
 
@@ -74,13 +75,7 @@ impl Flusher {
         if room_wanted && self.evacuator.to_flush().is_empty() {
             self.memtables.seal_active()?;
         }
-        let dead = Some(self.common.dead_in_merged());
-        let mut decision = self.flush_due.next_flush(room_wanted, dead);
-        if decision.work == Work::RemakeIndexes {
-            self.common.decided(&decision);
-            self.merger.merge_instead()?;
-            decision = self.flush_due.next_flush(room_wanted, None);
-        }
+        let decision = self.make_indexes_ready(room_wanted)?;
         if decision.work != Work::Flush {
             return Ok(());
         }
@@ -99,6 +94,30 @@ impl Flusher {
             self.flush_due.flush_if_due();
         }
         Ok(())
+    }
+
+    /// Makes indexes anew before the flush that is due, where that is to be done first. Returns what is next then.
+    fn make_indexes_ready(&self, room_wanted: bool) -> Result<Decision> {
+        let mut first = First {
+            dead_in_merged: Some(self.common.dead_in_merged()),
+            wide: self.merger.wide_bytes(),
+        };
+        let mut decision = self.flush_due.next_flush(room_wanted, first);
+        if decision.work == Work::RemakeIndexes {
+            self.common.decided(&decision);
+            self.merger.merge_instead()?;
+            first = First {
+                dead_in_merged: None,
+                wide: self.merger.wide_bytes(),
+            };
+            decision = self.flush_due.next_flush(room_wanted, first);
+        }
+        if decision.work == Work::DivideIndexes {
+            self.common.decided(&decision);
+            self.merger.divide_before_flush()?;
+            decision = self.flush_due.next_flush(room_wanted, First::default());
+        }
+        Ok(decision)
     }
 
     /// The flush job of a job thread.

@@ -11,13 +11,22 @@
 
 use thermocline_base::size::index;
 use thermocline_policy::flush::{FlushPlan, Sealed};
+use thermocline_policy::indexes::Width;
 use thermocline_policy::scans::Scans;
 use thermocline_policy::situation::{self, Situation};
-use thermocline_policy::tuning::INDEX_HALF_MEMTABLES;
 use thermocline_policy::work::{Decision, Work};
 
 use crate::store::FlushDue;
 use crate::sync::Ordering;
+
+/// What is done first where a flush is due: nothing, or what of this is known and was not tried yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct First {
+    /// Persistent memory of dead memtables that merged indexes keep.
+    pub dead_in_merged: Option<u64>,
+    /// That of the memtables of an index that is to be divided.
+    pub wide: Option<u64>,
+}
 
 impl FlushDue {
     /// Requests a flush of sealed memtables, if one is due. May be called under the writer's lock.
@@ -34,14 +43,15 @@ impl FlushDue {
     }
 
     pub fn is_flush_due(&self) -> bool {
-        self.common.flushes() && self.next_flush(false, None).work == Work::Flush
+        self.common.flushes() && self.next_flush(false, First::default()).work == Work::Flush
     }
 
-    /// The next work on sealed memtables. Merged indexes keep `dead_in_merged` bytes of dead ones, if that is known.
-    pub fn next_flush(&self, room_wanted: bool, dead_in_merged: Option<u64>) -> Decision {
+    /// The next work on sealed memtables.
+    pub fn next_flush(&self, room_wanted: bool, first: First) -> Decision {
         let sealed = situation::Sealed {
             sealed: self.look(),
-            dead_in_merged,
+            dead_in_merged: first.dead_in_merged,
+            wide: first.wide,
             room_wanted,
         };
         self.common.compactions.costs.next(&Situation {
@@ -55,15 +65,11 @@ impl FlushDue {
         self.look().plan()
     }
 
-    /// Most bytes of persistent memory that a merged index leads to: as much as a flush takes, since it takes an index
-    /// as a whole, but at least [`INDEX_HALF_MEMTABLES`] halves of a memtable.
-    pub fn index_bytes(&self) -> u64 {
+    /// How wide indexes may be.
+    pub fn index_width(&self) -> Width {
         let sealed = self.look();
-        let options = &self.common.options;
-        let memtable = options.memtable_bytes_beside(sealed.tables.is_some_and(|bytes| bytes > 0));
-        sealed
-            .takes_bytes()
-            .max(INDEX_HALF_MEMTABLES * memtable / 2)
+        let beside = sealed.tables.is_some_and(|bytes| bytes > 0);
+        Width::of(&sealed, self.common.options.memtable_bytes_beside(beside))
     }
 
     /// The memtables that wait to be flushed, by their numbers. The decisions about level 0 get the same numbers.

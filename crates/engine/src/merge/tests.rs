@@ -6,9 +6,11 @@ use std::path::Path;
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfOptions, WriteBatch};
 use thermocline_env::simulated::SimClock;
+use thermocline_policy::flush;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
+use crate::flush::Extent;
 use crate::tests::Machine;
 use crate::{Cursor, Durability, Engine, Family, Setup, Snapshot, World};
 
@@ -167,13 +169,13 @@ fn a_merge_gives_way_to_a_flush() {
     inner.common.merges.flushes.fetch_add(1, Ordering::Relaxed);
     let mut locked =
         |promise: &mut dyn FnMut(&mut Writer)| promise(&mut lock(&inner.memtables.writer));
-    let merged = inner.merger.merge_indexes(&choice.inputs, &mut locked);
+    let merged = inner.merger.merge_indexes(&choice, &mut locked);
     assert!(merged.unwrap().is_none());
     inner.common.merges.flushes.fetch_sub(1, Ordering::Relaxed);
     // One that began before a flush, and ends behind it, is good for nothing.
     let merging = inner
         .merger
-        .merge_indexes(&choice.inputs, &mut locked)
+        .merge_indexes(&choice, &mut locked)
         .unwrap()
         .unwrap();
     assert_eq!(indexes(&engine), before);
@@ -263,6 +265,124 @@ fn what_is_dead_is_not_flushed() {
     assert!(metrics.merges > 10 && metrics.memtables_dropped > 100);
 }
 
+/// A store that flushes the oldest memtables, and whose reads are worth any merge.
+fn tiered(machine: &Machine) -> Engine {
+    let mut options = options();
+    options.set("level0.shape", "tiered").unwrap();
+    options.memtable.bytes_max = 64 << 10;
+    options.flush.automatic = true;
+    Engine::open(machine.world(), Path::new("/db"), options).unwrap()
+}
+
+/// Writes keys from `n` on, fewer than a memtable may have, and seals it.
+fn fill(engine: &Engine, n: &mut u32) {
+    for _ in 0..80 {
+        put(engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 500]);
+        *n += 1;
+    }
+    engine.inner.memtables.seal_active().unwrap();
+}
+
+/// What is known of sealed indexes, newest first.
+fn standing(engine: &Engine) -> Vec<Standing> {
+    let common = &engine.inner.common;
+    let view = common.catalog.view_to_keep();
+    common.reclaim.standing(&view.memtables[1..])
+}
+
+fn widest(engine: &Engine) -> u64 {
+    let all = standing(engine);
+    all.iter().map(|index| index.bytes).max().unwrap_or(0)
+}
+
+fn check_all(engine: &Engine, n: u32) {
+    for n in 0..n {
+        assert_eq!(get(engine, &n.to_be_bytes()), Some(vec![7; 500]), "{n}");
+    }
+}
+
+/// Data that fits is one tree to ask. When a flush comes near, what a flush takes has its own.
+#[test]
+fn an_index_is_wide_until_a_flush_is_near() {
+    let machine = Machine::new(PM);
+    let engine = tiered(&machine);
+    let (mut n, mut wide) = (0u32, 0);
+    let takes = engine.inner.flush_due.index_width().takes;
+    while engine.metrics().flushes == 0 {
+        let width = engine.inner.flush_due.index_width();
+        match width.is_far {
+            true => wide = wide.max(widest(&engine)),
+            false => {
+                for of in standing(&engine) {
+                    let bytes = of.lives_bytes.iter().copied();
+                    let whole = flush::taken(bytes, width.takes) == of.lives.len();
+                    assert!(whole || of.bytes <= width.bytes_max, "{of:?}, {width:?}");
+                }
+            }
+        }
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 500]);
+        n += 1;
+    }
+    assert!(wide > 2 * takes, "{wide} bytes shared an index, of {takes}");
+    // Most of it is still there.
+    assert!(engine.inner.common.sealed().bytes > 4 * takes);
+    check_all(&engine, n);
+    let again = tiered(&machine.killed());
+    check_all(&again, n);
+}
+
+/// A flush that is due before a division has begun waits for it.
+#[test]
+fn a_flush_that_is_due_takes_no_wide_index() {
+    let machine = Machine::new(PM);
+    let engine = tiered(&machine);
+    let inner = &engine.inner;
+    let (mut n, takes) = (0u32, inner.flush_due.index_width().takes);
+    while widest(&engine) <= 2 * takes {
+        fill(&engine, &mut n);
+    }
+    // Nobody divides meanwhile.
+    let turn = lock(&inner.common.merges.turn);
+    while !inner.flush_due.is_flush_due() {
+        fill(&engine, &mut n);
+    }
+    drop(turn);
+    assert!(widest(&engine) > 2 * takes && inner.merger.wide_bytes().is_some());
+    let before = inner.common.sealed().bytes;
+    inner.flusher.flush_wanted().unwrap();
+    let taken = before - inner.common.sealed().bytes;
+    assert!(takes <= taken && taken < 2 * takes, "{taken} of {takes}");
+    assert_eq!(inner.merger.wide_bytes(), None);
+    check_all(&engine, n);
+}
+
+/// A flush that comes although none was near takes a wide index as a whole.
+#[test]
+fn a_flush_takes_a_wide_index_that_is_not_divided() {
+    let machine = Machine::new(PM);
+    let engine = tiered(&machine);
+    let inner = &engine.inner;
+    let (mut n, takes) = (0u32, inner.flush_due.index_width().takes);
+    while widest(&engine) <= 2 * takes {
+        fill(&engine, &mut n);
+    }
+    let oldest = standing(&engine).pop().unwrap();
+    assert!(inner.flush_due.index_width().is_far && oldest.bytes > 2 * takes);
+    let snapshot = engine.snapshot();
+    let flushed = inner.flusher.flush_sealed(Extent::Due).unwrap();
+    assert_eq!(flushed, oldest.lives.len());
+    let left: Vec<u64> = standing(&engine)
+        .into_iter()
+        .flat_map(|of| of.lives)
+        .collect();
+    assert!(left.iter().all(|id| !oldest.lives.contains(id)));
+    check_all(&engine, n);
+    for n in 0..n {
+        let found = snapshot.get(CfId::DEFAULT, &n.to_be_bytes(), <[u8]>::to_vec);
+        assert_eq!(found.unwrap(), Some(vec![7; 500]));
+    }
+}
+
 #[test]
 fn with_immutables_each_memtable_keeps_its_own() {
     let mut options = options();
@@ -341,6 +461,7 @@ struct Run {
     snapshots: Vec<(Snapshot, Model)>,
     cursors: Vec<(Cursor, u16, Model)>,
     pinned: Vec<(crate::Value, Vec<u8>)>,
+    divided: usize,
 }
 
 fn of(model: &Model, cf: u16) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -386,6 +507,7 @@ impl Run {
             snapshots: Vec::new(),
             cursors: Vec::new(),
             pinned: Vec::new(),
+            divided: 0,
         }
     }
 
@@ -433,6 +555,36 @@ impl Run {
         self.model.insert((cf.0, key), value);
     }
 
+    /// Divides some merged index, anywhere, whether a flush is near or not. Returns whether it was.
+    fn divide(&self, rng: &mut Rng) -> bool {
+        let inner = &self.engine.inner;
+        let view = inner.common.catalog.view();
+        let merged = view.memtables[1..].iter().filter(|m| m.is_merged());
+        let merged: Vec<Arc<Memtable>> = merged.cloned().collect();
+        drop(view);
+        if merged.is_empty() {
+            return false;
+        }
+        let wide = rng.pick(&merged).clone();
+        let homes = wide.homes().iter();
+        let mut ends: Vec<u64> = homes.map(|home| home.id()).collect();
+        ends.pop();
+        ends.retain(|_| rng.one_in(2));
+        let choice = Choice {
+            inputs: vec![wide],
+            ends,
+            keys: 0,
+            decision: Decision::nothing(),
+        };
+        let mut locked =
+            |promise: &mut dyn FnMut(&mut Writer)| promise(&mut lock(&inner.memtables.writer));
+        let merging = inner.merger.merge_indexes(&choice, &mut locked);
+        let merging = merging.unwrap().expect("there is DRAM");
+        let (divides, parts) = (choice.divides(), merging.finish());
+        let _writer = lock(&inner.memtables.writer);
+        inner.merger.install_index(&choice.inputs, parts) && divides
+    }
+
     fn step(&mut self, rng: &mut Rng, n: u64) {
         let machine = &self.machine;
         match rng.below(100) {
@@ -474,6 +626,7 @@ impl Run {
                 self.engine = open(&self.machine);
             }
             23..30 => self.check(rng),
+            30..33 => self.divided += usize::from(self.divide(rng)),
             _ => self.write(rng, n),
         }
     }
@@ -481,7 +634,7 @@ impl Run {
 
 #[test]
 fn whatever_is_merged_reads_as_before() {
-    let (mut merges, mut most) = (0, 0);
+    let (mut merges, mut most, mut divided) = (0, 0, 0);
     for seed in seeds(0..20) {
         let _replay = Replay::new("-p thermocline-engine whatever_is_merged", seed);
         let mut rng = Rng::new(seed);
@@ -495,9 +648,11 @@ fn whatever_is_merged_reads_as_before() {
         run.check(&mut rng);
         let metrics = run.engine.metrics();
         merges += metrics.merges;
+        divided += run.divided;
         assert_eq!(metrics.dram.overdrawn, 0);
     }
     assert!(merges > 100 && most > 5, "{merges} merges, {most} in one");
+    assert!(divided > 20, "{divided} were divided");
 }
 
 #[test]

@@ -48,8 +48,19 @@ fn merge_with(
     limit: usize,
     without: Without<'_>,
 ) -> Result<Option<Memtable>> {
+    Ok(parts_of(inputs, &[], zones, limit, without)?.pop())
+}
+
+/// What comes in the place of these, newest first, if all parts but the newest one end with these memtables.
+fn parts_of(
+    inputs: &[Arc<Memtable>],
+    ends: &[u64],
+    zones: &Zones,
+    limit: usize,
+    without: Without<'_>,
+) -> Result<Vec<Memtable>> {
     let of = |id| zones[&id].clone();
-    let mut merging = Merging::new(inputs.to_vec(), of, &account()).unwrap();
+    let mut merging = Merging::new(inputs.to_vec(), ends.to_vec(), of, &account()).unwrap();
     while merging.step(limit, without)? {}
     Ok(merging.finish())
 }
@@ -62,6 +73,8 @@ struct Run {
     zones: Zones,
     /// All versions of each key, ascending.
     written: BTreeMap<Key, Vec<Written>>,
+    /// Seqnos of versions that a merge has left out.
+    gone: BTreeSet<u64>,
     seqno: u64,
     memtables: u64,
     deletes: bool,
@@ -74,6 +87,7 @@ impl Run {
             view: Vec::new(),
             zones: Zones::new(),
             written: BTreeMap::new(),
+            gone: BTreeSet::new(),
             seqno: 0,
             memtables: 0,
             deletes: true,
@@ -153,11 +167,11 @@ fn scan(memtable: &Memtable, cf: CfId, seqno: u64) -> Vec<(Key, Seen)> {
     rows
 }
 
-/// Memtables come, any run of neighbours is merged, merged again, in steps of any size; readers come
+/// Memtables come, any run of neighbours is merged, merged again, or divided by age, in steps of any size; readers come
 /// and go. Each sees what it saw.
 #[test]
 fn merged_indexes_show_what_their_memtables_did() {
-    let mut merges = 0;
+    let (mut merges, mut divided) = (0, 0);
     for seed in seeds(0..60) {
         let _replay = Replay::new("-p thermocline-memtable merged_indexes_show", seed);
         let mut rng = Rng::new(seed);
@@ -177,8 +191,14 @@ fn merged_indexes_show_what_their_memtables_did() {
                 _ if run.view.len() > 1 => {
                     let from = rng.below(run.view.len());
                     let to = from + 1 + rng.below(run.view.len() - from);
-                    merge_some(&mut run, from..to, &readers, 1 + rng.below(9));
+                    let ends = match rng.one_in(3) {
+                        true => some_ends(&run.view[from..to], &mut rng),
+                        false => Vec::new(),
+                    };
+                    let limit = 1 + rng.below(9);
+                    let parts = make_anew(&mut run, from..to, &ends, &readers, limit);
                     merges += 1;
+                    divided += usize::from(parts > 1);
                 }
                 _ => {}
             }
@@ -186,15 +206,34 @@ fn merged_indexes_show_what_their_memtables_did() {
             run.check(run.seqno);
         }
     }
-    assert!(merges > 100);
+    assert!(merges > 100 && divided > 50, "{merges}, {divided}");
+}
+
+/// Some of the memtables that these lead to, oldest first.
+fn some_ends(newest_first: &[Arc<Memtable>], rng: &mut Rng) -> Vec<u64> {
+    let homes = newest_first.iter().rev().flat_map(|m| m.homes());
+    let mut ends: Vec<u64> = homes.map(|home| home.id()).collect();
+    ends.retain(|_| rng.one_in(2));
+    ends
 }
 
 fn merge_some(run: &mut Run, range: std::ops::Range<usize>, readers: &[u64], limit: usize) {
+    make_anew(run, range, &[], readers, limit);
+}
+
+/// Puts one index in the place of these, or several of which all but the newest one end with `ends`. Returns how many.
+fn make_anew(
+    run: &mut Run,
+    range: std::ops::Range<usize>,
+    ends: &[u64],
+    readers: &[u64],
+    limit: usize,
+) -> usize {
     let inputs = &run.view[range.clone()];
     let registered = Registered(readers.iter().map(|&r| SeqNo(r)).collect());
-    let merged = merge_with(inputs, &run.zones, limit, without(&registered, &nobody));
-    let merged = merged.unwrap();
-    // It holds the homes of what it leads to, and no others.
+    let nobody_needs = without(&registered, &nobody);
+    let parts = parts_of(inputs, ends, &run.zones, limit, nobody_needs).unwrap();
+    // They hold the homes of what they lead to, and no others: what a newer one hides keeps none, whichever part that is in.
     let mut ours = BTreeMap::<u64, u64>::new();
     for home in inputs.iter().flat_map(|m| m.homes()) {
         ours.insert(home.id(), 0);
@@ -202,13 +241,15 @@ fn merge_some(run: &mut Run, range: std::ops::Range<usize>, readers: &[u64], lim
     for all in run.written.values() {
         let versions: Vec<_> = all
             .iter()
-            .filter(|(_, id, _)| ours.contains_key(id))
+            .filter(|(seqno, id, _)| ours.contains_key(id) && !run.gone.contains(seqno))
             .collect();
         for (i, (seqno, id, _)) in versions.iter().enumerate() {
             let next = versions.get(i + 1).map(|next| next.0);
             let read = |next| readers.iter().any(|r| (*seqno..next).contains(r));
             if next.is_none_or(read) {
                 *ours.entry(*id).or_default() += 1;
+            } else {
+                run.gone.insert(*seqno);
             }
         }
     }
@@ -217,15 +258,23 @@ fn merge_some(run: &mut Run, range: std::ops::Range<usize>, readers: &[u64], lim
         .filter(|(_, n)| **n > 0)
         .map(|(id, _)| *id)
         .collect();
-    let homes = merged.iter().flat_map(|m| m.homes());
-    let homes: Vec<u64> = homes.map(|home| home.id()).collect();
-    assert_eq!(homes, wanted);
-    let merged = merged.map(|merged| {
-        assert!(merged.is_merged() && merged.is_sealed());
-        assert_eq!(Some(&merged.id()), wanted.last());
-        Arc::new(merged)
-    });
-    run.view.splice(range, merged);
+    let part_of = |id: &u64| ends.iter().filter(|end| *end < id).count();
+    let wanted: Vec<Vec<u64>> = wanted
+        .chunk_by(|a, b| part_of(a) == part_of(b))
+        .map(<[u64]>::to_vec)
+        .collect();
+    let homes = |part: &Memtable| -> Vec<u64> {
+        let homes = part.homes().iter();
+        homes.map(|home| home.id()).collect()
+    };
+    let found: Vec<Vec<u64>> = parts.iter().rev().map(homes).collect();
+    assert_eq!(found, wanted, "homes at {}", run.seqno);
+    let are_ready = parts
+        .iter()
+        .all(|part| part.is_merged() && part.is_sealed());
+    assert!(are_ready);
+    run.view.splice(range, parts.into_iter().map(Arc::new));
+    wanted.len()
 }
 
 #[test]
@@ -282,6 +331,54 @@ fn a_home_is_held_by_the_indexes_that_lead_to_it() {
     assert_eq!(held(), [0, 0]);
 }
 
+/// What a newer part hides keeps no memtable alive, unless somebody reads it.
+#[test]
+fn what_a_newer_part_hides_goes_when_nobody_reads_it() {
+    let space = fixture::space(1 << 20, 256 << 10);
+    let mut zones = Zones::new();
+    let mut memtable = |id, rows: &[Row<'_>]| {
+        let (memtable, owned) = memtable_and_zones(&space, id, rows, &[]);
+        memtable.seal();
+        zones.insert(id, owned);
+        Arc::new(memtable)
+    };
+    let oldest = memtable(1, &[(0, b"k", 1, true)]);
+    let middle = memtable(2, &[(0, b"l", 2, true)]);
+    let newest = memtable(3, &[(0, b"k", 3, true)]);
+    let reader = Registered(vec![SeqNo(2)]);
+    let free = Registered(vec![]);
+    let inputs = [newest, middle, oldest];
+    let wide = merge_with(&inputs, &zones, 1, without(&reader, &nobody));
+    let wide = [Arc::new(wide.unwrap().unwrap())];
+    assert_eq!((wide[0].keys(), wide[0].homes().len()), (2, 3));
+    let ids = |parts: &[Memtable]| -> Vec<u64> { parts.iter().map(Memtable::id).collect() };
+    let all = parts_of(&wide, &[1, 2], &zones, 1, without(&reader, &nobody)).unwrap();
+    assert_eq!(ids(&all), [3, 2, 1]);
+    let seen = |part: &Memtable, key: &[u8], seqno| {
+        let found = part.get(CfId(0), key, SeqNo(seqno), true).unwrap();
+        match found {
+            Lookup::Record(record) => Some(record.seqno.0),
+            _ => None,
+        }
+    };
+    let at_two: Vec<_> = all.iter().map(|part| seen(part, b"k", 2)).collect();
+    assert_eq!(at_two, [None, None, Some(1)]);
+    assert_eq!(seen(&all[0], b"k", 3), Some(3));
+    // The reader has gone. The oldest one is needed no more as a part, and is left out of what is divided only now.
+    let newer: Vec<&Memtable> = all[..2].iter().rev().collect();
+    let around = Neighbours {
+        newer: &newer,
+        is_oldest: true,
+    };
+    let readers = without(&free, &nobody).readers;
+    let check = NeededCheck::new(&all[2], readers, around).only(1);
+    let checked = check.keys(&Position::default(), 10).unwrap();
+    assert_eq!(checked, Checked::Nothing);
+    let left = parts_of(&wide, &[1, 2], &zones, 1, without(&free, &nobody)).unwrap();
+    assert_eq!(ids(&left), [3, 2]);
+    assert_eq!(seen(&left[0], b"k", 3), Some(3));
+}
+
 /// A flush reckons with it: no key is longer than is said of its family, in merged indexes too.
 #[test]
 fn the_longest_key_of_each_family_is_known() {
@@ -332,6 +429,10 @@ fn a_memtable_is_needed_in_a_merged_index_as_it_was_alone() {
         let single = run.view.clone();
         let to = 1 + rng.below(run.view.len() - 1);
         merge_some(&mut run, to - 1..single.len(), &readers, 5);
+        if rng.one_in(2) {
+            let ends = some_ends(&run.view[to - 1..], &mut rng);
+            make_anew(&mut run, to - 1..to, &ends, &readers, 5);
+        }
         readers.retain(|_| rng.one_in(2));
         let registered = Registered(readers.iter().map(|&r| SeqNo(r)).collect());
         let readers = without(&registered, &nobody).readers;
@@ -417,7 +518,8 @@ fn a_step_takes_no_more_than_its_bound() {
         let account = account();
         account.opened();
         let of = |id| run.zones[&id].clone();
-        let mut merging = Merging::new(run.view.clone(), of, &account).unwrap();
+        let ends = some_ends(&run.view, &mut rng);
+        let mut merging = Merging::new(run.view.clone(), ends, of, &account).unwrap();
         loop {
             let limit = 1 + rng.below(20);
             let need = account.used() + merging.bound(limit, readers.len() + 1);
@@ -427,7 +529,7 @@ fn a_step_takes_no_more_than_its_bound() {
                 break;
             }
         }
-        let used = merging.finish().map_or(0, |merged| merged.index_bytes());
+        let used: u64 = merging.finish().iter().map(Memtable::index_bytes).sum();
         assert_eq!(account.overdrawn(), 0);
         assert!(used > 0);
     }

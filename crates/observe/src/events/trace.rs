@@ -38,6 +38,7 @@ impl Event {
             | Event::FlushBegun { .. }
             | Event::FlushFinished { error: None, .. }
             | Event::IndexesMerged { .. }
+            | Event::IndexDivided { .. }
             | Event::MemtablePrepared { .. }
             | Event::MemtableSealed { .. }
             | Event::MemtableDropped { .. }
@@ -75,7 +76,8 @@ impl Event {
             | Event::MemtableDropped { .. }
             | Event::FlushBegun { .. }
             | Event::FlushFinished { .. }
-            | Event::IndexesMerged { .. } => self.trace_memtable(db),
+            | Event::IndexesMerged { .. }
+            | Event::IndexDivided { .. } => self.trace_memtable(db),
             Event::PartitionSplit { .. }
             | Event::PartitionsMerged { .. }
             | Event::PartitionsMade { .. } => self.trace_partitions(db),
@@ -115,6 +117,12 @@ impl Event {
                 keys_after,
                 took,
             } => tell!(db, DEBUG, "indexes merged", indexes, keys, keys_after, took = ?took),
+            Event::IndexDivided {
+                parts,
+                keys,
+                keys_after,
+                took,
+            } => tell!(db, DEBUG, "index divided", parts, keys, keys_after, took = ?took),
             _ => {}
         }
     }

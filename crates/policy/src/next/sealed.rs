@@ -52,10 +52,16 @@ fn of_sealed(of: &Sealed) -> Option<Decision> {
     let because = of.sealed.plan().because.filter(|_| of.sealed.automatic)?;
     let sealed = of.sealed.bytes;
     let dead = of.dead_in_merged;
-    Some(
-        match dead.filter(|dead| indexes::are_made_anew_before_flush(*dead, sealed)) {
-            Some(dead) => Decision::of(Work::RemakeIndexes, Because::DeadInMerged { dead, sealed }),
-            None => Decision::of(Work::Flush, Because::Flush(because)),
-        },
-    )
+    let dead = dead.filter(|dead| indexes::are_made_anew_before_flush(*dead, sealed));
+    Some(match (dead, of.wide) {
+        (Some(dead), _) => {
+            let because = Because::DeadInMerged { dead, sealed };
+            Decision::of(Work::RemakeIndexes, because)
+        }
+        (None, Some(bytes)) => {
+            let takes = of.sealed.takes_bytes();
+            Decision::of(Work::DivideIndexes, Because::Wide { bytes, takes })
+        }
+        (None, None) => Decision::of(Work::Flush, Because::Flush(because)),
+    })
 }

@@ -37,6 +37,7 @@ fn sealed(bytes: u64) -> Sealed {
             scans: Scans::default(),
         },
         dead_in_merged: None,
+        wide: None,
         room_wanted: false,
     }
 }
@@ -88,6 +89,23 @@ fn what_is_urgent_comes_first_and_says_why() {
         ..sealed
     });
     assert_eq!(next(&situation, &mut memory).work, Work::RemakeIndexes);
+    // What is wide is divided behind that, but not for a writer that found no room.
+    let of_wide = |dead_in_merged, room_wanted| {
+        let of = Sealed {
+            dead_in_merged,
+            wide: Some(300),
+            room_wanted,
+            ..sealed(500)
+        };
+        let situation = Situation {
+            sealed: Some(of),
+            ..Situation::default()
+        };
+        next(&situation, &mut Memory::default()).work
+    };
+    assert_eq!(of_wide(dead, false), Work::RemakeIndexes);
+    assert_eq!(of_wide(None, false), Work::DivideIndexes);
+    assert_eq!(of_wide(None, true), Work::Flush);
     situation.deletes = Some(Deletes {
         wanted: true,
         relieving: true,
@@ -95,6 +113,52 @@ fn what_is_urgent_comes_first_and_says_why() {
     assert_eq!(next(&situation, &mut memory).work, Work::Relief);
     let nothing = next(&Situation::default(), &mut memory);
     assert_eq!(nothing, Decision::nothing());
+}
+
+/// A division is for a flush that is near: no read pays for it. What must be merged is.
+#[test]
+fn an_index_is_divided_unless_it_must_be_merged() {
+    let wide = indexes::Index {
+        keys: 9,
+        bytes: 90,
+        dead: 1,
+        may: true,
+        memtables: &[30, 30, 30],
+    };
+    let near = indexes::Width {
+        is_far: false,
+        takes: 30,
+        bytes_max: 50,
+    };
+    let of = |width, must| {
+        let of = Indexes {
+            newest_first: &[wide],
+            width,
+            asked: 0,
+            paid: 0,
+            merge_percent: 100,
+            must,
+        };
+        of_indexes(&of).0
+    };
+    let divided = of(near, false).unwrap();
+    let Work::DivideIndex(division) = &divided.work else {
+        panic!("{divided:?}");
+    };
+    assert_eq!((division.place, &division.parts[..]), (0, &[1, 1, 1][..]));
+    assert_eq!(
+        divided.because.to_string(),
+        "indexes: 90 bytes share one, and a flush takes 30"
+    );
+    assert!(matches!(
+        of(near, true).unwrap().work,
+        Work::MergeIndexes(_)
+    ));
+    let far = indexes::Width {
+        is_far: true,
+        ..near
+    };
+    assert_eq!(of(far, false), None);
 }
 
 /// A table of level 0, the `n`th to come there.
