@@ -98,14 +98,13 @@ fn is_far(sealed: &Sealed) -> bool {
         budget,
         ..
     } = sealed.dram;
-    let little_dram = |has: u64, due: u64| has.saturating_mul(FAR_DRAM_PARTS) <= due;
     !plan.due
         && little(plan.sealed_bytes, plan.sealed_bytes_due)
         && little(plan.sealed_blob_bytes, plan.sealed_blob_bytes_due)
         && (plan.sealed_due == 0 || little(memtables, plan.sealed_due as u64))
         && little(memtables, places)
-        && little_dram(used, plan.dram_bytes_due)
-        && little_dram(held_by_all, budget / 100 * percent)
+        && used.saturating_mul(FAR_DRAM_PARTS) <= plan.dram_bytes_due
+        && little(held_by_all, budget / 100 * percent)
 }
 
 /// An index that is to be divided by age.
@@ -357,9 +356,10 @@ mod tests {
         assert!(!is_far(&|sealed| sealed.memtables_due = 9));
         assert!(is_far(&|sealed| sealed.descriptors_free = 21));
         assert!(!is_far(&|sealed| sealed.descriptors_free = 20));
-        assert!(is_far(&|sealed| sealed.dram.used = 200));
-        assert!(!is_far(&|sealed| sealed.dram.used = 201));
-        assert!(!is_far(&|sealed| sealed.dram.held_by_all = 201));
+        assert!(is_far(&|sealed| sealed.dram.used = 100));
+        assert!(!is_far(&|sealed| sealed.dram.used = 101));
+        assert!(is_far(&|sealed| sealed.dram.held_by_all = 300));
+        assert!(!is_far(&|sealed| sealed.dram.held_by_all = 301));
         // Scans have a flush due, of as much as finds room.
         let scanned = Scans {
             scanned: 200,

@@ -72,9 +72,10 @@ pub const INDEX_HALF_MEMTABLES: u64 = 5;
 /// them is divided about as fast as one writer brings records, so at most as much has come before it is.
 pub const FAR_PARTS: u64 = 2;
 
-/// Nor while indexes have at most one part in so many of the DRAM that makes one due. *Derived*: an index, its parts beside it, and
-/// as much that comes meanwhile.
-pub const FAR_DRAM_PARTS: u64 = 3;
+/// And indexes of the store have at most one part in so many of the DRAM that makes one due. *Derived*: by default that is six
+/// tenths, so they have a tenth; and an index is made only where it takes no more than an eighth of what is free
+/// (`base::budget`), so that the parts of one find room beside it.
+pub const FAR_DRAM_PARTS: u64 = 6;
 
 /// Before a flush, merged indexes are made anew if dead memtables that they keep hold one part in so many of what waits.
 /// *Chosen*: moving pointers is cheaper than writing tables.
