@@ -8,6 +8,7 @@ use thermocline_base::sync::{AtomicBool, AtomicUsize, Ordering};
 use thermocline_base::{CfId, SeqNo};
 
 use crate::gaps::Gaps;
+use crate::habit::Habit;
 use crate::tombstones::{Ledger, Tombstones};
 
 const PAGE: usize = 256;
@@ -24,6 +25,8 @@ pub(crate) struct Index {
     pub tree: Tree,
     tombstones: OnceLock<Box<Tombstones>>,
     gaps: OnceLock<Arc<Gaps>>,
+    /// Made when the first cursor has used something.
+    habit: OnceLock<Box<Habit>>,
     /// Whether it has had an operand. Relaxed: who must know asks a sealed memtable, which he got behind a lock.
     operands: AtomicBool,
     /// Bytes of the longest key that it has had, if that was long enough to be noted. Relaxed, as `operands`.
@@ -82,6 +85,17 @@ impl Index {
     #[inline]
     pub fn gaps(&self) -> Option<&Gaps> {
         Some(self.gaps.get()?)
+    }
+
+    /// How far cursors go in it, if one has gone anywhere.
+    #[inline]
+    pub fn habit(&self) -> Option<&Habit> {
+        Some(self.habit.get()?)
+    }
+
+    /// As [`Index::habit`], made where there is none.
+    pub fn habit_or_new(&self) -> &Habit {
+        self.habit.get_or_init(Box::default)
     }
 
     /// As [`Index::gaps`], made where there are none.
@@ -174,6 +188,7 @@ impl Indexes {
                 tree: Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>),
                 tombstones: OnceLock::new(),
                 gaps: OnceLock::new(),
+                habit: OnceLock::new(),
                 operands: AtomicBool::new(false),
                 longest_key: AtomicUsize::new(0),
                 shift: 0,

@@ -65,6 +65,7 @@ mod fixture;
 mod format;
 mod gaps;
 mod get;
+mod habit;
 mod home;
 mod image;
 mod indexes;

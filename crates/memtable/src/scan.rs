@@ -61,6 +61,18 @@ impl Memtable {
         })?;
         Ok(out.len() == full)
     }
+
+    /// How many entries of family `cf` cursors use behind a seek, in the mean of the last ones; `None` if that is not known.
+    pub fn used_by_scans(&self, cf: CfId) -> Option<usize> {
+        self.index(cf)?.habit()?.mean()
+    }
+
+    /// A cursor has used so many entries of family `cf` since it was placed. None at all say nothing.
+    pub fn note_used_by_scan(&self, cf: CfId, used: usize) {
+        if let Some(index) = self.index(cf).filter(|_| used > 0) {
+            index.habit_or_new().note(used);
+        }
+    }
 }
 
 impl Memtable {

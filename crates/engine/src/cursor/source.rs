@@ -13,7 +13,7 @@ use thermocline_tables::Course;
 use super::covering::Covering;
 use crate::sync::Arc;
 
-/// Entries of a cursor's first chunk from each memtable, before it is known how many it uses between two seeks; later chunks
+/// Entries of a cursor's first chunk from each memtable, before it is known how many are used between two seeks; later chunks
 /// double up to the option.
 const FIRST_CHUNK: usize = 16;
 
@@ -147,23 +147,33 @@ impl Source {
             Direction::Reverse => from,
         };
         (self.head, self.waits) = (None, None);
-        self.chunk_len = self.first_chunk(reader.chunk_max);
+        self.chunk_len = self.first_chunk(memtable, reader);
         self.fill(memtable, reader, from)?;
         self.find_head(memtable, reader)
     }
 
     /// How many entries are collected at first. A cursor that is placed again and again mostly goes on as far as before, and
-    /// a source that has few of the keys on its way shows few: what it does not show was collected and asked for in vain.
-    pub(super) fn first_chunk(&mut self, most: usize) -> usize {
+    /// a new one as far as others; and a source that has few of the keys on its way shows few: what it does not show was collected
+    /// in vain.
+    pub(super) fn first_chunk(&mut self, memtable: &Memtable, reader: Reader<'_>) -> usize {
+        let most = reader.chunk_max;
         // A long scan among short ones is soon forgotten.
         let used = std::mem::take(&mut self.used).min(most);
         if used > 0 {
             let mean = self.used_mean.unwrap_or(used);
             self.used_mean = Some((mean + used).div_ceil(2));
+            memtable.note_used_by_scan(reader.cf, used);
         }
+        let mean = self.used_mean;
+        let mean = mean.or_else(|| memtable.used_by_scans(reader.cf));
         // A seek for few more costs more than some that are not used.
         let expected = |mean: usize| (mean + mean / 4).max(CHUNK_MIN);
-        self.used_mean.map_or(FIRST_CHUNK, expected).min(most)
+        mean.map_or(FIRST_CHUNK, expected).min(most)
+    }
+
+    /// The cursor goes.
+    pub(super) fn leave(&self, memtable: &Memtable, cf: CfId, chunk_max: usize) {
+        memtable.note_used_by_scan(cf, self.used.min(chunk_max));
     }
 
     pub(super) fn fill(

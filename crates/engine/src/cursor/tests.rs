@@ -10,10 +10,10 @@ use thermocline_base::{CfId, CfOptions, Kind, WriteBatch};
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
-use super::source::Source;
 use crate::tests::Machine;
 use crate::{Cursor, Durability, Engine, Family, Snapshot};
 
+mod chunks;
 mod gaps;
 mod prefixes;
 mod stretches;
@@ -549,24 +549,4 @@ fn range_deletes_keep_the_dram_budget() {
     drop(engine);
     let engine = open_with(&machine, &options);
     assert_eq!(get(&engine, b"k"), None);
-}
-
-#[test]
-fn a_first_chunk_has_about_as_many_entries_as_were_used_of_those_before() {
-    let mut source = Source::default();
-    let after = |source: &mut Source, used| {
-        source.used = used;
-        source.first_chunk(64)
-    };
-    assert_eq!(after(&mut source, 0), 16, "nothing is known yet");
-    assert_eq!(after(&mut source, 50), 62, "a quarter more than the mean");
-    assert_eq!(
-        after(&mut source, 0),
-        62,
-        "nothing showed, so nothing was learned"
-    );
-    assert_eq!(after(&mut source, 1), 32, "the mean of both");
-    let last = (0..8).map(|_| after(&mut source, 1)).last();
-    assert_eq!(last, Some(4), "never fewer");
-    assert_eq!(after(&mut source, 1_000_000), 41, "as if it had been 64");
 }

@@ -379,3 +379,15 @@ impl Walk {
         Ok(first)
     }
 }
+
+impl Drop for Walk {
+    /// The next cursor goes about as far as this one.
+    fn drop(&mut self) {
+        let Some(view) = &self.at.view.view else {
+            return;
+        };
+        for (source, memtable) in self.sources.iter().zip(&view.memtables) {
+            source.leave(memtable, self.family.id, self.chunk_max);
+        }
+    }
+}
