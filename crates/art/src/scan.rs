@@ -7,7 +7,7 @@
 //! each once, in order; keys that arrive later it may or may not see.
 //!
 //! Leaves pass through a short queue, so that records are prefetched some leaves ahead, across
-//! the borders of nodes.
+//! the borders of nodes, if the key source wants that ([`KeySource::ahead`]).
 
 use std::ops::{Bound, ControlFlow};
 
@@ -15,13 +15,10 @@ use thermocline_base::Result;
 
 use crate::epoch::Guard;
 use crate::node::{Direction, Link, Window, after, start};
-use crate::source::{KeySource, verified_key};
+use crate::source::{AHEAD, KeySource, verified_key};
 use crate::tree::Tree;
 use crate::versions::{Entry, newest};
 use crate::word::{common, symbol};
-
-/// How many leaves ahead of the visitor records are prefetched.
-const AHEAD: usize = 8;
 
 /// A node, and the position in it where the scan goes on.
 #[derive(Clone, Copy)]
@@ -67,8 +64,9 @@ impl Tree {
         let mut queue = [Link::EMPTY; AHEAD];
         let (mut taken, mut put) = (0usize, 0usize);
         let mut more = true;
+        let ahead = keys.ahead().clamp(1, AHEAD);
         loop {
-            while more && put - taken < AHEAD {
+            while more && put - taken < ahead {
                 match cursor.next() {
                     Some(link) => {
                         keys.prefetch(newest(link));

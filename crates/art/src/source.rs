@@ -4,6 +4,9 @@ use thermocline_base::{Error, Result};
 
 use crate::leaf::{Leaf, fingerprint};
 
+/// How many leaves ahead of its visitor a scan asks for records, at most.
+pub(crate) const AHEAD: usize = 8;
+
 /// Reads the keys of the records that leaves stand for.
 ///
 /// The tree calls it under a [`crate::Guard`] but never under one of its own locks, and an error
@@ -18,6 +21,12 @@ pub trait KeySource: Send + Sync {
 
     /// A hint that the record of `leaf` will be read soon.
     fn prefetch(&self, _leaf: Leaf) {}
+
+    /// How many leaves ahead of its visitor a scan goes to ask for their records, from 1 up to 8: 1 where nobody reads them yet,
+    /// so that no leaf is visited in vain.
+    fn ahead(&self) -> usize {
+        AHEAD
+    }
 
     /// Called when the bytes that [`KeySource::key`] returned do not fit the leaf: verifies the
     /// record's checksum. `Ok` says that the record is sound.

@@ -319,6 +319,12 @@ impl Records {
         self.home(at)?.record(at, verify)
     }
 
+    /// Asks for the header of the record at `at`.
+    #[inline]
+    pub fn prefetch_header(&self, at: PmOff) {
+        self.region.prefetch_range(at, RECORD_HEADER);
+    }
+
     /// Asks for all of the record at `at`, whose header was asked for before.
     #[inline]
     pub fn prefetch_whole(&self, at: PmOff) {
@@ -356,6 +362,23 @@ impl KeySource for Records {
 
     fn check(&self, leaf: Leaf) -> Result<()> {
         self.read(Records::at(leaf), true).map(drop)
+    }
+}
+
+/// The same records, for who asks for each of them some time behind the walk over the index.
+pub(crate) struct AskedLater<'a>(pub &'a Records);
+
+impl KeySource for AskedLater<'_> {
+    fn key(&self, leaf: Leaf) -> Result<&[u8]> {
+        self.0.key(leaf)
+    }
+
+    fn ahead(&self) -> usize {
+        1
+    }
+
+    fn check(&self, leaf: Leaf) -> Result<()> {
+        self.0.check(leaf)
     }
 }
 

@@ -7,13 +7,21 @@
 use std::ops::{Bound, ControlFlow};
 
 pub use thermocline_art::Direction;
-use thermocline_art::Leaf;
+use thermocline_art::{KeySource, Leaf};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_pm::PmOff;
 
+use crate::home::AskedLater;
 use crate::record::RecordRef;
 use crate::table::Memtable;
 use crate::walk::{ItemRef, each_record};
+
+/// Headers of records that a cursor asks for ahead of the record that it reads: each may be the first of its page, whose address
+/// is to be translated.
+pub const HEADERS_AHEAD: usize = 8;
+
+/// Entries for which a scan asks memory at once, at most: it may be told to go on for ever.
+const RESERVED: usize = 64;
 
 /// A record that a scan met, tombstones included.
 #[derive(Debug, Clone, Copy)]
@@ -41,18 +49,53 @@ impl Memtable {
         limit: usize,
         out: &mut Vec<ScanEntry>,
     ) -> Result<bool> {
+        let keys = (self.records(), 0);
+        self.scan_in(cf, (from, direction), seqno, limit, keys, out)
+    }
+
+    /// As [`Memtable::scan`], but asks for no record, only for the headers of the first [`HEADERS_AHEAD`]: whoever reads some asks
+    /// for the others, and for whole records, a few before each ([`Memtable::prefetch_header`], [`Memtable::prefetch`]).
+    ///
+    /// # Errors
+    /// As [`Memtable::scan`].
+    pub fn scan_to_read_later(
+        &self,
+        cf: CfId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        seqno: SeqNo,
+        limit: usize,
+        out: &mut Vec<ScanEntry>,
+    ) -> Result<bool> {
+        let keys = (&AskedLater(self.records()), HEADERS_AHEAD);
+        self.scan_in(cf, (from, direction), seqno, limit, keys, out)
+    }
+
+    /// As [`Memtable::scan`], with keys of this source; asks for so many headers.
+    fn scan_in<K: KeySource>(
+        &self,
+        cf: CfId,
+        (from, direction): (Bound<&[u8]>, Direction),
+        seqno: SeqNo,
+        limit: usize,
+        (keys, headers): (&K, usize),
+        out: &mut Vec<ScanEntry>,
+    ) -> Result<bool> {
         let Some(index) = self.index(cf) else {
             return Ok(false);
         };
         let (tree, seqno) = (&index.tree, index.stored(seqno));
         let guard = tree.pin();
-        let full = out.len() + limit;
-        tree.scan(&guard, from, direction, self.records(), |entry| {
+        let (headers, full) = (out.len() + headers, out.len() + limit);
+        out.reserve(limit.min(RESERVED));
+        tree.scan(&guard, from, direction, keys, |entry| {
             // A key that the reader does not see counts, too. There may be very many such keys, behind all that is asked for.
             let leaf = entry.at(seqno).unwrap_or_else(|| entry.leaf());
-            out.push(ScanEntry {
-                at: PmOff(leaf.offset()),
-            });
+            let at = PmOff(leaf.offset());
+            if out.len() < headers {
+                self.prefetch_header(at);
+            }
+            out.push(ScanEntry { at });
             Ok(if out.len() < full {
                 ControlFlow::Continue(())
             } else {

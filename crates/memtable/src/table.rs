@@ -338,7 +338,15 @@ impl Memtable {
         self.records.family(at)
     }
 
+    /// Asks the CPU to load the header of the record at an offset that a scan returned: a hint, some records before
+    /// [`Memtable::prefetch`] is called for it.
+    #[inline]
+    pub fn prefetch_header(&self, at: PmOff) {
+        self.records.prefetch_header(at);
+    }
+
     /// Asks the CPU to load the whole record at an offset that a scan returned: a hint, some records before it is read.
+    /// Its header is read here.
     #[inline]
     pub fn prefetch(&self, at: PmOff) {
         self.records.prefetch_whole(at);

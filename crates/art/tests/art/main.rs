@@ -4,6 +4,7 @@
     reason = "test data is cut out of random numbers"
 )]
 
+mod ahead;
 mod faults;
 mod memory;
 mod model;

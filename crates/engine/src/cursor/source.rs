@@ -6,7 +6,7 @@ use std::ops::Bound;
 use thermocline_base::numbers::first_bytes;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::view::not_before;
-use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
+use thermocline_memtable::{Direction, GapList, HEADERS_AHEAD, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 use thermocline_tables::Course;
 
@@ -20,8 +20,7 @@ const FIRST_CHUNK: usize = 16;
 /// A first chunk has so many at least.
 const CHUNK_MIN: usize = 4;
 
-/// Records that are prefetched whole ahead of the one that is read. The first lines of each record in a chunk were
-/// prefetched when the chunk was filled.
+/// Records that are asked for whole ahead of the one that is read. Their headers, which say how long they are, have arrived by then.
 const AHEAD: usize = 2;
 
 /// The records of one memtable from the cursor's position on.
@@ -190,12 +189,26 @@ impl Source {
             direction,
             ..
         } = reader;
-        self.more = memtable.scan(cf, from, direction, seqno, self.chunk_len, &mut self.chunk)?;
+        let chunk = &mut self.chunk;
+        self.more =
+            memtable.scan_to_read_later(cf, from, direction, seqno, self.chunk_len, chunk)?;
         self.collected += self.chunk.len() as u64;
         for entry in self.chunk.iter().take(AHEAD) {
             memtable.prefetch(entry.at);
         }
         Ok(())
+    }
+
+    /// Asks for what is read next, piece by piece. Asked for at once, when the chunk is filled, it would be waited for then, and
+    /// in vain where the scan ends before.
+    #[inline]
+    fn ask_ahead(&self, memtable: &Memtable) {
+        if let Some(ahead) = self.chunk.get(self.at + HEADERS_AHEAD) {
+            memtable.prefetch_header(ahead.at);
+        }
+        if let Some(ahead) = self.chunk.get(self.at + AHEAD) {
+            memtable.prefetch(ahead.at);
+        }
     }
 
     pub(super) fn advance(&mut self, memtable: &Memtable, reader: Reader<'_>) -> Result<()> {
@@ -219,9 +232,7 @@ impl Source {
     pub(super) fn find_head(&mut self, memtable: &Memtable, reader: Reader<'_>) -> Result<()> {
         (self.head, self.waits) = (None, None);
         loop {
-            if let Some(ahead) = self.chunk.get(self.at + AHEAD) {
-                memtable.prefetch(ahead.at);
-            }
+            self.ask_ahead(memtable);
             if let Some(entry) = self.chunk.get(self.at) {
                 // Verified before it is used: its seqno decides whether it shows, its key where.
                 let record = memtable.record(entry.at, reader.verify)?;
