@@ -108,6 +108,12 @@ enum Way {
     Back,
 }
 
+/// Asks for the next group, which lies behind this one.
+fn ask_behind(group: &Group<'_>, table: &PmTable) {
+    let end = group.place.plus(group.bytes.len() as u64);
+    table.region().prefetch_range(end, GROUP_GUESS);
+}
+
 impl PmCursor {
     /// Over `part`, at no entry. Checksums are compared if `verify`.
     pub fn new(part: PmPart, verify: bool) -> PmCursor {
@@ -237,11 +243,9 @@ impl PmCursor {
     fn load(&mut self, run: usize, number: u32) -> Result<()> {
         let table = self.part.table();
         let group = table.group(run, number, self.verify)?;
-        // The next one, which lies behind it.
-        let end = group.place.plus(group.bytes.len() as u64);
-        table.region().prefetch_range(end, GROUP_GUESS);
+        ask_behind(&group, table);
         self.group.fill(table, &group)?;
-        (0..AHEAD).for_each(|at| self.prefetch(at));
+        self.prefetch_from(0);
         Ok(())
     }
 
@@ -319,7 +323,10 @@ impl PmCursor {
         }
         let before = self.group.before(user_key, seqno);
         match before < self.group.entries.len() {
-            true => self.settle(before),
+            true => {
+                self.prefetch_from(before);
+                self.settle(before)
+            }
             false => self.next_group(Way::Forward),
         }
     }
@@ -355,7 +362,10 @@ impl PmCursor {
             return Ok(false);
         };
         match table.group_with(run, user_key, seqno, self.verify)? {
-            Some(group) => self.group.fill(table, &group)?,
+            Some(group) => {
+                ask_behind(&group, table);
+                self.group.fill(table, &group)?;
+            }
             None => self.load(run, 0)?,
         }
         Ok(true)
@@ -396,6 +406,11 @@ impl PmCursor {
             Way::Forward => self.settle(0),
             Way::Back => self.settle(self.group.entries.len() - 1),
         }
+    }
+
+    /// Asks for the values of the first entries from this one on. Those behind them are asked for as the cursor goes.
+    fn prefetch_from(&self, at: usize) {
+        (at..at + AHEAD).for_each(|at| self.prefetch(at));
     }
 
     /// Asks for the value of an entry of the group, if it has that one and its value lies apart.
