@@ -6,6 +6,8 @@
 //! the newest memtable's record wins. A tombstone hides a key, or a range of keys (`hidden`). Stretches of deleted keys
 //! are stepped through once, and then passed (`gaps`); a worker is mostly the first (`explore`). A record's checksum is verified before the record is used.
 //!
+//! An entry that is shown is gone past with the next move: what lies behind it is not read before somebody asks for it.
+//!
 //! A move may have a bound. Of what lies behind it no value is read or folded, no deleted key is stepped over, and no other table is
 //! opened. Each source looks at the next record, or the next block of its table, at most, and that is verified: so the end of a
 //! range costs little, whatever lies behind it, but rot in the very next record or block may show. A source that meets a key

@@ -37,6 +37,8 @@ pub(super) struct Walk {
     /// The direction in the bytewise order; see [`Walk::way`].
     pub(super) direction: Direction,
     pub(super) valid: bool,
+    /// The entry that it shows, while its sources have not gone behind that: nobody may ask for more.
+    shown: Option<First>,
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
     pub(super) chunk_max: usize,
@@ -61,6 +63,7 @@ impl Walk {
             family,
             direction: Direction::Forward,
             valid: false,
+            shown: None,
             key: Vec::new(),
             value: Vec::new(),
             has_gaps: false,
@@ -127,7 +130,7 @@ impl Walk {
         direction: Direction,
         until: Bound<&[u8]>,
     ) -> Result<bool> {
-        self.valid = false;
+        (self.valid, self.shown) = (false, None);
         self.direction = direction;
         self.at.renew(self.family.id)?;
         let reader = self.reader(until);
@@ -177,9 +180,12 @@ impl Walk {
         self.settle(reader)
     }
 
-    /// Takes the next key that has a value, unless that lies behind what is asked for.
+    /// Takes the next key that has a value, unless that lies behind what is asked for. First goes past the one that it shows.
     pub(super) fn settle(&mut self, reader: Reader<'_>) -> Result<bool> {
         self.valid = false;
+        if let Some(shown) = self.shown.take() {
+            self.advance_past(shown, reader)?;
+        }
         self.resume(reader)?;
         self.passed.begin();
         let mut deletes = 0;
@@ -194,21 +200,17 @@ impl Walk {
             if self.has_covers() && self.pass_covered(first, reader)? {
                 continue;
             }
-            let found = self.take(first, reader)?;
-            if !found {
-                self.passed.step(&self.key);
+            if self.take(first, reader)? {
+                self.shown = Some(first);
+                self.valid = true;
+                break;
             }
-            if let First::Run(run) = first
-                && !found
-            {
+            self.passed.step(&self.key);
+            if let First::Run(run) = first {
                 deletes += 1;
                 self.charge_deletes(run, deletes);
             }
             self.advance_past(first, reader)?;
-            if found {
-                self.valid = true;
-                break;
-            }
         }
         self.end_of_passed();
         self.at.inner().common.compact_for_reads();

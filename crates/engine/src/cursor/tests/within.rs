@@ -243,3 +243,30 @@ fn newer_entries_of_a_table_behind_a_bound_are_not_walked_over() {
     engine.inner.common.catalog.table_files.cache().forget();
     check_ends(&before);
 }
+
+/// What lies behind an entry that a cursor shows is read when it is asked for: here it cannot be.
+#[test]
+fn what_lies_behind_a_shown_entry_is_not_read_before_it_is_asked_for() {
+    let machine = Machine::new(PM);
+    let engine = open_with(&machine, &options());
+    (0..3u8).for_each(|n| put(&engine, &[n], &[n; 40]));
+    let view = engine.inner.common.catalog.view();
+    let found = view.memtables[0].get(CF, &[1], engine.visible(), true);
+    let Lookup::Record(record) = found.unwrap() else {
+        panic!("it is there");
+    };
+    machine.rot(record.at.plus(4));
+    for (from, way) in [([0], Direction::Forward), ([2], Direction::Reverse)] {
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        let bound = Bound::Included(&from[..]);
+        let found = cursor.seek_within(bound, Bound::Unbounded, way);
+        assert!(found.unwrap(), "{way:?}");
+        assert_eq!(
+            (cursor.key(), cursor.value()),
+            (&from[..], &[from[0]; 40][..])
+        );
+        let error = cursor.step_within(Bound::Unbounded, way).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(!cursor.valid());
+    }
+}
