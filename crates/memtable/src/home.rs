@@ -161,13 +161,32 @@ impl Home {
     /// [`Error::Corruption`] with region and offset.
     pub fn record(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
         let header = header(&self.region, at)?;
-        let seqno = self.origin().seqno(&header);
-        let bytes = self.region.bytes(at, header.len())?;
         if verify {
             self.region.prefetch_range(at, header.len());
         }
+        self.record_behind(at, &header, verify)
+    }
+
+    /// As [`Home::record`], of a record that was asked for some time before.
+    ///
+    /// # Errors
+    /// As [`Home::record`].
+    pub(crate) fn record_asked_for(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
+        let header = header(&self.region, at)?;
+        self.record_behind(at, &header, verify)
+    }
+
+    #[inline]
+    fn record_behind(
+        &self,
+        at: PmOff,
+        header: &RecordHeader,
+        verify: bool,
+    ) -> Result<RecordRef<'_>> {
+        let seqno = self.origin().seqno(header);
+        let bytes = self.region.bytes(at, header.len())?;
         let seed = verify.then(|| self.seed_of(seqno.0));
-        let record = record_of(&self.region, at, &header, seqno, bytes, seed)?;
+        let record = record_of(&self.region, at, header, seqno, bytes, seed)?;
         if verify {
             self.region.check_media()?;
         }
@@ -317,6 +336,12 @@ impl Records {
     #[inline]
     pub fn read(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
         self.home(at)?.record(at, verify)
+    }
+
+    /// As [`Records::read`], of a record that was asked for some time before.
+    #[inline]
+    pub fn read_asked_for(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
+        self.home(at)?.record_asked_for(at, verify)
     }
 
     /// Asks for the header of the record at `at`.

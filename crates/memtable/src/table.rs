@@ -360,6 +360,30 @@ impl Memtable {
         self.records.read(at, verify)
     }
 
+    /// As [`Memtable::record`], of a record for which [`Memtable::prefetch`] was called some time before.
+    ///
+    /// # Errors
+    /// As [`Memtable::record`].
+    #[inline]
+    pub fn record_asked_for(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
+        self.records.read_asked_for(at, verify)
+    }
+
+    /// Key and value of the record at `at`, which have so many bytes, as [`Memtable::record`] has told: nothing else is read.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the region has no such bytes.
+    #[inline]
+    pub fn key_and_value_at(
+        &self,
+        at: PmOff,
+        (key_len, value_len): (usize, usize),
+    ) -> Result<(&[u8], &[u8])> {
+        let at = at.plus(RECORD_HEADER as u64);
+        let bytes = self.region().bytes(at, key_len + value_len)?;
+        Ok(bytes.split_at(key_len))
+    }
+
     /// The key of the record at `at`, which has `len` bytes, as [`Memtable::record`] has told: nothing else is read.
     ///
     /// # Errors

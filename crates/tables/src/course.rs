@@ -5,6 +5,7 @@ use std::ops::Bound;
 use thermocline_base::SeqNo;
 use thermocline_base::bounds::{KeyBounds, is_behind, is_below, shared_prefix};
 use thermocline_memtable::Direction;
+use thermocline_sst::{KeyRef, Move};
 use thermocline_version::TableRef;
 
 /// The way that a cursor goes, in the order of bytes.
@@ -67,5 +68,19 @@ impl PassedOver {
     pub fn is_all(&self, course: Course<'_>) -> bool {
         let asked = shared_prefix(course.range_from(self.place()), self.prefix.len());
         asked.is_some_and(|prefix| *prefix == *self.prefix)
+    }
+}
+
+/// The move to the first key from the bound on, in this direction.
+pub(crate) fn first_move(from: Bound<&[u8]>, direction: Direction) -> Move<'_> {
+    // As a target the greatest seqno stands before all versions of a key, and 0 behind them.
+    let (before, behind) = (SeqNo::MAX, SeqNo(0));
+    match (direction, from) {
+        (Direction::Forward, Bound::Unbounded) => Move::First,
+        (Direction::Forward, Bound::Included(key)) => Move::Seek(KeyRef::new(key, before)),
+        (Direction::Forward, Bound::Excluded(key)) => Move::Seek(KeyRef::new(key, behind)),
+        (Direction::Reverse, Bound::Unbounded) => Move::Last,
+        (Direction::Reverse, Bound::Included(key)) => Move::SeekForPrev(KeyRef::new(key, behind)),
+        (Direction::Reverse, Bound::Excluded(key)) => Move::SeekForPrev(KeyRef::new(key, before)),
     }
 }

@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use thermocline_base::chunked::Position;
+use thermocline_base::numbers::first_bytes;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
 use thermocline_exec::RangeBuf;
@@ -34,7 +35,7 @@ use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
 use super::values::ValuesAhead;
 use crate::any::{AnyCursor, AnyPart};
-use crate::course::{Course, PassedOver};
+use crate::course::{Course, PassedOver, first_move};
 use crate::{Tables, ToScan};
 use std::sync::Arc;
 
@@ -51,8 +52,8 @@ pub struct TableSource {
     /// Which of them the cursor is in.
     at: Position,
     cursor: Option<AnyCursor<TableBlocks>>,
-    /// Whether the cursor stands at an entry that shows.
-    there: bool,
+    /// The first bytes of the key of the entry at which the cursor stands ([`first_bytes`]), if that shows: most comparisons end there.
+    there: Option<u64>,
     /// The table that was not entered, since all of it lies behind what is asked for.
     waits: Option<Position>,
     /// If tables were passed over since all that was asked for begins alike, and none was entered.
@@ -131,7 +132,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         run: run.clone(),
         at: Position::default(),
         cursor: None,
-        there: false,
+        there: None,
         waits: None,
         denied: None,
         paused: false,
@@ -145,7 +146,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
 impl TableSource {
     /// The entry at which it stands, with its value checked.
     pub fn head(&self) -> Result<Option<TableHead<'_>>> {
-        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there.is_some()) else {
             return Ok(None);
         };
         Ok(Some(TableHead {
@@ -163,7 +164,7 @@ impl TableSource {
     /// # Panics
     /// If it stands at no entry: who has a reference has it from [`TableSource::head`].
     pub fn read_value(&mut self, blob: BlobRef, course: Course<'_>) -> Result<Vec<u8>> {
-        let cursor = self.cursor.as_ref().filter(|_| self.there);
+        let cursor = self.cursor.as_ref().filter(|_| self.there.is_some());
         let cursor = cursor.expect("it stands at an entry");
         let is_back = course.direction == Direction::Reverse;
         let of = (self.cf, cursor.key().user_key);
@@ -186,8 +187,14 @@ impl TableSource {
 
     /// The key at which it stands.
     pub fn key(&self) -> Option<&[u8]> {
-        let cursor = self.cursor.as_ref().filter(|_| self.there)?;
+        let cursor = self.cursor.as_ref().filter(|_| self.there.is_some())?;
         Some(cursor.key().user_key)
+    }
+
+    /// The first bytes of that key.
+    #[inline]
+    pub fn prefix(&self) -> Option<u64> {
+        self.there
     }
 
     /// Whether filters have kept it from all tables that it was to enter.
@@ -256,7 +263,7 @@ impl TableSource {
     /// Whether a range tombstone of its table, at or below `seqno`, is newer than the entry at which it
     /// stands.
     pub fn is_covered(&self, seqno: SeqNo) -> bool {
-        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there.is_some()) else {
             return false;
         };
         // If its table has any, it is the last that was entered.
@@ -269,7 +276,7 @@ impl TableSource {
 
     /// Goes to where there is nothing.
     pub fn end(&mut self) {
-        (self.there, self.cursor, self.waits) = (false, None, None);
+        (self.there, self.cursor, self.waits) = (None, None, None);
         (self.paused, self.denied) = (false, None);
         self.covers.clear();
         self.values.begin();
@@ -376,7 +383,7 @@ impl TableSource {
 
     /// Goes on to the next key.
     pub fn advance(&mut self, course: Course<'_>) -> Result<()> {
-        self.there = false;
+        self.there = None;
         self.leave_key(course.direction)?;
         self.settle(course)
     }
@@ -467,14 +474,14 @@ impl TableSource {
             }
             // Forwards it stands at the newest version, backwards at the oldest.
             if direction == Direction::Forward && here.seqno <= seqno {
-                self.there = true;
+                self.there = Some(first_bytes(here.user_key));
                 return Ok(());
             }
             let key = &mut self.left;
             key.clear();
             key.extend_from_slice(here.user_key);
             if cursor.go(Move::Seek(KeyRef::new(key, seqno)))? && cursor.key().user_key == *key {
-                self.there = true;
+                self.there = Some(first_bytes(key));
                 return Ok(());
             }
             // Forwards the seek has gone behind all versions.
@@ -482,19 +489,5 @@ impl TableSource {
                 cursor.go(Move::SeekForPrev(KeyRef::new(key, SeqNo::MAX)))?;
             }
         }
-    }
-}
-
-/// The move to the first key from the bound on, in this direction.
-fn first_move(from: Bound<&[u8]>, direction: Direction) -> Move<'_> {
-    // As a target the greatest seqno stands before all versions of a key, and 0 behind them.
-    let (before, behind) = (SeqNo::MAX, SeqNo(0));
-    match (direction, from) {
-        (Direction::Forward, Bound::Unbounded) => Move::First,
-        (Direction::Forward, Bound::Included(key)) => Move::Seek(KeyRef::new(key, before)),
-        (Direction::Forward, Bound::Excluded(key)) => Move::Seek(KeyRef::new(key, behind)),
-        (Direction::Reverse, Bound::Unbounded) => Move::Last,
-        (Direction::Reverse, Bound::Included(key)) => Move::SeekForPrev(KeyRef::new(key, behind)),
-        (Direction::Reverse, Bound::Excluded(key)) => Move::SeekForPrev(KeyRef::new(key, before)),
     }
 }

@@ -40,7 +40,7 @@ impl Walk {
     fn is_before_gaps(&self, first: First) -> bool {
         let begins = match first {
             First::Memtable(_, head) => head.prefix,
-            First::Run(i) => first_bytes(self.runs[i].key().unwrap_or_default()),
+            First::Run(i) => self.runs[i].prefix().unwrap_or_default(),
         };
         self.passed.near.is_some_and(|near| match self.direction {
             Direction::Forward => begins < near,

@@ -26,8 +26,7 @@ impl Walk {
     /// Whether any source has range tombstones.
     #[inline]
     pub(super) fn has_covers(&self) -> bool {
-        self.sources.iter().any(|source| source.covering.is_some())
-            || self.runs.iter().any(TableSource::has_covers)
+        self.has_covering || self.runs.iter().any(TableSource::has_covers)
     }
 
     /// If a range tombstone hides the entry that comes first, moves its source on. Returns whether it did.

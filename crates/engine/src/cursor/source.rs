@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 
 use thermocline_base::numbers::first_bytes;
-use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, GapList, HEADERS_AHEAD, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
@@ -54,8 +54,11 @@ pub(super) struct Head {
     pub(super) at: PmOff,
     /// The first bytes of its key ([`first_bytes`]): most comparisons end here, without touching the record.
     pub(super) prefix: u64,
-    /// How long its key is.
+    /// What it says of the key.
+    pub(super) kind: Kind,
+    /// How long its key is, and its value.
     key_len: usize,
+    value_len: usize,
 }
 
 impl Head {
@@ -63,13 +66,20 @@ impl Head {
         Head {
             at: record.at,
             prefix: first_bytes(record.key),
+            kind: record.kind,
             key_len: record.key.len(),
+            value_len: record.value.len(),
         }
     }
 
     /// The key of the record, which was read before: it is not verified, and its header not decoded again.
     pub(super) fn key<'m>(&self, memtable: &'m Memtable) -> Result<&'m [u8]> {
         memtable.key_at(self.at, self.key_len)
+    }
+
+    /// As [`Head::key`], and the value that lies behind it.
+    pub(super) fn key_and_value<'m>(&self, memtable: &'m Memtable) -> Result<(&'m [u8], &'m [u8])> {
+        memtable.key_and_value_at(self.at, (self.key_len, self.value_len))
     }
 
     pub(super) fn cmp(
@@ -235,8 +245,8 @@ impl Source {
             self.ask_ahead(memtable);
             if let Some(entry) = self.chunk.get(self.at) {
                 // Verified before it is used: its seqno decides whether it shows, its key where.
-                let record = memtable.record(entry.at, reader.verify)?;
-                if *record.key < *self.first {
+                let record = memtable.record_asked_for(entry.at, reader.verify)?;
+                if !self.first.is_empty() && *record.key < *self.first {
                     // The cursor moves backwards and has left the source's keys.
                     self.end();
                     return Ok(());

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use thermocline_base::numbers::first_bytes;
 use thermocline_base::size::index;
 use thermocline_base::{Kind, Result};
-use thermocline_memtable::Direction;
+use thermocline_memtable::{Direction, decode_blob_ref};
 use thermocline_policy::tuning::READ_DELETES;
 use thermocline_sst::Value as Stored;
 use thermocline_tables::{TableSource, Tables, place, sources};
@@ -43,8 +43,9 @@ pub(super) struct Walk {
     pub(super) value: Vec<u8>,
     pub(super) chunk_max: usize,
     pub(super) verify: bool,
-    /// Whether any source has gaps.
+    /// Whether any source of a memtable has gaps, or range tombstones.
     pub(super) has_gaps: bool,
+    pub(super) has_covering: bool,
     pub(super) passed: Passed,
     /// Deleted keys that it steps over at most before it gives up.
     steps_max: u64,
@@ -67,6 +68,7 @@ impl Walk {
             key: Vec::new(),
             value: Vec::new(),
             has_gaps: false,
+            has_covering: false,
             passed: Passed::default(),
             steps_max: u64::MAX,
         }
@@ -162,6 +164,7 @@ impl Walk {
             self.at.inner().common.scanned(collected);
         }
         self.look_for_gaps();
+        self.has_covering = self.sources.iter().any(|source| source.covering.is_some());
         let tables = &self.at.view.tables;
         if self.tables.as_ref().is_none_or(|t| !Arc::ptr_eq(t, tables)) {
             self.runs = sources(tables, reader.cf);
@@ -262,10 +265,13 @@ impl Walk {
     pub(super) fn take(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
         let (kind, key, value) = match first {
             First::Memtable(i, head) => {
-                let record = self.at.view.memtables[i].record(head.at, false)?;
-                let blob = record.blob().map(Stored::Blob);
-                let value = blob.unwrap_or(Stored::Inline(record.value));
-                (record.kind, record.key, value)
+                let (key, value) = head.key_and_value(&self.at.view.memtables[i])?;
+                let blob = match head.kind {
+                    Kind::PutBlob => decode_blob_ref(value),
+                    _ => None,
+                };
+                let value = blob.map_or(Stored::Inline(value), Stored::Blob);
+                (head.kind, key, value)
             }
             First::Run(i) => {
                 let head = self.runs[i].head()?;
@@ -332,7 +338,7 @@ impl Walk {
             }
         }
         for run in &mut self.runs {
-            if run.key() == Some(self.key.as_slice()) {
+            if run.prefix() == Some(prefix) && run.key() == Some(self.key.as_slice()) {
                 run.advance(reader.course())?;
             }
         }
@@ -363,22 +369,23 @@ impl Walk {
                 best = Some((i, head));
             }
         }
-        let mut first = best.map(|(i, head)| First::Memtable(i, head));
+        let mut first = best.map(|(i, head)| (head.prefix, First::Memtable(i, head)));
         for (i, run) in self.runs.iter().enumerate() {
-            let Some(key) = run.key() else { continue };
-            let sooner = match first {
-                None => true,
-                Some(First::Memtable(of, head)) => {
-                    let order = head.cmp_key(&memtables[of], first_bytes(key), key)?;
-                    self.is_sooner(order.reverse())
+            let Some(prefix) = run.prefix() else { continue };
+            let order = match first {
+                None => None,
+                Some((than, _)) if than != prefix => Some(prefix.cmp(&than)),
+                Some((_, First::Memtable(of, head))) => {
+                    let key = run.key().unwrap_or_default();
+                    Some(head.cmp_key(&memtables[of], prefix, key)?.reverse())
                 }
-                Some(First::Run(of)) => self.is_sooner(Some(key).cmp(&self.runs[of].key())),
+                Some((_, First::Run(of))) => Some(run.key().cmp(&self.runs[of].key())),
             };
-            if sooner {
-                first = Some(First::Run(i));
+            if order.is_none_or(|order| self.is_sooner(order)) {
+                first = Some((prefix, First::Run(i)));
             }
         }
-        Ok(first)
+        Ok(first.map(|(_, first)| first))
     }
 }
 
