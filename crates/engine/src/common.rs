@@ -28,7 +28,7 @@ use crate::sync::{Arc, Ordering};
 /// Time after which deleted keys are looked for.
 const EXPLORE_AFTER: Duration = Duration::from_nanos(tuning::EXPLORE_AFTER_NS);
 
-/// The sealed memtables that wait to be flushed.
+/// The sealed memtables that wait to be flushed, and the one that would be the next of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SealedUse {
     /// Sealed memtables.
@@ -41,6 +41,9 @@ pub(crate) struct SealedUse {
     pub taken_bytes: u64,
     /// Their records.
     pub records: u64,
+    /// The active memtable's records, and bytes of its items.
+    pub active_records: u64,
+    pub active_bytes: u64,
 }
 
 /// Checks: what the store may do, and what it does by itself.
@@ -160,7 +163,7 @@ impl Common {
         }
     }
 
-    /// A cursor has collected `count` entries of sealed memtables.
+    /// A cursor has collected `count` entries of memtables.
     pub fn scanned(&self, count: u64) {
         let before = self.counted.add(Count::Scanned, count);
         if scans::looks(before, count)
@@ -343,7 +346,11 @@ impl Common {
     pub fn sealed(&self) -> SealedUse {
         let view = self.catalog.view();
         let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
-        let mut all = SealedUse::default();
+        let mut all = SealedUse {
+            active_records: view.memtables[0].len(),
+            active_bytes: view.memtables[0].bytes(),
+            ..SealedUse::default()
+        };
         self.reclaim.each_unflushed(homes, |home, bytes, is_taken| {
             all.memtables += 1;
             all.bytes += bytes;

@@ -99,7 +99,9 @@ impl Reads {
     #[inline]
     pub fn settle_below(&self, found: bool) {
         self.common.compact_for_reads();
-        self.common.counted.add(Count::Found, u64::from(found));
+        let found = u64::from(found);
+        self.common.counted.add(Count::Found, found);
+        self.common.counted.add(Count::FoundInTables, found);
     }
 
     #[cold]

@@ -176,7 +176,8 @@ impl Flusher {
             self.flush_due.look();
             flushed += done?;
             let counted = &self.common.counted;
-            self.common.read_since.flushed(counted, bytes, sealed.bytes);
+            let all = sealed.bytes.saturating_add(sealed.scans.active_bytes);
+            self.common.read_since.flushed(counted, bytes, all);
             if !is_rest {
                 return Ok(flushed);
             }

@@ -43,13 +43,15 @@ pub enum Count {
     BytesAlong,
     /// Keys without a value, by cursors.
     SteppedOver,
-    /// Entries of sealed memtables that cursors have collected.
+    /// Entries of memtables that cursors have collected.
     Scanned,
+    /// Of [`Count::Found`], those that a table has answered.
+    FoundInTables,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub struct Counted(Counters<20>);
+pub struct Counted(Counters<21>);
 
 impl Counted {
     /// Returns a part of what it was before: see [`Counters::add`].

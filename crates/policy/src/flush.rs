@@ -9,7 +9,7 @@
 //! table while there is room for it as it is. What is taken then is the oldest, about as much as the small share: what it becomes
 //! must lie beside it until all of it is named, and so must what is written meanwhile. What it becomes frees only what was
 //! overwritten; so tables grow and memtables shrink, until level 0 has its share and the coldest of it goes.
-//! Where they are scanned much, the oldest become tables before that ([`crate::scans`]).
+//! Where they are scanned much, the oldest become tables before that, and the active memtable, too ([`crate::scans`]).
 //! Where there is no room for what is taken it leaves persistent memory as a whole, and then all is taken, as while flushes skip
 //! level 0.
 //!
@@ -144,6 +144,8 @@ pub enum Because {
         balance: u64,
         /// From which on they are flushed.
         due: u64,
+        /// Whether the active memtable is sealed for that: it counts with them.
+        seals: bool,
     },
 }
 
@@ -169,8 +171,16 @@ impl fmt::Display for Because {
             Because::Dram { used, due } => {
                 write!(f, "flush: DRAM is short, {used} bytes are used, of {due}")
             }
-            Because::Scans { balance, due } => {
-                write!(f, "flush: {balance} entries were scanned, of {due}")
+            Because::Scans {
+                balance,
+                due,
+                seals,
+            } => {
+                write!(f, "flush: {balance} entries were scanned, of {due}")?;
+                match seals {
+                    true => write!(f, "; the active memtable is sealed for it"),
+                    false => Ok(()),
+                }
             }
         }
     }
@@ -286,17 +296,44 @@ impl Sealed {
         self.usual_bytes().max(room / TAKES_ROOM).max(1)
     }
 
-    /// Whether the oldest become tables because they are scanned ([`crate::scans`]).
+    /// Whether the oldest become tables because they are scanned ([`crate::scans`]), with the active one or without.
     fn for_scans(&self) -> Option<Because> {
-        let tables = self.tables.filter(|_| self.memtables > 0)?;
+        let tables = self.tables?;
+        let with_active = Sealed {
+            memtables: self.memtables + 1,
+            bytes: self.bytes.saturating_add(self.scans.active_bytes),
+            ..*self
+        };
+        // The oldest are taken first, and may be enough.
+        let reaches_it = self.bytes < with_active.scanned_bytes(tables);
+        let seals = reaches_it && self.scans.seals(self.usual_bytes());
+        let due = if seals {
+            with_active.due_for_scans(tables)
+        } else {
+            None
+        };
+        let (due, seals) = match due {
+            Some(due) => (due, true),
+            None => (self.due_for_scans(tables)?, false),
+        };
+        let balance = self.scans.balance();
+        (balance >= due).then_some(Because::Scans {
+            balance,
+            due,
+            seals,
+        })
+    }
+
+    /// The balance of scans from which on it pays to make tables of the oldest of them; `None` if there is nothing that would be wide
+    /// enough, and fits.
+    fn due_for_scans(&self, tables: u64) -> Option<u64> {
         let usual = self.usual_bytes();
         let taken = self.bytes.min(self.scanned_bytes(tables));
         let beside = (self.bytes - taken).saturating_sub(usual);
         let all = self.all_bytes_while_flushed_by_parts();
         let fits = self.stays(tables) && tables + taken + beside <= all;
-        let due = self.scans.due(taken, usual).filter(|_| fits)?;
-        let balance = self.scans.balance();
-        (balance >= due).then_some(Because::Scans { balance, due })
+        let due = self.scans.due(taken, usual)?;
+        (fits && self.memtables > 0).then_some(due)
     }
 
     /// Whether a flush that is due is so for scans.
@@ -413,83 +450,4 @@ fn because(plan: &FlushPlan, dram_short: bool) -> Option<Because> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn sealed() -> impl Strategy<Value = Sealed> {
-        let waits = (0usize..80, 0usize..80, 0u64..3000, 0u64..3000, 1u64..3000);
-        let pm = (
-            100u64..5000,
-            0u64..95,
-            proptest::option::of(0u64..3000),
-            0usize..64,
-        );
-        let dram = (0u64..3000, 1u64..3000, 1u64..=90, 0u64..9000, 1u64..9000);
-        (waits, pm, dram).prop_map(|(waits, pm, dram)| {
-            let (memtables, memtables_due, bytes, blob_bytes, blob_bytes_due) = waits;
-            let (pm_bytes, sealed_percent, tables, descriptors_free) = pm;
-            let (used, limit, percent, held_by_all, budget) = dram;
-            Sealed {
-                automatic: true,
-                memtables,
-                memtables_due,
-                bytes,
-                taken_bytes: 0,
-                blob_bytes,
-                blob_bytes_due,
-                pm_bytes,
-                sealed_percent,
-                alone_percent: 50,
-                tables,
-                skips: false,
-                descriptors_free,
-                dram: Dram {
-                    used,
-                    limit,
-                    percent,
-                    held_by_all,
-                    budget,
-                },
-                scans: Scans::default(),
-            }
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn more_that_waits_never_puts_a_flush_off(sealed in sealed(), more in 1u64..500) {
-            let plan = sealed.plan();
-            prop_assert_eq!(plan.due, plan.because.is_some());
-            prop_assert!(!plan.due || sealed.memtables > 0);
-            let larger = Sealed {
-                memtables: sealed.memtables + 1,
-                bytes: sealed.bytes + more,
-                blob_bytes: sealed.blob_bytes + more,
-                ..sealed
-            };
-            prop_assert!(!plan.due || larger.plan().due);
-            // Room that tables leave never makes a flush due earlier.
-            let usual = Sealed { tables: None, ..sealed };
-            prop_assert!(plan.sealed_bytes_due >= usual.plan().sealed_bytes_due);
-        }
-
-        #[test]
-        fn no_more_memtables_are_taken_than_are_asked_for(
-            oldest_first in proptest::collection::vec(1u64..500, 0..12),
-            least in 1u64..3000,
-        ) {
-            let taken = taken(oldest_first.iter().copied(), least);
-            let bytes: u64 = oldest_first[..taken].iter().sum();
-            prop_assert!(bytes >= least || taken == oldest_first.len());
-            prop_assert!(taken == 0 || bytes - oldest_first[taken - 1] < least);
-        }
-
-        #[test]
-        fn a_store_alone_is_never_crowded(sealed in sealed()) {
-            prop_assert!(!sealed.dram.is_crowded(1) && !sealed.dram.is_crowded(0));
-            prop_assert!(!sealed.dram.seals_for_others(CROWDED_INDEX_BYTES_MIN, 2));
-        }
-    }
-}
+mod tests;

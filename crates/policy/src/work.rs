@@ -273,6 +273,14 @@ impl Decision {
         Decision::of(Work::Nothing, Because::NothingIsDue)
     }
 
+    /// Whether the active memtable is to be sealed before.
+    pub fn seals(&self) -> bool {
+        matches!(
+            self.because,
+            Because::Flush(flush::Because::Scans { seals: true, .. })
+        )
+    }
+
     /// Whether something is to be done.
     pub fn is_something(&self) -> bool {
         self.work != Work::Nothing

@@ -158,8 +158,8 @@ impl Walk {
             source.first = first.into();
             source.restart(memtable, reader, from)?;
         }
-        let sealed = self.sources.iter_mut().skip(1);
-        let collected = sealed.map(|s| std::mem::take(&mut s.collected)).sum();
+        let sources = self.sources.iter_mut();
+        let collected = sources.map(|s| std::mem::take(&mut s.collected)).sum();
         if collected > 0 {
             self.at.inner().common.scanned(collected);
         }
@@ -331,7 +331,7 @@ impl Walk {
             let Some(head) = source.head else { continue };
             if i == newest || head.cmp_key(memtable, prefix, &self.key)?.is_eq() {
                 source.advance(memtable, reader)?;
-                if i > 0 && source.collected > 0 {
+                if source.collected > 0 {
                     let collected = std::mem::take(&mut source.collected);
                     self.at.inner().common.scanned(collected);
                 }

@@ -75,7 +75,13 @@ impl Flusher {
         if room_wanted && self.evacuator.to_flush().is_empty() {
             self.memtables.seal_active()?;
         }
-        let decision = self.make_indexes_ready(room_wanted)?;
+        let mut decision = self.make_indexes_ready(room_wanted)?;
+        if decision.work == Work::Flush && decision.seals() {
+            self.common.decided(&decision);
+            self.memtables.seal_active()?;
+            // In whole zones it takes more than it had.
+            decision = self.flush_due.next_flush(room_wanted, First::default());
+        }
         if decision.work != Work::Flush {
             return Ok(());
         }

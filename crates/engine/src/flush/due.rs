@@ -97,6 +97,8 @@ impl FlushDue {
                 scanned,
                 found,
                 records: waits.records,
+                active_records: waits.active_records,
+                active_bytes: waits.active_bytes,
             },
         };
         self.common.compactions.memtables_are(&sealed);

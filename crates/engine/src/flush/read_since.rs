@@ -1,4 +1,4 @@
-//! What was read of sealed memtables since they wait, for `policy::scans`.
+//! What was read of memtables since what they hold is there, for `policy::scans`.
 
 use thermocline_observe::count::{Count, Counted};
 
@@ -14,19 +14,19 @@ pub(crate) struct ReadSince {
 }
 
 impl ReadSince {
-    /// Entries that scans have collected, and lookups that were answered by memtables.
+    /// Entries that scans have collected of memtables, and lookups that were answered by memtables.
     pub fn get(&self, counted: &Counted) -> (u64, u64) {
-        let since = |what, from: &AtomicU64| {
-            let now = counted.get(what);
-            now.saturating_sub(from.load(Ordering::Relaxed))
-        };
+        let since = |now: u64, from: &AtomicU64| now.saturating_sub(from.load(Ordering::Relaxed));
+        // In this order: what tables have answered was counted as found before.
+        let in_tables = counted.get(Count::FoundInTables);
+        let in_memtables = counted.get(Count::Found).saturating_sub(in_tables);
         (
-            since(Count::Scanned, &self.scanned),
-            since(Count::Found, &self.found),
+            since(counted.get(Count::Scanned), &self.scanned),
+            since(in_memtables, &self.found),
         )
     }
 
-    /// So many bytes of persistent memory, `of` all that was sealed, are flushed: their part of the reads counts no more.
+    /// So many bytes of persistent memory, `of` all that memtables had, are flushed: their part of the reads counts no more.
     pub fn flushed(&self, counted: &Counted, bytes: u64, of: u64) {
         let (scanned, found) = self.get(counted);
         let gone = |reads| share(reads, bytes, of);
