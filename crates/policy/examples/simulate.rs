@@ -20,6 +20,7 @@ fn main() {
                     },
                     writes_per_s: 10e6,
                     reads_per_s,
+                    scanned_per_s: 0.0,
                     device_per_s: 500e6,
                     skew,
                     spread: Spread::Keys,

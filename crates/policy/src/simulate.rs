@@ -9,6 +9,9 @@
 //! b/n))`. So nothing is drawn, and nothing depends on a seed. The skew is that of a power law: over keys that lie
 //! anywhere, or over cells ([`Spread`]).
 //!
+//! Scans read all keys alike, and of each memtable as many entries as it has of those keys. That pays for tables
+//! ([`scans`](crate::scans)), and takes no time.
+//!
 //! Writers write at a rate, held back by the slope of [`pressure`](crate::pressure). A flush, and some jobs beside it, share the
 //! device with reads of clients, to which jobs may give way ([`pace`](crate::pace)); all take processor time by the unit costs. Edits take effect when the work ends. Every shape of level 0 is flushed, merged
 //! and compacted by the decisions that a real store asks for.

@@ -143,6 +143,7 @@ fn modelled(preset: Preset, ratio: f64, skew: f64, user_bytes: u64) -> Written {
         },
         writes_per_s: WRITES_PER_S,
         reads_per_s: 0.0,
+        scanned_per_s: 0.0,
         device_per_s: f64::INFINITY,
         skew,
         spread: Spread::Keys,

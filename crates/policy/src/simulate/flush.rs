@@ -41,19 +41,34 @@ impl Run {
                 held_by_all: self.index_bytes(),
                 budget: options.dram,
             },
-            // The model's reads are lookups.
-            scans: Scans::default(),
+            scans: Scans {
+                scanned: whole(self.scanned),
+                // Lookups find too little there to matter.
+                found: 0,
+                records: self.sealed.iter().map(|s| s.numbers.records).sum(),
+                active_records: whole(self.active.bytes) / self.setting.record.in_memtable(),
+                active_bytes: whole(self.active.bytes),
+            },
         }
+    }
+
+    /// What waits for a flush that is due, and why it is, behind the seal of the active memtable where that is wanted.
+    fn due(&mut self) -> Option<(flush::Sealed, Because)> {
+        let mut waiting = self.waiting();
+        if let Some(Because::Scans { seals: true, .. }) = waiting.plan().because {
+            self.seal_active();
+            waiting = self.waiting();
+        }
+        Some((waiting, waiting.plan().because?))
     }
 
     /// Begins a flush, if one is due.
     pub(super) fn begin_flush(&mut self) {
-        let waiting = self.waiting();
-        let Some(because) = waiting.plan().because else {
+        let Some((waiting, because)) = self.due() else {
             return;
         };
-        let for_dram = matches!(because, Because::Dram { .. });
-        self.outcome.flushes_for_dram += u64::from(for_dram);
+        let for_scans = matches!(because, Because::Scans { .. });
+        self.outcome.flushes_for_dram += u64::from(matches!(because, Because::Dram { .. }));
         let in_use = self.attached() + self.store.zones.largest;
         let mut room = self.region_bytes.saturating_sub(in_use);
         let zones = |sealed: &Sealed| self.store.zones_of_memtable(sealed.numbers.bytes);
@@ -71,10 +86,11 @@ impl Run {
                 .sum(),
         };
         let taken: Vec<Sealed> = self.sealed.drain(..count).collect();
+        self.count_for_scans(&waiting, &flushed, for_scans);
         self.store.memory.level0.corrected.age();
         let mut promised = self.promise(&taken);
         let sinks = ranges::sinks(shape, promised.is_some());
-        let leaving = self.leaving(&taken);
+        let leaving = self.leaving(&taken, for_scans);
         promised = promised.filter(|_| !leaving.all);
         self.outcome.skip_changes += u64::from(leaving.because.is_some());
         let bytes: u64 = taken.iter().map(|sealed| sealed.numbers.bytes).sum();
@@ -117,6 +133,15 @@ impl Run {
         });
     }
 
+    /// What scans have collected of what is flushed counts no more.
+    fn count_for_scans(&mut self, waiting: &flush::Sealed, flushed: &Flushed, for_scans: bool) {
+        let all = waiting.bytes + waiting.scans.active_bytes;
+        self.scanned -= self.scanned * flushed.zones as f64 / all.max(1) as f64;
+        if for_scans {
+            self.outcome.records_for_scans += flushed.records;
+        }
+    }
+
     fn sinks_bytes(&self) -> u64 {
         let seen = self.store.seen();
         let state = State {
@@ -133,7 +158,7 @@ impl Run {
     }
 
     /// What of a flush of these does not stay in persistent memory.
-    fn leaving(&mut self, taken: &[Sealed]) -> Leaving {
+    fn leaving(&mut self, taken: &[Sealed], for_scans: bool) -> Leaving {
         let options = &self.setting.options;
         let plan = match options.level0.shape().evacuates_by_range() {
             true => self.store.level0_plan(),
@@ -149,7 +174,7 @@ impl Run {
             usual_bytes: flush::usual_bytes(self.region_bytes, options.sealed_percent()),
             now_ns: whole(self.now_ns),
             written: self.written,
-            for_scans: false,
+            for_scans,
         };
         ranges::leaving(&plan, &coming, &mut self.store.memory.level0)
     }

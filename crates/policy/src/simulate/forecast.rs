@@ -142,6 +142,7 @@ impl Demand {
             record: self.record,
             writes_per_s: self.writes_per_s,
             reads_per_s: self.reads_per_s,
+            scanned_per_s: 0.0,
             device_per_s,
             skew: self.skew,
             spread: self.spread,

@@ -1,8 +1,8 @@
 //! A run, from its beginning to its end.
 
-use super::merge::union;
+use super::merge::{union, whole};
 use super::setting::{Outcome, SECOND, Setting};
-use super::state::Run;
+use super::state::{Active, Run};
 use super::store::Store;
 use crate::pick::depth;
 use crate::pressure::{Debt, Due, Slope};
@@ -22,6 +22,7 @@ const LOOK_EVERY: u64 = 7;
 ///     record: Record { key_bytes: 16, value_bytes: 184 },
 ///     writes_per_s: 20e6,
 ///     reads_per_s: 1000.0,
+///     scanned_per_s: 0.0,
 ///     device_per_s: 500e6,
 ///     skew: 0.0,
 ///     spread: Spread::Keys,
@@ -55,6 +56,8 @@ fn counted(setting: &Setting, in_rounds: bool) -> Outcome {
         store,
         setting: setting.clone(),
         sealed: Vec::new(),
+        active: Active::default(),
+        scanned: 0.0,
         work: Vec::new(),
         nothing_due_at: u64::MAX,
         now_ns: 1.0,
@@ -96,9 +99,11 @@ impl Run {
         let felt = (delay - own).max(0.0);
         self.outcome.felt_max = self.outcome.felt_max.max(felt);
         self.outcome.held_ns += user * felt;
-        self.advance(user * (own + felt));
-        let sealed = self.store.sealed(memtable);
-        self.sealed.push(sealed);
+        let nanos = user * (own + felt);
+        self.active.per_ns = bytes / nanos.max(1.0);
+        self.advance(nanos);
+        self.seal(memtable.saturating_sub(self.active.sealed_sooner));
+        self.active = Active::default();
         self.written += memtable / record.in_memtable();
         self.outcome.user_bytes += user;
         self.outcome.pm_written_bytes += bytes;
@@ -110,6 +115,23 @@ impl Run {
         self.outcome.held_ns += stalled;
         self.outcome.stall_ns_max = self.outcome.stall_ns_max.max(stalled);
         self.look();
+    }
+
+    /// So much of a memtable is sealed, unless that is less than a record which is left of one.
+    fn seal(&mut self, bytes: u64) {
+        let is_left = self.active.sealed_sooner > 0;
+        if !is_left || bytes >= self.setting.record.in_memtable() {
+            let sealed = self.store.sealed(bytes);
+            self.sealed.push(sealed);
+        }
+    }
+
+    /// The memtable that is written is sealed as it is.
+    pub(super) fn seal_active(&mut self) {
+        let bytes = whole(self.active.bytes);
+        self.seal(bytes);
+        self.active.bytes = 0.0;
+        self.active.sealed_sooner += bytes;
     }
 
     /// Where it is in its rounds: runs of level 0 in files, and memtables that wait.

@@ -31,6 +31,8 @@ pub struct Setting {
     pub writes_per_s: f64,
     /// Keys read in a second.
     pub reads_per_s: f64,
+    /// Entries read in a second by scans, of all keys alike.
+    pub scanned_per_s: f64,
     /// What the device writes or reads in a second. If it is infinite all background work takes no time.
     pub device_per_s: f64,
     /// How unlike keys are: 0 is alike; with 1 the n-th is written one n-th as often as the first.
@@ -102,6 +104,10 @@ pub struct Outcome {
     pub flushes: u64,
     /// See `flushes`.
     pub flushes_for_dram: u64,
+    /// Records of memtables that became tables since they were scanned, and entries that scans have collected of memtables.
+    pub records_for_scans: u64,
+    /// See `records_for_scans`.
+    pub scanned: f64,
     /// Times that flushes began to skip level 0, or ended to.
     pub skip_changes: u64,
     /// Jobs: merges inside persistent memory, and others.

@@ -14,6 +14,9 @@ pub(super) struct Run {
     pub store: Store,
     /// Memtables that wait, oldest first.
     pub sealed: Vec<Sealed>,
+    pub active: Active,
+    /// Entries that scans have collected of the memtables that are there.
+    pub scanned: f64,
     /// What goes on: a flush, and jobs.
     pub work: Vec<Doing>,
     /// In this state of the store no job was due.
@@ -26,4 +29,13 @@ pub(super) struct Run {
     pub outcome: Outcome,
     /// Memtables that count.
     pub counted: u64,
+}
+
+/// The memtable that is written, and what was sealed sooner of what would have filled it. In bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Active {
+    pub bytes: f64,
+    pub sealed_sooner: u64,
+    /// By how much it grows in a nanosecond.
+    pub per_ns: f64,
 }

@@ -2,6 +2,7 @@
 
 mod apart;
 mod pace;
+mod scans;
 
 use proptest::prelude::*;
 use thermocline_base::options::Preset;
@@ -28,6 +29,7 @@ fn setting(preset: Preset, ratio: f64, skew: f64, reads_per_s: f64) -> Setting {
         },
         writes_per_s: 10e6,
         reads_per_s,
+        scanned_per_s: 0.0,
         device_per_s: 500e6,
         skew,
         spread: Spread::Keys,

@@ -6,6 +6,9 @@ use super::state::Run;
 use crate::pace::{Allowed, need, share};
 use crate::pressure::Due;
 
+/// So often, while a memtable is filled, it is looked whether scans have paid for something.
+const SCANS_LOOK: f64 = 16.0;
+
 impl Run {
     /// Memtables that are being flushed.
     pub(super) fn flushing(&self) -> Flushed {
@@ -52,11 +55,16 @@ impl Run {
 
     /// Time passes.
     pub(super) fn advance(&mut self, mut nanos: f64) {
+        let most = match self.setting.scanned_per_s > 0.0 {
+            true => nanos / SCANS_LOOK,
+            false => nanos,
+        };
         while nanos > 0.0 {
             self.begin_what_is_due();
             self.share = self.share_of_jobs();
             let next = self.work.iter().map(|doing| self.left(doing));
-            let step = next.fold(nanos, f64::min);
+            let step = next.fold(nanos.min(most), f64::min);
+            self.active.bytes += self.active.per_ns * step;
             self.spend(step);
             nanos -= step;
         }
@@ -74,6 +82,7 @@ impl Run {
 
     fn spend(&mut self, step: f64) {
         self.now_ns += step;
+        self.scan(step);
         if self.work.iter().any(Doing::is_on_device) {
             self.outcome.job_ns += step;
         }
@@ -95,6 +104,18 @@ impl Run {
             let doing = self.work.remove(n);
             self.end(doing);
         }
+    }
+
+    /// Scans go on for so long.
+    fn scan(&mut self, nanos: f64) {
+        let keys = &self.store.keys;
+        let every = keys.of_class.iter().sum::<f64>() * keys.cells() as f64;
+        let sealed = self.sealed.iter().map(|sealed| sealed.table.entries);
+        let active = self.active.bytes / self.setting.record.in_memtable() as f64;
+        let entries = self.setting.scanned_per_s * nanos / SECOND;
+        let collected = entries * (sealed.sum::<f64>() + active) / every;
+        self.scanned += collected;
+        self.outcome.scanned += collected;
     }
 
     fn end(&mut self, doing: Doing) {
