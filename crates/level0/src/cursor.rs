@@ -244,9 +244,7 @@ impl PmCursor {
         let table = self.part.table();
         let group = table.group(run, number, self.verify)?;
         ask_behind(&group, table);
-        self.group.fill(table, &group)?;
-        self.prefetch_from(0);
-        Ok(())
+        self.group.fill(table, &group)
     }
 
     /// To the first entry. Returns whether there is one, here and below.
@@ -263,7 +261,7 @@ impl PmCursor {
             return Ok(false);
         }
         self.load(runs.start, 0)?;
-        self.settle(0)
+        self.arrive(0, Way::Forward)
     }
 
     /// To the first entry of that group before which about `part` in `of` of the table's groups of the family lie: to
@@ -280,7 +278,7 @@ impl PmCursor {
             match u32::try_from(left) {
                 Ok(number) if left < groups(run) => {
                     self.load(run, number)?;
-                    return self.settle(0);
+                    return self.arrive(0, Way::Forward);
                 }
                 _ => left -= groups(run).min(left),
             }
@@ -301,7 +299,7 @@ impl PmCursor {
         };
         let number = table.runs[last].groups - 1;
         self.load(last, number)?;
-        self.settle(self.group.entries.len() - 1)
+        self.arrive(self.group.entries.len() - 1, Way::Back)
     }
 
     /// To the first entry not before version `seqno` of `user_key`: of that key none newer.
@@ -323,10 +321,7 @@ impl PmCursor {
         }
         let before = self.group.before(user_key, seqno);
         match before < self.group.entries.len() {
-            true => {
-                self.prefetch_from(before);
-                self.settle(before)
-            }
+            true => self.arrive(before, Way::Forward),
             false => self.next_group(Way::Forward),
         }
     }
@@ -349,7 +344,7 @@ impl PmCursor {
             && self.group.key(before) == user_key
             && self.group.entries[before].seqno == seqno;
         match before.checked_sub(usize::from(!is_there)) {
-            Some(at) => self.settle(at),
+            Some(at) => self.arrive(at, Way::Back),
             None => self.next_group(Way::Back),
         }
     }
@@ -376,7 +371,7 @@ impl PmCursor {
     pub fn next(&mut self) -> Result<bool> {
         match self.at.take() {
             None => Ok(false),
-            Some(at) if at + 1 < self.group.entries.len() => self.settle(at + 1),
+            Some(at) if at + 1 < self.group.entries.len() => self.settle(at + 1, Way::Forward),
             Some(_) => self.next_group(Way::Forward),
         }
     }
@@ -386,7 +381,7 @@ impl PmCursor {
         match self.at.take() {
             None => Ok(false),
             Some(0) => self.next_group(Way::Back),
-            Some(at) => self.settle(at - 1),
+            Some(at) => self.settle(at - 1, Way::Back),
         }
     }
 
@@ -403,29 +398,40 @@ impl PmCursor {
         };
         self.load(run, number)?;
         match way {
-            Way::Forward => self.settle(0),
-            Way::Back => self.settle(self.group.entries.len() - 1),
+            Way::Forward => self.arrive(0, way),
+            Way::Back => self.arrive(self.group.entries.len() - 1, way),
         }
     }
 
-    /// Asks for the values of the first entries from this one on. Those behind them are asked for as the cursor goes.
-    fn prefetch_from(&self, at: usize) {
-        (at..at + AHEAD).for_each(|at| self.prefetch(at));
-    }
-
-    /// Asks for the value of an entry of the group, if it has that one and its value lies apart.
-    fn prefetch(&self, at: usize) {
-        if let Some(RawValue::Apart { at, len, .. }) = self.group.entries.get(at).map(|e| &e.value)
-        {
+    /// Asks for the value of the entry that comes so many behind this one on the way, if it lies apart. Of an entry behind the group it is
+    /// taken for as long as the last one here, behind which it lies.
+    fn prefetch(&self, at: usize, ahead: usize, way: Way) {
+        let entries = &self.group.entries;
+        let at = match way {
+            Way::Forward => Some(at + ahead),
+            Way::Back => at.checked_sub(ahead),
+        };
+        let Some((at, last)) = at.zip(entries.len().checked_sub(1)) else {
+            return;
+        };
+        if let RawValue::Apart { at: value, len, .. } = &entries[at.min(last)].value {
             let table = self.part.table();
-            let at = crate::table::place(table.piece_of(self.group.run), *at);
-            table.region().prefetch_range(at, len_of(*len));
+            let behind = at.saturating_sub(last) as u64 * u64::from(*len);
+            let value = crate::table::place(table.piece_of(self.group.run), *value);
+            let region = table.region();
+            region.prefetch_range(value.plus(behind), len_of(*len));
         }
+    }
+
+    /// At an entry of a group to which the cursor has come, not by a step within it: asks for the first values, too.
+    fn arrive(&mut self, at: usize, way: Way) -> Result<bool> {
+        (0..AHEAD).for_each(|ahead| self.prefetch(at, ahead, way));
+        self.settle(at, way)
     }
 
     /// At an entry of the table: is it one of the part?
-    fn settle(&mut self, at: usize) -> Result<bool> {
-        self.prefetch(at + AHEAD);
+    fn settle(&mut self, at: usize, way: Way) -> Result<bool> {
+        self.prefetch(at, AHEAD, way);
         self.at = self.part.limits().hold(self.group.key(at)).then_some(at);
         Ok(self.at.is_some())
     }
