@@ -1,6 +1,6 @@
 //! Flushes on request: by a writer that found no room, or that deleted on a full disk.
 
-use thermocline_base::Result;
+use thermocline_base::{Error, Result};
 use thermocline_env::DiskRoom;
 use thermocline_policy::relief::margin;
 use thermocline_policy::work::{Because, Decision, Work};
@@ -78,7 +78,11 @@ impl Flusher {
         let mut decision = self.make_indexes_ready(room_wanted)?;
         if decision.work == Work::Flush && decision.seals() {
             self.common.decided(&decision);
-            self.memtables.seal_active()?;
+            match self.memtables.seal_active() {
+                // It takes writes on, unless the store is poisoned, and the others go alone.
+                Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
+                sealed => sealed?,
+            }
             // In whole zones it takes more than it had.
             decision = self.flush_due.next_flush(room_wanted, First::default());
         }
