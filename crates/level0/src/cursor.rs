@@ -16,6 +16,9 @@ use crate::value::{Checksum, Found, FoundValue, Pinned, Value};
 /// Entries whose values are asked for ahead of the one at hand.
 const AHEAD: usize = 2;
 
+/// Bytes that a key has, about: memory for the keys of a group is asked for at once.
+const KEY_GUESS: usize = 32;
+
 /// A place in a part of a table: at an entry (put, delete or merge; range tombstones are the
 /// [`PmPart`]'s), or at none. Entries come by user key, then newest first. After an error it is at none.
 #[derive(Debug)]
@@ -62,6 +65,8 @@ impl Decoded {
     fn fill(&mut self, table: &PmTable, group: &Group<'_>) -> Result<()> {
         self.keys.clear();
         self.entries.clear();
+        self.keys.reserve(group.bytes.count * KEY_GUESS);
+        self.entries.reserve(group.bytes.count);
         self.run = group.run;
         self.number = group.number;
         self.place = group.place.0;
