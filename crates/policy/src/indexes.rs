@@ -363,8 +363,8 @@ mod tests {
         // Scans have a flush due, of as much as finds room.
         let scanned = Scans {
             scanned: 200,
-            found: 0,
             records: 100,
+            ..Scans::default()
         };
         assert!(!is_far(&|sealed| sealed.scans = scanned));
     }

@@ -31,6 +31,7 @@ use thermocline_sst::{
 use thermocline_version::Origins;
 
 use super::file::TableFile;
+use super::found::FoundIn;
 use super::habit::Habit;
 use super::keys::Level0Keys;
 use super::open::{OpenTables, OpenUse};
@@ -65,27 +66,6 @@ struct OnceCache {
     /// Held by whoever makes it, or a store's way to it. What is made takes steps of its own, over which
     /// nobody may wait for a `OnceLock`: that is not a scheduler's.
     making: Mutex<()>,
-}
-
-/// Where point reads found their values.
-#[derive(Debug, Clone, Copy)]
-pub enum FoundIn {
-    /// Every block was in the cache; or the value, if it lies in a blob file.
-    Cache,
-    /// A block was read, or the value.
-    File,
-    /// It lies in persistent memory.
-    Pm,
-}
-
-impl FoundIn {
-    /// Of a value of which a part was `read`, or nothing.
-    pub(crate) fn of(read: bool) -> FoundIn {
-        match read {
-            true => FoundIn::File,
-            false => FoundIn::Cache,
-        }
-    }
 }
 
 /// See the [module](self).

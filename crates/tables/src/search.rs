@@ -13,7 +13,7 @@ use thermocline_level0::PmTable;
 use thermocline_sst::{Block, BlockHandle, Found, FoundValue, Get, Step, TablePart, Where};
 use thermocline_version::TableRef;
 
-use crate::files::FoundIn;
+use crate::found::FoundIn;
 use crate::open::{Handle, OpenTable};
 use crate::opening::Asked;
 use crate::runs::{self, Run};

@@ -158,8 +158,8 @@ impl Walk {
             source.first = first.into();
             source.restart(memtable, reader, from)?;
         }
-        let sources = self.sources.iter_mut();
-        let collected = sources.map(|s| std::mem::take(&mut s.collected)).sum();
+        let memtables = self.sources.iter_mut();
+        let collected = memtables.map(|s| std::mem::take(&mut s.collected)).sum();
         if collected > 0 {
             self.at.inner().common.scanned(collected);
         }
