@@ -32,7 +32,7 @@ impl Tools {
     /// let large = Tools { coroutines: 2, piece_bytes: 256 << 10 };
     /// assert_eq!(Tools::of(4, 2, 1 << 30), large);
     /// let small = Tools { coroutines: 1, piece_bytes: 64 << 10 };
-    /// assert_eq!(Tools::of(4, 2, 16 << 20), small);
+    /// assert_eq!(Tools::of(4, 4, 16 << 20), small);
     /// ```
     pub fn of(depth: usize, threads: usize, dram: u64) -> Tools {
         let job = dram / JOBS_DRAM_PARTS / threads.max(1) as u64;

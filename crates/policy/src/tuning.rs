@@ -26,7 +26,7 @@ pub use waiting::*;
 pub const SPLIT_TABLES_MIN: u64 = 4;
 
 /// This part of DRAM is what compactions on all threads work with, beside indexes, cached blocks and open tables. *Chosen*: decision 181.
-pub const JOBS_DRAM_PARTS: u64 = 4;
+pub const JOBS_DRAM_PARTS: u64 = 2;
 
 /// Bytes of DRAM that a coroutine of a job has at least, where the job has more than one. *Measured*: 1.2 MiB for what it writes, and
 /// as much for what it reads in small pieces.
