@@ -10,7 +10,7 @@
 //!    met it, and whoever waited for the same block reads for himself.
 //! 3. *The budget is kept at every moment*, up to blocks that readers hold ([`Arc`]s, which they count
 //!    themselves): a block that does not fit makes others go before it is in, and one that is larger
-//!    than what a part of the cache may hold is not kept at all.
+//!    than what a part of the cache may hold is not kept at all, so that nothing has to go for it.
 //! 4. *Others win.* Blocks of a store that has an account (`thermocline_base::budget`) are charged to it
 //!    as long as they are in. Where it has no room for a block, blocks go that were used least; whoever
 //!    has the account's room for something else has them go ([`Evict`]). The cache grows again as there
@@ -261,6 +261,12 @@ impl BlockCache {
         self.bytes_max
     }
 
+    /// Bytes of the largest block that may be kept: none lies in several parts.
+    fn block_bytes_max(&self) -> u64 {
+        let parts = self.blocks.num_shards().max(1) as u64;
+        self.bytes_max.div_ceil(parts)
+    }
+
     /// Lets as many blocks go as take `bytes`, those that are used least.
     fn shrink(&self, bytes: u64) {
         let _one = lock(&self.resizing);
@@ -330,12 +336,13 @@ impl StoreCache {
         &self.cache
     }
 
-    /// It as it is kept, charged for; `None` if there is no room.
+    /// It as it is kept, charged for; `None` if there is no room. One that is too large to be kept is for those who wait for it,
+    /// and nothing goes for it.
     fn admit(&self, what: Cached) -> Option<Arc<Entry>> {
         let weight = what.weight();
+        let is_kept = weight <= self.cache.block_bytes_max();
         let charge = match &self.account {
-            None => None,
-            Some(account) => Some(account.charge(weight).or_else(|| {
+            Some(account) if is_kept => Some(account.charge(weight).or_else(|| {
                 // Not block by block, or each would have others go.
                 match account.is_full(weight) {
                     true => self.evict(weight.max(self.own.bytes() / 64)),
@@ -343,8 +350,11 @@ impl StoreCache {
                 }
                 account.charge(weight)
             })?),
+            _ => None,
         };
-        self.cache.grow(weight);
+        if is_kept {
+            self.cache.grow(weight);
+        }
         let is_index = what.block().is_some_and(|b| b.kind() == BlockKind::Index);
         Some(Arc::new(Entry {
             what,

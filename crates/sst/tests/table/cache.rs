@@ -382,6 +382,29 @@ fn a_full_store_without_blocks_lets_none_of_others_go() {
 }
 
 #[test]
+fn nothing_goes_for_a_block_that_is_too_large_to_be_kept() {
+    let disk = fresh();
+    let cache = BlockCache::new(100_000);
+    let account = account(90_000);
+    let store = cache.store_of(&account);
+    let small = Reader::new(&store, write(&disk, 7, 1), 7);
+    for n in 0..KEYS {
+        assert_eq!(small.byte(n).unwrap(), 1);
+    }
+    let before = (cache.bytes(), account.charged());
+    assert!(before.0 > 40_000, "{before:?}");
+    let entry = Entry::put(&key(0), 1, &[2; 300_000]);
+    let contents = Contents::of(vec![entry]);
+    contents.write(&disk, 8, WriteOptions::default()).unwrap();
+    let file = disk.open(&path(8), OpenMode::Read).unwrap();
+    let large = Reader::new(&store, file, 8);
+    for _ in 0..2 {
+        assert_eq!(large.byte(0).unwrap(), 2);
+    }
+    assert_eq!((cache.bytes(), account.charged()), before);
+}
+
+#[test]
 fn who_is_left_alone_makes_room_among_all_blocks() {
     let disk = fresh();
     let cache = BlockCache::new(10 << 20);
