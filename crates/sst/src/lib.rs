@@ -11,7 +11,7 @@
 //! | what | how |
 //! |---|---|
 //! | write a table | [`TableWriter`]: create, add in order, finish; gives a [`TableMeta`] |
-//! | open one | [`open_table`], or [`Opening`] where the caller reads |
+//! | open one | [`open_table`], or [`Opening`] where the caller reads; [`open_table_to_scan`] without its filter |
 //! | read one | [`TablePart`] (all of it or within limits), [`get`], [`SyncCursor`] |
 //! | the same without I/O | [`Get`] and [`Cursor`] answer or say which block they [need](Step::Need) |
 //! | know in which block a key is | [`TableKeys`], for [`Get::start_in`] |
@@ -167,7 +167,9 @@ pub use name::{FileName, blob_name, table_name};
 pub use opening::{Opened, Opening};
 pub use options::WriteOptions;
 pub use properties::{BlobUse, Creation, IndexUse, Properties};
-pub use sync::{BlockSource, FileSource, SyncCursor, get, offset_of, open_table};
+pub use sync::{
+    BlockSource, FileSource, SyncCursor, get, offset_of, open_table, open_table_to_scan,
+};
 pub use table::{Table, TablePart};
 pub use thermocline_base::{Codec, IndexKind};
 pub use value::{Found, FoundValue, Pinned, Value};

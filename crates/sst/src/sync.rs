@@ -78,6 +78,19 @@ pub fn open_table(file: &dyn File, identity: Identity) -> Result<Arc<Table>> {
     }
 }
 
+/// As [`open_table`], for whoever goes through the table and looks no key up: the filter, which is most of what an open table
+/// takes, is checked and not kept.
+///
+/// # Errors
+/// As [`open_table`].
+pub fn open_table_to_scan(file: &dyn File, identity: Identity) -> Result<Arc<Table>> {
+    let mut table = open_table(file, identity)?;
+    if let Some(own) = Arc::get_mut(&mut table) {
+        own.filter = None;
+    }
+    Ok(table)
+}
+
 /// The newest that `part` says about `user_key` at or below `seqno`.
 ///
 /// # Errors

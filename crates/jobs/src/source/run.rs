@@ -11,7 +11,7 @@ use thermocline_env::meter::Meter;
 use thermocline_level0::PmPart;
 use thermocline_sst::{
     Block, BlockHandle, BlockKind, BlockSource, KeyRef, Move, SyncCursor, Table, TablePart, Value,
-    open_table,
+    open_table_to_scan,
 };
 use thermocline_tables::{AnyCursor, AnyPart, TableFiles};
 use thermocline_version::TableRef;
@@ -30,6 +30,8 @@ pub struct RunInput<'a> {
     cursor: Option<AnyCursor<Sequential<'a>>>,
     /// What the cursor reads of a file.
     ahead: Option<Rc<Ahead<'a>>>,
+    /// Bytes of DRAM that its table takes, if that lies in a file: it is open for this cursor alone.
+    table_bytes: u64,
     /// Only keys from here on, and before there.
     from: Vec<u8>,
     to: Option<Vec<u8>>,
@@ -52,6 +54,7 @@ impl<'a> RunInput<'a> {
             at: 0,
             cursor: None,
             ahead: None,
+            table_bytes: 0,
             from: Vec::new(),
             to: None,
             meter,
@@ -79,8 +82,10 @@ impl<'a> RunInput<'a> {
         self.ahead.as_ref().is_some_and(|ahead| ahead.is_short())
     }
 
+    /// Bytes of DRAM that it takes: the table at hand, and what is read of it.
     pub(super) fn memory(&self) -> u64 {
-        self.ahead.as_ref().map_or(0, |ahead| ahead.memory())
+        let read = self.ahead.as_ref().map_or(0, |ahead| ahead.memory());
+        self.table_bytes + read
     }
 
     /// As [`Ahead::poll_more`].
@@ -159,8 +164,18 @@ impl<'a> RunInput<'a> {
 
     fn enter(&mut self, at: usize) -> Result<()> {
         (self.at, self.cursor, self.ahead) = (at, None, None);
+        self.table_bytes = 0;
         if let Some(table) = self.tables.get(at) {
-            let Opened { cursor, ahead, .. } = self.open(table)?;
+            let Opened {
+                part,
+                cursor,
+                ahead,
+            } = self.open(table)?;
+            self.table_bytes = match &part {
+                AnyPart::File(part) => part.table().charge() as u64,
+                // It is open for all, and counted there.
+                AnyPart::Pm(_) => 0,
+            };
             (self.cursor, self.ahead) = (Some(cursor), ahead);
         }
         Ok(())
@@ -179,7 +194,7 @@ impl<'a> RunInput<'a> {
             });
         }
         let file = self.files.open_file(table.file)?;
-        let opened = open_table(&*file, self.files.identity(table.file))?;
+        let opened = open_table_to_scan(&*file, self.files.identity(table.file))?;
         let ahead = Rc::new(Ahead::new(
             file,
             self.files.piece_bytes,

@@ -205,6 +205,65 @@ fn range_tombstones_are_cut_where_tables_are() {
     assert!(tables_max > 5 || seeds(0..2).len() == 1, "{tables_max}");
 }
 
+/// Of a job that writes all entries of its inputs into one table.
+fn plain_recipe() -> Recipe<'static> {
+    Recipe {
+        cf: CfId::DEFAULT,
+        cutter: Cutter::new(Default::default(), vec![], vec![]),
+        moments: Moments::new(vec![], SeqNo::ZERO),
+        tombstones: vec![],
+        below: RangesBelow::default(),
+        settled: SeqNo::MAX,
+        exists: &|_, _| true,
+        prefixes: None,
+        counting: None,
+        operator: None,
+        filter: None,
+    }
+}
+
+/// Bytes of DRAM that a job over one table takes when it begins. The table has 1000 keys, and so many range tombstones.
+fn memory_over_a_table(engine: &Engine, ranges: u64, filter: bool) -> u64 {
+    let inner = &*engine.inner;
+    let (catalog, files) = (&inner.common.catalog, &inner.common.catalog.table_files);
+    let file = catalog.pin_file(FileKind::Table).unwrap();
+    let (path, identity) = (files.path(file), files.identity(file));
+    let options = WriteOptions {
+        filter,
+        ..WriteOptions::default()
+    };
+    let table = TableWriter::create(&*files.storage, &path, identity, CfId::DEFAULT, options);
+    let mut table = table.unwrap();
+    for n in 0..1000u64 {
+        let key = n.to_be_bytes();
+        let key = KeyRef::new(&key, SeqNo(1));
+        table.add(key, Kind::Put, Value::Inline(b"v")).unwrap();
+    }
+    let long = |n: u64| [&n.to_be_bytes()[..], &[b'k'; 100]].concat();
+    for n in 0..ranges {
+        let (start, end) = (long(n), long(n + 1));
+        let (start, end) = (KeyRef::new(&start, SeqNo(2)), Value::Inline(&end));
+        table.add(start, Kind::RangeDelete, end).unwrap();
+    }
+    let tables = vec![Arc::new(reference(file, table.finish().unwrap()))];
+    let meter = inner.common.meter();
+    let run = RunInput::new(files, CfId::DEFAULT, tables, &meter);
+    let place = Place::new(CfId::DEFAULT, Level(1));
+    let mut sink = FileSink::new(catalog, place, WriteOptions::default());
+    let inputs = vec![Input::Run(Box::new(run))];
+    let job = thermocline_jobs::Job::new(inputs, plain_recipe(), &mut sink).unwrap();
+    job.memory()
+}
+
+#[test]
+fn tables_that_a_job_has_open_count_in_what_it_takes_and_have_no_filters() {
+    let engine = open(&Machine::new(PM), &tiny());
+    let few = memory_over_a_table(&engine, 1, true);
+    assert_eq!(memory_over_a_table(&engine, 1, false), few);
+    let many = memory_over_a_table(&engine, 1000, true);
+    assert!(many > few + 200_000, "{few}, {many}");
+}
+
 /// What the tables of a run hold is not where the manifest has it, and all checksums are right. A job that goes on would write tables whose
 /// keys nobody finds.
 #[test]
@@ -230,24 +289,14 @@ fn a_run_out_of_order_is_corruption_that_names_the_file() {
     let run = RunInput::new(files, CfId::DEFAULT, tables, &meter);
     let place = Place::new(CfId::DEFAULT, Level(1));
     let mut sink = FileSink::new(catalog, place, WriteOptions::default());
-    let recipe = Recipe {
-        cf: CfId::DEFAULT,
-        cutter: Cutter::new(Default::default(), vec![], vec![]),
-        moments: Moments::new(vec![], SeqNo::ZERO),
-        tombstones: vec![],
-        below: RangesBelow::default(),
-        settled: SeqNo::MAX,
-        exists: &|_, _| true,
-        prefixes: None,
-        counting: None,
-        operator: None,
-        filter: None,
-    };
     let (inputs, mut outputs) = (vec![Input::Run(Box::new(run))], Outputs::default());
-    let written =
-        inner
-            .making
-            .write_outputs(inputs, recipe, &mut sink, &mut |_| Ok(()), &mut outputs);
+    let written = inner.making.write_outputs(
+        inputs,
+        plain_recipe(),
+        &mut sink,
+        &mut |_| Ok(()),
+        &mut outputs,
+    );
     let error = written.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     let named = second.display().to_string();
