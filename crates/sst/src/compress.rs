@@ -65,6 +65,8 @@ pub(crate) struct Compressor {
     misses: u32,
     /// Blocks that are still to be passed over.
     pass: u32,
+    /// Bytes of memory of what is kept from one block to the next.
+    kept_bytes: usize,
 }
 
 impl Compressor {
@@ -79,11 +81,9 @@ impl Compressor {
                 Method::Zstd(Box::new(made.map_err(refused)?))
             }
         };
-        let (misses, pass) = (0, 0);
         Ok(Compressor {
             method,
-            misses,
-            pass,
+            ..Compressor::plain()
         })
     }
 
@@ -93,7 +93,13 @@ impl Compressor {
             method: Method::None,
             misses: 0,
             pass: 0,
+            kept_bytes: 0,
         }
+    }
+
+    /// Bytes of memory that it takes beside itself: for Zstandard, more the longer the longest block was.
+    pub fn memory(&self) -> usize {
+        self.kept_bytes
     }
 
     /// The bytes to store and how they are compressed.
@@ -106,7 +112,11 @@ impl Compressor {
             Method::None => return (payload.to_vec(), TAG_NONE),
             Method::Lz4 => (Some(lz4_flex::block::compress(payload)), TAG_LZ4),
             // It fails only for want of memory; the block can do without.
-            Method::Zstd(zstd) => (zstd.compress(payload).ok(), TAG_ZSTD),
+            Method::Zstd(zstd) => {
+                let small = zstd.compress(payload).ok();
+                self.kept_bytes = zstd.context_mut().sizeof();
+                (small, TAG_ZSTD)
+            }
         };
         match small {
             Some(small)

@@ -48,7 +48,7 @@ pub struct TableMeta {
 ///
 /// Memory: one data block, one index block and the root (for a learned index the ends of all data blocks, up to
 /// 8 MiB), 256 KiB of output, 8 bytes for each distinct
-/// user key, and prefix of such (for the filter, up to [`FILTER_KEYS_MAX`](crate::FILTER_KEYS_MAX)), the keys if they are collected, and the range tombstones. If it is dropped
+/// user key, and prefix of such (for the filter, up to [`FILTER_KEYS_MAX`](crate::FILTER_KEYS_MAX)), the keys if they are collected, what Zstandard keeps where that compresses, and the range tombstones. If it is dropped
 /// before [`TableWriter::finish`], or anything fails, the file is incomplete and never opens as a
 /// table; removing it is the caller's.
 pub struct TableWriter {
@@ -158,7 +158,8 @@ impl TableWriter {
         let filter = self.filter.memory();
         let blocks = 2 * self.data.len() + self.index.memory() + self.tombstones.capacity();
         let keys = self.keys.as_ref().map_or(0, KeysBuilder::memory);
-        (size_of::<TableWriter>() + self.out.memory() + filter + keys + blocks) as u64
+        let own = size_of::<TableWriter>() + self.out.memory() + self.compressor.memory();
+        (own + filter + keys + blocks) as u64
     }
 
     /// Bytes that are collected before they are written.

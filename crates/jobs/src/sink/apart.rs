@@ -154,7 +154,7 @@ impl<'a> Aside<'a> {
         let file = self.file.as_ref().map_or(0, |(file, behind)| {
             // What waits to be written, or is being, is as large as what is collected.
             let more = behind.as_ref().map_or(0, |_| PIECES_MAX as u64 + 1);
-            file.memory() * (1 + more)
+            file.memory() + (file.memory() - file.compressing()) * more
         });
         file + self.inline.capacity() as u64 + self.apart.read.memory()
     }

@@ -133,7 +133,12 @@ impl BlobWriter {
 
     /// About how many bytes of memory it takes now.
     pub fn memory(&self) -> u64 {
-        (size_of::<BlobWriter>() + self.out.memory()) as u64
+        (size_of::<BlobWriter>() + self.out.memory()) as u64 + self.compressing()
+    }
+
+    /// Bytes of that which compress values, and are never written.
+    pub fn compressing(&self) -> u64 {
+        self.compressor.memory() as u64
     }
 
     /// Makes all values so far durable; more may follow. The name is the caller's, as with

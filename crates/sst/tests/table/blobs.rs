@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use thermocline_base::checksum::{crc32c, seeded};
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{BlobRef, CfId, Error, ErrorKind, FileId, Result};
+use thermocline_base::{BlobRef, CfId, Error, ErrorKind, FileId, Kind, Result, SeqNo};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
-    BlobFile, BlobRecords, BlobWriter, Compression, Identity, read_blob, read_blob_of, verify_blobs,
+    BlobFile, BlobRecords, BlobWriter, Compression, Identity, KeyRef, TableWriter, Value,
+    WriteOptions, read_blob, read_blob_of, verify_blobs,
 };
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -66,6 +67,34 @@ fn values_read_back_in_any_order() {
         let verified = verify_blobs(&file, identity(9), len);
         assert!(verified.faults.is_empty() && verified.entries == 30);
     }
+}
+
+#[test]
+fn what_compresses_counts_in_what_writers_take() {
+    let memory = |compression| {
+        let fs = fresh();
+        let blobs = BlobWriter::create(&fs, &blob_path(9), identity(9)).unwrap();
+        let mut blobs = blobs.compressed(compression).unwrap();
+        blobs.append(CF, b"key", &vec![0; 1 << 20]).unwrap();
+        let options = WriteOptions {
+            compression,
+            ..WriteOptions::default()
+        };
+        let table = TableWriter::create(&fs, &path(7), identity(7), CF, options);
+        let mut table = table.unwrap();
+        for n in 0..100u64 {
+            let key = n.to_be_bytes();
+            let value = Value::Inline(&[0; 200]);
+            table
+                .add(KeyRef::new(&key, SeqNo(1)), Kind::Put, value)
+                .unwrap();
+        }
+        [blobs.memory(), table.memory()]
+    };
+    let [blobs, table] = memory(Compression::Lz4);
+    let [more_blobs, more_table] = memory(Compression::Zstd(1));
+    assert!(more_blobs > blobs + (64 << 10), "{blobs}, {more_blobs}");
+    assert!(more_table > table + (16 << 10), "{table}, {more_table}");
 }
 
 #[test]

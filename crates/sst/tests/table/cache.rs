@@ -393,7 +393,7 @@ fn nothing_goes_for_a_block_that_is_too_large_to_be_kept() {
     }
     let before = (cache.bytes(), account.charged());
     assert!(before.0 > 40_000, "{before:?}");
-    let entry = Entry::put(&key(0), 1, &[2; 300_000]);
+    let entry = Entry::put(&key(0), 1, &vec![2; 300_000]);
     let contents = Contents::of(vec![entry]);
     contents.write(&disk, 8, WriteOptions::default()).unwrap();
     let file = disk.open(&path(8), OpenMode::Read).unwrap();
