@@ -20,7 +20,7 @@ use thermocline_version::TableRef;
 use crate::counting::Counting;
 use crate::filtering::Filter;
 use crate::folding::{Folding, Kept};
-use crate::outputs::Outputs;
+use crate::outputs::{Filtered, Outputs};
 use crate::prefixes::Prefixes;
 use crate::sink::TableSink;
 use crate::source::Input;
@@ -226,7 +226,7 @@ impl Keeping<'_> {
     /// is still to be written.
     fn pass(&mut self, input: &Input<'_>, head: Head<'_>, outputs: &mut Outputs) -> Result<bool> {
         let key = head.user_key;
-        let (decision, verdict) = self.decide(input, head, outputs)?;
+        let (decision, verdict, filtered) = self.decide(input, head, outputs)?;
         let kind = match verdict {
             Verdict::Remove => Kind::Delete,
             _ => head.kind,
@@ -247,8 +247,9 @@ impl Keeping<'_> {
         }
         self.writing.go_to(key, outputs)?;
         if let Some(at) = self.writing.ends_with() {
-            // The next job reads what lies from there on again, and counts it.
+            // The next job reads what lies from there on again, counts it, and asks the filter.
             outputs.ended_at = Some(at);
+            outputs.filtered = filtered;
             return Ok(false);
         }
         outputs.entries_read += 1;
@@ -291,13 +292,13 @@ impl Keeping<'_> {
         Ok(true)
     }
 
-    /// What becomes of a record, and what the filter says of it. If it stays, the key before has ended.
+    /// What becomes of a record, what the filter says of it, and what that had done before. If it stays, the key before has ended.
     fn decide(
         &mut self,
         input: &Input<'_>,
         head: Head<'_>,
         outputs: &mut Outputs,
-    ) -> Result<(Decision, Verdict)> {
+    ) -> Result<(Decision, Verdict, Filtered)> {
         let key = head.user_key;
         let decision = match (self.exists)(self.cf, key) {
             true => match self.retain.decide(head) {
@@ -307,18 +308,19 @@ impl Keeping<'_> {
             false => Decision::Drop,
         };
         if decision == Decision::Drop {
-            return Ok((decision, Verdict::Keep));
+            return Ok((decision, Verdict::Keep, outputs.filtered));
         }
         if self.folding.as_ref().is_some_and(|f| f.is_behind(key)) {
             self.write_folded(outputs)?;
         }
+        let filtered = outputs.filtered;
         let verdict = self.ask_filter(input, head, outputs)?;
         let decision = match verdict {
             Verdict::Remove if active(Bug::FilterUncovers) => Decision::Drop,
             Verdict::Remove => self.retain.remove(decision),
             _ => decision,
         };
-        Ok((decision, verdict))
+        Ok((decision, verdict, filtered))
     }
 
     /// What the filter says about an entry that stays, if it is a value and no collected operand lies on it.

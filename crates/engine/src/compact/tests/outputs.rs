@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{ErrorKind, Kind, RangeTombstone, SeqNo};
+use thermocline_base::{ErrorKind, KeyRange, Kind, RangeTombstone, SeqNo};
 use thermocline_compaction::merge::Source;
-use thermocline_compaction::output::Cutter;
+use thermocline_compaction::output::{Cutter, OutputOptions};
 use thermocline_compaction::retain::{Moments, RangesBelow};
 use thermocline_jobs::sink::{FileSink, reference};
 use thermocline_jobs::source::{Input, RunInput};
-use thermocline_jobs::{Outputs, Recipe};
+use thermocline_jobs::{Filter, Outputs, Recipe};
 use thermocline_sst::{Creation, KeyRef, TableWriter, Value, WriteOptions};
 use thermocline_version::{Change, FileKind, Place, TableRef, VersionEdit};
 
@@ -262,6 +262,59 @@ fn tables_that_a_job_has_open_count_in_what_it_takes_and_have_no_filters() {
     assert_eq!(memory_over_a_table(&engine, 1, false), few);
     let many = memory_over_a_table(&engine, 1000, true);
     assert!(many > few + 200_000, "{few}, {many}");
+}
+
+/// A job that has enough reads one record more, to know that its key has ended. A broken engine counts that as expired, though it lies
+/// where it lay, and so does the next job.
+#[test]
+fn what_expires_counts_in_the_job_that_writes_it() {
+    let engine = open(&Machine::new(PM), &tiny());
+    let inner = &*engine.inner;
+    let (catalog, files) = (&inner.common.catalog, &inner.common.catalog.table_files);
+    let file = catalog.pin_file(FileKind::Table).unwrap();
+    let (path, identity) = (files.path(file), files.identity(file));
+    let options = WriteOptions::default();
+    let table = TableWriter::create(&*files.storage, &path, identity, CfId::DEFAULT, options);
+    let mut table = table.unwrap();
+    for (key, seqno) in [(b"a", 9), (b"b", 8), (b"c", 7)] {
+        let key = KeyRef::new(key, SeqNo(seqno));
+        table.add(key, Kind::Put, Value::Inline(b"v")).unwrap();
+    }
+    let tables = vec![Arc::new(reference(file, table.finish().unwrap()))];
+    let meter = inner.common.meter();
+    let run = RunInput::new(files, CfId::DEFAULT, tables, &meter);
+    let place = Place::new(CfId::DEFAULT, Level(1));
+    // It has enough with one table, and each table has one key.
+    let mut sink = FileSink::new(catalog, place, options).naming(1);
+    let small = OutputOptions {
+        target_bytes: 1,
+        ..OutputOptions::default()
+    };
+    let filter = Filter {
+        expired: Some(SeqNo(9)),
+        filter: None,
+        seen: None,
+        level: 1,
+        read: &|_, _| Ok(Vec::new()),
+        memory: &|| 0,
+    };
+    let recipe = Recipe {
+        cutter: Cutter::new(small, vec![], vec![]),
+        // What has expired becomes a delete, which stays.
+        below: RangesBelow::new([KeyRange::inclusive(&b"a"[..], &b"c"[..])]),
+        filter: Some(filter),
+        ..plain_recipe()
+    };
+    let (inputs, mut outputs) = (vec![Input::Run(Box::new(run))], Outputs::default());
+    let written =
+        inner
+            .making
+            .write_outputs(inputs, recipe, &mut sink, &mut |_| Ok(()), &mut outputs);
+    written.unwrap();
+    assert_eq!(outputs.ended_at.as_deref(), Some(&b"b"[..]));
+    assert_eq!((outputs.entries_read, outputs.count()), (1, 1));
+    let filtered = outputs.filtered;
+    assert_eq!((filtered.expired, filtered.oldest), (1, Some(SeqNo(9))));
 }
 
 /// What the tables of a run hold is not where the manifest has it, and all checksums are right. A job that goes on would write tables whose
