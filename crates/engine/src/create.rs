@@ -1,6 +1,6 @@
 //! Making a new database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
@@ -29,7 +29,7 @@ pub(crate) fn refuse_or_prepare(
         )));
     }
     if storage.exists(dir)? {
-        layout::check_folder(storage, dir)?;
+        layout::check_folder(storage, dir, options)?;
     }
     // One that exists may have been made by a process that ended before its name was durable.
     storage.create_dir_all(dir)
@@ -46,6 +46,7 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
         // Before anything is made: the manifest remembers the options.
         check_dram(world, options)?;
         check_place(&**storage, options, &db_id)?;
+        forget_region(world, dir, options)?;
         let first = first_edit(db_id, NO_REGION, options);
         Manifest::create(storage.clone(), dir, &first)?;
         return layout::forget_creation(&**storage, dir);
@@ -150,14 +151,13 @@ fn make_region(
     let spec = region_spec(world, dir, options, region_id)?;
     let mut options = options.clone();
     if let Some(path) = spec.place.path() {
-        let begun = layout::noted_creation(&**storage, dir)?;
-        // An open looks into the folder first, so what lies there must not be another region.
         let own = dir.join(REGION_NAME);
-        for path in [path, own.as_path()] {
-            if storage.exists(path)? {
-                remove_leftover(&**storage, path, &spec, begun)?;
+        let begun = layout::noted_creation(&**storage, dir)?;
+        for place in places(world, dir, (&options, path), begun)? {
+            if storage.exists(&place)? {
+                remove_leftover(&**storage, &place, &spec, begun)?;
                 // Before the note changes: without it nobody knows whose the region was, should the power go.
-                let folder = path.parent().unwrap_or(dir);
+                let folder = place.parent().unwrap_or(dir);
                 storage.sync_dir(folder, SITE_CREATE)?;
             }
         }
@@ -171,6 +171,44 @@ fn make_region(
     Ok(options)
 }
 
+/// Where a region may lie that is in the way of one at `path`, or that the creation noted in this folder has left.
+fn places(
+    world: &World,
+    dir: &Path,
+    (options, path): (&Options, &Path),
+    begun: Option<[u8; 16]>,
+) -> Result<Vec<PathBuf>> {
+    // An open looks into the folder first, so what lies there must not be another region.
+    let mut places = vec![path.to_path_buf(), dir.join(REGION_NAME)];
+    if let Some(id) = begun {
+        // In a folder for regions its name was another one: each has its id there.
+        let storage = &*world.env.storage;
+        places.push(layout::region_path(storage, dir, options, &id)?);
+    }
+    Ok(places)
+}
+
+/// Of a database that is to have no region: removes the one that an earlier creation here has begun, with another preset.
+/// Nobody would know afterwards whose it is.
+fn forget_region(world: &World, dir: &Path, options: &Options) -> Result<()> {
+    let storage = &*world.env.storage;
+    let Some(id) = layout::noted_creation(storage, dir)? else {
+        return Ok(());
+    };
+    let spec = region_spec(world, dir, options, &id)?;
+    let Some(path) = spec.place.path() else {
+        return Ok(());
+    };
+    for place in places(world, dir, (options, path), Some(id))? {
+        // What cannot be looked at stays, and is in nobody's way.
+        if storage.exists(&place)? && is_leftover(storage, &place, &spec, id).unwrap_or(false) {
+            storage.remove(&place)?;
+            storage.sync_dir(place.parent().unwrap_or(dir), SITE_CREATE)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes the region that the creation noted in this folder left behind. Anything else is
 /// somebody's, were it as empty: of another database, say, that has no data yet.
 fn remove_leftover(
@@ -179,29 +217,11 @@ fn remove_leftover(
     spec: &RegionSpec,
     begun: Option<[u8; 16]>,
 ) -> Result<()> {
-    let file = storage.open(path, OpenMode::Read)?;
-    let len = file.len()?;
-    // A region ends with a page; what is mapped does.
-    let mut tail = vec![0; index(len % 4096)];
-    file.read_exact_at(&mut tail, len - len % 4096)?;
-    let blank = begun.is_some() && tail.iter().all(|&b| b == 0) && {
-        let region = Region::open(&RegionSpec {
-            place: Place::Path(path.to_path_buf()),
-            read_only: true,
-            ..spec.clone()
-        })?;
-        match Space::region_id(&region) {
-            // Formatted, and no zone was ever attached.
-            Ok(id) => {
-                begun == Some(id)
-                    && Space::open(region, &id, space_spec_of(spec), |_| true)
-                        .is_ok_and(|(_, zones)| zones.is_empty())
-            }
-            // Its formatting was interrupted.
-            Err(_) => Space::is_unformatted(&region)?,
-        }
+    let is_blank = match begun {
+        Some(id) => is_leftover(storage, path, spec, id)?,
+        None => false,
     };
-    if !blank {
+    if !is_blank {
         return Err(Error::InvalidArgument(format!(
             "{} exists, but no manifest names it: it is another program's file, or the region of a \
              database whose manifest is missing; move it away or choose another pm-path",
@@ -209,6 +229,36 @@ fn remove_leftover(
         )));
     }
     storage.remove(path)
+}
+
+/// Whether it is the region with this id, which was begun, and has no data.
+fn is_leftover(
+    storage: &dyn Storage,
+    path: &Path,
+    spec: &RegionSpec,
+    id: [u8; 16],
+) -> Result<bool> {
+    let file = storage.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    // A region ends with a page; what is mapped does.
+    let mut tail = vec![0; index(len % 4096)];
+    file.read_exact_at(&mut tail, len - len % 4096)?;
+    if tail.iter().any(|&b| b != 0) {
+        return Ok(false);
+    }
+    let region = Region::open(&RegionSpec {
+        place: Place::Path(path.to_path_buf()),
+        read_only: true,
+        ..spec.clone()
+    })?;
+    match Space::region_id(&region) {
+        // Formatted, and no zone was ever attached.
+        Ok(found) => Ok(found == id
+            && Space::open(region, &id, space_spec_of(spec), |_| true)
+                .is_ok_and(|(_, zones)| zones.is_empty())),
+        // Its formatting was interrupted.
+        Err(_) => Space::is_unformatted(&region),
+    }
 }
 
 fn space_spec_of(spec: &RegionSpec) -> SpaceSpec {

@@ -117,8 +117,9 @@ pub(crate) fn lock_to_read(
     Ok(storage.lock_shared(&path)?.or(folder))
 }
 
-/// Refuses a folder that is somebody else's: not empty, and without a database.
-pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
+/// Refuses a folder that is somebody else's: not empty, and without a database. `options` are those of the database that is
+/// to be made there.
+pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<()> {
     if !storage.is_dir(dir)? {
         return Err(Error::InvalidArgument(format!(
             "{} is a file, not a folder; a database is a folder",
@@ -132,7 +133,9 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
             dir.display()
         )));
     }
-    if let Some(stranger) = storage.list(dir)?.into_iter().find(|name| !is_ours(name)) {
+    let made = made_within(storage, dir, options)?;
+    let is_known = |name: &String| is_ours(name) || made.contains(name);
+    if let Some(stranger) = storage.list(dir)?.into_iter().find(|name| !is_known(name)) {
         return Err(Error::InvalidArgument(format!(
             "{} is not a Thermocline database and not empty (it has '{stranger}'); choose an empty \
              or new folder",
@@ -155,6 +158,24 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
 fn is_ours(name: &str) -> bool {
     [LOCK_NAME, REGION_NAME, CREATING_NAME, CURRENT_TEMP].contains(&name)
         || manifest_no(name).is_some()
+}
+
+/// The names in the folder under which one can leave its region, or the folder of its logs, where the options have those in
+/// there. Whose a region is that is found so is looked at before it goes.
+fn made_within(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<Vec<String>> {
+    let absolute = std::path::absolute(dir)
+        .map_err(|source| Error::io("find the absolute path of", dir, source))?;
+    let given = [&options.pm_path, &options.wal_path];
+    let mut places: Vec<PathBuf> = given.into_iter().flatten().cloned().collect();
+    // In a folder for regions it has its id in its name. A note that cannot be read is not one of ours.
+    if let Ok(Some(id)) = noted_creation(storage, dir) {
+        places.push(region_path(storage, dir, options, &id)?);
+    }
+    let within = places.iter().filter_map(|place| {
+        let first = place.strip_prefix(&absolute).ok()?.components().next()?;
+        first.as_os_str().to_str().map(str::to_string)
+    });
+    Ok(within.collect())
 }
 
 /// Notes, durably, that this region is about to be made: only such a region may be replaced if the

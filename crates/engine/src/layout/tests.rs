@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions};
 use thermocline_env::OpenMode;
 
@@ -63,6 +63,21 @@ impl House {
     fn rename(&self, from: &Path, to: &Path) {
         #[expect(clippy::disallowed_methods, reason = "a test moves its own files")]
         std::fs::rename(from, to).unwrap();
+    }
+
+    /// As if the manifest had never been written: there is its note, and only a region on which nothing was stored.
+    fn interrupt(&self, region: &Path) {
+        let kept = self.path("leftover");
+        self.rename(region, &kept);
+        self.rename(&self.path("db"), &self.path("old"));
+        #[expect(clippy::disallowed_methods, reason = "a test's own folder")]
+        std::fs::create_dir(self.path("db")).unwrap();
+        self.rename(&kept, region);
+        let storage = World::real().env.storage;
+        let mut id = [0; 16];
+        let file = storage.open(region, OpenMode::Read).unwrap();
+        file.read_exact_at(&mut id, 16).unwrap();
+        note_creation(&*storage, &self.path("db"), &id).unwrap();
     }
 }
 
@@ -161,20 +176,46 @@ fn a_relative_place_is_remembered_in_full() {
 fn an_interrupted_creation_in_the_folder_does_not_stand_in_for_the_region_elsewhere() {
     let house = House::new();
     house.make(None);
-    // As if the manifest had never been written: only a region on which nothing was stored.
     let own = house.path("db").join(REGION_NAME);
-    let kept = house.path("leftover");
-    house.rename(&own, &kept);
-    house.rename(&house.path("db"), &house.path("old"));
-    #[expect(clippy::disallowed_methods, reason = "a test's own folder")]
-    std::fs::create_dir(house.path("db")).unwrap();
-    house.rename(&kept, &own);
-    let storage = World::real().env.storage;
-    let mut id = [0; 16];
-    let region = storage.open(&own, OpenMode::Read).unwrap();
-    region.read_exact_at(&mut id, 16).unwrap();
-    note_creation(&*storage, &house.path("db"), &id).unwrap();
+    house.interrupt(&own);
     house.make(Some("pm/one"));
     assert!(!own.exists());
     assert_eq!(house.region(None), house.path("pm/one"));
+}
+
+/// In the database's own folder, too, by whatever name; and where the new region has another name than the one that is left.
+#[test]
+fn an_interrupted_creation_is_begun_again_wherever_the_region_is_to_lie() {
+    for given in ["pm", "pm/one.pm", "db", "db/one.pm"] {
+        let house = House::new();
+        house.make(Some(given));
+        let region = house.region(Some(given));
+        house.interrupt(&region);
+        house.make(Some(given));
+        let again = house.region(Some(given));
+        let folder = again.parent().unwrap();
+        let names = World::real().env.storage.list(folder).unwrap();
+        let regions = names.iter().filter(|name| name.ends_with(".pm")).count();
+        assert_eq!(regions, 1, "{given}: {names:?}");
+    }
+}
+
+#[test]
+fn a_database_without_a_region_lets_go_of_one_that_was_begun_there_and_of_no_other() {
+    let leveled = Options {
+        dram: 4 << 20,
+        ..Options::preset(Preset::Leveled)
+    };
+    for is_noted in [true, false] {
+        let house = House::new();
+        house.make(None);
+        let (dir, region) = (house.path("db"), house.path("db").join(REGION_NAME));
+        house.interrupt(&region);
+        if !is_noted {
+            note_creation(&*World::real().env.storage, &dir, &[7; 16]).unwrap();
+        }
+        let engine = Engine::open(World::real(), &dir, leveled.clone()).unwrap();
+        engine.close().unwrap();
+        assert_eq!(region.exists(), !is_noted);
+    }
 }
