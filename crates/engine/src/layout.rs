@@ -158,6 +158,7 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path, options: &Options)
 fn is_ours(name: &str) -> bool {
     [LOCK_NAME, REGION_NAME, CREATING_NAME, CURRENT_TEMP].contains(&name)
         || manifest_no(name).is_some()
+        || is_probe(name)
 }
 
 /// The names in the folder under which one can leave its region, or the folder of its logs, where the options have those in
@@ -176,6 +177,16 @@ fn made_within(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<V
         first.as_os_str().to_str().map(str::to_string)
     });
     Ok(within.collect())
+}
+
+/// Whether it is the name of a file that is made, and removed at once, to see that logs can be made in a folder
+/// (`wal::check_place`).
+pub(crate) fn is_probe(name: &str) -> bool {
+    let id = name
+        .strip_prefix("thermocline-")
+        .and_then(|rest| rest.strip_suffix("-PROBE"));
+    let is_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    id.is_some_and(|id| id.len() == 32 && id.bytes().all(is_hex))
 }
 
 /// Notes, durably, that this region is about to be made: only such a region may be replaced if the

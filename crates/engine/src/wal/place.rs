@@ -29,6 +29,8 @@ use thermocline_base::{Error, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_version::State;
 
+use crate::layout::is_probe;
+
 /// A folder with logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogDir {
@@ -99,16 +101,31 @@ pub(crate) fn check_place(
         own: false,
     };
     let probe = place.probe(db_id);
-    // A process that was killed may have left it.
-    let made = storage.exists(&probe).and_then(|exists| match exists {
-        true => Ok(()),
-        false => storage.open(&probe, OpenMode::CreateNew).map(drop),
-    });
-    made.and_then(|()| storage.remove(&probe))
+    forget_probes(storage, dir)
+        .and_then(|()| storage.open(&probe, OpenMode::CreateNew).map(drop))
+        .and_then(|()| match storage.remove(&probe) {
+            // Who makes another database here has taken it for one that was left.
+            Err(_) if matches!(storage.exists(&probe), Ok(false)) => Ok(()),
+            removed => removed,
+        })
         .map_err(|error| match error {
             Error::Io { source, .. } => Error::io("make logs, as wal_path says, in", dir, source),
             other => other,
         })
+}
+
+/// Removes what processes have left that were killed before they removed it. They had made no database, so nobody else knows
+/// of it.
+fn forget_probes(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    for name in storage.list(dir)?.iter().filter(|name| is_probe(name)) {
+        let path = dir.join(name);
+        let file = storage.open(&path, OpenMode::Read);
+        // Anything else of that name is somebody's.
+        if matches!(file.and_then(|file| file.is_empty()), Ok(true)) {
+            let _ = storage.remove(&path);
+        }
+    }
+    Ok(())
 }
 
 /// The folders in which logs may lie, each once.

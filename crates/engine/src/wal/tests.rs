@@ -13,6 +13,7 @@ use thermocline_wal::LogReader;
 use crate::world::{Setup, World};
 use crate::{Backups, Durability, Engine, IngestWriter, Runtime, RuntimeOptions, verify};
 
+mod begun;
 mod copied;
 mod full;
 mod ingest;
