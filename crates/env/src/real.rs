@@ -161,14 +161,20 @@ impl Storage for RealStorage {
         fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
     }
 
-    /// A link refuses a name that is taken. The file has both names for a moment, and keeps them if the process is killed
-    /// then. Where there are no hard links the name is taken by an empty file, which is our own and may be replaced.
+    /// Where the file system cannot do it in one step, a link refuses a name that is taken. The file has both names for a
+    /// moment then, and keeps them if the process is killed. Where there are no hard links either the name is taken by an empty
+    /// file, which is our own and may be replaced.
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let refused = |e: io::Error| match e.kind() {
+            io::ErrorKind::AlreadyExists => Error::io("rename", to, e),
+            _ => Error::io("rename", from, e),
+        };
+        if sys::rename_new(from, to).map_err(refused)? {
+            return Ok(());
+        }
         let named = match fs::hard_link(from, to) {
             Ok(()) => self.remove(from),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(Error::io("rename", to, e));
-            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(refused(e)),
             Err(_) => {
                 open_in(OpenMode::CreateNew, to)?;
                 self.rename(from, to)

@@ -105,13 +105,51 @@ pub fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
+/// A path, for the kernel.
+#[cfg(target_os = "linux")]
+fn c_path(path: &Path) -> io::Result<std::ffi::CString> {
+    use std::os::unix::ffi::OsStrExt;
+
+    std::ffi::CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Renames, in one step, unless something has the name `to`. `Ok(false)` where the file system cannot.
+#[cfg(target_os = "linux")]
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
+    let (from, to) = (c_path(from)?, c_path(to)?);
+    // SAFETY: both paths are C strings that live over the call, which writes no memory of this process.
+    let renamed = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    if renamed == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        // The last one: a sandbox without the call.
+        Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Such a rename is known on Linux only.
+#[cfg(not(target_os = "linux"))]
+pub fn rename_new(_from: &Path, _to: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
 /// What the kernel says of the file system below `path`.
 #[cfg(target_os = "linux")]
 fn statfs(path: &Path) -> io::Result<libc::statfs> {
-    use std::os::unix::ffi::OsStrExt;
-
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let path = c_path(path)?;
     let mut answer = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `path` is a C string and `answer` has room for one `statfs`; both live over the call.
     while unsafe { libc::statfs(path.as_ptr(), answer.as_mut_ptr()) } != 0 {

@@ -133,6 +133,22 @@ fn the_operating_system_keeps_the_promises() {
     keeps_its_promises(&RealStorage::new(), dir.path());
 }
 
+/// No name is taken first, with an empty file, which would stay if the process was killed then. No file system links a folder, so
+/// one stands for a file where there are no hard links.
+#[test]
+fn what_cannot_be_linked_gets_a_new_name_in_one_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let [from, to, taken] = ["from", "to", "taken"].map(|name| dir.path().join(name));
+    storage.create_dir_all(&from).unwrap();
+    storage.open(&taken, OpenMode::CreateNew).unwrap();
+    let refused = kind_of(storage.rename_new(&from, &taken));
+    assert_eq!(refused, io::ErrorKind::AlreadyExists);
+    storage.rename_new(&from, &to).unwrap();
+    assert_eq!(storage.list(dir.path()).unwrap(), ["taken", "to"]);
+    assert!(storage.is_dir(&to).unwrap());
+}
+
 #[test]
 fn interruptions_and_partial_transfers_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
