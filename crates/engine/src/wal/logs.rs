@@ -301,11 +301,15 @@ impl Wal {
         }
     }
 
-    /// Removes the logs that nobody names (recovery, 5), and no file of somebody that has the name of one.
+    /// Removes the logs that nobody names (recovery, 5), copies that were not completed, and no file of somebody that has the
+    /// name of one.
     pub fn sweep(&self, state: &State) -> Result<()> {
         let named: BTreeSet<u64> = state.chains().map(|(_, chain)| chain.id).collect();
-        for (log, path) in self.dirs.list(&*self.storage, &self.db_id)? {
-            if !named.contains(&log) && !self.is_somebodys(&path)? {
+        let logs = self.dirs.list(&*self.storage, &self.db_id)?.into_iter();
+        let unnamed = logs.filter(|(log, _)| !named.contains(log));
+        let copies = self.dirs.copies(&*self.storage, &self.db_id)?;
+        for (_, path) in unnamed.chain(copies) {
+            if !self.is_somebodys(&path)? {
                 self.storage.remove(&path)?;
             }
         }
@@ -332,7 +336,7 @@ impl Wal {
             for other in &others {
                 let path = other.path(&self.db_id, chain.id);
                 if found.as_ref() == Some(&path) {
-                    self.bring(&path, &dir.path(&self.db_id, chain.id))?;
+                    self.bring(&path, chain.id)?;
                     is_any_new = true;
                 }
                 if storage.exists(&path)? {
@@ -347,10 +351,10 @@ impl Wal {
         Ok(())
     }
 
-    /// Copies a log to the place `own`.
-    fn bring(&self, found: &Path, own: &Path) -> Result<()> {
-        let storage = &*self.storage;
-        let copy = own.with_extension("log-copy");
+    /// Copies the log of a chain to where new ones are made.
+    fn bring(&self, found: &Path, chain: u64) -> Result<()> {
+        let (storage, dir) = (&*self.storage, self.dirs.newest());
+        let copy = dir.copy(&self.db_id, chain);
         if storage.exists(&copy)? {
             storage.remove(&copy)?;
         }
@@ -360,7 +364,7 @@ impl Wal {
             append(&mut log, frame.payload)?;
         }
         log.sync()?;
-        storage.rename(&copy, own)
+        storage.rename(&copy, &dir.path(&self.db_id, chain))
     }
 
     /// Removes the logs that were copied: the manifest says durably where the copies are. What cannot be removed takes

@@ -31,6 +31,11 @@ use thermocline_version::State;
 
 use crate::layout::is_probe;
 
+/// How the name of a log ends,
+const LOG: &str = ".log";
+/// and that of a copy of one that is being made.
+const COPY: &str = ".log-copy";
+
 /// A folder with logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogDir {
@@ -70,15 +75,24 @@ impl LogDir {
 
     /// The path of a chain's log there.
     pub fn path(&self, db_id: &[u8; 16], chain: u64) -> PathBuf {
-        self.dir
-            .join(format!("{}{chain:06}.log", self.prefix(db_id)))
+        self.ending_in(LOG, db_id, chain)
     }
 
-    /// The chain whose log has this name there; none for a stranger's.
-    fn parse(&self, db_id: &[u8; 16], name: &str) -> Option<u64> {
+    /// The path of a copy of it that is being made there.
+    pub fn copy(&self, db_id: &[u8; 16], chain: u64) -> PathBuf {
+        self.ending_in(COPY, db_id, chain)
+    }
+
+    fn ending_in(&self, ending: &str, db_id: &[u8; 16], chain: u64) -> PathBuf {
+        let prefix = self.prefix(db_id);
+        self.dir.join(format!("{prefix}{chain:06}{ending}"))
+    }
+
+    /// The chain whose log has this name there, with this ending; none for a stranger's.
+    fn parse(&self, db_id: &[u8; 16], name: &str, ending: &str) -> Option<u64> {
         let number = name.strip_prefix(&self.prefix(db_id))?;
-        let chain = number.strip_suffix(".log")?.parse().ok()?;
-        (format!("{chain:06}.log") == number).then_some(chain)
+        let chain = number.strip_suffix(ending)?.parse().ok()?;
+        (format!("{chain:06}{ending}") == number).then_some(chain)
     }
 }
 
@@ -196,14 +210,30 @@ impl LogDirs {
 
     /// The logs of the database, with their chains.
     pub fn list(&self, storage: &dyn Storage, db_id: &[u8; 16]) -> Result<Vec<(u64, PathBuf)>> {
+        self.ending_in(LOG, storage, db_id)
+    }
+
+    /// The copies of logs that are being made, with their chains: all of them are left by processes that were killed, unless
+    /// this one is making them.
+    pub fn copies(&self, storage: &dyn Storage, db_id: &[u8; 16]) -> Result<Vec<(u64, PathBuf)>> {
+        self.ending_in(COPY, storage, db_id)
+    }
+
+    fn ending_in(
+        &self,
+        ending: &str,
+        storage: &dyn Storage,
+        db_id: &[u8; 16],
+    ) -> Result<Vec<(u64, PathBuf)>> {
         let mut all = Vec::new();
         for dir in &self.all {
             if !storage.is_dir(&dir.dir)? {
                 continue;
             }
-            let names = storage.list(&dir.dir)?;
-            let chains = names.iter().filter_map(|name| dir.parse(db_id, name));
-            all.extend(chains.map(|chain| (chain, dir.path(db_id, chain))));
+            for name in storage.list(&dir.dir)? {
+                let chain = dir.parse(db_id, &name, ending);
+                all.extend(chain.map(|chain| (chain, dir.dir.join(name))));
+            }
         }
         Ok(all)
     }

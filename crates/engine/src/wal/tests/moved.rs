@@ -116,6 +116,28 @@ fn what_was_copied_goes() {
     }
 }
 
+/// A process was killed while it copied a log. The next one goes on where that was, and flushes it: nobody copies it again.
+#[test]
+fn a_copy_of_a_log_that_was_not_completed_goes() {
+    let copies = |fs: &SimFs| {
+        let names = fs.list(Path::new(NEW)).unwrap_or_default();
+        names.iter().filter(|n| n.ends_with(".log-copy")).count()
+    };
+    for before in BEFORE {
+        let points = points_of_the_move(&killed_with_chains(before));
+        let left: Vec<SimFs> = points.into_iter().filter(|fs| copies(fs) > 0).collect();
+        assert!(!left.is_empty(), "{before:?}");
+        for fs in left {
+            let engine = open_as(&fs, 10, None).unwrap();
+            engine.flush().unwrap();
+            engine.close().unwrap();
+            assert_eq!(copies(&fs), 1, "{before:?}");
+            has_all(&open_as(&fs, 11, Some(NEW)).unwrap(), 5);
+            assert_eq!(copies(&fs), 0, "{before:?}");
+        }
+    }
+}
+
 /// Where the disk has no room for the edit that remembers the new folder, the logs stay where they are.
 #[test]
 fn a_move_that_the_manifest_has_no_room_for_loses_no_log() {
