@@ -47,8 +47,8 @@ pub struct Standing {
 
 impl Reclaim {
     /// What `memtables`, those that an open found, own. The newest of them takes the writes; its
-    /// descriptor is the writer's until it is sealed. Their records lie in `trails`. With `strangers`,
-    /// readers that nobody knows hold the folder.
+    /// descriptor is the writer's until it is sealed. Their records lie in `trails`. `zones` are by owner and ordinal. With
+    /// `strangers`, readers that nobody knows hold the folder.
     pub fn new(
         state: &State,
         zones: &[Zone],
@@ -59,8 +59,8 @@ impl Reclaim {
     ) -> Reclaim {
         let newest = memtables.last().copied().unwrap_or(0);
         let found = |(id, memtable): (&u64, &thermocline_version::MemtableEntry)| {
-            let owners: Vec<u64> = memtable.chains.iter().map(|chain| chain.id).collect();
-            let own = zones.iter().filter(|zone| owners.contains(&zone.owner));
+            let chains = memtable.chains.iter();
+            let own = chains.flat_map(|chain| Zone::of_owner(zones, chain.id));
             let descriptor = descriptors.iter().find(|d| d.memtable == *id);
             let owned = Owned {
                 zones: own.copied().collect(),

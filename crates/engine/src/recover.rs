@@ -5,6 +5,8 @@
 pub(crate) mod found;
 mod keep;
 
+use std::collections::BTreeMap;
+
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, Witness, Zone};
@@ -141,7 +143,7 @@ fn check_floors(
     let mut open: Option<&Descriptor> = None;
     for (id, memtable) in state.memtables() {
         let used = |chain: &thermocline_version::Chain| {
-            chain.base_seqno != 0 || zones.iter().any(|zone| zone.owner == chain.id)
+            chain.base_seqno != 0 || !Zone::of_owner(zones, chain.id).is_empty()
         };
         if let Some(before) = open
             && memtable.chains.iter().any(used)
@@ -159,9 +161,8 @@ fn check_floors(
 }
 
 /// The zones of a chain, none of which is missing.
-fn own_zones(space: &Space, zones: &[Zone], chain: u64) -> Result<Vec<Zone>> {
-    let own = zones.iter().copied().filter(|zone| zone.owner == chain);
-    let own: Vec<Zone> = own.collect();
+fn own_zones<'z>(space: &Space, zones: &'z [Zone], chain: u64) -> Result<&'z [Zone]> {
+    let own = Zone::of_owner(zones, chain);
     let hole = own
         .iter()
         .zip(0..)
@@ -172,9 +173,14 @@ fn own_zones(space: &Space, zones: &[Zone], chain: u64) -> Result<Vec<Zone>> {
     }
 }
 
-/// The zone in which a chain begins at `at`.
-fn zone_at<'z>(space: &Space, zones: &'z [Zone], at: u64) -> Result<(PmOff, &'z Zone)> {
-    let zone = zones.iter().find(|z| z.data.0 <= at && at < z.end.0);
+/// The zone in which a chain begins at `at`: it is one of the chains before, which are known by where they begin.
+fn zone_at<'z>(
+    space: &Space,
+    before: &BTreeMap<PmOff, &'z Zone>,
+    at: u64,
+) -> Result<(PmOff, &'z Zone)> {
+    let zone = before.range(..=PmOff(at)).next_back();
+    let zone = zone.map(|(_, zone)| *zone).filter(|zone| at < zone.end.0);
     let missing = || corrupt(space, "the first zone of a chain is missing", PmOff(at));
     Ok((PmOff(at), zone.ok_or_else(missing)?))
 }
@@ -190,6 +196,7 @@ fn plan(
 ) -> Result<Vec<(u64, Incarnation)>> {
     let mut all: Vec<(u64, Incarnation)> = Vec::new();
     let mut current = None;
+    let mut before = BTreeMap::new();
     for (memtable, entry) in state.chains() {
         let own = own_zones(space, zones, entry.id)?;
         // What was loaded lies elsewhere than what was written.
@@ -197,7 +204,8 @@ fn plan(
             None => entry.start,
             Some(loaded) => loaded.starts.get(&entry.id).copied(),
         };
-        let start = start.map(|at| zone_at(space, zones, at)).transpose()?;
+        let start = start.map(|at| zone_at(space, &before, at)).transpose()?;
+        before.extend(own.iter().map(|zone| (zone.data, zone)));
         let (incarnation, nonce, base) = (entry.incarnation, entry.nonce, entry.base_seqno);
         let is_last_chain = state.memtables()[&memtable]
             .chains
@@ -211,7 +219,7 @@ fn plan(
         let chain = Chain::new(db_id, entry.id, incarnation, nonce, base);
         let plan = ChainPlan {
             chain: if entry.staged { chain.staged() } else { chain },
-            segments: ChainPlan::segments(start, &own),
+            segments: ChainPlan::segments(start, own),
             cut: entry.cut.map(|cut| cut.last_seqno),
             floor,
         };

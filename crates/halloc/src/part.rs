@@ -40,6 +40,14 @@ pub struct Zone {
 }
 
 impl Zone {
+    /// Those of an owner, of zones by owner and ordinal, as an open gives them. There may be a million, and an open asks for each
+    /// chain that there is.
+    pub fn of_owner(zones: &[Zone], owner: u64) -> &[Zone] {
+        let from = zones.partition_point(|zone| zone.owner < owner);
+        let rest = &zones[from..];
+        &rest[..rest.partition_point(|zone| zone.owner == owner)]
+    }
+
     /// What its header says.
     pub(crate) fn header(&self) -> ZoneHeader {
         ZoneHeader {

@@ -92,6 +92,13 @@ fn zones_are_found_again_by_owner_and_order() {
     assert!(next.generation > big.generation, "generations only rise");
     let (_, zones) = open(&sim, &[6, 9]).unwrap();
     assert!(zones.contains(&next));
+    let (_, zones) = open(&sim, &[5, 6, 9]).unwrap();
+    assert!(zones.len() > 5);
+    for owner in 0..11 {
+        let of_owner = zones.iter().copied().filter(|zone| zone.owner == owner);
+        let of_owner: Vec<Zone> = of_owner.collect();
+        assert_eq!(Zone::of_owner(&zones, owner), of_owner, "{owner}");
+    }
 }
 
 #[test]
