@@ -117,6 +117,17 @@ pub trait CommitEnv: Persists {
         mode: WriteOptions,
     ) -> Result<Reserved<Self::Place>>;
 
+    /// As [`CommitEnv::reserve`], for durable writes of several callers. Where there is no place for all of them, each asks
+    /// for its own: that these were refused together is not told to anybody.
+    ///
+    /// # Errors
+    /// As [`CommitEnv::reserve`].
+    fn reserve_together<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        bytes: u64,
+    ) -> Result<Reserved<Self::Place>>;
+
     /// Stores a group's item, persists it unless that is `deferred`, and indexes its records, beside other groups.
     ///
     /// # Errors

@@ -17,7 +17,8 @@
 //! 1. *Admission* is the environment's ([`CommitEnv::admit`]), once for each group: how long it is to be held back.
 //! 2. *Gather*. A durable write leads its bucket, or leaves its changes to the one that does ([`bucket`]).
 //! 3. *Reserve* ([`CommitEnv::reserve`]). Under the writer's lock the group gets room, seqnos and a ticket of the ring. From
-//!    here on nothing may fail but a persist.
+//!    here on nothing may fail but a persist. A group of several writes that finds no place was nobody's write: each of
+//!    them asks for its own, and only that may be refused ([`CommitEnv::reserve_together`]).
 //! 4. *Apply* ([`CommitEnv::apply`]), beside other groups: the item is stored and persisted, or its write-back is
 //!    deferred, and its records come into the index.
 //! 5. *Finish*, in any order. `visible` and `durable` move over groups in the order of their tickets ([`ring`]).

@@ -11,7 +11,7 @@ use thermocline_base::{BatchEntry, Error, Result, SeqNo, WriteBatch};
 
 use crate::ack::Acks;
 use crate::bucket::{Bucket, Buckets, Joined, Led, Request};
-use crate::env::{CommitEnv, Durability, Entries, Group, Persists, WriteOptions};
+use crate::env::{CommitEnv, Durability, Entries, Group, Persists, Reserved, WriteOptions};
 use crate::readers::Readers;
 use crate::recent::Recent;
 use crate::ring::Ring;
@@ -124,9 +124,28 @@ impl Commits {
     ) -> Result<()> {
         env.admit(entries.clone(), bytes, mode.no_slowdown)?;
         let reserved = env.reserve(entries.clone(), bytes, mode)?;
+        self.write_reserved(env, reserved, entries, mode.durability)
+    }
+
+    /// Writes what several callers have brought as one group.
+    fn write_together<'a>(&self, env: &impl CommitEnv, entries: impl Entries<'a>) -> Result<()> {
+        let bytes = env.item_bytes(entries.clone());
+        env.admit(entries.clone(), bytes, false)?;
+        let reserved = env.reserve_together(entries.clone(), bytes)?;
+        self.write_reserved(env, reserved, entries, Durability::Immediate)
+    }
+
+    /// Writes a group that has its place, and waits for the acknowledgement.
+    fn write_reserved<'a, E: CommitEnv>(
+        &self,
+        env: &E,
+        reserved: Reserved<E::Place>,
+        entries: impl Entries<'a>,
+        durability: Durability,
+    ) -> Result<()> {
         let last = reserved.group.last;
-        self.carry(env, reserved.group, entries, mode.durability)?;
-        let acknowledged = self.acknowledge(env, last, mode.durability);
+        self.carry(env, reserved.group, entries, durability)?;
+        let acknowledged = self.acknowledge(env, last, durability);
         env.wrote(reserved.due);
         acknowledged
     }
@@ -152,8 +171,7 @@ impl Commits {
             let mut all: Vec<BatchEntry<'_>> = entries.clone().collect();
             let followers = taken.requests().iter();
             all.extend(followers.flat_map(|request| request.batch.iter()));
-            let together = all.iter().copied();
-            self.write_alone(env, together.clone(), env.item_bytes(together), mode)
+            self.write_together(env, all.iter().copied())
         };
         if result.is_ok() {
             taken.answer(|_| Ok(()));

@@ -28,6 +28,8 @@ struct Fake {
     write_backs: AtomicU64,
     /// Keys that find no room.
     refused: Mutex<BTreeSet<Vec<u8>>>,
+    /// The keys of each write that was told to be refused.
+    told: Mutex<Vec<Vec<Vec<u8>>>>,
     fails: AtomicBool,
     poison: Mutex<Option<String>>,
     calls: AtomicU64,
@@ -36,11 +38,16 @@ struct Fake {
 
 impl Fake {
     fn new(buckets: usize) -> Arc<Fake> {
+        Fake::gathering(buckets, ROOM, Duration::ZERO)
+    }
+
+    /// One whose leaders wait so long for followers with so many bytes together.
+    fn gathering(buckets: usize, group_bytes: u64, group_wait: Duration) -> Arc<Fake> {
         let limits = Limits {
             buckets,
             ring_slots: 8,
-            group_bytes: ROOM,
-            group_wait: Duration::ZERO,
+            group_bytes,
+            group_wait,
             buffered_bytes: 100,
             buffered_time: Duration::from_secs(1),
         };
@@ -75,6 +82,37 @@ impl Fake {
         applied
             .iter()
             .any(|(seqno, applied)| applied == key && persisted.contains(seqno))
+    }
+
+    fn find_place<'a>(&self, mut entries: impl Entries<'a>) -> Result<Reserved<()>> {
+        let records = entries.len() as u64;
+        let mut writer = self.writer.lock().unwrap();
+        self.check()?;
+        let refused = self.refused.lock().unwrap();
+        if entries.any(|entry| refused.contains(entry.key)) {
+            return Err(Error::OutOfSpace("no room".into()));
+        }
+        drop(refused);
+        let ring = &self.commits().ring;
+        if !ring.has_room() && !ring.wait_for_room() {
+            self.check_poison()?;
+        }
+        let (first, last) = (*writer + 1, *writer + records);
+        *writer = last;
+        let mut places = self.places.lock().unwrap();
+        // Not one behind the other: each range is written back by itself.
+        let at = 2 * places.len() as u64;
+        places.push((first, last));
+        Ok(Reserved {
+            group: Group {
+                place: (),
+                range: Range { at, bytes: 1 },
+                ticket: ring.grant(last, records),
+                first: SeqNo(first),
+                last: SeqNo(last),
+            },
+            due: false,
+        })
     }
 
     fn persist(&self, first: u64, last: u64) -> Result<()> {
@@ -134,38 +172,20 @@ impl CommitEnv for Fake {
 
     fn reserve<'a>(
         &self,
-        mut entries: impl Entries<'a>,
+        entries: impl Entries<'a>,
         _: u64,
         _: WriteOptions,
     ) -> Result<Reserved<()>> {
-        let records = entries.len() as u64;
-        let mut writer = self.writer.lock().unwrap();
-        self.check()?;
-        let refused = self.refused.lock().unwrap();
-        if entries.any(|entry| refused.contains(entry.key)) {
-            return Err(Error::OutOfSpace("no room".into()));
+        let place = self.find_place(entries.clone());
+        if place.is_err() {
+            let keys = entries.map(|entry| entry.key.to_vec()).collect();
+            self.told.lock().unwrap().push(keys);
         }
-        drop(refused);
-        let ring = &self.commits().ring;
-        if !ring.has_room() && !ring.wait_for_room() {
-            self.check_poison()?;
-        }
-        let (first, last) = (*writer + 1, *writer + records);
-        *writer = last;
-        let mut places = self.places.lock().unwrap();
-        // Not one behind the other: each range is written back by itself.
-        let at = 2 * places.len() as u64;
-        places.push((first, last));
-        Ok(Reserved {
-            group: Group {
-                place: (),
-                range: Range { at, bytes: 1 },
-                ticket: ring.grant(last, records),
-                first: SeqNo(first),
-                last: SeqNo(last),
-            },
-            due: false,
-        })
+        place
+    }
+
+    fn reserve_together<'a>(&self, entries: impl Entries<'a>, _: u64) -> Result<Reserved<()>> {
+        self.find_place(entries)
     }
 
     fn apply<'a>(
@@ -273,6 +293,23 @@ fn who_finds_no_room_in_a_group_fails_alone() {
     });
     assert_eq!(fake.commits().ring.durable(), 800);
     assert!(!fake.is_persisted(b"large"));
+}
+
+/// Of two that have met one fits. Nobody brought both.
+#[test]
+fn that_a_group_finds_no_room_is_told_to_nobody() {
+    // The leader waits until the other one has come.
+    let fake = Fake::gathering(1, 10, Duration::from_secs(60));
+    fake.refused.lock().unwrap().insert(b"large".to_vec());
+    let fake = &*fake;
+    std::thread::scope(|scope| {
+        let write = |key: &'static [u8]| {
+            scope.spawn(move || fake.write(&[key], Durability::Immediate).is_ok())
+        };
+        let written = [write(b"small"), write(b"large")].map(|write| write.join().unwrap());
+        assert_eq!(written, [true, false]);
+    });
+    assert_eq!(*fake.told.lock().unwrap(), [[b"large".to_vec()]]);
 }
 
 #[test]

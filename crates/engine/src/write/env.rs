@@ -107,6 +107,14 @@ impl CommitEnv for Inner {
         self.reserve_guarded(entries, (bytes, mode), None)
     }
 
+    fn reserve_together<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        bytes: u64,
+    ) -> Result<Reserved<Place>> {
+        self.find_place(entries, (bytes, WriteOptions::default()), None)
+    }
+
     fn apply<'a>(
         &self,
         group: &Group<Place>,
@@ -264,9 +272,7 @@ impl Inner {
         (bytes, mode): (u64, WriteOptions),
         guard: Option<&Guarded<'_>>,
     ) -> Result<Reserved<Place>> {
-        let reserved = self.admission.with_room(bytes, mode.no_slowdown, || {
-            self.try_reserve(entries.clone(), (bytes, mode), guard)
-        });
+        let reserved = self.find_place(entries.clone(), (bytes, mode), guard);
         reserved.map_err(|error| {
             let error = self.stager.refused_as_item(error, entries, bytes);
             // One that goes in pieces is not refused.
@@ -274,6 +280,18 @@ impl Inner {
                 self.common.events.refused(bytes, &error);
             }
             error
+        })
+    }
+
+    /// As [`Inner::reserve_guarded`], but that it was refused is not told, and nobody looks whether it goes in pieces.
+    fn find_place<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        (bytes, mode): (u64, WriteOptions),
+        guard: Option<&Guarded<'_>>,
+    ) -> Result<Reserved<Place>> {
+        self.admission.with_room(bytes, mode.no_slowdown, || {
+            self.try_reserve(entries.clone(), (bytes, mode), guard)
         })
     }
 
