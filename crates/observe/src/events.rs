@@ -51,7 +51,8 @@ pub struct Events {
     courier: Arc<dyn Courier>,
     queue: Arc<Mutex<Queue>>,
     /// Bytes of the smallest write that was refused and not told to be taken again; `u64::MAX` if
-    /// there is none. Relaxed: it guards nothing.
+    /// there is none. If somebody listens it changes under the lock of the queue, so that what is told comes in the order of
+    /// its changes. Relaxed: it guards nothing.
     refused_bytes: AtomicU64,
 }
 
@@ -73,10 +74,17 @@ impl Events {
 
     /// Has `event` delivered. May be called under any lock.
     pub fn emit(&self, event: Event) {
+        self.emit_if(event, || true);
+    }
+
+    /// As [`Events::emit`], if `happens` says so. That is called once; if somebody listens, under the lock under which the
+    /// event gets its place among the others.
+    fn emit_if(&self, event: Event, happens: impl FnOnce() -> bool) {
         let dispatch = event
             .is_traced()
             .then(|| dispatcher::get_default(Dispatch::clone));
         if dispatch.is_none() && self.listener.is_none() {
+            happens();
             return;
         }
         let listens = Listens {
@@ -85,7 +93,13 @@ impl Events {
             dispatch,
         };
         // Not under the lock of the queue: a courier may make the call at once.
-        let added = lock(&self.queue).add(event, listens);
+        let added = {
+            let mut queue = lock(&self.queue);
+            match happens() {
+                true => queue.add(event, listens),
+                false => 0,
+            }
+        };
         for _ in 0..added {
             let queue = self.queue.clone();
             self.courier.run(Box::new(move || deliver_oldest(&queue)));
@@ -101,11 +115,10 @@ impl Events {
     /// A write of `bytes` bytes was not let through.
     #[cold]
     pub fn refused(&self, bytes: u64, error: &Error) {
-        if let Error::OutOfSpace(cause) = error
-            && self.refused_bytes.fetch_min(bytes, Ordering::Relaxed) == u64::MAX
-        {
-            self.emit(Event::WritesRefused {
-                cause: cause.clone(),
+        if let Error::OutOfSpace(cause) = error {
+            let cause = cause.clone();
+            self.emit_if(Event::WritesRefused { cause }, || {
+                self.refused_bytes.fetch_min(bytes, Ordering::Relaxed) == u64::MAX
             });
         }
     }
@@ -120,9 +133,9 @@ impl Events {
 
     #[cold]
     fn resumed(&self) {
-        if self.refused_bytes.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
-            self.emit(Event::WritesResumed);
-        }
+        self.emit_if(Event::WritesResumed, || {
+            self.refused_bytes.swap(u64::MAX, Ordering::Relaxed) != u64::MAX
+        });
     }
 }
 

@@ -1,7 +1,10 @@
 //! In which order events are delivered.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use tracing::subscriber::Interest;
+use tracing::{Metadata, Subscriber, span};
 
 use super::*;
 
@@ -81,4 +84,61 @@ fn what_was_dropped_is_told_in_its_place() {
     assert_eq!(told[told.len() - end.len()..], end);
     assert_eq!(told.len() as u64, WAITING_MAX + 3);
     assert_eq!(events.usage(), (0, 4));
+}
+
+/// Is told nothing, and does this whenever it is asked whether it wants something.
+struct Asked<F>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Subscriber for Asked<F> {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        (self.0)();
+        false
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {}
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// While a thread finds out who listens, another one comes by, whose write is taken. Had the refusal been noted before that, the
+/// last that is told would be that writes are refused.
+#[test]
+fn the_last_that_is_told_of_refusals_is_what_holds() {
+    let late = Arc::new(Late::default());
+    late.asked.store(1, Ordering::Relaxed);
+    let (events, notes) = noted(&late);
+    let came = Arc::new(AtomicBool::new(false));
+    let other = {
+        let (events, came) = (events.clone(), came.clone());
+        move || {
+            if !came.swap(true, Ordering::Relaxed) {
+                events.accepted(10);
+            }
+        }
+    };
+    // Of a subscriber that is the only one `tracing` may ask the thread of another test whether it is there.
+    let _second = Dispatch::new(Asked(|| ()));
+    dispatcher::with_default(&Dispatch::new(Asked(other)), || {
+        events.refused(10, &Error::OutOfSpace("full".to_string()));
+    });
+    assert!(came.load(Ordering::Relaxed));
+    events.accepted(10);
+    make_calls(&late);
+    let told = lock(&notes).clone();
+    let cause = "full".to_string();
+    assert_eq!(told, [Event::WritesRefused { cause }, Event::WritesResumed]);
 }
