@@ -236,6 +236,9 @@ impl Memtables {
     ) -> Group<Place> {
         let first = SeqNo(writer.next_seqno);
         let last = SeqNo(first.0 + records - 1);
+        // The view changes under the writer's lock only: its first memtable is the active one. Loading it is an exchange, which
+        // waits until all that was stored before has its line: so it comes before the stores to lines that other writers have.
+        let view = self.common.catalog.view();
         // The room is granted first: if that panics, no seqno is missing.
         let room = writer.chain.grant(bytes);
         if let Some(wal) = &self.wal {
@@ -251,8 +254,7 @@ impl Memtables {
         Group {
             place: Place {
                 room,
-                // The view changes under the writer's lock only: its first memtable is the active one.
-                view: self.common.catalog.view(),
+                view,
                 tombstones,
             },
             range,
