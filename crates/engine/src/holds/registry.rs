@@ -16,6 +16,9 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock, lock, read, write};
 
 pub(super) const SHARDS: usize = 16;
 
+/// Places of a shard, without anybody in them, for which memory is kept.
+const PLACES_KEPT: usize = 16;
+
 /// So many readers are told of, those that have been there longest.
 pub(super) const TOLD_MAX: usize = 64;
 
@@ -119,6 +122,14 @@ impl Holds {
         let mut shard = lock(&self.shards[id.shard]);
         let gone = shard.entries[id.at].take();
         shard.free.push(id.at);
+        if shard.free.len() == shard.entries.len() {
+            // Whoever asks readers to leave goes through all places, perhaps under the writer's lock: those of many who were
+            // there once are not kept.
+            shard.entries.clear();
+            shard.free.clear();
+            shard.entries.shrink_to(PLACES_KEPT);
+            shard.free.shrink_to(PLACES_KEPT);
+        }
         drop(shard);
         drop(gone);
     }
@@ -239,4 +250,40 @@ pub(super) fn named(readers: impl Iterator<Item = ReaderState>, in_place: u64) -
 pub(super) fn sort(all: &mut Vec<ReaderState>) {
     all.sort_by_key(|state| (std::cmp::Reverse(state.held), state.seqno));
     all.truncate(TOLD_MAX);
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_env::real::RealClock;
+
+    use super::*;
+
+    #[test]
+    fn the_places_of_many_who_have_gone_are_not_kept() {
+        let holds = Holds::new(Arc::new(RealClock::new()));
+        let enter = |seqno| {
+            holds.enter(Hold {
+                kind: ReaderKind::Snapshot,
+                seqno: SeqNo(seqno),
+                since_ns: 0,
+                drops: 0,
+                of_engine: false,
+                guest: None,
+            })
+        };
+        let many: Vec<HoldId> = (0..1000).map(enter).collect();
+        assert_eq!(holds.count(), 1000);
+        many.into_iter().for_each(|id| holds.remove(id));
+        let places = |shard: &Line<Mutex<Shard>>| {
+            let shard = lock(shard);
+            (shard.entries.len(), shard.entries.capacity())
+        };
+        for (len, capacity) in holds.shards.iter().map(places) {
+            assert!(len == 0 && capacity <= PLACES_KEPT, "{len} {capacity}");
+        }
+        let (one, two) = (enter(1), enter(2));
+        holds.remove(one);
+        assert_eq!((holds.count(), holds.told(2)[0].seqno), (1, 2));
+        holds.remove(two);
+    }
 }
