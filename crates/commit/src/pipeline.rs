@@ -51,8 +51,10 @@ pub struct Commits {
     pub(crate) acks: Acks,
 }
 
-/// A group that has not finished yet. If it is dropped like that, by an error or by a panic, neither it nor any group
-/// behind it can ever finish. So its drop wakes the threads that wait, which learn of it instead of hanging.
+/// A group that has not finished yet, or deferred bytes that were taken and are not written back yet. If it is dropped like
+/// that, by an error or by a panic, neither that group nor any behind it can ever finish, and nobody may say any more that
+/// those bytes, or any behind them, are durable. So its drop poisons the store, and wakes the threads that wait, which learn of
+/// it instead of hanging.
 pub struct Flying<'a, E: Persists> {
     commits: &'a Commits,
     env: &'a E,
@@ -61,7 +63,7 @@ pub struct Flying<'a, E: Persists> {
 impl<E: Persists> Drop for Flying<'_, E> {
     fn drop(&mut self) {
         self.env.poison(Error::Poisoned(
-            "a write ended between its grant and its finish".into(),
+            "a write, or writing back, ended halfway".into(),
         ));
         self.commits.ring.fail();
     }
@@ -304,14 +306,15 @@ impl Commits {
             return Ok(());
         }
         env.check_poison()?;
+        // Until it is persisted: whoever has the turn next would not find it on the list, and take it for durable. An error
+        // poisons the store with its cause first.
+        let flying = self.flying(env);
         let (ranges, up_to) = self.ring.take_deferred();
         if !ranges.is_empty() {
-            env.write_back(&ranges).map_err(|error| {
-                let error = env.poison(error);
-                self.ring.fail();
-                error
-            })?;
+            let written = env.write_back(&ranges);
+            written.map_err(|error| env.poison(error))?;
         }
+        flying.finished();
         self.ring.persisted(up_to);
         Ok(())
     }

@@ -34,7 +34,7 @@
 //! 2. `visible` reaches a group's last seqno only after that group, and all before it, have finished.
 //! 3. `durable` reaches it only after that group, and all before it, are persisted: a finished group
 //!    is persisted, or on the list, or in the hands of the thread that took the list. Only that thread
-//!    may end this last state.
+//!    may end this last state; if it dies, nobody does (`pipeline::Flying`).
 //! 4. A group that never finishes stops all behind it: [`Ring::fail`] wakes all threads that wait.
 //!
 //! # Why no finished group is left behind

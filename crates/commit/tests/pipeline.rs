@@ -1,6 +1,7 @@
 //! Committing without a database: a store that is nothing but a list of what was applied, and of what was persisted.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -31,6 +32,8 @@ struct Fake {
     /// The keys of each write that was told to be refused.
     told: Mutex<Vec<Vec<Vec<u8>>>>,
     fails: AtomicBool,
+    /// Whether a thread that writes back dies of it.
+    kills: AtomicBool,
     poison: Mutex<Option<String>>,
     calls: AtomicU64,
     in_call: AtomicBool,
@@ -142,6 +145,7 @@ impl Persists for Fake {
 
     fn write_back(&self, ranges: &[Range]) -> Result<()> {
         self.write_backs.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.kills.load(Ordering::SeqCst), "planned");
         ranges.iter().try_for_each(|range| {
             let place = usize::try_from(range.at / 2).unwrap();
             let (first, last) = self.places.lock().unwrap()[place];
@@ -335,6 +339,21 @@ fn a_failed_persist_ends_all_writes_and_nobody_waits_for_ever() {
         });
         assert_eq!(fake.commits().ring.durable(), 1);
     }
+}
+
+/// It has taken what was to be written back: who comes next finds nothing of it on the list.
+#[test]
+fn what_a_thread_had_in_hand_that_died_is_not_taken_for_durable() {
+    let fake = Fake::new(1);
+    fake.write(&[b"a"], Durability::Buffered).unwrap();
+    fake.kills.store(true, Ordering::SeqCst);
+    let sync = || fake.commits().sync_up_to(&*fake, SeqNo(1));
+    assert!(catch_unwind(AssertUnwindSafe(sync)).is_err());
+    fake.kills.store(false, Ordering::SeqCst);
+    assert_eq!(sync().unwrap_err().kind(), ErrorKind::Poisoned);
+    let write = fake.write(&[b"b"], Durability::Immediate);
+    assert_eq!(write.unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(fake.commits().ring.durable(), 0);
 }
 
 #[test]
