@@ -286,6 +286,8 @@ impl Memtables {
             };
         }
         self.common.commits.drain(self)?;
+        // It has no place in the ring, and yet a place in the chain, behind which nobody may write if it stays empty.
+        let flying = self.common.commits.flying(self);
         let room = writer.chain.grant(64);
         if let Some(wal) = log {
             wal.granted(64);
@@ -310,6 +312,7 @@ impl Memtables {
                 false => Ok(()),
             })
             .map_err(|error| self.common.poison.poison(error))?;
+        flying.finished();
         writer.active.count_item(64, 0);
         writer.covered = true;
         Ok(())

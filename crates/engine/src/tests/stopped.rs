@@ -1,9 +1,10 @@
-//! A thread that stands still where something is about to become durable, so that others are seen to wait for it or not.
+//! A thread that stands still where something is about to become durable, so that others are seen to wait for it or not; or
+//! that dies there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use thermocline_base::When;
+use thermocline_base::{Point, When};
 
 use super::*;
 use crate::sync::{Mutex, lock};
@@ -40,5 +41,14 @@ impl Machine {
             }
         })));
         Stopped { reached, goes_on }
+    }
+
+    /// Has each thread die that comes to this site from now on, before anything becomes durable.
+    pub fn die_before(&self, site: &'static str) {
+        let dies = move |point: Point| {
+            let is_there = point.site.0 == site && point.when == When::Before;
+            assert!(!is_there, "planned");
+        };
+        self.fs.steps().observe(Some(Arc::new(dies)));
     }
 }

@@ -1,5 +1,6 @@
 //! What a commit says, what a power cut leaves of it, and who asks not to wait.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -350,4 +351,20 @@ fn who_asks_not_to_wait_does_not_wait_for_a_memtable_that_has_just_become_heavy(
     for key in [b"slow", b"fast"] {
         assert!(engine.get(CF, key, |_| ()).unwrap().is_some());
     }
+}
+
+/// What covers the last write of an idle store would be missing in the chain, before writes that are acknowledged.
+#[test]
+fn nobody_writes_behind_what_covers_a_store_and_was_not_stored() {
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine, &asked_for(Preset::GlobalIndex));
+    engine
+        .write(put(b"a").iter(), Durability::Immediate)
+        .unwrap();
+    machine.die_before("memtable: item durable");
+    let covered = catch_unwind(AssertUnwindSafe(|| engine.cover_idle()));
+    machine.fs.steps().observe(None);
+    assert!(covered.is_err());
+    let refused = engine.write(put(b"b").iter(), Durability::Immediate);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned);
 }
