@@ -54,6 +54,8 @@ pub(crate) struct Landed<T> {
 /// See the [module](self).
 pub(crate) struct Flights<T> {
     ring: IoUring,
+    /// Whether it is still to be enabled by the thread that will use it.
+    is_disabled: bool,
     /// Never longer than at the beginning: its elements stay where they are.
     flights: Box<[Option<Flight<T>>]>,
     free: Vec<usize>,
@@ -64,39 +66,50 @@ pub(crate) struct Flights<T> {
 }
 
 impl<T> Flights<T> {
-    /// A ring in this way, in which a byte from `bell` ends a wait. With [`AsyncIo::Iopoll`] there can be no bell.
+    /// A ring in this way, in which a byte from `bell` ends a wait. With [`AsyncIo::Iopoll`] there can be no bell. Whoever
+    /// will use it [enables](Flights::enable) it first.
     ///
     /// # Errors
     /// The kernel's, where it has no such thing, does not allow it, or has no memory for it.
     pub fn new(way: AsyncIo, bell: PipeReader) -> io::Result<Flights<T>> {
-        let mut builder = IoUring::builder();
-        match way {
-            AsyncIo::Interrupt => {}
-            AsyncIo::Sqpoll => {
-                builder.setup_sqpoll(SQPOLL_IDLE_MS);
-            }
-            AsyncIo::Iopoll => {
-                builder.setup_iopoll();
-            }
-            AsyncIo::Threads => return Err(io::ErrorKind::Unsupported.into()),
-        }
         // One more for the bell.
         let entries = u32::try_from(FLIGHTS_MAX * 2).expect("a few");
-        let flights = std::iter::repeat_with(|| None).take(FLIGHTS_MAX);
-        // The thread that polls enters the kernel before it sleeps, and learns there what is done: so it need not be
-        // interrupted for that. Older kernels, and the kernel's own thread, know no such thing.
-        let quiet = match way {
-            AsyncIo::Interrupt => IoUring::builder().setup_coop_taskrun().build(entries).ok(),
-            _ => None,
+        let (ring, is_disabled) = match way {
+            AsyncIo::Interrupt => ring_by_interrupts(entries)?,
+            AsyncIo::Sqpoll => {
+                let mut builder = IoUring::builder();
+                builder.setup_sqpoll(SQPOLL_IDLE_MS);
+                (builder.build(entries)?, false)
+            }
+            AsyncIo::Iopoll => {
+                let mut builder = IoUring::builder();
+                builder.setup_iopoll();
+                (builder.build(entries)?, false)
+            }
+            AsyncIo::Threads => return Err(io::ErrorKind::Unsupported.into()),
         };
+        let flights = std::iter::repeat_with(|| None).take(FLIGHTS_MAX);
         Ok(Flights {
-            ring: quiet.map_or_else(|| builder.build(entries), Ok)?,
+            ring,
+            is_disabled,
             flights: flights.collect(),
             free: (0..FLIGHTS_MAX).rev().collect(),
             bell: (way != AsyncIo::Iopoll).then_some(bell),
             bell_buf: ManuallyDrop::new(Box::new([0; 8])),
             bell_is_armed: false,
         })
+    }
+
+    /// Makes it the ring of this thread, for good. Before that the kernel takes nothing from it, and after it from no other
+    /// thread, where it knows of such rings.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn enable(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_disabled) {
+            self.ring.submitter().register_enable_rings()?;
+        }
+        Ok(())
     }
 
     /// How many more reads it can take now.
@@ -150,7 +163,7 @@ impl<T> Flights<T> {
         Ok(())
     }
 
-    /// Tells the kernel of what was launched, without waiting.
+    /// Tells the kernel of what was launched, without waiting. What the kernel has put off of reads that have ended is done, too.
     pub fn submit(&self) -> io::Result<()> {
         retried(|| self.ring.submit().map(drop))
     }
@@ -219,6 +232,28 @@ impl<T> Flights<T> {
     }
 }
 
+/// A ring whose device interrupts, and whether it is to be enabled by its thread.
+///
+/// The thread that polls enters the kernel before it sleeps, and learns there what is done: so it need not be interrupted
+/// for that. The best for it is a ring of one thread, for which the kernel puts off what is to be done at the end of a read
+/// until that thread enters to look for it, and does it there for all that have ended (Linux 6.1). The thread is the one
+/// that enables the ring. A flag says that something was put off, so that also who enters without waiting has it done. Older
+/// kernels do it whenever the thread enters for anything (5.19), or interrupt it.
+fn ring_by_interrupts(entries: u32) -> io::Result<(IoUring, bool)> {
+    let mut of_one_thread = IoUring::builder();
+    of_one_thread
+        .setup_r_disabled()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag();
+    if let Ok(ring) = of_one_thread.build(entries) {
+        return Ok((ring, true));
+    }
+    let quiet = IoUring::builder().setup_coop_taskrun().build(entries).ok();
+    let ring = quiet.map_or_else(|| IoUring::new(entries), Ok)?;
+    Ok((ring, false))
+}
+
 /// The kernel may be out of something for a moment.
 fn retried(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for _ in 0..ERRORS_MAX {
@@ -236,8 +271,11 @@ fn retried(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use thermocline_base::Steps;
+    use thermocline_env::direct::DeviceBytes;
+    use thermocline_env::real::RealStorage;
     use thermocline_env::sim::SimFs;
     use thermocline_env::{OpenMode, Storage};
 
@@ -270,5 +308,44 @@ mod tests {
             assert!(given.is_err_and(|(_, _, tag)| tag == n));
             assert_eq!((flights.under_way(), flights.room()), (0, FLIGHTS_MAX));
         }
+    }
+
+    /// The ring is made by whoever asks for the first read, and used by the polling thread. That looks for what is done while
+    /// others bring reads all the time, so that it never waits.
+    #[test]
+    fn another_thread_than_its_maker_uses_it_and_sees_what_is_done_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, storage) = (folder.path().join("file"), RealStorage::new());
+        let made = storage.open(&path, OpenMode::CreateNew).unwrap();
+        made.write_at(&[7; 4096], 0).unwrap();
+        let counter = Arc::new(DeviceBytes::default());
+        let file = storage.open_direct(&path, OpenMode::Read, &counter);
+        let file = file.unwrap();
+        let (ear, _bell) = io::pipe().unwrap();
+        // The system may refuse it.
+        let Ok(mut flights) = Flights::new(AsyncIo::Interrupt, ear) else {
+            return;
+        };
+        let read = move || {
+            flights.enable().unwrap();
+            let wanted = Wanted {
+                file,
+                offset: 0,
+                len: 4096,
+                _held: UnderWay::default().hold(),
+            };
+            let given = flights.launch((wanted, 0), BufPool::new(0).take(4096), ());
+            assert!(given.is_ok());
+            let mut read = None;
+            while read.is_none() {
+                flights.submit().unwrap();
+                flights.landed(|landed| read = Some((landed.got.unwrap(), landed.buf[0])));
+                std::thread::yield_now();
+            }
+            flights.land();
+            read
+        };
+        let read = std::thread::spawn(read).join().unwrap();
+        assert_eq!(read, Some((4096, 7)));
     }
 }

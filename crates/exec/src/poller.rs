@@ -186,6 +186,7 @@ impl Polling {
     }
 
     fn poll(mut self) {
+        self.give_up_on(Flights::enable);
         while let Some(orders) = self.take() {
             let are_new = !orders.is_empty();
             orders.into_iter().for_each(|order| self.launch(order));
@@ -321,8 +322,11 @@ impl Polling {
         if let Some(before) = self.flights.take() {
             before.land();
         }
-        let ear = self.ear.try_clone();
-        let made = ear.and_then(|ear| Flights::new(AsyncIo::Interrupt, ear));
+        let made = self.ear.try_clone().and_then(|ear| {
+            let mut flights = Flights::new(AsyncIo::Interrupt, ear)?;
+            flights.enable()?;
+            Ok(flights)
+        });
         let way = match &made {
             Ok(_) => AsyncIo::Interrupt,
             Err(error) => {
