@@ -8,6 +8,7 @@
 //! 3. *Nobody waits in vain.* A promise that is dropped answers that there will be no answer.
 //! 4. *Wakers run under no lock.* A waker may poll the task at once, on this thread.
 //! 5. *An answer that nobody waits for goes.* If the task is gone, the answer is dropped with the last of the two ends.
+//! 6. *A future that goes takes its waker along*, and with it what that holds, however long the answer takes.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,17 +26,17 @@ enum State<T> {
 
 struct Shared<T>(Mutex<State<T>>);
 
-/// Held by the thread that will have the answer.
-pub(crate) struct Promise<T>(Arc<Shared<T>>);
+/// Held by the thread that will have the answer. `None` inside once it was given.
+pub(crate) struct Promise<T>(Option<Arc<Shared<T>>>);
 
-/// A future of the answer; `None` if there will be none.
+/// A future of the answer; `None` if there will be none. `None` inside once it was taken.
 #[must_use = "an answer that nobody waits for is dropped"]
-pub(crate) struct Pending<T>(Arc<Shared<T>>);
+pub(crate) struct Pending<T>(Option<Arc<Shared<T>>>);
 
 /// Both ends.
 pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
     let shared = Arc::new(Shared(Mutex::new(State::Waiting(None))));
-    (Promise(shared.clone()), Pending(shared))
+    (Promise(Some(shared.clone())), Pending(Some(shared)))
 }
 
 impl<T> Shared<T> {
@@ -51,38 +52,12 @@ impl<T> Shared<T> {
             State::Kept(_) | State::Broken => None,
         }
     }
-}
 
-impl<T> Promise<T> {
-    /// Gives the answer.
-    pub fn keep(self, answer: T) {
-        if let Some(waker) = self.0.settle(State::Kept(answer)) {
-            waker.wake();
-        }
-    }
-
-    /// Whether a task still waits. Once this is false it stays so; a true answer may be out of date at once.
-    pub fn is_wanted(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
-}
-
-impl<T> Drop for Promise<T> {
-    fn drop(&mut self) {
-        if let Some(waker) = self.0.settle(State::Broken) {
-            // Work that panics ends here, and must not meet another panic.
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-        }
-    }
-}
-
-impl<T> Future for Pending<T> {
-    type Output = Option<T>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+    /// The answer, if it is there. Else the waker is left.
+    fn ask(&self, context: &Context<'_>) -> Poll<Option<T>> {
         // Dropped behind the lock: what goes with a waker may be a task.
         let _before;
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         match std::mem::replace(&mut *state, State::Broken) {
             State::Kept(answer) => Poll::Ready(Some(answer)),
             State::Broken => Poll::Ready(None),
@@ -96,6 +71,66 @@ impl<T> Future for Pending<T> {
                 Poll::Pending
             }
         }
+    }
+
+    /// Gives out the waker that was left, since nobody waits any more.
+    fn forget_waker(&self) -> Option<Waker> {
+        let mut state = lock(&self.0);
+        match &mut *state {
+            State::Waiting(waker) => waker.take(),
+            State::Kept(_) | State::Broken => None,
+        }
+    }
+}
+
+impl<T> Promise<T> {
+    /// Gives the answer.
+    pub fn keep(self, answer: T) {
+        if let Some(waker) = self.keep_quietly(answer) {
+            waker.wake();
+        }
+    }
+
+    /// Gives the answer, and returns the waker that the caller is to call, if somebody waits.
+    #[must_use = "who waits is to be woken"]
+    pub fn keep_quietly(mut self, answer: T) -> Option<Waker> {
+        self.0.take()?.settle(State::Kept(answer))
+    }
+
+    /// Whether a task still waits. Once this is false it stays so; a true answer may be out of date at once.
+    pub fn is_wanted(&self) -> bool {
+        let shared = self.0.as_ref();
+        shared.is_some_and(|shared| Arc::strong_count(shared) > 1)
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        let shared = self.0.take();
+        if let Some(waker) = shared.and_then(|shared| shared.settle(State::Broken)) {
+            // Work that panics ends here, and must not meet another panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let answer = match &self.0 {
+            Some(shared) => std::task::ready!(shared.ask(context)),
+            None => None,
+        };
+        self.0 = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        // Dropped behind the lock: what goes with a waker may be a task.
+        drop(self.0.take().and_then(|shared| shared.forget_waker()));
     }
 }
 

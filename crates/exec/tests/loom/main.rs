@@ -90,3 +90,17 @@ fn a_future_that_goes_takes_the_answer_along() {
         assert_eq!(Arc::strong_count(&held), 1);
     });
 }
+
+/// A waker may hold its task, and all that belongs to that. What nobody waits for any more may take long.
+#[test]
+fn a_future_that_goes_takes_its_waker_along() {
+    check_any("a future that goes before the answer", || {
+        let (promise, mut pending) = promise();
+        let (bell, waker) = bell();
+        assert!(ask(&mut pending, &waker).is_pending());
+        drop((pending, waker));
+        assert_eq!(Arc::strong_count(&bell), 1);
+        promise.keep(7);
+        assert_eq!(bell.0.load(Ordering::SeqCst), 0);
+    });
+}
