@@ -12,11 +12,14 @@
 //! 3. *As if read alone.* If the kernel does not answer a read in full, a helper reads it again by the file itself, and
 //!    that answer counts.
 //! 4. *Wakers hold up nothing but asynchronous reads*, and one that panics ends no read but its own.
+//! 5. *A task is woken behind its answers.* Of answers to one task that follow each other the last one wakes it, for all of
+//!    them. No waker is kept beyond the answers that are at hand.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 
 use thermocline_base::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock, thread, wait};
 use thermocline_base::{AsyncIo, Result};
@@ -25,7 +28,7 @@ use crate::flights::{FLIGHTS_MAX, Flights, Landed};
 use crate::helpers::Helpers;
 use crate::order::{Order, ReadPromise, read_on};
 use crate::pool::BufPool;
-use crate::prepared::{Prepared, Wanted};
+use crate::prepared::Prepared;
 use crate::refusal::Refusal;
 
 /// What belongs to a read that is under way.
@@ -128,6 +131,34 @@ impl Shared {
         // A pipe that is read from has room for what one sleep needs, and both of its ends are held.
         let _ = (&self.bell).write(&[0]);
     }
+}
+
+/// Wakes the tasks of answers as they come, those of one task that follow each other with one call. The last one is woken
+/// when this goes.
+#[derive(Default)]
+struct Wakes(Option<Waker>);
+
+impl Wakes {
+    fn add(&mut self, waker: Waker) {
+        let same = (self.0.as_ref()).is_some_and(|last| last.will_wake(&waker));
+        match self.0.replace(waker) {
+            Some(last) if !same => call(|| last.wake()),
+            last => call(|| drop(last)),
+        }
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.take() {
+            call(|| last.wake());
+        }
+    }
+}
+
+/// Calls the code of a task, whatever that does.
+fn call(code: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(code));
 }
 
 /// What the thread has.
@@ -278,6 +309,7 @@ impl Polling {
         let (refused, helpers, pool) = (&mut self.refused, &self.helpers, &self.pool);
         let refusal = &self.refusal;
         let polled = self.shared.way.load(Ordering::Relaxed) == AsyncIo::Iopoll as usize;
+        let mut wakes = Wakes::default();
         flights.landed(|landed| {
             if let Err(error) = &landed.got
                 && polled
@@ -287,8 +319,10 @@ impl Polling {
                 *refused = true;
                 refusal.note(AsyncIo::Iopoll, error);
             }
-            if let Err(again) = answer(landed) {
-                read_on(helpers, pool, again);
+            match answer(landed) {
+                Ok(Some(waker)) => wakes.add(waker),
+                Ok(None) => {}
+                Err(again) => read_on(helpers, pool, again),
             }
         })
     }
@@ -339,8 +373,8 @@ impl Polling {
     }
 }
 
-/// Answers a read that is done in full; gives it back if it is to be made again.
-fn answer(landed: Landed<Tag>) -> std::result::Result<(), (Wanted, ReadPromise)> {
+/// Answers a read that is done in full, and returns who is to be woken; gives it back if it is to be made again.
+fn answer(landed: Landed<Tag>) -> std::result::Result<Option<Waker>, Order> {
     let Landed {
         wanted,
         buf,
@@ -362,16 +396,19 @@ fn answer(landed: Landed<Tag>) -> std::result::Result<(), (Wanted, ReadPromise)>
     let bytes: Result<_> = Ok(prepared.answer(got, wanted.len));
     // It is not under way any more when it is answered.
     drop(wanted);
-    let _ = catch_unwind(AssertUnwindSafe(|| tag.promise.keep(bytes)));
-    Ok(())
+    Ok(tag.promise.keep_quietly(bytes))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Wake};
+
     use thermocline_env::real::RealStorage;
     use thermocline_env::{File, OpenMode, Storage};
 
     use super::*;
+    use crate::prepared::Wanted;
     use crate::promise::{Pending, promise, wait_for};
     use crate::range::RangeBuf;
     use crate::under_way::UnderWay;
@@ -388,20 +425,24 @@ mod tests {
         ((wanted, promise), pending)
     }
 
-    /// Who rings while there is no room wakes the thread for nothing, with a system call, for each read that he brings.
-    #[test]
-    fn nobody_rings_where_there_is_no_room_and_all_are_answered() {
+    /// What the thread has before it begins, and a file to be read. The system may refuse the ring.
+    fn polling() -> Option<(Polling, Arc<dyn File>, tempfile::TempDir)> {
         let with = (BufPool::new(0), Arc::new(Helpers::named("test")));
-        // The system may refuse it.
         let refusal = Arc::new(Refusal::none());
         let made = Polling::new(AsyncIo::Interrupt, with, &refusal, |_| true);
-        let Ok(mut polling) = made else {
-            return;
-        };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = RealStorage::new().open(&path, OpenMode::CreateNew).unwrap();
         file.write_at(b"some", 0).unwrap();
+        Some((made.ok()?, file, folder))
+    }
+
+    /// Who rings while there is no room wakes the thread for nothing, with a system call, for each read that he brings.
+    #[test]
+    fn nobody_rings_where_there_is_no_room_and_all_are_answered() {
+        let Some((mut polling, file, _folder)) = polling() else {
+            return;
+        };
         let shared = polling.shared.clone();
         let is_heard = || lock(&shared.queue).sleep == Sleep::InKernel;
         let mut pending = Vec::new();
@@ -419,6 +460,63 @@ mod tests {
         pending.push(answer);
         assert!(polling.may_sleep() && !is_heard());
         poller.stop();
+        polling.poll();
+        for answer in pending {
+            assert_eq!(wait_for(answer).unwrap().unwrap()[..], b"some"[..]);
+        }
+    }
+
+    /// A task, which counts how often it is woken.
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Task>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn task() -> (Arc<Task>, Waker) {
+        let task = Arc::new(Task(AtomicUsize::new(0)));
+        (task.clone(), Waker::from(task))
+    }
+
+    #[test]
+    fn answers_that_follow_each_other_wake_their_task_once() {
+        let ((one, of_one), (other, of_other)) = (task(), task());
+        let woken = || [&one, &other].map(|task| task.0.load(Ordering::Relaxed));
+        let mut wakes = Wakes::default();
+        for waker in [&of_one, &of_one, &of_one, &of_other, &of_other, &of_one] {
+            wakes.add(waker.clone());
+        }
+        assert_eq!(woken(), [1, 1]);
+        drop(wakes);
+        assert_eq!(woken(), [2, 1]);
+    }
+
+    /// A task that awaits many reads together is polled once for those that are done together.
+    #[test]
+    fn reads_that_are_done_together_wake_their_task_once() {
+        let Some((mut polling, file, _folder)) = polling() else {
+            return;
+        };
+        let (task, waker) = task();
+        let mut pending = Vec::new();
+        for _ in 0..8 {
+            let (order, mut answer) = order_of(&file);
+            let asked = Pin::new(&mut answer).poll(&mut Context::from_waker(&waker));
+            assert!(asked.is_pending());
+            polling.launch(order);
+            pending.push(answer);
+        }
+        polling.give_up_on(Flights::enable);
+        let mut together = Vec::new();
+        while polling.under_way() > 0 {
+            polling.give_up_on(Flights::submit_and_wait);
+            together.push(polling.reap());
+        }
+        let some = together.iter().filter(|reads| **reads > 0).count();
+        assert_eq!(task.0.load(Ordering::Relaxed), some, "{together:?}");
+        Poller(polling.shared.clone()).stop();
         polling.poll();
         for answer in pending {
             assert_eq!(wait_for(answer).unwrap().unwrap()[..], b"some"[..]);
