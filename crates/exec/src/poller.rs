@@ -218,9 +218,11 @@ impl Polling {
 
     fn poll(mut self) {
         self.give_up_on(Flights::enable);
-        while let Some(orders) = self.take() {
+        // One memory for all turns, asked for while no lock is held.
+        let mut orders = Vec::with_capacity(FLIGHTS_MAX);
+        while self.take(&mut orders) {
             let are_new = !orders.is_empty();
-            orders.into_iter().for_each(|order| self.launch(order));
+            orders.drain(..).for_each(|order| self.launch(order));
             if are_new && self.under_way() > 0 {
                 self.give_up_on(|ring| ring.submit());
             }
@@ -241,8 +243,8 @@ impl Polling {
         self.flights.as_ref().map_or(0, Flights::under_way)
     }
 
-    /// The next reads, for which there is room; `None` when there will be none any more.
-    fn take(&mut self) -> Option<Vec<Order>> {
+    /// Takes the next reads, for which there is room; `false` when there will be none any more.
+    fn take(&mut self, orders: &mut Vec<Order>) -> bool {
         let under_way = self.under_way();
         if self.refused && under_way == 0 {
             self.read_by_interrupts();
@@ -255,14 +257,15 @@ impl Polling {
         let mut queue = lock(&self.shared.queue);
         while queue.waiting.is_empty() && under_way == 0 {
             if queue.stopping {
-                return None;
+                return false;
             }
             queue.sleep = Sleep::Parked;
             queue = wait(&self.shared.parked, queue);
         }
         queue.sleep = Sleep::Awake;
         let some = queue.waiting.len().min(room);
-        Some(queue.waiting.drain(..some).collect())
+        orders.extend(queue.waiting.drain(..some));
+        true
     }
 
     /// Whether to sleep in the kernel. If there is no room for more, what comes waits for that, and does not ring.
