@@ -49,7 +49,7 @@ struct Place(Idle);
 
 #[derive(Debug)]
 struct Idle {
-    /// By capacity; no list is empty.
+    /// By capacity. Lists of small ones stay when they are empty: they are few, and soon needed again.
     bufs: Mutex<BTreeMap<usize, Vec<AlignedBuf>>>,
     /// The sum of their capacities. Changed under the lock. Relaxed: without it a guess, which spares a lock that is of no use.
     bytes: AtomicUsize,
@@ -78,9 +78,10 @@ impl Idle {
         }
         let most = len.saturating_mul(2).max(PAGE_BYTES);
         let mut all = lock(&self.bufs);
-        let (&capacity, bufs) = all.range_mut(len..=most).next()?;
+        let mut fitting = all.range_mut(len..=most);
+        let (&capacity, bufs) = fitting.find(|(_, bufs)| !bufs.is_empty())?;
         let buf = bufs.pop();
-        if bufs.is_empty() {
+        if bufs.is_empty() && capacity > SMALL_BYTES {
             all.remove(&capacity);
         }
         let left = self.bytes() - capacity;
@@ -229,6 +230,17 @@ mod tests {
             (address, 3 * PAGE_BYTES)
         );
         assert_eq!(pool.idle_bytes(), 0);
+    }
+
+    /// Of the size that was asked for none may be left, and a larger one that fits.
+    #[test]
+    fn an_empty_list_hides_no_larger_buffer() {
+        let pool = BufPool::new(1 << 20);
+        drop(pool.take(PAGE_BYTES));
+        let one = pool.take(PAGE_BYTES);
+        drop(pool.take(2 * PAGE_BYTES));
+        assert_eq!(pool.take(PAGE_BYTES).capacity(), 2 * PAGE_BYTES);
+        assert_eq!(one.capacity(), PAGE_BYTES);
     }
 
     #[test]
