@@ -184,7 +184,7 @@ impl Begun {
                 // Operands are looked for once more when they are folded: no later than now, and though the store be closed.
                 let may_fold = match rest {
                     Rest::Operands(..) => true,
-                    Rest::Tables(..) => inner.common.families.operator(cf).is_some(),
+                    Rest::Tables(..) => inner.common.families.has_operator(cf),
                     Rest::Long(..) => false,
                 };
                 let moment = may_fold.then(|| Entered::new(Moment::now(inner)));
@@ -239,9 +239,10 @@ impl Begun {
                 place.found_above(&memtable, value)
             }
             Rest::Tables(tables, seqno) => {
-                let answer = Search::new((place.cf, &key), seqno, &tables)
-                    .wait_async()
-                    .await?;
+                let answer = {
+                    let mut search = Search::new((place.cf, &key), seqno, &tables);
+                    search.wait_async().await?
+                };
                 place.finish_below(answer, key).await
             }
         }

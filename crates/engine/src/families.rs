@@ -110,7 +110,7 @@ impl FamilyChanges {
     /// Gives the merge operator that `options` name to a family that has none.
     fn add_operator(&self, family: Family, name: &str, options: &CfOptions) -> Result<()> {
         let families = &self.common.families;
-        if options.merge_operator.is_none() || families.operator(family.id).is_some() {
+        if options.merge_operator.is_none() || families.has_operator(family.id) {
             return Ok(());
         }
         self.common.check_writable()?;

@@ -212,7 +212,7 @@ impl Stager {
         let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 1);
         let most = self.common.options.memtable.item_bytes_max;
         let stage = Stage::new(&self.common.space, chain, &self.common.account, most);
-        let merges = |cf: CfId| self.common.families.operator(cf).is_some();
+        let merges = |cf: CfId| self.common.families.has_operator(cf);
         let (merging, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             asked.updates.into_iter().partition(|(cf, _)| merges(*cf));
         let bound = stage.reserve_bound(merging, true)

@@ -66,11 +66,11 @@ impl Search<'_> {
     }
 
     /// Drives it to its end while nobody waits: other threads read, and wake the task. What lies in memory is found at
-    /// the first poll.
+    /// the first poll. It is borrowed, since a future that owns it has it twice: as it came, and as it goes on.
     ///
     /// # Errors
     /// As [`Search::wait`].
-    pub async fn wait_async(mut self) -> Result<Answer> {
+    pub async fn wait_async(&mut self) -> Result<Answer> {
         let mut next = self.start()?;
         loop {
             next = match self.advance(next)? {

@@ -78,7 +78,7 @@ impl Making {
         read: &'a ValuesInOrder<'a>,
     ) -> Apart<'a> {
         let options = &self.common.options.blob;
-        let merges = self.common.families.operator(cf).is_some();
+        let merges = self.common.families.has_operator(cf);
         let bytes_min = match options.value_bytes_min {
             0 => usize::MAX,
             _ if merges || cf == CfId::METADATA => usize::MAX,

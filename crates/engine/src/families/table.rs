@@ -240,6 +240,11 @@ impl Families {
             .flatten()
     }
 
+    /// Whether a family has a merge operator.
+    pub fn has_operator(&self, cf: CfId) -> bool {
+        self.any_operator() && read(&self.table).operators.contains_key(&cf)
+    }
+
     /// Whether the family of this name has a compaction filter, or will have when it is made.
     pub fn is_filtered(&self, name: &str) -> bool {
         self.given.filters.contains_key(name)
