@@ -69,6 +69,8 @@ pub struct Cursor {
     waits_for: Option<(BlockHandle, Enter)>,
     /// Of the move that asked for it, if it was a step.
     way: Option<Way>,
+    /// On which side of the target everything lies that the move still comes to, where the target's own block has nothing.
+    beyond: Option<Way>,
     is_at_entry: bool,
 }
 
@@ -83,6 +85,7 @@ impl Cursor {
             target: InternalKey::default(),
             waits_for: None,
             way: None,
+            beyond: None,
             is_at_entry: false,
         }
     }
@@ -169,6 +172,7 @@ impl Cursor {
         let was_at_entry = std::mem::replace(&mut self.is_at_entry, false);
         self.waits_for = None;
         self.way = way;
+        self.beyond = way;
         match to {
             Move::First => match self.part.limits().lower().map(<[u8]>::to_vec) {
                 Some(lower) => Ok(self.seek(KeyRef::new(&lower, SeqNo::MAX))),
@@ -216,6 +220,7 @@ impl Cursor {
             return self.descend(true, Enter::SeekForPrev);
         }
         // The last block lies wholly below the target.
+        self.beyond = Some(Way::Back);
         self.enter_first_or_last(Enter::Last)
     }
 
@@ -270,15 +275,16 @@ impl Cursor {
             Enter::Seek => data.seek(target),
             Enter::SeekForPrev => data.seek_for_prev(target),
         };
-        // Each block is in order. So is what steps come to, if each block follows the one that they leave.
-        let follows = match self.way.filter(|_| there) {
+        // Each block is in order. So is what moves come to, if each block lies where the one before says: without that, who goes
+        // to and fro in blocks that contradict each other would never come to an end.
+        let follows = match self.beyond.filter(|_| there) {
             Some(Way::Forward) => target < data.key(),
             Some(Way::Back) => data.key() < target,
             None => true,
         };
         if !follows {
             let what = "keys of a data block";
-            let e = damaged(what, 0, "behind those of the blocks before", "others");
+            let e = damaged(what, 0, "in the order of blocks", "others");
             return Err(e.into_error(self.part.table().name(), handle.offset));
         }
         Ok(match (there, enter) {
@@ -328,6 +334,7 @@ impl Cursor {
 
     /// To the first entry of the next block, or the last of the one before.
     fn next_block(&mut self, way: Way) -> Step<bool> {
+        self.beyond = Some(way);
         let enter = match way {
             Way::Forward => Enter::First,
             Way::Back => Enter::Last,

@@ -56,8 +56,8 @@
 //!    file in another's, does not verify. File ids are never reused.
 //! 3. **Checked before used.** No byte of a block is used before its checksum holds and, for foreign
 //!    bytes with right checksums, before the whole block is checked (`block.rs`): what a cursor walks
-//!    over is well-formed, so cursors cannot fail or loop, and the keys of a block ascend. A step to
-//!    the next block compares the two: so what a walk comes to ascends, or it ends with an error. A
+//!    over is well-formed, so cursors cannot fail or loop, and the keys of a block ascend. A move that
+//!    goes on to the next block compares the two: so what a walk comes to ascends, a seek has not passed what it seeks, or it ends with an error. A
 //!    decompressed length is bounded by kind of block before anything is allocated.
 //! 4. **The index finds.** The separator of a data block is not below any entry of it and below every
 //!    entry behind it, as *internal* keys: where versions of one user key lie in several blocks the

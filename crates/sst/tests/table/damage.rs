@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use thermocline_base::{CfId, Error, ErrorKind, FileId, RangeTombstone};
+use thermocline_base::{CfId, Error, ErrorKind, FileId, RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
     Compression, Identity, KeyRef, SyncCursor, TablePart, TableWriter, Value, WriteOptions,
@@ -238,6 +238,32 @@ fn blocks_that_do_not_follow_each_other_end_a_walk() {
         }
     };
     assert_names_place(&error, 0, "back");
+}
+
+/// Likewise, of moves to a place: an engine that takes what the block beside has goes to and fro between two keys for ever.
+#[test]
+fn blocks_that_do_not_follow_each_other_end_a_seek() {
+    let (bytes, len) = even(DB_ID, 7, b'x');
+    // The first two in the place of the next two, and those in theirs.
+    let (first, next) = bytes[..4 * len].split_at(2 * len);
+    let mut swapped = [next, first, &bytes[4 * len..]].concat();
+    for n in 0..4 {
+        reseal(&mut swapped, 7, n * len, len);
+    }
+    let fs = fresh();
+    fs.install(&path(7), &swapped);
+    let (table, source) = open(&fs, 7).unwrap();
+    let mut cursor = SyncCursor::new(TablePart::whole(table), &source);
+    // Of four keys each.
+    let key = |key: &'static str| KeyRef::new(key.as_bytes(), SeqNo(5));
+    let error = cursor.seek_for_prev(key("key00005")).unwrap_err();
+    assert_names_place(&error, 0, "back");
+    let error = cursor.seek(key("key00009")).unwrap_err();
+    assert_names_place(&error, 3 * len, "forward");
+    // Where nothing is wrong, it goes on.
+    assert!(cursor.seek(key("key00020")).unwrap());
+    assert!(cursor.seek_for_prev(key("key00999")).unwrap());
+    assert_eq!(cursor.key().user_key, b"key00063");
 }
 
 #[test]
