@@ -1,5 +1,7 @@
 //! Changing what exists.
 
+mod numbers;
+
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -43,13 +45,13 @@ pub struct Catalog {
     /// What was transferred of manifests.
     bytes: Arc<DeviceBytes>,
     /// Behind the manifest's lock, where both are held. It is held while an edit is made durable.
-    pub(crate) versions: Mutex<VersionSet>,
+    versions: Mutex<VersionSet>,
     /// The current one of those, for who waits for no edit: a writer asks what persistent memory tables take.
     current: ArcSwap<Version>,
     /// Where its tables lie.
     pub table_files: Arc<TableFiles>,
     view: ArcSwap<View>,
-    pub(crate) poison: Arc<Poison>,
+    poison: Arc<Poison>,
     events: Arc<Events>,
     observer: Weak<dyn Observer>,
 }

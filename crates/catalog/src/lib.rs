@@ -27,7 +27,6 @@
 mod edits;
 pub mod files;
 pub mod kept;
-mod numbers;
 pub mod owned;
 mod pins;
 pub mod view;
