@@ -31,7 +31,6 @@ mod levels;
 mod name;
 mod open;
 mod open_blobs;
-mod opening;
 mod operand;
 mod pieces;
 mod pm;

@@ -12,6 +12,8 @@
 //! 4. *No room is no error.* Where indexes leave no room for a table it is opened for the one who reads it,
 //!    and closed after ([`Account::charge_over`](thermocline_base::budget::Account::charge_over)).
 
+pub(crate) mod opening;
+
 use std::collections::VecDeque;
 use std::sync::Weak;
 
@@ -34,11 +36,11 @@ pub struct Handle {
     /// Null while it is closed.
     pub(crate) open: ArcSwapOption<OpenTable>,
     /// Held by whoever opens it.
-    pub(crate) opening: Mutex<()>,
+    opening: Mutex<()>,
     /// Whether it was read since it was looked at. Relaxed: a guess.
-    pub(crate) used: AtomicBool,
+    used: AtomicBool,
     /// Reads that it was asked by in vain, about (`observe::charged`). Relaxed: a guess.
-    pub(crate) charged: AtomicU64,
+    charged: AtomicU64,
 }
 
 /// A table that is open.

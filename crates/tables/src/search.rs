@@ -14,8 +14,8 @@ use thermocline_sst::{Block, BlockHandle, Found, FoundValue, Get, Step, TablePar
 use thermocline_version::TableRef;
 
 use crate::found::FoundIn;
+use crate::open::opening::Asked;
 use crate::open::{Handle, OpenTable};
-use crate::opening::Asked;
 use crate::runs::{self, Run};
 use crate::{TableValue, Tables, Watch};
 
