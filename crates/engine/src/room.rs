@@ -13,15 +13,15 @@
 //! 1. A writer waits for nobody but the one who holds `flushing`, who writes files and takes the writer's lock
 //!    for moments. It does not matter how many job threads there are, or what they do.
 //! 2. Each further attempt comes after some memtable was flushed or dropped, by whomever. Who has tried
-//!    [`ATTEMPTS_MAX`] times, because others took what was made, gives up.
+//!    [`ROOM_ATTEMPTS_MAX`] times, because others took what was made, gives up.
 //! 3. Where a flush frees nothing there is no further attempt: it failed (the disk is full), or nothing is left
 //!    that could be flushed, because it is flushed and somebody reads it, or does not fit at all. The
 //!    error says which. One that met what was about to be settled is tried again.
 //!
 //! What is kept for change feeds (`feed`) goes first, memtable by memtable. Readers that hold what was
-//! flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are compactions that work with the DRAM which
-//! the write needs ([`JOBS_MS`]), and the
-//! other stores of the runtime where it is its DRAM that they have together ([`OTHERS_MS`]): those are
+//! flushed are waited for a moment ([`ROOM_READERS_MS`]): a scan may end. So are compactions that work with the DRAM which
+//! the write needs ([`ROOM_JOBS_MS`]), and the
+//! other stores of the runtime where it is its DRAM that they have together ([`ROOM_OTHERS_MS`]): those are
 //! asked to flush what they have beyond their share.
 //!
 //! # Deletes
@@ -37,27 +37,15 @@ use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
 use thermocline_catalog::kept::Keeping;
 use thermocline_observe::cause::StallCause;
+use thermocline_policy::tuning::{
+    ROOM_ATTEMPTS_MAX, ROOM_DRAM_PARTS, ROOM_JOBS_MS, ROOM_OTHERS_MS, ROOM_READERS_MS,
+};
 use thermocline_runtime::Job;
 
 use crate::busy::busy;
 use crate::flush::Extent;
 use crate::store::Admission;
 use crate::sync::Ordering;
-
-/// Attempts after which a write is refused though there was room each time, which others took.
-const ATTEMPTS_MAX: u32 = 100;
-
-/// Time for which a writer waits for readers, in milliseconds.
-const READERS_MS: u64 = 250;
-
-/// Time for which a writer waits for a compaction that works with the DRAM that it needs, in milliseconds.
-const JOBS_MS: u64 = 10_000;
-
-/// A store with less than this part of `dram` left may have too little for a write; a large one says how much it lacks.
-const DRAM_SHARE: u64 = 8;
-
-/// Time for which a writer waits for other stores to give back DRAM, in milliseconds.
-const OTHERS_MS: u64 = 500;
 
 /// A write that is tried until there is room for it.
 #[derive(Debug)]
@@ -110,7 +98,7 @@ impl Admission {
     ) -> Result<()> {
         let is_space = matches!(error, Error::OutOfSpace(_));
         let fits = bytes < self.common.space.usage().limit_bytes;
-        if !is_space || !self.common.flushes() || !fits || attempts.attempts == ATTEMPTS_MAX {
+        if !is_space || !self.common.flushes() || !fits || attempts.attempts == ROOM_ATTEMPTS_MAX {
             return Err(error);
         }
         if no_slowdown {
@@ -193,10 +181,10 @@ impl Admission {
     /// ended since room was made `made` times, or has given back some of the `charged` bytes; or did so before those were
     /// looked at, behind the attempt that was refused: then what that lacked is there.
     fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
-        let needs = (self.common.options.dram / DRAM_SHARE).max(self.common.room.lacking());
+        let needs = (self.common.options.dram / ROOM_DRAM_PARTS).max(self.common.room.lacking());
         let is_full = || self.common.account.is_full(needs);
         let _hurry = self.common.compactions.hurry();
-        for _ in 0..JOBS_MS {
+        for _ in 0..ROOM_JOBS_MS {
             let ended = self.common.room.made() != made;
             if ended || !self.waits() || !is_full() || !self.common.compactions.is_any_running() {
                 break;
@@ -223,7 +211,7 @@ impl Admission {
             return false;
         }
         self.common.background.request_job_of_all(Job::Flush);
-        for _ in 0..OTHERS_MS {
+        for _ in 0..ROOM_OTHERS_MS {
             if budget.held() < held {
                 return true;
             }
@@ -237,7 +225,7 @@ impl Admission {
 
     /// Whether readers have let go of something.
     pub fn wait_for_readers(&self, made: u64) -> Result<bool> {
-        for _ in 0..READERS_MS {
+        for _ in 0..ROOM_READERS_MS {
             // Not whether somebody reads it: who did when it was last tried may have left since.
             let retired = !self.common.reclaim.is_nothing_retired()
                 || self.common.pm_tables_use().retired > 0;

@@ -1,18 +1,12 @@
 //! What is done under the writer's lock for a writer that lacks something, or has sealed a memtable.
 
 use thermocline_base::{Error, Result};
+use thermocline_policy::tuning::{PATIENCE_LOOKS, PATIENCE_NS};
 use thermocline_runtime::Task;
 
 use crate::store::Upkeep;
 use crate::sync::thread;
 use crate::write::writer::Writer;
-
-/// How often at most a writer that found no room looks whether readers have let go of what is dead, while none does: a `get` does
-/// within microseconds.
-const PATIENCE: u32 = 200;
-
-/// Nanoseconds for which it looks at least where nobody else makes room: the thread of a `get` may have lost its turn.
-const PATIENCE_NS: u64 = 5_000_000;
 
 impl Upkeep {
     /// As [`Reclaimer::reclaim`](crate::store::Reclaimer), for whoever writes and lacks something. What cannot be read stays, for its
@@ -70,7 +64,7 @@ impl Upkeep {
             let now = self.holders();
             in_vain = if now < holders { 0 } else { in_vain + 1 };
             // What nobody holds is kept for others than readers.
-            let ends = now == 0 || in_vain >= PATIENCE && self.is_out_of_patience(begun);
+            let ends = now == 0 || in_vain >= PATIENCE_LOOKS && self.is_out_of_patience(begun);
             // At the end, too: one may have come as another one went.
             if (now < holders || ends) && self.reclaimer.drop_dead(writer)? > 0 {
                 // What was not the oldest may be now.

@@ -1,4 +1,4 @@
-//! Numbers of what waits: delay of writers, and how far jobs give way to clients.
+//! Numbers of what waits: delay of writers, writers that find no room, and how far jobs give way to clients.
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Delay of writers (`pressure`).
@@ -46,6 +46,34 @@ pub const DELAY_PIECE_NS: u64 = 1_000_000;
 
 /// Nanoseconds that a write waits at a time, at most. *Chosen*: decision 164.
 pub const DELAY_NS_MAX: u64 = 10_000_000;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Writers that find no room (the engine's `room` and `upkeep`).
+
+/// Attempts after which a write is refused though there was room each time, which others took. *Chosen* (commit 3ed150c).
+pub const ROOM_ATTEMPTS_MAX: u32 = 100;
+
+/// Milliseconds for which a writer waits for readers of what was flushed. *Chosen* (commit 3ed150c): a scan may end meanwhile.
+pub const ROOM_READERS_MS: u64 = 250;
+
+/// Milliseconds for which a writer waits for a compaction that works with the DRAM that it needs. *Chosen*
+/// (commit 92dc4be).
+pub const ROOM_JOBS_MS: u64 = 10_000;
+
+/// A store with less than one part in so many of `dram` left may have too little for a write; a large one says how much it lacks.
+/// *Chosen* (commit 92dc4be).
+pub const ROOM_DRAM_PARTS: u64 = 8;
+
+/// Milliseconds for which a writer waits for other stores to give back DRAM. *Chosen* (commit 7472c43).
+pub const ROOM_OTHERS_MS: u64 = 500;
+
+/// A writer that found no room, and holds its lock, looks so often in vain whether readers have let go of what is dead, and gives up
+/// then. *Chosen* (commit 79b574d): a get lets go within microseconds.
+pub const PATIENCE_LOOKS: u32 = 200;
+
+/// Nanoseconds for which it looks at least where nobody else makes room. *Chosen* (commit 79b574d): the thread of a get may have lost
+/// its turn.
+pub const PATIENCE_NS: u64 = 5_000_000;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // How far jobs give way to clients (`pace`).
