@@ -22,7 +22,7 @@
 //! | `Making` | makes tables | `compact::outputs` |
 //! | `Partitioner` | how keys are divided | `partitions` |
 //! | `Reclaimer` | drops dead memtables; gives space back to the disk | `reclaim` |
-//! | `Merger` | merges indexes of sealed memtables | `merge` |
+//! | `Merger` | merges indexes of sealed memtables, and divides them | `merge` |
 //! | `Upkeep` | what a writer does under its lock when it lacks something | `upkeep` |
 //! | `Compactor` | compactions | `compact::{job, manual, internal}` |
 //! | `FlushWriter`, `Evacuator`, `Flusher` | flushes: one table, range by range, from beginning to end | `flush` |
@@ -76,7 +76,8 @@
 //! edit drops it, and its zones are free.
 //!
 //! # Merging indexes (`merge`)
-//! Several sealed memtables get one index, so that reads ask few indexes. The records stay where they are.
+//! Several sealed memtables get one index, so that reads ask few indexes. The records stay where they are. An index that
+//! leads to more than a flush takes is divided by age when one comes near.
 //!
 //! # Flushing (`flush`, `tables`)
 //! Sealed memtables are written into tables of level 0. One edit names the tables. One view brings the tables in
@@ -115,7 +116,7 @@
 //! after it has given up the folder. From then on nothing of the store touches the chain or the folder.
 //!
 //! # Records in DRAM (`wal`)
-//! In the baseline (preset `leveled`) the region is plain memory, and a log makes items durable. All else is as
+//! With presets `leveled` (the baseline) and `trident` the region is plain memory, and a log makes items durable. All else is as
 //! described here.
 //!
 //! # Lock order
