@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn jobs_keep_to_their_part_of_dram(depth in 1..64_usize, threads in 1..64_usize, dram in 1u64 << 20..1 << 42) {
+        fn jobs_keep_to_their_part_of_dram(depth in 1..64_usize, threads in 1..64_usize, dram in (20u32..42).prop_map(|n| 3u64 << n)) {
             let tools = Tools::of(depth, threads, dram);
             let piece = tools.piece_bytes as u64;
             prop_assert!((PIECE_BYTES_MIN..=PIECE_BYTES_MAX).contains(&piece));
