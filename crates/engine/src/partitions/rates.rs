@@ -35,8 +35,9 @@ impl Partitioner {
     pub fn rates_to_remember(&self) -> Option<Change> {
         let now = self.common.now_ns();
         self.common.rates.take_in(now, CfId::DEFAULT, &[]);
-        let rates = self.common.rates.to_remember(now);
-        let noted = self.common.catalog.edits().state().rates() == rates;
+        let edits = self.common.catalog.edits();
+        let rates = self.common.rates.to_remember(now, edits.state());
+        let noted = edits.state().rates() == rates;
         (!noted).then(|| Change::PartitionRates(rates.into()))
     }
 
@@ -125,17 +126,19 @@ mod tests {
             "{found:?}"
         );
         // What is remembered goes on where it was, whatever the clock says.
-        let remembered = all.to_remember(now);
+        let remembered = all.to_remember(now, &state);
         let next = PartitionRates::new(1, &remembered, 7);
         assert_eq!(rates(&next, &state, 7), found);
-        assert_eq!(next.to_remember(7), remembered);
-        assert_eq!(next.to_remember(7 + 100 * RATE_HALF_LIFE_NS), []);
+        assert_eq!(next.to_remember(7, &state), remembered);
+        assert_eq!(next.to_remember(7 + 100 * RATE_HALF_LIFE_NS, &state), []);
         all.dropped(CF);
         assert_eq!(rates(&all, &state, now), []);
     }
 
     #[test]
     fn the_busiest_are_remembered() {
+        let letters: Vec<u8> = (1..200).collect();
+        let state = version(&letters);
         let all = PartitionRates::new(1, &[], 0);
         let counted = (0..200).map(|n| {
             let reads = f64::from(n * 7 % 200) * 1e4;
@@ -146,10 +149,45 @@ mod tests {
             (PartitionId(n), counts)
         });
         all.take_in(1, CF, &counted.collect::<Vec<_>>());
-        let remembered = all.to_remember(1);
+        let remembered = all.to_remember(1, &state);
         assert_eq!(remembered.len(), RATES_REMEMBERED);
         assert_eq!(remembered[0].partition.0 * 7 % 200, 199);
         assert_eq!(remembered[63].partition.0 * 7 % 200, 136);
+    }
+
+    /// What is counted of what has gone would be noted at each close, and take the places of others.
+    #[test]
+    fn only_what_exists_is_remembered() {
+        let mut state = version(b"dm");
+        let all = PartitionRates::new(1, &[], 0);
+        let (merged, dropped) = (PartitionId(2), CfId(7));
+        all.merged(CF, PartitionId(1), merged);
+        all.dropped(dropped);
+        // Who reads on has a view from before.
+        let old = state.version().clone();
+        for _ in 0..1000 {
+            all.note_reads(&old, CF, b"x", 1);
+            all.note_reads(&old, dropped, b"x", 1);
+        }
+        all.note_reads(&old, CF, b"e", 1000);
+        all.take_in(1, CF, &[]);
+        assert_eq!(all.to_remember(1, &state).len(), 2);
+        let gone = Change::PartitionRemoved {
+            cf: CF,
+            partition: merged,
+            start: [b'm'].into(),
+        };
+        state.apply(&gone.into()).unwrap();
+        let remembered = all.to_remember(1, &state);
+        let of: Vec<_> = remembered
+            .iter()
+            .map(|rate| (rate.cf, rate.partition))
+            .collect();
+        assert_eq!(of, [(CF, PartitionId(1))]);
+        // So the next close finds what it would note.
+        let noted = Change::PartitionRates(remembered.clone().into());
+        state.apply(&noted.into()).unwrap();
+        assert_eq!(state.rates(), remembered);
     }
 
     #[test]

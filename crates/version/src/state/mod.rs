@@ -21,7 +21,7 @@ use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::impossible::{Impossible, at_least, must};
 use crate::job_done::JobsDone;
 use crate::origin::Origins;
-use crate::table::Place;
+use crate::table::{PartitionId, Place};
 use crate::version::Version;
 use crate::write_times::WriteTimes;
 use chains::Chains;
@@ -137,6 +137,11 @@ impl State {
     /// some partitions that exist.
     pub fn rates(&self) -> &[StoredRate] {
         &self.rates
+    }
+
+    /// Whether there is such a family, and it has this partition.
+    pub fn has_partition(&self, cf: CfId, partition: PartitionId) -> bool {
+        self.families.has(cf.0) && self.version.partitions(cf).has(partition)
     }
 
     /// The last flushes and compactions.
@@ -353,9 +358,7 @@ impl State {
 
     /// Keeps the rates of partitions that exist. The ids of others are given out again.
     fn set_rates(&mut self, rates: &[StoredRate]) {
-        let exists = |rate: &&StoredRate| {
-            self.families.has(rate.cf.0) && self.version.partitions(rate.cf).has(rate.partition)
-        };
+        let exists = |rate: &&StoredRate| self.has_partition(rate.cf, rate.partition);
         self.rates = rates.iter().filter(exists).copied().collect();
     }
 

@@ -10,7 +10,7 @@ use thermocline_policy::cost::{Counts, Rates};
 use thermocline_policy::level0::PartitionRate;
 use thermocline_policy::reads::weighs_level0;
 use thermocline_policy::tuning::{RATES_REMEMBERED, SCAN_READS, SPLIT_RATES};
-use thermocline_version::{PartitionId, Partitions, StoredRate, Version};
+use thermocline_version::{PartitionId, Partitions, State, StoredRate, Version};
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
@@ -56,8 +56,9 @@ impl PartitionRates {
         }
     }
 
-    /// What is to be remembered of them as of `now`: those of the busiest partitions.
-    pub(super) fn to_remember(&self, now: u64) -> Vec<StoredRate> {
+    /// What is to be remembered of them as of `now`: those of the busiest partitions that exist. What was read of others, by
+    /// who had a view from before they went, is here still.
+    pub(super) fn to_remember(&self, now: u64, state: &State) -> Vec<StoredRate> {
         let stored = |(&(cf, partition), rates): (&Of, &Rates)| {
             let a_second = rates.per_second(now);
             StoredRate {
@@ -70,7 +71,7 @@ impl PartitionRates {
         };
         let all = |rate: &StoredRate| rate.reads.saturating_add(rate.writes);
         let mut rates: Vec<_> = lock(&self.known).iter().map(stored).collect();
-        rates.retain(|rate| all(rate) > 0);
+        rates.retain(|rate| all(rate) > 0 && state.has_partition(rate.cf, rate.partition));
         rates.sort_by_key(|rate| (std::cmp::Reverse(all(rate)), rate.cf, rate.partition));
         rates.truncate(RATES_REMEMBERED);
         rates
