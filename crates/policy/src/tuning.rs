@@ -339,6 +339,10 @@ pub const MERGED_BYTES: usize = 1 << 20;
 /// Tables that are opened for sizes, at most, before one split or merge is decided. *Chosen*: an open is a read of the device.
 pub const MEASURED_TABLES: usize = 16;
 
+/// Keys of one table of which it is remembered how much lies before them, beyond those of the largest question: where
+/// partitions begin now, and where some were to be split. *Chosen*.
+pub const MEASURED_KEYS: usize = 256;
+
 /// Partitions whose rates are remembered over a close. *Chosen*.
 pub const RATES_REMEMBERED: usize = 64;
 

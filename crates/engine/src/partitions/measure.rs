@@ -3,10 +3,14 @@
 //! A file never changes, so what was looked up once is remembered as long as a version names it: sizes are asked for
 //! after each flush and compaction, and most tables are then the same. A table that is not open is opened only for
 //! as many as the asker wants to wait for; of the others it is known later, or never, and is estimated.
+//!
+//! Which keys are asked for changes with the partitions, and a file may stay for years. So of each file as many keys are
+//! remembered as its largest question had, and some more; then all are forgotten, and looked up when they are asked for again.
 
 use std::collections::BTreeMap;
 
 use thermocline_base::{CfId, FileId};
+use thermocline_policy::tuning::MEASURED_KEYS;
 use thermocline_tables::Tables;
 use thermocline_version::{TableRef, Version};
 
@@ -21,6 +25,8 @@ struct Known {
     end: u64,
     /// Bytes before keys.
     before: BTreeMap<Vec<u8>, u64>,
+    /// Keys of the largest question.
+    largest: usize,
 }
 
 impl Measures {
@@ -37,6 +43,12 @@ impl Measures {
             tables: Some(tables),
             opens,
         }
+    }
+
+    /// Keys that are remembered.
+    #[cfg(test)]
+    pub fn remembered(&self) -> usize {
+        self.0.values().map(|known| known.before.len()).sum()
     }
 
     /// Without looking into tables.
@@ -116,6 +128,10 @@ impl Measuring<'_> {
         let (all, end) = self.tables?.offsets((cf, table), keys, &mut self.opens)?;
         let known = self.known.0.entry((cf, table.file)).or_default();
         known.end = end;
+        known.largest = known.largest.max(keys.len());
+        if known.before.len() + keys.len() > known.largest + MEASURED_KEYS {
+            known.before.clear();
+        }
         let found = keys.iter().map(|key| key.to_vec()).zip(all.iter().copied());
         known.before.extend(found);
         Some((all, end))

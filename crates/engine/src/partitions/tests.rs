@@ -6,6 +6,7 @@ use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfOptions, Codec, ErrorKind, FileId, KeyRange};
 use thermocline_policy::level0::PartitionRate;
 use thermocline_policy::partitions::splits_still;
+use thermocline_policy::tuning::MEASURED_KEYS;
 use thermocline_policy::work::Work;
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::{Level, PartitionId, TableRef};
@@ -900,6 +901,30 @@ fn level_0_counts_for_sizes_only_where_there_is_nothing_else() {
     flush(&engine);
     assert!((1000..2000).contains(&sizes(&engine)));
     assert!(engine.partitions(CfId::DEFAULT)[0].bytes > 10_000);
+}
+
+/// A file may stay for years, while it is asked for other keys each time.
+#[test]
+fn of_a_file_some_keys_are_remembered() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options());
+    for n in 0..100 {
+        put(&engine, CfId::DEFAULT, &key(10 * n), &[1; 100]);
+    }
+    flush(&engine);
+    let version = version(&engine);
+    let (_, table) = version.tables_of(CfId::DEFAULT).next().unwrap();
+    let view = engine.inner.common.catalog.view_to_keep();
+    let mut measures = Measures::default();
+    let mut most = 0;
+    for n in 0..3 * MEASURED_KEYS as u64 {
+        let key = key(n);
+        let mut measuring = measures.by(&view.tables, 1);
+        let below = measuring.below(CfId::DEFAULT, table, &[&key[..]]);
+        assert!(below.is_some());
+        most = most.max(measures.remembered());
+    }
+    assert_eq!(most, MEASURED_KEYS + 1);
 }
 
 /// Ten thousand partitions whose data has gone, or that never had any, are merged by a few edits.
