@@ -280,6 +280,8 @@ impl Stager {
             if stage.zones().len() > zones {
                 zones = stage.zones().len();
                 self.memtables.note_growth();
+                // A batch of many zones may have to wait for each of them.
+                attempts = self.admission.begin_attempts();
             }
         }
         let staged = stage.complete();

@@ -1,10 +1,13 @@
 //! Batches that are no larger than an item may be, and go in pieces alone.
 
 use thermocline_commit::recent::{Changed, Footprint};
+use thermocline_env::Clock;
 use thermocline_halloc::{Reserve, Zone};
 
 use super::*;
+use crate::common::Common;
 use crate::stage::due::goes_in_pieces;
+use crate::sync::Mutex;
 
 /// What no change meets.
 struct Nothing;
@@ -87,6 +90,85 @@ fn scatter(engine: &Engine) -> Vec<Zone> {
         .partition(|zone| zone.ordinal.is_multiple_of(2));
     space.release(&free);
     others
+}
+
+/// A clock: whenever somebody looks at it, room was made that others have taken; but for one zone after many looks.
+#[derive(Debug, Default)]
+struct Taking(Mutex<Option<Taken>>);
+
+struct Taken {
+    common: Arc<Common>,
+    zones: Vec<Zone>,
+    looks: u64,
+}
+
+impl std::fmt::Debug for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} zones, {} looks", self.zones.len(), self.looks)
+    }
+}
+
+/// Looks behind which there is a zone: an attempt to find one looks a few times, so that less than a hundred fail.
+const LOOKS: u64 = 150;
+
+impl Clock for Taking {
+    fn now_ns(&self) -> u64 {
+        if let Some(taken) = &mut *lock(&self.0) {
+            taken.looks += 1;
+            if taken.looks.is_multiple_of(LOOKS)
+                && let Some(zone) = taken.zones.pop()
+            {
+                taken.common.space.release(&[zone]);
+            }
+            taken.common.room.note();
+        }
+        0
+    }
+
+    fn sleep_ms(&self, _: u64) {}
+
+    fn unix_s(&self) -> u64 {
+        0
+    }
+}
+
+/// Each zone of a batch may have to be waited for, as often as any write's.
+#[test]
+fn a_batch_that_waits_for_each_of_its_zones_is_stored() {
+    let machine = Machine::new(MIB);
+    let clock = Arc::new(Taking::default());
+    let mut world = machine.world();
+    world.env.clock = clock.clone();
+    let mut options = options(MIB);
+    options.flush.automatic = true;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let stager = &engine.inner.stager;
+    let batch = puts(CF, 0..300, &[1; 1100]);
+    let bytes = thermocline_memtable::item_bytes(batch.iter());
+    let staging = stager.reserve_stage(batch.iter(), bytes).unwrap();
+    let mut zones = scatter(&engine);
+    let space = &engine.inner.common.space;
+    let owner = engine.inner.sweeper.pm_owner().unwrap();
+    // But for one, which is kept back.
+    for ordinal in 0.. {
+        match space.attach(owner, ordinal, 1, Reserve::Keep) {
+            Ok(zone) => zones.push(zone),
+            Err(_) => break,
+        }
+    }
+    *lock(&clock.0) = Some(Taken {
+        common: engine.inner.common.clone(),
+        zones,
+        looks: 0,
+    });
+    let stored = stager.store_stage(staging, batch.iter());
+    let taken = lock(&clock.0).take().unwrap();
+    let (staging, _) = stored.unwrap();
+    let zones = staging.stage.as_ref().unwrap().zones().len() as u64;
+    assert!(
+        zones > 5 && taken.looks >= (zones - 1) * LOOKS,
+        "{zones}, {taken:?}"
+    );
 }
 
 #[test]
