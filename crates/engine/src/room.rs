@@ -37,6 +37,7 @@ use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
 use thermocline_catalog::kept::Keeping;
 use thermocline_observe::cause::StallCause;
+use thermocline_observe::count::Count;
 use thermocline_policy::tuning::{
     ROOM_ATTEMPTS_MAX, ROOM_DRAM_PARTS, ROOM_JOBS_MS, ROOM_OTHERS_MS, ROOM_READERS_MS,
 };
@@ -133,11 +134,13 @@ impl Admission {
         if self.evacuator.to_flush().is_empty() {
             self.seal_apart(begun)?;
         }
+        let dropped = || self.common.counted.get(Count::Dropped);
+        let had = dropped();
         match self.flusher.flush_holding(&flushing, Extent::All) {
             Ok(0) if self.reclaimer.yield_kept()? => return Ok(()),
             Ok(0) => {}
             Ok(_) => return Ok(()),
-            Err(cause) => return self.flush_failed(error, cause),
+            Err(cause) => return self.flush_failed(error, cause, dropped() > had),
         }
         drop(flushing);
         let made = self.common.room.made() != before;
@@ -150,8 +153,9 @@ impl Admission {
         Err(self.naming_readers(error))
     }
 
-    /// A flush that was to make room has failed with `cause`. Returns when the write may be tried again all the same.
-    fn flush_failed(&self, error: Error, cause: Error) -> Result<()> {
+    /// A flush that was to make room has failed with `cause`, but has perhaps `made` some before: with the rest of an evacuation,
+    /// behind which it has failed with what came since. Returns when the write may be tried again all the same.
+    fn flush_failed(&self, error: Error, cause: Error, made: bool) -> Result<()> {
         match cause {
             cause @ (Error::Poisoned(_) | Error::Closed) => Err(cause),
             // It has met what was written a moment ago, and is about to be settled.
@@ -161,6 +165,9 @@ impl Admission {
             }
             cause => {
                 self.common.poison.check()?;
+                if made {
+                    return Ok(());
+                }
                 let text = space_text(error);
                 let text = format!("{text}; flushing, which would make room, failed: {cause}");
                 Err(Error::OutOfSpace(text))

@@ -134,7 +134,10 @@ fn a_flush_that_meets_writes_in_flight_refuses_nobody() {
     };
     let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
     let admission = &engine.inner.admission;
-    let after = |cause| admission.flush_failed(Error::OutOfSpace("one more write".into()), cause);
+    let after = |cause| {
+        let refused = Error::OutOfSpace("one more write".into());
+        admission.flush_failed(refused, cause, false)
+    };
     after(busy("for writes in flight")).unwrap();
     let refused = after(Error::Unsupported("flushing".into())).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::OutOfSpace);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use thermocline_base::options::{Options, SHAPES};
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{Steps, WriteBatch};
+use thermocline_base::{Error, Steps, WriteBatch};
 use thermocline_env::Env;
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
+use thermocline_observe::count::Count;
 use thermocline_pm::SimPm;
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
@@ -414,6 +415,52 @@ fn a_merge_inside_level_0_ends_at_the_front() {
         check_now(&engine, &families, &[model], &keys);
     }
     assert!(halves > 2, "{halves}");
+}
+
+/// A store whose evacuation stands half-way, when a flush finds no room for the write behind so many others.
+fn at_half(others: u64) -> Option<(Engine, Machine)> {
+    let (machine, mut options) = (Machine::new(), options("tiered"));
+    options.memtable.bytes_max = 64 << 10;
+    options.compaction.table_bytes = 16 << 10;
+    let engine = machine.open(&options);
+    for n in 0..90u8 {
+        put(&engine, CfId::DEFAULT, &[n], &[0; 1500]);
+    }
+    machine.fail_behind(others);
+    let flushed = engine.flush();
+    machine.disk.disarm();
+    let is_half = engine.inner.common.catalog.view().front().is_some();
+    (flushed.is_err() && is_half).then_some((engine, machine))
+}
+
+/// A flush that is to make room does so with the rest of an evacuation, and then fails with what came since. Whoever waits for room
+/// has some.
+#[test]
+fn the_rest_of_an_evacuation_makes_room_though_what_follows_fails() {
+    let first = (0..16).find(|others| at_half(*others).is_some()).unwrap();
+    let mut cases = 0;
+    for others in 0..24 {
+        let (engine, machine) = at_half(first).unwrap();
+        let inner = &engine.inner;
+        for n in 0..90u8 {
+            put(&engine, CfId::DEFAULT, &[n], &[1; 1500]);
+        }
+        let dropped = || inner.common.counted.get(Count::Dropped);
+        let had = dropped();
+        machine.fails(others, Repeat::Forever);
+        let mut attempts = inner.admission.begin_attempts();
+        let refused = Error::OutOfSpace("one more write".into());
+        let waited = inner
+            .admission
+            .wait_for_room(&mut attempts, refused, 10, false);
+        machine.disk.disarm();
+        let is_left = !inner.flusher.evacuator.to_flush().is_empty();
+        if is_left && dropped() > had {
+            waited.unwrap();
+            cases += 1;
+        }
+    }
+    assert!(cases > 0);
 }
 
 /// A memtable without records has the base of the one behind it. A flush that takes the first, and not the second, says
