@@ -188,8 +188,13 @@ impl Admission {
     /// ended since room was made `made` times, or has given back some of the `charged` bytes; or did so before those were
     /// looked at, behind the attempt that was refused: then what that lacked is there.
     fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
-        let needs = (self.common.options.dram / ROOM_DRAM_PARTS).max(self.common.room.lacking());
-        let is_full = || self.common.account.is_full(needs);
+        let (account, share) = (
+            &self.common.account,
+            self.common.options.dram / ROOM_DRAM_PARTS,
+        );
+        let lacking = self.common.room.lacking();
+        // What a write lacks has what writes under way were promised in it already.
+        let is_full = || account.is_full(share) || !account.fits_beside_used(lacking);
         let _hurry = self.common.compactions.hurry();
         for _ in 0..ROOM_JOBS_MS {
             let ended = self.common.room.made() != made;

@@ -114,6 +114,12 @@ impl Account {
         both.saturating_add(bytes) > self.tally.limit()
     }
 
+    /// Whether `bytes` beyond those in use fit under the account's own limit: what was promised is among both.
+    pub fn fits_beside_used(&self, bytes: u64) -> bool {
+        let both = self.used().saturating_add(self.charged());
+        both.saturating_add(bytes) <= self.tally.limit()
+    }
+
     /// Has holders give back, until both limits are kept (B4).
     fn make_room(&self) -> Result<(), Full> {
         match () {

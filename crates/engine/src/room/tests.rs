@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use thermocline_base::budget::Spare;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, ErrorKind, WriteBatch};
 use thermocline_env::Clock;
@@ -37,6 +38,31 @@ fn dram_that_came_back_before_the_first_look_is_tried() {
     // As much as there will never be.
     admission.common.room.note_lacking(u64::MAX / 2);
     assert!(waits().is_err());
+}
+
+/// What a write lacks is measured from what is in use, and what other writes were promised is in it: that does not count twice.
+#[test]
+fn what_is_promised_is_part_of_what_a_write_lacks() {
+    const PM: u64 = 8 << 20;
+    const DRAM: u64 = 64 << 20;
+    let machine = Machine::new(PM);
+    let options = Options {
+        pm: PM,
+        dram: DRAM,
+        ..Options::default()
+    };
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let admission = &engine.inner.admission;
+    let common = &admission.common;
+    let refused = || Error::OutOfSpace("one more write".into());
+    // As much as groups in flight have, and what one more needs beside them.
+    common.account.promise(DRAM / 2, Spare::Keep).unwrap();
+    common.room.note_lacking(DRAM / 8 * 5);
+    let mut attempts = admission.begin_attempts();
+    admission
+        .wait_for_room(&mut attempts, refused(), 10, false)
+        .unwrap();
+    assert!(common.account.held() >= DRAM / 2);
 }
 
 /// A clock that goes on by a nanosecond with each look at it.
