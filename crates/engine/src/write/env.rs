@@ -333,6 +333,8 @@ impl Inner {
         let group = self
             .memtables
             .grant(&mut writer, records, bytes, tombstones);
+        // Its ticket is given out: whoever is granted the next one waits for this group.
+        let flying = self.common.commits.flying(self);
         prepared.granted(step, group.last);
         if writer.watched {
             writer.watched = self.common.note_recent(group.first, entries);
@@ -342,6 +344,7 @@ impl Inner {
         }
         // Work ahead of need becomes due only when zones are taken.
         let due = attached && self.memtables.work_is_due(&writer);
+        flying.finished();
         Ok(Reserved { group, due })
     }
 

@@ -368,3 +368,28 @@ fn nobody_writes_behind_what_covers_a_store_and_was_not_stored() {
     let refused = engine.write(put(b"b").iter(), Durability::Immediate);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned);
 }
+
+/// A write that panics between its grant and its way into the chain keeps its ticket, and nobody behind it could ever finish. They
+/// hear of it.
+#[test]
+fn a_write_that_panics_right_behind_its_grant_poisons_the_store() {
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine, &asked_for(Preset::GlobalIndex));
+    let batch = put(b"a");
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    // As a transaction does that watches: what is written is noted for it behind the grant.
+    lock(&engine.inner.memtables.writer).watched = true;
+    let written = catch_unwind(AssertUnwindSafe(|| {
+        let ring = &engine.inner.common.commits.ring;
+        let broken = batch.iter().inspect(|_| assert_eq!(ring.groups(), 0));
+        engine.write(broken, Durability::Immediate)
+    }));
+    assert!(written.is_err());
+    if engine.inner.common.poison.check().is_ok() {
+        // Closing would wait for that group.
+        std::mem::forget(engine);
+        panic!("nobody hears of it");
+    }
+    let refused = engine.write(batch.iter(), Durability::Immediate);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned);
+}
