@@ -90,6 +90,11 @@ impl Commits {
         }
     }
 
+    /// Its sizes and times.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Applies `entries`, which take `bytes` bytes, as one: visible together on return, and durable as `mode` says.
     ///
     /// # Errors

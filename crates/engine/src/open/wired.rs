@@ -343,8 +343,11 @@ pub(super) fn wire(
     let live = std::mem::take(&mut recovered.rebuilt.live);
     let view = seen(&named, live, opened.tables.clone(), &pins);
     shared.account.opened();
-    let kind = recovered.space.region().kind();
-    let commits = Commits::new(limits(&named.options, kind), recovered.last_seqno());
+    let (kind, run) = (
+        recovered.space.region().kind(),
+        recovered.space.longest_run(),
+    );
+    let commits = Commits::new(limits(&named.options, kind, run), recovered.last_seqno());
     let limits = seal_limits(&named.options, opened.versions.current());
     let registered = recovered.elders.register(&commits.readers);
     let parts = Parts {

@@ -45,10 +45,12 @@ fn is_slow(kind: RegionKind) -> bool {
     matches!(kind, RegionKind::File | RegionKind::Dram)
 }
 
-/// The sizes and times by which `commit` forms groups, in a region of this kind.
-pub(crate) fn limits(options: &Options, kind: RegionKind) -> Limits {
+/// The sizes and times by which `commit` forms groups, in a region of this kind that has at most `longest_run` bytes in one.
+pub(crate) fn limits(options: &Options, kind: RegionKind, longest_run: u64) -> Limits {
     let commit = &options.commit;
     let slow = is_slow(kind);
+    // A longer group would ask for a flush, in vain, before its members are written one by one.
+    let group_bytes_most = options.memtable.item_bytes_max.min(longest_run);
     Limits {
         buckets: match commit.buckets {
             0 if slow => 1,
@@ -56,7 +58,7 @@ pub(crate) fn limits(options: &Options, kind: RegionKind) -> Limits {
             buckets => index(buckets),
         },
         ring_slots: index(commit.ring_slots),
-        group_bytes: commit.group_bytes_max.min(options.memtable.item_bytes_max),
+        group_bytes: commit.group_bytes_max.min(group_bytes_most),
         group_wait: Duration::from_micros(commit.group_wait_us),
         buffered_bytes: match commit.buffered_bytes {
             0 if slow => 1 << 20,

@@ -393,3 +393,16 @@ fn a_write_that_panics_right_behind_its_grant_poisons_the_store() {
     let refused = engine.write(batch.iter(), Durability::Immediate);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned);
 }
+
+/// A group that no run of zones can hold would ask for a flush, in vain, and then be written one by one.
+#[test]
+fn a_group_is_no_longer_than_the_longest_run_of_a_small_region() {
+    let mut options = asked_for(Preset::GlobalIndex);
+    options.commit.group_bytes_max = 900 << 10;
+    options.memtable.item_bytes_max = 4 << 20;
+    let engine = open(&Machine::new(1 << 20), &options);
+    let space = &engine.inner.common.space;
+    assert!(space.needs_pieces(options.commit.group_bytes_max));
+    let most = engine.inner.common.commits.limits().group_bytes;
+    assert!(most > 100 << 10 && !space.needs_pieces(most), "{most}");
+}

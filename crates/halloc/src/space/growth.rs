@@ -154,9 +154,15 @@ impl Space {
     /// but the one that is kept back. Each write asks this, and waits for no lock.
     #[inline]
     pub fn needs_pieces(&self, bytes: u64) -> bool {
-        bytes > ZONE_DATA_LEAST
-            && bytes > self.longest_run.load(Ordering::Relaxed)
-            && bytes < self.limit()
+        bytes > self.longest_run() && bytes < self.limit()
+    }
+
+    /// Bytes of data in the longest run of zones that the region can have, when it is as large as it may be.
+    #[inline]
+    pub fn longest_run(&self) -> u64 {
+        // Relaxed: who finds an older one finds out later.
+        let noted = self.longest_run.load(Ordering::Relaxed);
+        noted.max(ZONE_DATA_LEAST)
     }
 
     /// Notes how long a run can be, behind each change of the parts or of the limit.
