@@ -129,15 +129,32 @@ impl Commits {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<()> {
-        env.admit(entries.clone(), bytes, mode.no_slowdown)?;
+        self.write_owing(env, entries, (bytes, bytes), mode)
+    }
+
+    /// As [`Commits::write_alone`], of `bytes` bytes, for `owed` of which it is held back.
+    fn write_owing<'a>(
+        &self,
+        env: &impl CommitEnv,
+        entries: impl Entries<'a>,
+        (bytes, owed): (u64, u64),
+        mode: WriteOptions,
+    ) -> Result<()> {
+        env.admit(entries.clone(), owed, mode.no_slowdown)?;
         let reserved = env.reserve(entries.clone(), bytes, mode)?;
         self.write_reserved(env, reserved, entries, mode.durability)
     }
 
-    /// Writes what several callers have brought as one group.
-    fn write_together<'a>(&self, env: &impl CommitEnv, entries: impl Entries<'a>) -> Result<()> {
+    /// Writes what several callers have brought as one group. `is_held` from when it was held back for all of them.
+    fn write_together<'a>(
+        &self,
+        env: &impl CommitEnv,
+        entries: impl Entries<'a>,
+        is_held: &mut bool,
+    ) -> Result<()> {
         let bytes = env.item_bytes(entries.clone());
         env.admit(entries.clone(), bytes, false)?;
+        *is_held = true;
         let reserved = env.reserve_together(entries.clone(), bytes)?;
         self.write_reserved(env, reserved, entries, Durability::Immediate)
     }
@@ -174,11 +191,12 @@ impl Commits {
         if taken.is_empty() {
             return self.write_alone(env, entries, bytes, mode);
         }
+        let mut is_held = false;
         let result = {
             let mut all: Vec<BatchEntry<'_>> = entries.clone().collect();
             let followers = taken.requests().iter();
             all.extend(followers.flat_map(|request| request.batch.iter()));
-            self.write_together(env, all.iter().copied())
+            self.write_together(env, all.iter().copied(), &mut is_held)
         };
         if result.is_ok() {
             taken.answer(|_| Ok(()));
@@ -189,9 +207,12 @@ impl Commits {
             taken.answer(|_| env.check_poison());
             return result;
         }
-        // There was no room for all, or one names a family that is gone. Each learns about itself.
-        let alone = |batch: &WriteBatch, bytes| self.write_alone(env, batch.iter(), bytes, mode);
-        let own = self.write_alone(env, entries, bytes, mode);
+        // There was no room for all, or one names a family that is gone. Each learns about itself, and owes nothing twice.
+        let owed = |bytes| if is_held { 0 } else { bytes };
+        let alone = |batch: &WriteBatch, bytes| {
+            self.write_owing(env, batch.iter(), (bytes, owed(bytes)), mode)
+        };
+        let own = self.write_owing(env, entries, (bytes, owed(bytes)), mode);
         taken.answer(|request| alone(&request.batch, request.bytes));
         own
     }

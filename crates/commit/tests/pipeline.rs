@@ -29,6 +29,8 @@ struct Fake {
     write_backs: AtomicU64,
     /// Keys that find no room.
     refused: Mutex<BTreeSet<Vec<u8>>>,
+    /// Bytes for which writes were held back.
+    owed: AtomicU64,
     /// The keys of each write that was told to be refused.
     told: Mutex<Vec<Vec<Vec<u8>>>>,
     fails: AtomicBool,
@@ -170,7 +172,8 @@ impl CommitEnv for Fake {
         self.check_poison()
     }
 
-    fn admit<'a>(&self, _: impl Entries<'a>, _: u64, _: bool) -> Result<()> {
+    fn admit<'a>(&self, _: impl Entries<'a>, bytes: u64, _: bool) -> Result<()> {
+        self.owed.fetch_add(bytes, Ordering::SeqCst);
         Ok(())
     }
 
@@ -299,7 +302,7 @@ fn who_finds_no_room_in_a_group_fails_alone() {
     assert!(!fake.is_persisted(b"large"));
 }
 
-/// Of two that have met one fits. Nobody brought both.
+/// Of two that have met one fits. Nobody brought both, and each is held back once.
 #[test]
 fn that_a_group_finds_no_room_is_told_to_nobody() {
     // The leader waits until the other one has come.
@@ -314,6 +317,7 @@ fn that_a_group_finds_no_room_is_told_to_nobody() {
         assert_eq!(written, [true, false]);
     });
     assert_eq!(*fake.told.lock().unwrap(), [[b"large".to_vec()]]);
+    assert_eq!(fake.owed.load(Ordering::SeqCst), 10);
 }
 
 #[test]
