@@ -153,7 +153,9 @@ impl Readers {
             if self.slot(i).load(Ordering::Relaxed) != 0 {
                 return false;
             }
-            if self.used.load(Ordering::Relaxed) <= i {
+            // Acquire: who finds the mark raised comes behind whoever raised it, in the one order of all that is sequentially
+            // consistent, too. So a writer that misses that mark has looked before this reader's second look at `visible`.
+            if self.used.load(Ordering::Acquire) <= i {
                 self.used.fetch_max(i + 1, Ordering::SeqCst);
             }
             let (free, taken) = (0, seqno + 1);
