@@ -16,12 +16,21 @@ use crate::open::spec::{check_dram, region_spec, space_spec, stored};
 use crate::wal::check_place;
 use crate::world::World;
 
-/// There is no database: says why it cannot be made, or makes its folder.
-pub(crate) fn refuse_or_prepare(
+/// There was no database: makes its folder, or says why it cannot be made. Returns whether somebody else has made one
+/// meanwhile: the folder is his then, and no stranger's.
+pub(crate) fn prepare_or_find(
     storage: &dyn Storage,
     dir: &Path,
     options: &Options,
-) -> Result<()> {
+) -> Result<bool> {
+    match refuse_or_prepare(storage, dir, options) {
+        Ok(()) => Ok(false),
+        Err(_) if storage.is_dir(dir)? && Manifest::exists(storage, dir)? => Ok(true),
+        Err(refused) => Err(refused),
+    }
+}
+
+fn refuse_or_prepare(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<()> {
     if options.read_only || !options.create_if_missing {
         return Err(Error::InvalidArgument(format!(
             "there is no database in {}",

@@ -16,7 +16,7 @@ use thermocline_env::{LockGuard, Storage};
 use thermocline_runtime::Runtime;
 use thermocline_version::{LOCK_NAME, Manifest};
 
-use crate::create::{create, refuse_or_prepare};
+use crate::create::{create, prepare_or_find};
 use crate::expiry::Ttls;
 use crate::families::table::{Families, Given};
 use crate::layout::{self, REGION_NAME};
@@ -54,9 +54,9 @@ impl Engine {
         let options = layout::absolute(options.settled())?;
         let started = world.env.clock.now_ns();
         let storage = world.env.storage.clone();
-        let exists = storage.is_dir(dir)? && Manifest::exists(&*storage, dir)?;
+        let mut exists = storage.is_dir(dir)? && Manifest::exists(&*storage, dir)?;
         if !exists {
-            refuse_or_prepare(&*storage, dir, &options)?;
+            exists = prepare_or_find(&*storage, dir, &options)?;
         }
         let lock = if options.read_only {
             layout::lock_to_read(&*storage, dir)?

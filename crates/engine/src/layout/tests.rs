@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{CfId, CfOptions};
+use thermocline_base::{CfId, CfOptions, ErrorKind};
 use thermocline_env::OpenMode;
 
 use super::{REGION_NAME, note_creation};
+use crate::create::prepare_or_find;
 use crate::{Engine, World, verify};
 use tempfile::TempDir;
 
@@ -218,4 +219,26 @@ fn a_database_without_a_region_lets_go_of_one_that_was_begun_there_and_of_no_oth
         engine.close().unwrap();
         assert_eq!(region.exists(), !is_noted);
     }
+}
+
+/// Two processes make the same database, and one is done right behind the other's first look. The other then finds a folder that
+/// is not empty, and is to learn whose it is.
+#[test]
+fn a_database_that_somebody_makes_meanwhile_is_no_strangers_folder() {
+    let house = House::new();
+    house.make(None);
+    let storage = World::real().env.storage;
+    let options = house.options(None);
+    let find = |name| prepare_or_find(&*storage, &house.path(name), &options);
+    assert!(find("db").unwrap());
+    let open = house.open(None).unwrap();
+    assert!(find("db").unwrap());
+    assert_eq!(house.open(None).unwrap_err().kind(), ErrorKind::Locked);
+    open.close().unwrap();
+    // Of anything else it is told as before.
+    let file = storage.open(&house.path("pm/somebody's"), OpenMode::CreateNew);
+    drop(file.unwrap());
+    let refused = find("pm").unwrap_err().to_string();
+    assert!(refused.contains("not empty"), "{refused}");
+    assert!(!find("new").unwrap());
 }
