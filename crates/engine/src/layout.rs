@@ -207,8 +207,12 @@ pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option
     }
     let mut region_id = [0; 16];
     let file = storage.open(&path, OpenMode::Read)?;
-    // A torn note was never followed by a region.
-    Ok((file.read_at(&mut region_id, 0)? == region_id.len()).then_some(region_id))
+    // A torn note was never followed by a region. A longer file is somebody's.
+    if file.len()? != REGION_ID_LEN {
+        return Ok(None);
+    }
+    file.read_exact_at(&mut region_id, 0)?;
+    Ok(Some(region_id))
 }
 
 /// Removes the note. Something else of its name stays: it is somebody's.

@@ -6,7 +6,7 @@ use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, ErrorKind};
 use thermocline_env::OpenMode;
 
-use super::{REGION_NAME, note_creation};
+use super::{CREATING_NAME, REGION_NAME, note_creation, noted_creation};
 use crate::create::prepare_or_find;
 use crate::{Engine, World, verify};
 use tempfile::TempDir;
@@ -241,4 +241,23 @@ fn a_database_that_somebody_makes_meanwhile_is_no_strangers_folder() {
     let refused = find("pm").unwrap_err().to_string();
     assert!(refused.contains("not empty"), "{refused}");
     assert!(!find("new").unwrap());
+}
+
+/// A longer file of that name is no note: nobody goes by what it begins with.
+#[test]
+fn a_note_of_a_creation_has_its_exact_length() {
+    let house = House::new();
+    let storage = World::real().env.storage;
+    let dir = house.path("pm");
+    note_creation(&*storage, &dir, &[7; 16]).unwrap();
+    let noted = || noted_creation(&*storage, &dir).unwrap();
+    assert_eq!(noted(), Some([7; 16]));
+    let note = dir.join(CREATING_NAME);
+    let file = storage.open(&note, OpenMode::ReadWrite).unwrap();
+    file.write_at(b"more", 16).unwrap();
+    assert_eq!(noted(), None);
+    storage.remove(&note).unwrap();
+    let file = storage.open(&note, OpenMode::CreateNew).unwrap();
+    file.write_at(&[7; 15], 0).unwrap();
+    assert_eq!(noted(), None);
 }
