@@ -10,6 +10,17 @@ use crate::format::{
     ITEM_HEADER, ItemHeader, RECORD_HEADER, RecordHeader, item_crc_start, seqno_low, stored_crc,
 };
 
+/// Items have seqnos below this one. No manifest takes one from 2^63 on (`version`), and behind the last that recovery has seen
+/// it leaves out as many as a region may have held, which are fewer than 2^48. A larger one is damage, whatever the
+/// checksum says.
+pub(super) const SEQNO_END: u64 = (1 << 63) - (1 << 48);
+
+/// The seqno behind an item with so many records from `first` on; `None` if there is no such item.
+fn behind(first: u64, count: u32) -> Option<u64> {
+    let behind = first.checked_add(u64::from(count));
+    behind.filter(|behind| *behind <= SEQNO_END)
+}
+
 /// A valid item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemRef {
@@ -88,10 +99,7 @@ pub(super) fn claim_at(
         || u64::from(header.count) > (length - ITEM_HEADER as u64) / RECORD_HEADER as u64
         || header.first_seqno == 0
         || header.published >= header.first_seqno
-        || header
-            .first_seqno
-            .checked_add(u64::from(header.count))
-            .is_none()
+        || behind(header.first_seqno, header.count).is_none()
     {
         return Ok(None);
     }
@@ -101,9 +109,8 @@ pub(super) fn claim_at(
 /// The item whose header, which verifies with its keys, lies at `at`, with its `published`.
 pub(super) fn item_of(chain: &Chain, at: PmOff, header: &ItemHeader) -> Option<(ItemRef, u64)> {
     let bytes = u32::try_from(header.padded()).unwrap_or(u32::MAX);
-    let behind = |first: &u64| first.checked_add(u64::from(header.count));
     let first_seqno = chain.seqno(header.first_seqno);
-    let first_seqno = first_seqno.filter(|first| behind(first).is_some())?;
+    let first_seqno = first_seqno.filter(|first| behind(*first, header.count).is_some())?;
     let item = ItemRef {
         at,
         bytes,

@@ -11,6 +11,7 @@ use thermocline_env::Env;
 use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
 use thermocline_pm::{Place, RegionSpec, SimPm};
 
+use super::item::SEQNO_END;
 use super::*;
 use crate::format::{ItemHeader, item_crc_start};
 use crate::{ChainWriter, ItemBuilder, Memtable, Persist, Stretch, replay};
@@ -414,4 +415,20 @@ fn behind_a_gap_rules_1_and_2_hold() {
     let g = Gapped::new();
     g.f.sim.rot(items[3].at.0 + 100, 1);
     assert_eq!(g.walk().unwrap().last_seqno, 16);
+}
+
+/// Recovery goes on behind the highest seqno of any item, and a manifest refuses what lies near the end of all numbers.
+#[test]
+fn an_item_behind_the_last_seqno_is_none() {
+    let mut f = Fixture::new();
+    f.item(3, 100, 0);
+    f.next = SEQNO_END - 2;
+    f.item(2, 100, 0);
+    assert_eq!(f.walk().unwrap().seqno_seen, SEQNO_END - 1);
+    for first in [SEQNO_END - 1, 1 << 63, u64::MAX - 8] {
+        f.next = first;
+        f.item(2, 100, 0);
+        let walk = f.walk().unwrap();
+        assert_eq!((walk.last_seqno, walk.seqno_seen), (3, SEQNO_END - 1));
+    }
 }
