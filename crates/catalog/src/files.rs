@@ -7,9 +7,9 @@
 //!   are durable. So a file with a table's name that does not end as a table of ours never was ours.
 //! - A *blob file* begins with a header that says whose it is. One that begins with a part of that header, or with zeros, is
 //!   what a crash leaves of one: it holds no value.
-//! - A folder, a link, a device is not ours: we make none.
+//! - A folder, a link, a device is not ours: we make none. Nor is what we may not read: all that we make is its owner's.
 
-use std::io::ErrorKind::InvalidInput;
+use std::io::ErrorKind::{InvalidInput, PermissionDenied};
 use std::path::{Path, PathBuf};
 
 use thermocline_base::{Error, FileId, Result};
@@ -111,8 +111,7 @@ fn is_ours(files: &TableFiles, (file, kind): (FileId, FileKind)) -> Result<bool>
         .storage
         .open(&path_of(files, (file, kind)), OpenMode::Read)
     {
-        // A folder, a link, a device.
-        Err(Error::Io { source, .. }) if source.kind() == InvalidInput => return Ok(false),
+        Err(error) if is_of_a_stranger(&error) => return Ok(false),
         opened => opened?,
     };
     if kind == FileKind::Blob {
@@ -122,5 +121,33 @@ fn is_ours(files: &TableFiles, (file, kind): (FileId, FileKind)) -> Result<bool>
         Ok(identity) => Ok(identity == files.identity(file)),
         Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Whether opening a file fails like that which is none of ours: a folder, a link, a device, or what we may not read.
+fn is_of_a_stranger(error: &Error) -> bool {
+    let kinds = [InvalidInput, PermissionDenied];
+    matches!(error, Error::Io { source, .. } if kinds.contains(&source.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Whoever runs this test may be root, who may read all. So only the decision is looked at.
+    #[test]
+    fn what_may_not_be_read_is_a_strangers() {
+        let of = |code| {
+            Error::io(
+                "open",
+                Path::new("1.sst"),
+                io::Error::from_raw_os_error(code),
+            )
+        };
+        let (eacces, eperm, eio, emfile) = (13, 1, 5, 24);
+        assert!(is_of_a_stranger(&of(eacces)) && is_of_a_stranger(&of(eperm)));
+        assert!(!is_of_a_stranger(&of(eio)) && !is_of_a_stranger(&of(emfile)));
     }
 }
