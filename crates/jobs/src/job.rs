@@ -231,10 +231,8 @@ impl Keeping<'_> {
             Verdict::Remove => Kind::Delete,
             _ => head.kind,
         };
-        if let Some(counting) = &mut self.counting {
-            counting.meet(key, head.seqno, decision != Decision::Drop);
-        }
         if decision == Decision::Drop {
+            self.count_record(head, false);
             outputs.entries_read += 1;
             outputs.dropped += 1;
             return Ok(true);
@@ -252,6 +250,7 @@ impl Keeping<'_> {
             outputs.filtered = filtered;
             return Ok(false);
         }
+        self.count_record(head, true);
         outputs.entries_read += 1;
         if let Decision::KeepAfterDelete(seqno) = decision {
             // It counted as one that was left out.
@@ -290,6 +289,14 @@ impl Keeping<'_> {
         let key = KeyRef::new(key, head.seqno);
         self.writing.add(key, kind, value, outputs)?;
         Ok(true)
+    }
+
+    /// The record was read, and stays or was replaced.
+    #[inline]
+    fn count_record(&mut self, head: Head<'_>, stays: bool) {
+        if let Some(counting) = &mut self.counting {
+            counting.meet(head.user_key, head.seqno, stays);
+        }
     }
 
     /// What becomes of a record, what the filter says of it, and what that had done before. If it stays, the key before has ended.

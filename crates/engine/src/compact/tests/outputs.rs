@@ -9,7 +9,7 @@ use thermocline_compaction::output::{Cutter, OutputOptions};
 use thermocline_compaction::retain::{Moments, RangesBelow};
 use thermocline_jobs::sink::{FileSink, reference};
 use thermocline_jobs::source::{Input, RunInput};
-use thermocline_jobs::{Filter, Outputs, Recipe};
+use thermocline_jobs::{Counting, Filter, Outputs, Recipe};
 use thermocline_sst::{Creation, KeyRef, TableWriter, Value, WriteOptions};
 use thermocline_version::{Change, FileKind, Place, TableRef, VersionEdit};
 
@@ -264,8 +264,8 @@ fn tables_that_a_job_has_open_count_in_what_it_takes_and_have_no_filters() {
     assert!(many > few + 200_000, "{few}, {many}");
 }
 
-/// A job that has enough reads one record more, to know that its key has ended. A broken engine counts that as expired, though it lies
-/// where it lay, and so does the next job.
+/// A job that has enough reads one record more, to know that its key has ended. A broken engine counts that as read, and as expired,
+/// though it lies where it lay, and so does the next job.
 #[test]
 fn what_expires_counts_in_the_job_that_writes_it() {
     let engine = open(&Machine::new(PM), &tiny());
@@ -284,6 +284,8 @@ fn what_expires_counts_in_the_job_that_writes_it() {
     let meter = inner.common.meter();
     let run = RunInput::new(files, CfId::DEFAULT, tables, &meter);
     let place = Place::new(CfId::DEFAULT, Level(1));
+    let version = catalog.version();
+    let partitions = version.partitions(CfId::DEFAULT);
     // It has enough with one table, and each table has one key.
     let mut sink = FileSink::new(catalog, place, options).naming(1);
     let small = OutputOptions {
@@ -303,6 +305,7 @@ fn what_expires_counts_in_the_job_that_writes_it() {
         // What has expired becomes a delete, which stays.
         below: RangesBelow::new([KeyRange::inclusive(&b"a"[..], &b"c"[..])]),
         filter: Some(filter),
+        counting: Some(Counting::new(partitions, Some(SeqNo::ZERO))),
         ..plain_recipe()
     };
     let (inputs, mut outputs) = (vec![Input::Run(Box::new(run))], Outputs::default());
@@ -313,6 +316,8 @@ fn what_expires_counts_in_the_job_that_writes_it() {
     written.unwrap();
     assert_eq!(outputs.ended_at.as_deref(), Some(&b"b"[..]));
     assert_eq!((outputs.entries_read, outputs.count()), (1, 1));
+    let writes = outputs.counted.iter().flat_map(|(_, counted)| counted);
+    assert_eq!(writes.map(|(_, counts)| counts.writes).sum::<f64>(), 1.0);
     let filtered = outputs.filtered;
     assert_eq!((filtered.expired, filtered.oldest), (1, Some(SeqNo(9))));
 }
