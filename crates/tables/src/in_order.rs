@@ -107,7 +107,7 @@ impl<'a> ValuesInOrder<'a> {
         let bytes = self.meter.reading(read).ok()?;
         self.meter.has_read(len);
         Some(Piece {
-            of,
+            of: of.opened.clone(),
             file: blob.file,
             at: blob.offset,
             bytes,

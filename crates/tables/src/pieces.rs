@@ -1,16 +1,13 @@
 //! Bytes of blob files that were read before somebody asked for the values in them.
 
-use std::sync::Arc;
-
 use thermocline_base::{BlobRef, CfId, FileId};
 use thermocline_exec::RangeBuf;
+use thermocline_sst::BlobFile;
 
-use super::open_blobs::OpenBlobs;
-
-/// Bytes of a blob file.
+/// Bytes of a blob file, which need not stay open for them.
 #[derive(Debug)]
 pub struct Piece {
-    pub of: Arc<OpenBlobs>,
+    pub of: BlobFile,
     pub file: FileId,
     pub at: u64,
     pub bytes: RangeBuf,
@@ -23,10 +20,10 @@ impl Piece {
         if self.file != blob.file || from >= self.bytes.len() as u64 {
             return None;
         }
-        let (opened, end) = (&self.of.opened, self.at + self.bytes.len() as u64);
-        let (_, len) = opened.span_with_key(blob, key.len(), end).ok()?;
+        let end = self.at + self.bytes.len() as u64;
+        let (_, len) = self.of.span_with_key(blob, key.len(), end).ok()?;
         let (from, len) = (usize::try_from(from).ok()?, usize::try_from(len).ok()?);
         let stored = self.bytes.get(from..from.checked_add(len)?)?;
-        opened.decode_of((cf, key), blob, stored).ok()
+        self.of.decode_of((cf, key), blob, stored).ok()
     }
 }

@@ -154,7 +154,7 @@ impl ValuesAhead {
         let pieces = answers.into_iter().zip(&open);
         let pieces = pieces.filter_map(|(bytes, (_, span))| {
             Some(Piece {
-                of: span.of.clone(),
+                of: span.of.opened.clone(),
                 file: span.file,
                 at: span.from,
                 bytes: bytes.ok()?,
