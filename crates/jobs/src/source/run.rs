@@ -219,13 +219,20 @@ impl RunInput<'_> {
     /// Where the data ends that is read of a table.
     fn end_in(&self, table: &TableRef, part: &TablePart, ahead: &Ahead<'_>) -> Result<u64> {
         let end = part.table().data_end();
-        let Some(to) = self.to.as_deref().filter(|to| !table.range.ends_before(to)) else {
+        let to = self.to.as_deref();
+        let to = to.filter(|to| !table.range.ends_before(to));
+        // Of a part of a long table; a short one comes with the first piece in any case.
+        let (_, upper) = table.limits();
+        let upper = upper.filter(|_| end > self.files.piece_bytes as u64);
+        let Some(to) = to.into_iter().chain(upper).min() else {
             return Ok(end);
         };
         // With the block in which its first entry lies that is not read any more.
         let last = Cell::new(0);
         let source = Noting { ahead, last: &last };
-        let mut cursor = SyncCursor::new(part.clone(), source);
+        // What lies there need not be within the part's limits.
+        let whole = TablePart::whole(part.table().clone());
+        let mut cursor = SyncCursor::new(whole, source);
         cursor.go(Move::Seek(KeyRef::new(to, SeqNo::MAX)))?;
         Ok(if cursor.is_at_entry() {
             last.get()

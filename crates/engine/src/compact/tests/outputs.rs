@@ -322,6 +322,43 @@ fn what_expires_counts_in_the_job_that_writes_it() {
     assert_eq!((filtered.expired, filtered.oldest), (1, Some(SeqNo(9))));
 }
 
+/// A job over the first part of a long table reads that part, and not on to the end of the file.
+#[test]
+fn what_lies_behind_the_limit_of_a_part_is_not_read() {
+    let engine = open(&Machine::new(PM), &tiny());
+    let inner = &*engine.inner;
+    let (catalog, files) = (&inner.common.catalog, &inner.common.catalog.table_files);
+    let piece = files.piece_bytes as u64;
+    let file = catalog.pin_file(FileKind::Table).unwrap();
+    let (path, identity) = (files.path(file), files.identity(file));
+    let options = WriteOptions::default();
+    let table = TableWriter::create(&*files.storage, &path, identity, CfId::DEFAULT, options);
+    let (mut table, mut rng) = (table.unwrap(), Rng::new(1));
+    let (rows, limit) = (8 * piece / 4000, piece / 16_000);
+    for n in 0..rows {
+        let value: Vec<u8> = (0..500)
+            .flat_map(|_| rng.next_u64().to_le_bytes())
+            .collect();
+        let key = n.to_be_bytes();
+        let key = KeyRef::new(&key, SeqNo(1));
+        table.add(key, Kind::Put, Value::Inline(&value)).unwrap();
+    }
+    let whole = reference(file, table.finish().unwrap());
+    let part = whole.part(None, Some(&limit.to_be_bytes()[..])).unwrap();
+    let meter = inner.common.meter();
+    let run = RunInput::new(files, CfId::DEFAULT, vec![Arc::new(part)], &meter);
+    let mut input = Input::Run(Box::new(run));
+    input.seek(b"", SeqNo::MAX).unwrap();
+    let mut read = 0;
+    while input.head().is_some() {
+        read += 1;
+        input.advance().unwrap();
+    }
+    assert_eq!(read, limit);
+    let bytes = meter.bytes_read();
+    assert!((4000 * limit..piece).contains(&bytes), "{bytes}");
+}
+
 /// What the tables of a run hold is not where the manifest has it, and all checksums are right. A job that goes on would write tables whose
 /// keys nobody finds.
 #[test]
