@@ -1,6 +1,8 @@
 //! Cutting what is written into tables, and range tombstones with it.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::task::{Context, Poll};
 
 use thermocline_base::limits::KEY_LEN_MAX;
@@ -25,6 +27,64 @@ pub struct Writing<'a> {
     tombstones: Vec<RangeTombstone>,
     /// What they will take.
     tombstone_bytes: usize,
+    /// Where they end, once they are many in the table at hand.
+    ends: Option<Ends>,
+}
+
+/// Where the range tombstones of a table end, of which there are many: each key that comes asks.
+#[derive(Debug, Default)]
+struct Ends {
+    /// Those behind all keys that came, and how many tombstones end there.
+    ahead: BTreeMap<Vec<u8>, usize>,
+    /// Bytes of those.
+    ahead_bytes: usize,
+    /// How many end before that, and bytes of their ends.
+    passed: usize,
+    passed_bytes: usize,
+    /// What all of them take beside their ends, and beside the key at which the table begins.
+    others: usize,
+}
+
+impl Ends {
+    /// Of a table that begins at `begin`; `None` is everywhere.
+    fn of(tombstones: &[RangeTombstone], begin: Option<&[u8]>) -> Ends {
+        let mut ends = Ends::default();
+        tombstones.iter().for_each(|t| ends.add(t, begin));
+        ends
+    }
+
+    /// One more, which ends behind all keys that came.
+    fn add(&mut self, tombstone: &RangeTombstone, begin: Option<&[u8]>) {
+        self.others += BESIDE_KEYS;
+        if begin.is_none_or(|begin| *tombstone.start > *begin) {
+            self.others += tombstone.start.len();
+        }
+        self.ahead_bytes += tombstone.end.len();
+        *self.ahead.entry(tombstone.end.clone()).or_default() += 1;
+    }
+
+    /// A key comes, which ascends.
+    fn pass(&mut self, key: &[u8]) {
+        while let Some(first) = self.ahead.first_entry().filter(|e| e.key()[..] <= *key) {
+            let (end, count) = first.remove_entry();
+            self.passed += count;
+            self.passed_bytes += end.len() * count;
+            self.ahead_bytes -= end.len() * count;
+        }
+    }
+
+    /// Bytes of the table's range tombstones, if it ends before the key that came.
+    fn bytes(&self) -> usize {
+        self.others + self.passed_bytes + (2 + self.passed) * KEY_LEN_MAX
+    }
+
+    /// The first end behind `last`, and before `key`.
+    fn next(&self, last: Option<&[u8]>, key: Option<&[u8]>) -> Option<&[u8]> {
+        let behind = last.map_or(Unbounded, Excluded);
+        let mut ahead = self.ahead.range::<[u8], _>((behind, Unbounded));
+        let end = &ahead.next()?.0[..];
+        key.is_none_or(|key| end < key).then_some(end)
+    }
 }
 
 impl<'a> Writing<'a> {
@@ -37,12 +97,14 @@ impl<'a> Writing<'a> {
             begin: None,
             tombstones: Vec::new(),
             tombstone_bytes: 0,
+            ends: None,
         }
     }
 
     /// Bytes of DRAM that it takes now.
     pub fn memory(&self) -> u64 {
-        self.sink.memory()
+        let ends = self.ends.as_ref().map_or(0, |ends| ends.ahead_bytes);
+        self.sink.memory() + ends as u64
     }
 
     /// As [`TableSink::poll_written`].
@@ -72,23 +134,18 @@ impl<'a> Writing<'a> {
     /// Whether the table has to end before `key`, since the range tombstones may not fit into it if it goes on. Those that are cut where
     /// it begins and ends share these keys, of which each may be as long as keys are. What ends within it has a key of its own, and
     /// the one behind has the table's end once more (`sst::tombstone_cuts`).
-    fn is_crowded(&self, key: &[u8]) -> bool {
+    fn is_crowded(&mut self, key: &[u8]) -> bool {
         if !self.has_many() {
             return false;
         }
-        let begin = self.begin.as_deref();
-        let (mut bytes, mut shared) = (0, 2);
-        for tombstone in &self.tombstones {
-            bytes += BESIDE_KEYS;
-            if begin.is_none_or(|begin| *tombstone.start > *begin) {
-                bytes += tombstone.start.len();
-            }
-            if *tombstone.end <= *key {
-                bytes += tombstone.end.len();
-                shared += 1;
-            }
-        }
-        bytes + shared * KEY_LEN_MAX > self.sink.tombstone_bytes_max()
+        let ends = self.ends();
+        ends.pass(key);
+        ends.bytes() > self.sink.tombstone_bytes_max()
+    }
+
+    fn ends(&mut self) -> &mut Ends {
+        let (tombstones, begin) = (&self.tombstones, self.begin.as_deref());
+        self.ends.get_or_insert_with(|| Ends::of(tombstones, begin))
     }
 
     /// Goes to each end of a range tombstone before `key`, or to all that are left, as long as there are many: where they lie over each
@@ -103,12 +160,10 @@ impl<'a> Writing<'a> {
     }
 
     /// The first end of a range tombstone behind all that the table has, and before `key`.
-    fn next_end(&self, key: Option<&[u8]>) -> Option<Vec<u8>> {
-        let last = self.cutter.last();
-        let ends = self.tombstones.iter().map(|t| &t.end[..]);
-        let ahead = ends
-            .filter(|end| last.is_none_or(|last| *end > last) && key.is_none_or(|key| *end < key));
-        ahead.min().map(<[u8]>::to_vec)
+    fn next_end(&mut self, key: Option<&[u8]>) -> Option<Vec<u8>> {
+        self.ends();
+        let ends = self.ends.as_ref()?;
+        ends.next(self.cutter.last(), key).map(<[u8]>::to_vec)
     }
 
     /// Ends tables where the cutter says that they end before `key`.
@@ -152,6 +207,9 @@ impl<'a> Writing<'a> {
     ) -> Result<()> {
         self.go_to(&tombstone.start, outputs)?;
         self.tombstone_bytes += bytes_of(&tombstone);
+        if let Some(ends) = &mut self.ends {
+            ends.add(&tombstone, self.begin.as_deref());
+        }
         self.tombstones.push(tombstone);
         Ok(())
     }
@@ -190,6 +248,8 @@ impl<'a> Writing<'a> {
         let reaches = |t: &RangeTombstone| at.as_ref().is_some_and(|at| t.end > *at);
         self.tombstones.retain(reaches);
         self.tombstone_bytes = self.tombstones.iter().map(bytes_of).sum();
+        // What was cut where this one ends begins with the next one.
+        self.ends = None;
         self.begin = at;
         Ok(())
     }

@@ -6,6 +6,7 @@ use thermocline_compaction::output::OutputOptions;
 use thermocline_env::sim::SimFs;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{Identity, TablePart, WriteOptions, open_table, table_name};
+use thermocline_testkit::Rng;
 use thermocline_version::{Level, Place};
 
 use super::*;
@@ -87,5 +88,45 @@ fn tables_end_where_range_tombstones_do_that_lie_over_each_other() {
             _ => None,
         };
         assert_eq!(newest, expected, "{n}");
+    }
+}
+
+/// What is kept of the ends comes to the same as a look at all range tombstones, which each key would cost.
+#[test]
+fn what_is_kept_of_ends_is_what_all_range_tombstones_say() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let begin = rng.one_in(2).then(|| vec![10u8]);
+        let begin = begin.as_deref();
+        let (mut all, mut ends) = (Vec::<RangeTombstone>::new(), Ends::default());
+        for at in 10..120u8 {
+            let key = [at];
+            ends.pass(&key);
+            let ended = all.iter().filter(|t| t.end[..] <= key[..]);
+            let starts = all.iter().map(|t| match begin {
+                Some(begin) if *t.start <= *begin => 0,
+                _ => t.start.len(),
+            });
+            let beside: usize = starts.map(|len| BESIDE_KEYS + len).sum();
+            let bytes: usize = ended.map(|t| t.end.len() + KEY_LEN_MAX).sum();
+            assert_eq!(ends.bytes(), beside + bytes + 2 * KEY_LEN_MAX);
+            let to = [at + u8::try_from(rng.below(30)).unwrap()];
+            let to = rng.one_in(2).then_some(&to[..]);
+            let ahead = all.iter().map(|t| &t.end[..]).filter(|end| *end > &key[..]);
+            let next = ahead.filter(|end| to.is_none_or(|to| *end < to)).min();
+            assert_eq!(ends.next(Some(&key), to), next);
+            for _ in 0..rng.below(4) {
+                let end = at + 1 + u8::try_from(rng.below(40)).unwrap();
+                let tombstone = RangeTombstone {
+                    start: vec![at; 1 + rng.below(3)],
+                    end: vec![end; 1 + rng.below(9)],
+                    seqno: SeqNo(1),
+                };
+                ends.add(&tombstone, begin);
+                all.push(tombstone);
+            }
+        }
+        let ahead = all.iter().filter(|t| t.end[..] > [119][..]);
+        assert_eq!(ends.ahead_bytes, ahead.map(|t| t.end.len()).sum::<usize>());
     }
 }
