@@ -12,6 +12,8 @@ pub(crate) struct LineEnds<R> {
     inner: R,
     offset: u64,
     ends: VecDeque<End>,
+    /// Whether what was read so far ends with a CR.
+    after_cr: bool,
     line: u64,
 }
 
@@ -28,6 +30,7 @@ impl<R> LineEnds<R> {
             inner,
             offset: 0,
             ends: VecDeque::new(),
+            after_cr: false,
             line: 1,
         }
     }
@@ -62,9 +65,11 @@ impl<R: Read> Read for LineEnds<R> {
         let bytes = self.inner.read(buffer)?;
         for (offset, &byte) in (self.offset..).zip(&buffer[..bytes]) {
             if byte == b'\n' || byte == b'\r' {
-                let ends_line = byte == b'\n';
+                // A CR alone ends a line, as it does a record. The LF of a CR LF ends none once more.
+                let ends_line = byte == b'\r' || !self.after_cr;
                 self.ends.push_back(End { offset, ends_line });
             }
+            self.after_cr = byte == b'\r';
         }
         self.offset += bytes as u64;
         Ok(bytes)
@@ -82,5 +87,15 @@ mod tests {
         std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
         let lines: Vec<u64> = [0, 2, 7, 8, 9, 10].map(|at| reader.line_at(at)).to_vec();
         assert_eq!(lines, [1, 4, 4, 4, 5, 5]);
+    }
+
+    /// As an old Macintosh wrote them; and a CR LF of which each is read by itself.
+    #[test]
+    fn a_cr_alone_ends_a_line() {
+        let (first, second): (&[u8], &[u8]) = (b"ab\rc\r", b"\nd\r\re");
+        let mut reader = LineEnds::new(first.chain(second));
+        std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+        let lines: Vec<u64> = [0, 3, 6, 7, 9].map(|at| reader.line_at(at)).to_vec();
+        assert_eq!(lines, [1, 2, 3, 5, 5]);
     }
 }
