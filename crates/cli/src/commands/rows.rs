@@ -11,6 +11,7 @@ use crate::args::Format;
 use crate::commands::line_ends::LineEnds;
 use crate::commands::quotes::Quotes;
 use crate::fail::{Failure, Outcome};
+use crate::interrupt;
 use crate::text::count;
 
 /// The file's start that some programs write before UTF-8 text.
@@ -18,6 +19,9 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Bytes of a row that are kept while it is read: more than a value can have, and some for spaces and line ends.
 const ROW_BYTES_MAX: usize = limits::VALUE_LEN_MAX + (64 << 10);
+
+/// Blank lines after which it is asked whether to end.
+const BLANK_LINES: u64 = 1000;
 
 /// One row, ready to be written.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,6 +96,7 @@ impl<R: Read> Rows<R> {
                 text: Vec::new(),
                 row_max,
                 key: key.to_vec(),
+                asked: interrupt::asked,
             })),
         }
     }
@@ -242,10 +247,13 @@ pub(crate) struct Lines<R> {
     /// Bytes of it that are kept, at most.
     row_max: usize,
     key: Vec<String>,
+    /// Whether somebody wants an end.
+    asked: fn() -> bool,
 }
 
 impl<R: Read> Lines<R> {
     fn next_row(&mut self) -> Next {
+        let mut blank = 0u64;
         loop {
             let is_whole = self
                 .read_line()
@@ -258,6 +266,11 @@ impl<R: Read> Lines<R> {
                 return Ok(Some(Err(BadRow::at(self.line, too_long()))));
             }
             if self.text.trim_ascii().is_empty() {
+                blank += 1;
+                // They are no rows, behind which the caller asks. There may be no end of them.
+                if blank.is_multiple_of(BLANK_LINES) && (self.asked)() {
+                    return Err(Failure::Failed("interrupted".to_string()));
+                }
                 continue;
             }
             let line = self.line;

@@ -209,3 +209,26 @@ fn columns_must_be_there_and_once() {
     assert!(open("a,a\n", "a").contains("twice"));
     assert!(open("", "a").contains("empty"));
 }
+
+/// Nobody is asked behind a row that never comes.
+#[test]
+fn blank_lines_without_end_are_interrupted() {
+    let blank = std::io::repeat(b'\n').take(1 << 20);
+    let row: &[u8] = b"{\"id\":1}\n";
+    let mut rows = Rows::new(
+        row.chain(blank),
+        "input",
+        Format::Jsonl,
+        &["id".to_string()],
+    )
+    .unwrap();
+    let Rows::Lines(lines) = &mut rows else {
+        panic!("those are lines");
+    };
+    lines.asked = || true;
+    assert!(rows.next_row().unwrap().unwrap().is_ok());
+    match rows.next_row().unwrap_err() {
+        Failure::Failed(text) => assert_eq!(text, "interrupted"),
+        other => panic!("{other:?}"),
+    }
+}
