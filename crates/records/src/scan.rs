@@ -16,6 +16,18 @@ use crate::store::Reader;
 const BATCH_FIRST: usize = 4;
 const BATCH_MAX: usize = 128;
 
+/// Bytes of rows that it reads at a time, about: as many rows as have so many if they are as long as those before.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// How many rows are read behind `count` of them that had so many bytes.
+fn next_batch(count: usize, bytes: usize) -> usize {
+    let fits = match bytes {
+        0 => BATCH_MAX,
+        _ => BATCH_BYTES.saturating_mul(count) / bytes,
+    };
+    (2 * count).min(BATCH_MAX).min(fits).max(1)
+}
+
 /// The error for an entry of an index that leads to a row that is not there.
 pub(crate) fn no_row(layout: &Layout, index: &str, row_key: &[u8]) -> Error {
     let what = format!("entry of index '{index}'");
@@ -186,8 +198,8 @@ pub struct IndexRows<'r, R: Reader + 'r> {
 }
 
 impl<R: Reader> IndexRows<'_, R> {
-    /// Reads the next rows at one end. Nothing is read there after an error.
-    fn read(&mut self, at_back: bool, count: usize) -> VecDeque<Result<Row>> {
+    /// Reads the next rows at one end, and says how many bytes they have. Nothing is read there after an error.
+    fn read(&mut self, at_back: bool, count: usize) -> (VecDeque<Result<Row>>, usize) {
         let mut failed = None;
         let mut keys = Vec::with_capacity(count);
         while keys.len() < count {
@@ -206,8 +218,12 @@ impl<R: Reader> IndexRows<'_, R> {
             None => Err(no_row(layout, &self.keys.index.name, key)),
         };
         match self.reader.multi_get(&self.family, &keys) {
-            Ok(values) => keys.iter().zip(values).map(row).chain(failed).collect(),
-            Err(error) => VecDeque::from([Err(error)]),
+            Ok(values) => {
+                let bytes = values.iter().flatten().map(|value| value.len()).sum();
+                let rows = keys.iter().zip(values).map(row);
+                (rows.chain(failed).collect(), bytes)
+            }
+            Err(error) => (VecDeque::from([Err(error)]), 0),
         }
     }
 
@@ -219,13 +235,14 @@ impl<R: Reader> IndexRows<'_, R> {
         };
         if end.rows.is_empty() {
             let count = end.batch;
-            end.batch = (2 * count).min(BATCH_MAX);
-            let rows = self.read(at_back, count);
+            let (rows, bytes) = self.read(at_back, count);
             let end = if at_back {
                 &mut self.back
             } else {
                 &mut self.front
             };
+            // Where there were fewer, there are no more.
+            end.batch = next_batch(count, bytes);
             end.rows = rows;
         }
         let (near, far) = match at_back {
@@ -265,3 +282,24 @@ impl<R: Reader> DoubleEndedIterator for IndexRows<'_, R> {
 }
 
 impl<R: Reader> std::iter::FusedIterator for IndexRows<'_, R> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With short rows a batch is twice the one before; of long ones it has as many as fit, and one of whatever length.
+    #[test]
+    fn a_batch_has_so_many_rows_as_have_its_bytes() {
+        let mut counts = vec![BATCH_FIRST];
+        for _ in 0..6 {
+            let count = counts[counts.len() - 1];
+            counts.push(next_batch(count, 100 * count));
+        }
+        assert_eq!(counts, [4, 8, 16, 32, 64, 128, 128]);
+        assert_eq!(next_batch(4, 4 * (64 << 10)), 4);
+        assert_eq!(next_batch(4, 4 * (1 << 20)), 1);
+        // It gets longer again where rows are shorter.
+        assert_eq!(next_batch(1, 1 << 10), 2);
+        assert_eq!(next_batch(8, 0), 16);
+    }
+}
