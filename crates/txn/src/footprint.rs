@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
 
 use thermocline_base::CfId;
-use thermocline_engine::{Changed, Claims, Footprint, RangeClaim, key_hash};
+use thermocline_engine::{Changed, Claims, Footprint, key_hash};
 
 use crate::by_hash::ByHash;
 use crate::memory::{FIRST_BYTES, FIRST_ENTRIES};
+use crate::widest::Bounds;
 
 /// Keys from `start` up to, and not with, `end`; to the last one where there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,10 @@ impl Span {
     /// Bytes of its ends.
     pub fn bytes(&self) -> usize {
         self.start.len() + self.end.as_ref().map_or(0, Vec::len)
+    }
+
+    pub fn bounds(&self) -> Bounds<'_> {
+        (self.cf, &self.start, self.end.as_deref())
     }
 
     pub fn has(&self, cf: CfId, key: &[u8]) -> bool {
@@ -180,14 +185,16 @@ impl Touched {
     /// Adds all of it to what nobody else may change.
     pub fn add_to(&self, claims: &mut Claims) {
         self.keys().for_each(|(cf, key)| claims.read(cf, key));
-        for span in &self.spans {
-            let (cf, end) = (span.cf, span.end.as_deref());
-            let is_this =
-                |r: &RangeClaim| (r.cf, &*r.start, r.end.as_deref()) == (cf, &*span.start, end);
+        let missing: Vec<&Span> = {
+            let ranges = claims.ranges().iter();
+            let ranges = ranges.map(|r| (r.cf, &*r.start, r.end.as_deref()));
+            let mut there: BTreeSet<Bounds<'_>> = ranges.collect();
             // One that is deleted is there already.
-            if !claims.ranges().iter().any(is_this) {
-                claims.read_range(cf, &span.start, end);
-            }
+            let spans = self.spans.iter();
+            spans.filter(|s| there.insert(s.bounds())).collect()
+        };
+        for span in missing {
+            claims.read_range(span.cf, &span.start, span.end.as_deref());
         }
     }
 
@@ -286,5 +293,23 @@ mod tests {
         }
         touched.clear();
         assert!(touched.asked.again());
+    }
+    #[test]
+    fn a_range_that_is_read_is_claimed_once_and_not_beside_its_delete() {
+        let mut touched = Touched::default();
+        let mut claims = Claims::default();
+        claims.read_range(CfId(3), b"a", Some(b"b"));
+        for (cf, end) in [(3, "b"), (3, "c"), (4, "b"), (3, "c")] {
+            touched.add_span(Span {
+                cf: CfId(cf),
+                start: b"a".to_vec(),
+                end: Some(end.into()),
+            });
+        }
+        touched.add_to(&mut claims);
+        let ends = claims.ranges().iter().map(|r| (r.cf.0, r.end.as_deref()));
+        let ends: Vec<_> = ends.collect();
+        let [b, c] = [Some(&b"b"[..]), Some(&b"c"[..])];
+        assert_eq!(ends, [(3, b), (3, c), (4, b)]);
     }
 }

@@ -1,10 +1,13 @@
 //! The locks that a transaction has, and the DRAM that it has taken: given back when it ends, however it ends.
 
+use thermocline_base::CfId;
+
 use crate::life::Life;
 use crate::locks::key::LockKey;
 use crate::locks::table::LockTable;
 use crate::memory::{FIRST_ENTRIES, LOCK_BYTES};
 use crate::sync::{Arc, Ordering};
+use crate::widest::{Bounds, Widest};
 
 /// A range that is locked.
 #[derive(Debug)]
@@ -15,11 +18,21 @@ struct HeldRange {
     end: Vec<u8>,
 }
 
+/// Keys of locks begin with their family: here they are all of one.
+const EACH: CfId = CfId::DEFAULT;
+
+impl HeldRange {
+    fn bounds(&self) -> Bounds<'_> {
+        (EACH, &self.start, Some(&self.end))
+    }
+}
+
 /// The locks of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     keys: Vec<LockKey>,
     ranges: Vec<HeldRange>,
+    widest: Widest,
     /// Bytes of DRAM that it has taken.
     pub bytes: u64,
     /// Those of them that it does not need yet.
@@ -42,6 +55,7 @@ impl Held {
     pub fn capacity(&self) -> usize {
         self.keys.capacity() * size_of::<LockKey>()
             + self.ranges.capacity() * size_of::<HeldRange>()
+            + self.widest.capacity()
     }
 
     /// Bytes of DRAM that its locks cost.
@@ -74,20 +88,26 @@ impl Held {
             start,
             end,
         });
+        let ranges = &self.ranges;
+        self.widest.add(ranges.len() - 1, |n| ranges[n].bounds());
         self.count(life);
     }
 
     /// Whether it has locked a range with these keys.
     pub fn covers(&self, start: &[u8], end: Option<&[u8]>) -> bool {
-        let mut ranges = self.ranges.iter();
-        ranges.any(|range| match end {
-            Some(end) => *range.start <= *start && *end <= *range.end,
-            None => *range.start <= *start && *start < *range.end,
+        let widest = self
+            .widest
+            .last_at((EACH, start), |n| self.ranges[n].bounds());
+        let until = widest.and_then(|(.., until)| until);
+        until.is_some_and(|until| match end {
+            Some(end) => end <= until,
+            None => start < until,
         })
     }
 
     /// Gives all locks back.
     pub fn release(&mut self, life: &Arc<Life>, table: &LockTable) {
+        self.widest.clear();
         for range in self.ranges.drain(..) {
             table.release_range(range.arrival, (&range.start, &range.end));
         }

@@ -151,6 +151,7 @@ mod store;
 mod sync;
 mod transaction;
 mod transactions;
+mod widest;
 mod writes;
 
 pub use lane::OPEN_MAX;

@@ -26,6 +26,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 use crate::by_hash::ByHash;
 use crate::footprint::{Asked, OneKey, Span};
 use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, HIDDEN_BYTES, SAVEPOINT_BYTES, write_bytes};
+use crate::widest::Widest;
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
@@ -137,6 +138,8 @@ pub(crate) struct Writes {
     ordered: OnceCell<Ordered>,
     asked: Asked,
     ranges: Vec<Deleted>,
+    /// Those that do not lie within others, once it is asked whether a key lies in one.
+    widest: OnceCell<Widest>,
     /// Of what counts, ranges included: keys and values in bytes, and how many.
     bytes: usize,
     count: usize,
@@ -158,6 +161,7 @@ impl Writes {
         self.ordered.take();
         self.asked = Asked::default();
         self.ranges.clear();
+        self.widest.take();
         (self.bytes, self.count) = (0, 0);
         self.savepoints.clear();
         self.next_savepoint = 0;
@@ -216,7 +220,17 @@ impl Writes {
 
     /// Whether a range that has the key was deleted.
     pub fn covers(&self, cf: CfId, key: &[u8]) -> bool {
-        self.deleted().any(|span| span.has(cf, key))
+        if self.ranges.is_empty() {
+            return false;
+        }
+        let of = |n: usize| self.ranges[n].span.bounds();
+        let widest = self.widest.get_or_init(|| {
+            let mut widest = Widest::default();
+            (0..self.ranges.len()).for_each(|n| widest.add(n, of));
+            widest
+        });
+        let last = widest.last_at((cf, key), of);
+        last.is_some_and(|(.., end)| end.is_none_or(|end| key < end))
     }
 
     /// The first of its own writes in a range, or the last one, unless it is `ascending`.
@@ -374,6 +388,10 @@ impl Writes {
         self.bytes += range.span.bytes();
         self.count += 1;
         self.ranges.push(range);
+        let ranges = &self.ranges;
+        if let Some(widest) = self.widest.get_mut() {
+            widest.add(ranges.len() - 1, |n| ranges[n].span.bounds());
+        }
     }
 
     fn point(&self) -> Point {
@@ -434,6 +452,8 @@ impl Writes {
     fn show_again(&mut self, range: &Deleted) -> u64 {
         self.bytes -= range.span.bytes();
         self.count -= 1;
+        // What lies within this one was left out.
+        self.widest.take();
         for &number in &range.hidden {
             self.set_counts(number, true);
         }

@@ -60,3 +60,33 @@ fn a_write_that_takes_the_place_of_another_one_counts_once() {
     assert!(error.contains(&over.to_string()), "{error}");
     assert!(put(&mut writes, b"j", b"").is_err());
 }
+
+/// A range that is taken back has hidden one that lies within it, which still counts.
+#[test]
+fn ranges_within_one_that_is_taken_back_still_cover_their_keys() {
+    let mut writes = Writes::default();
+    let delete = |writes: &mut Writes, start: &[u8], end: Option<&[u8]>| {
+        let span = Span {
+            cf: CF,
+            start: start.to_vec(),
+            end: end.map(<[u8]>::to_vec),
+        };
+        let range = writes.deletion(span).unwrap();
+        writes.delete_range(range);
+    };
+    let covered = |writes: &Writes| -> Vec<bool> {
+        let keys = [b"b", b"c", b"d", b"x"];
+        keys.iter().map(|key| writes.covers(CF, *key)).collect()
+    };
+    assert_eq!(covered(&writes), [false; 4]);
+    delete(&mut writes, b"c", Some(&b"d"[..]));
+    assert_eq!(covered(&writes), [false, true, false, false]);
+    let savepoint = writes.savepoint((1, 1));
+    for end in [Some(&b"e"[..]), None] {
+        delete(&mut writes, b"a", end);
+        assert_eq!(covered(&writes), [true, true, true, end.is_none()]);
+        assert!(!writes.covers(CfId(4), b"c"));
+    }
+    writes.rollback_to((1, 1), savepoint).unwrap();
+    assert_eq!(covered(&writes), [false, true, false, false]);
+}
