@@ -439,12 +439,11 @@ fn at_half(others: u64) -> Option<(Engine, Machine)> {
 fn the_rest_of_an_evacuation_makes_room_though_what_follows_fails() {
     let first = (0..16).find(|others| at_half(*others).is_some()).unwrap();
     let mut cases = 0;
-    for others in 0..24 {
+    for others in 0..40 {
         let (engine, machine) = at_half(first).unwrap();
         let inner = &engine.inner;
-        for n in 0..90u8 {
-            put(&engine, CfId::DEFAULT, &[n], &[1; 1500]);
-        }
+        put(&engine, CfId::DEFAULT, b"later", b"value");
+        inner.memtables.seal_active().unwrap();
         let dropped = || inner.common.counted.get(Count::Dropped);
         let had = dropped();
         machine.fails(others, Repeat::Forever);
