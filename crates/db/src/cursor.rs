@@ -24,6 +24,12 @@ use thermocline_engine::Operation;
 pub struct Cursor(pub(crate) thermocline_engine::Cursor);
 
 impl Cursor {
+    /// The same cursor, which reads no values from now on: [`Cursor::value`] is empty. See [`Scan::keys_only`](crate::Scan::keys_only).
+    #[must_use = "it is the cursor"]
+    pub fn keys_only(self) -> Cursor {
+        Cursor(self.0.keys_only())
+    }
+
     /// Moves to the first key at or after `key`; returns whether there is one.
     ///
     /// # Errors
@@ -99,7 +105,7 @@ impl Cursor {
         self.0.key()
     }
 
-    /// The value here; empty where the cursor is not valid.
+    /// The value here; empty where the cursor is not valid, or has keys only.
     pub fn value(&self) -> &[u8] {
         self.0.value()
     }

@@ -56,6 +56,31 @@ impl Scan {
         }
     }
 
+    /// The same entries without their values: each value is empty. What lies in blob files is not read then, and operands are not
+    /// merged, so a key is given whatever its value would be. Values that lie beside their keys, in tables or in persistent
+    /// memory, are still read with these and checked, but not copied.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// for day in ["2026-01-01", "2026-01-02", "2026-02-01"] {
+    ///     db.put(day, vec![7; 2 << 20])?;
+    /// }
+    /// assert_eq!(db.prefix("2026-01-").keys_only().count(), 2);
+    /// let (last, value) = db.iter().keys_only().next_back().unwrap()?;
+    /// assert_eq!((&*last, value.len()), (&b"2026-02-01"[..], 0));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    #[must_use = "it is the iterator"]
+    pub fn keys_only(self) -> Scan {
+        let range = self.range.map(|range| Range {
+            front: range.front.keys_only(),
+            back: range.back.map(Cursor::keys_only),
+            ..range
+        });
+        Scan { range, ..self }
+    }
+
     /// Where its ends may move while nobody waits; `None` if it has at most an error to give.
     pub(crate) fn elsewhere(&self) -> Option<Elsewhere> {
         let range = self.range.as_ref().filter(|_| self.failed.is_none());

@@ -25,7 +25,10 @@ pub(crate) fn scan(args: &ScanArgs, output: &mut Output) -> Outcome {
         (typed.from.as_deref(), typed.to.as_deref()),
         args.hex,
     )?;
-    let entries = family.range(typed.bounds(reverse));
+    let mut entries = family.range(typed.bounds(reverse));
+    if args.keys_only {
+        entries = entries.keys_only();
+    }
     let limit = args.limit.unwrap_or(u64::MAX);
     if output.json {
         return print_json(args, entries, limit, output);

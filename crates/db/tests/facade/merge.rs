@@ -401,3 +401,39 @@ fn feeds_and_copies_have_each_operand_once() {
         (Some(211), Some(210))
     );
 }
+
+/// Merges nothing.
+#[derive(Debug)]
+struct Never;
+
+impl MergeOperator for Never {
+    fn name(&self) -> &str {
+        "tests.never"
+    }
+
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[u8]) -> Result<Vec<u8>, String> {
+        Err("never".into())
+    }
+}
+
+#[test]
+fn keys_are_given_whatever_their_operands_come_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let builder = Db::builder(folder.path().join("db")).options(small());
+    let db = builder.merge_operator(Never).open().unwrap();
+    let options = CfOptions::default().merge_operator("tests.never");
+    let cf = db.column_family("never", options).unwrap();
+    cf.put("a", "1").unwrap();
+    cf.merge("b", "2").unwrap();
+    cf.put("c", "3").unwrap();
+    assert!(cf.iter().any(|entry| entry.is_err()));
+    let entries: Vec<_> = cf.iter().keys_only().map(Result::unwrap).collect();
+    let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| &key[..]).collect();
+    assert_eq!(keys, [b"a", b"b", b"c"]);
+    assert!(entries.iter().all(|(_, value)| value.is_empty()));
+    let back = cf.range("a".."c").keys_only().rev();
+    assert!(back.map(|entry| entry.unwrap().0).eq([b"b", b"a"]));
+    let mut cursor = cf.cursor().unwrap().keys_only();
+    assert!(cursor.seek(b"b").unwrap());
+    assert_eq!((cursor.key(), cursor.value()), (&b"b"[..], &b""[..]));
+}

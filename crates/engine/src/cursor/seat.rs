@@ -190,6 +190,24 @@ impl Cursor {
         Ok(lock(&self.seat.0).passed.stepped())
     }
 
+    /// From now on it reads no values, and folds no operands: [`Cursor::value`] is empty. An entry is there all the same if its
+    /// value could not be read, or its operands not be merged.
+    #[must_use = "it is the cursor"]
+    pub fn keys_only(mut self) -> Cursor {
+        lock(&self.seat.0).keys_only = true;
+        self.value.clear();
+        self
+    }
+
+    /// Another one, which reads values if this one does.
+    fn in_my_way(&self, other: Cursor) -> Cursor {
+        let keys_only = lock(&self.seat.0).keys_only;
+        match keys_only {
+            true => other.keys_only(),
+            false => other,
+        }
+    }
+
     /// Whether it is at a key.
     pub fn valid(&self) -> bool {
         self.valid
@@ -215,7 +233,7 @@ impl Cursor {
         now.check(self.family.id)?;
         // A closed store may have no view for a new moment.
         now.view(self.family.id)?;
-        *self = Cursor::new(now, self.family);
+        *self = self.in_my_way(Cursor::new(now, self.family));
         Ok(())
     }
 
@@ -232,7 +250,7 @@ impl Cursor {
 
     /// Another cursor over the same family at the same moment, not yet at any key.
     pub fn sibling(&self) -> Cursor {
-        Cursor::new(self.moment.clone(), self.family)
+        self.in_my_way(Cursor::new(self.moment.clone(), self.family))
     }
 
     /// Whether the keys of its family descend.

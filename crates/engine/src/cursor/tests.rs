@@ -15,6 +15,7 @@ use crate::{Cursor, Durability, Engine, Family, Snapshot};
 
 mod chunks;
 mod gaps;
+mod keys_only;
 mod prefixes;
 mod stretches;
 mod within;

@@ -41,6 +41,8 @@ pub(super) struct Walk {
     shown: Option<First>,
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
+    /// Whether no value is read or folded: it is empty then.
+    pub(super) keys_only: bool,
     pub(super) chunk_max: usize,
     pub(super) verify: bool,
     /// Whether any source of a memtable has gaps, or range tombstones.
@@ -67,6 +69,7 @@ impl Walk {
             shown: None,
             key: Vec::new(),
             value: Vec::new(),
+            keys_only: false,
             has_gaps: false,
             has_covering: false,
             passed: Passed::default(),
@@ -261,7 +264,7 @@ impl Walk {
         }
     }
 
-    /// Copies the key of the entry that comes first, and its value. Returns whether it has a value.
+    /// Copies the key of the entry that comes first, and its value if that is asked for. Returns whether it has a value.
     pub(super) fn take(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
         let (kind, key, value) = match first {
             First::Memtable(i, head) => {
@@ -282,6 +285,12 @@ impl Walk {
         let found = matches!(kind, Kind::Put | Kind::PutBlob);
         self.key.clear();
         self.key.extend_from_slice(key);
+        if self.keys_only {
+            self.value.clear();
+            self.at.inner().common.space.region().check_media()?;
+            // An operand makes a value of whatever it is on.
+            return Ok(found || kind == Kind::Merge);
+        }
         if kind == Kind::Merge {
             return self.take_folded();
         }
