@@ -77,9 +77,10 @@ impl Walk {
         }
     }
 
-    /// Goes from `key` on to the next key with a value, over at most `most` deleted ones. What it has passed is noted in any case.
+    /// Goes from `key` on to the next key with a value, which nobody wants, over at most `most` deleted ones. What it has passed is
+    /// noted in any case.
     pub(super) fn explore(&mut self, key: &[u8], way: Direction, most: u64) -> Result<bool> {
-        self.steps_max = most;
+        (self.steps_max, self.keys_only) = (most, true);
         let found = self.start(Bound::Included(key), way, Bound::Unbounded);
         self.steps_max = u64::MAX;
         found

@@ -1,5 +1,7 @@
 //! Cursors that read no values.
 
+use thermocline_memtable::Direction;
+
 use super::*;
 
 /// All that a cursor shows, forwards.
@@ -50,4 +52,27 @@ fn a_cursor_for_keys_shows_all_of_them_and_reads_no_blob_file() {
     };
     assert_eq!(of(&found), of(&whole));
     assert_eq!(found.len(), keys().len() - 21);
+}
+
+/// Who looks for deleted keys stops at a key with a value, and does not read it.
+#[test]
+fn who_looks_for_deleted_keys_reads_no_value() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.blob.inline_bytes_max = 100;
+    let engine = open_with(&machine, &options);
+    let keys = keys();
+    for key in &keys[..11] {
+        put(&engine, key, &[7; 200]);
+    }
+    for key in &keys[..10] {
+        write(&engine, |batch| batch.delete(CF, key).unwrap());
+    }
+    drop(engine);
+    let engine = open_with(&machine, &options);
+    let before = engine.metrics().ssd.blobs_read;
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    cursor.explore(&keys[0], Direction::Forward, 100).unwrap();
+    assert_eq!(cursor.key(), keys[10]);
+    assert_eq!(engine.metrics().ssd.blobs_read, before);
 }
