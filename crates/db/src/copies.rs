@@ -260,8 +260,8 @@ impl Backups {
     /// Removes backup `id`, even if it is damaged, and the tables that no other backup needs.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if there is no such backup; [`crate::Error::Locked`]; those of
-    /// the file system.
+    /// [`crate::Error::InvalidArgument`] if there is no such backup or folder, or the folder has anything but backups;
+    /// [`crate::Error::Locked`] if another process or handle works in it; those of the file system.
     pub fn delete(&self, id: u64) -> Result<()> {
         self.0.delete(id)
     }
@@ -280,9 +280,10 @@ impl Backups {
     /// times.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if there is no such backup, or `path` exists and is not empty;
-    /// [`crate::Error::Corruption`] naming the file that is damaged, missing or another one; those of the file
-    /// system. After an error there is no database in `path`.
+    /// [`crate::Error::InvalidArgument`] if there is no such backup or folder, the folder has anything but backups, or `path` lies
+    /// in it, or exists and is not empty; [`crate::Error::Locked`] if another process or handle works in either of the two, or still
+    /// reads what lay in `path` before; [`crate::Error::Corruption`] naming the file that is damaged, missing or another one; those
+    /// of the file system. After an error there is no database in `path`.
     pub fn restore(&self, id: Option<u64>, path: impl AsRef<Path>) -> Result<BackupInfo> {
         self.0.restore(id, path.as_ref())
     }

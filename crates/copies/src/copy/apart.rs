@@ -1,4 +1,4 @@
-//! Copies lie outside of the database that they are copies of.
+//! Copies lie outside of the database, or of the folder of backups, that they are copies of.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,13 +11,7 @@ use thermocline_env::Storage;
 /// # Errors
 /// [`Error::InvalidArgument`]; those of the file system.
 pub(crate) fn check_apart(storage: &dyn Storage, dir: &Path, of: &Path) -> Result<()> {
-    // One that was removed, and is open all the same, has nothing in it.
-    if !storage.is_dir(of)? {
-        return Ok(());
-    }
-    // The folder itself, not by way of one that is yet to be made: nobody would see what it has.
-    let is_itself = storage.is_dir(dir)? && storage.is_same(dir, of)?;
-    if is_itself || !leads_into(storage, dir, of)? {
+    if !lies_in(storage, dir, of)? {
         return Ok(());
     }
     Err(Error::InvalidArgument(format!(
@@ -26,6 +20,21 @@ pub(crate) fn check_apart(storage: &dyn Storage, dir: &Path, of: &Path) -> Resul
         dir.display(),
         of.display()
     )))
+}
+
+/// Whether a place for copies lies in the folder `of`, however deep, and by whatever path, and is not that folder itself. `dir` is
+/// absolute, and need not exist.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn lies_in(storage: &dyn Storage, dir: &Path, of: &Path) -> Result<bool> {
+    // One that was removed, and is open all the same, has nothing in it.
+    if !storage.is_dir(of)? {
+        return Ok(false);
+    }
+    // The folder itself, not by way of one that is yet to be made: nobody would see what it has.
+    let is_itself = storage.is_dir(dir)? && storage.is_same(dir, of)?;
+    Ok(!is_itself && leads_into(storage, dir, of)?)
 }
 
 /// Whether a path, once it is made, lies in the folder `of`, or goes there on its way and leaves something. To make `new/../db/copy` makes

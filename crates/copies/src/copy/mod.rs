@@ -53,7 +53,7 @@ pub(crate) mod sites;
 mod state;
 mod target;
 
-pub(crate) use apart::check_apart;
+pub(crate) use apart::{check_apart, lies_in};
 pub(crate) use files::{copy_file, link_or_copy};
 pub use format::decode as noted_names;
 pub(crate) use state::{draw_ids, write_state};

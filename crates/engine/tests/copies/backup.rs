@@ -145,6 +145,14 @@ fn what_cannot_be_is_refused_with_reasons() {
         "already holds a database",
     );
     assert!(!disk.exists(path("/r")).unwrap());
+    // It would be no folder of backups any more.
+    for within in ["/b/r", "/b/deep/r"] {
+        says(
+            all.restore(None, path(within)).unwrap_err(),
+            "lies in the folder of backups /b",
+        );
+    }
+    assert_eq!(all.list().unwrap().len(), 1);
     // A folder of something else, a database among that.
     let before = disk.list(path("/db")).unwrap();
     says(
