@@ -114,7 +114,8 @@ impl Cursor {
     /// held of the past.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the cursor's column family has been dropped; the cursor stays as it was.
+    /// [`crate::Error::InvalidArgument`] if the cursor's column family has been dropped; [`crate::Error::Closed`] if the database
+    /// was closed and opened again. The cursor stays as it was.
     pub fn refresh(&mut self) -> Result<()> {
         self.0.refresh()
     }

@@ -392,8 +392,8 @@ impl Db {
         Plan::of(self.engine.plan())
     }
 
-    /// Where the data lies: for each column family its partitions, how often they are read and written, and its
-    /// tables.
+    /// Where the data lies: for each column family with tables or several partitions these, and how often partitions are read and
+    /// written.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -83,7 +83,8 @@ pub struct Metrics {
     pub seqno_visible: u64,
     /// The last sequence number that survives a crash.
     pub seqno_durable: u64,
-    /// The times of writes that the manifest has; `None` if no family ever had a TTL.
+    /// The times of writes that the manifest has; `None` if no family ever had a TTL, unless an opening after a crash had no room
+    /// on the disk: it may note one, too.
     pub write_times: Option<WriteTimesUse>,
     /// Bytes of keys and values that callers wrote.
     pub user_bytes_written: u64,
@@ -99,7 +100,7 @@ pub struct Metrics {
     pub ssd_bytes_written: u64,
     /// Bytes read from SSD files.
     pub ssd_bytes_read: u64,
-    /// Puts, those of batches included.
+    /// Puts, those of batches included. Merges count, too, and metadata that batches set.
     pub puts: u64,
     /// Deletes, those of batches included.
     pub deletes: u64,
@@ -109,12 +110,13 @@ pub struct Metrics {
     pub gets: u64,
     /// Point reads that found their key.
     pub gets_found: u64,
-    /// Deleted keys that iterators have stepped over. Keys that they have passed by a seek do not count.
+    /// Deleted keys that iterators have stepped over, and workers that look for deleted keys ahead of them. Keys that they have
+    /// passed by a seek do not count.
     pub keys_stepped_over: u64,
     /// Commits and events that callbacks and listeners have not received yet, and events that were dropped.
     pub deliveries: DeliveryUse,
-    /// Open snapshots, cursors and iterators, those of earlier openings in this process included. They hold old
-    /// versions.
+    /// Open snapshots, cursors and iterators, and copies that are being made, those of earlier openings in this process included.
+    /// They hold old versions.
     pub readers: u64,
     /// At most 64 of those readers, the oldest first. An iterator that is read from both ends counts as two cursors.
     pub readers_told: Vec<ReaderState>,
@@ -238,7 +240,7 @@ pub struct MemtableMetrics {
 /// `metrics.latency_every` is timed, chosen at random. Quantiles are at most a sixteenth too long.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LatencyMetrics {
-    /// The kind: `put`, `delete`, `batch`, `get`, `multi_get`; `seek` and `step` of cursors and iterators.
+    /// The kind: `put`, of merges, too; `delete`, `batch`, `get`, `multi_get`; `seek` and `step` of cursors and iterators.
     pub operation: &'static str,
     /// Number of timed operations.
     pub count: u64,

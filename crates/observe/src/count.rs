@@ -5,7 +5,7 @@ use thermocline_base::counter::{Counters, SHARDS};
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// Records that were put.
+    /// Records that were put, operands and metadata among them.
     Puts,
     /// Deletes.
     Deletes,

@@ -26,7 +26,7 @@ const SHARDS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Operation {
-    /// A put of its own.
+    /// A put or merge of its own.
     Put,
     /// A delete of its own.
     Delete,
