@@ -5,8 +5,8 @@ use thermocline_env::Clock;
 use thermocline_halloc::{Reserve, Zone};
 
 use super::*;
-use crate::common::Common;
 use crate::stage::due::goes_in_pieces;
+use crate::store::Common;
 use crate::sync::Mutex;
 
 /// What no change meets.
