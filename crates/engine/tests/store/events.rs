@@ -13,7 +13,6 @@ use thermocline_engine::{
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, Storage};
-use thermocline_memtable::item_bytes;
 use thermocline_pm::SimPm;
 use tracing::field::{Field, Visit};
 use tracing::span;
@@ -49,17 +48,6 @@ impl Machine {
         runtime: Option<&Runtime>,
         listener: impl EventListener + 'static,
     ) -> Result<Engine> {
-        self.open_with(background, runtime, listener, |_| ())
-    }
-
-    /// As [`Machine::open`], with other options.
-    fn open_with(
-        &self,
-        background: bool,
-        runtime: Option<&Runtime>,
-        listener: impl EventListener + 'static,
-        change: impl FnOnce(&mut Options),
-    ) -> Result<Engine> {
         let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
         let world = World {
             env: Env {
@@ -79,7 +67,6 @@ impl Machine {
         options.memtable.bytes_max = 100_000;
         options.manifest.bytes_max = 512;
         options.set("level0.shape", "global-index").unwrap();
-        change(&mut options);
         let setup = Setup {
             runtime: runtime.cloned(),
             listener: Some(Arc::new(listener)),
@@ -279,40 +266,6 @@ fn refusals_are_told_once_until_writes_of_that_size_are_taken() {
     let engine = machine.open(false, None, log.clone()).unwrap();
     put(&engine, b"k", &[0; 400_000]).unwrap_err();
     told(&["WritesRefused"]);
-}
-
-/// Two writes that meet are longer together than any part of the region, which has 256, 512 and 256 KiB. Each by itself is not.
-#[test]
-fn what_is_refused_together_and_then_taken_is_not_told() {
-    let machine = Machine::new();
-    let log = Log::default();
-    let batches = [(b"a", 300 << 10), (b"b", 215 << 10)].map(|(key, len)| {
-        let mut batch = WriteBatch::new();
-        batch.put(CF, key, &vec![7; len]).unwrap();
-        batch
-    });
-    let bytes: u64 = batches.iter().map(|batch| item_bytes(batch.iter())).sum();
-    // The leader waits until the other one has come.
-    let gathering = |options: &mut Options| {
-        options.commit.group_bytes_max = bytes;
-        (options.commit.buckets, options.commit.group_wait_us) = (1, 1_000_000);
-    };
-    let engine = machine
-        .open_with(false, None, log.clone(), gathering)
-        .unwrap();
-    let mut first = WriteBatch::new();
-    first.put(CF, b"k", b"v").unwrap();
-    engine.write(first.iter(), Durability::Buffered).unwrap();
-    log.take();
-    std::thread::scope(|scope| {
-        for batch in &batches {
-            let engine = &engine;
-            scope.spawn(move || engine.write(batch.iter(), Durability::Immediate).unwrap());
-        }
-    });
-    let mut words = log.words();
-    words.retain(|word| word.starts_with("Writes"));
-    assert!(words.is_empty(), "{words:?}");
 }
 
 #[test]
