@@ -11,13 +11,12 @@
 
 use std::io::ErrorKind::{InvalidInput, PermissionDenied};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use thermocline_base::{Error, FileId, Result};
-use thermocline_env::{File, OpenMode, Storage};
-use thermocline_sst::{FileName, Identity, identity_of, is_blobs_of};
+use thermocline_env::{OpenMode, Storage};
+use thermocline_sst::{FileName, identity_of, is_blobs_of};
 use thermocline_tables::TableFiles;
-use thermocline_version::{FileKind, Origins, Version, VersionSet};
+use thermocline_version::{FileKind, VersionSet};
 
 /// The tables and blob files in a folder, by their names.
 ///
@@ -63,8 +62,7 @@ pub fn sweep(
     }
     let mut going = Vec::new();
     for found in unnamed {
-        let (path, identity) = (path_of(files, found), files.identity(found.0));
-        if is_ours(&*files.storage, &path, found.1, identity)? {
+        if is_ours(files, found)? {
             going.push(found);
         }
     }
@@ -107,56 +105,22 @@ fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
     }
 }
 
-/// Removes the tables and blob files in `dir`, of a database that is to be no more: those that its `version` names, and
-/// others that are proven ours.
-///
-/// # Errors
-/// Those of the file system. Whoever calls again goes on.
-pub fn remove_all(
-    storage: &dyn Storage,
-    dir: &Path,
-    version: &Version,
-    origins: &Origins,
-) -> Result<()> {
-    let identity = |file| Identity::new(origins.of(file), file);
-    for name in names_in(storage, dir)? {
-        let path = dir.join(name.to_string());
-        let goes = match kind_of(name) {
-            None => matches!(name, FileName::Unfinished(owner) if owner == identity(owner.file)),
-            Some((file, kind)) => {
-                // A damaged one that is named proves nothing any more, and is ours all the same.
-                let is_named = version.file(file) == Some(kind);
-                is_named && opened(storage, &path)?.is_some()
-                    || is_ours(storage, &path, kind, identity(file))?
-            }
-        };
-        if goes {
-            storage.remove(&path)?;
-        }
-    }
-    Ok(())
-}
-
 /// See the [module](self).
-fn is_ours(storage: &dyn Storage, path: &Path, kind: FileKind, identity: Identity) -> Result<bool> {
-    let Some(file) = opened(storage, path)? else {
-        return Ok(false);
+fn is_ours(files: &TableFiles, (file, kind): (FileId, FileKind)) -> Result<bool> {
+    let opened = match files
+        .storage
+        .open(&path_of(files, (file, kind)), OpenMode::Read)
+    {
+        Err(error) if is_of_a_stranger(&error) => return Ok(false),
+        opened => opened?,
     };
     if kind == FileKind::Blob {
-        return is_blobs_of(&*file, identity);
+        return is_blobs_of(&*opened, files.identity(file));
     }
-    match identity_of(&*file) {
-        Ok(found) => Ok(found == identity),
+    match identity_of(&*opened) {
+        Ok(identity) => Ok(identity == files.identity(file)),
         Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-/// Opens an ordinary file that is ours to read; `None` if it is a folder, a link, a device, or somebody else's.
-fn opened(storage: &dyn Storage, path: &Path) -> Result<Option<Arc<dyn File>>> {
-    match storage.open(path, OpenMode::Read) {
-        Err(error) if is_of_a_stranger(&error) => Ok(None),
-        opened => opened.map(Some),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Copies of a database, and tables that are exported and ingested; and the removal of a database.
+//! Copies of a database, and tables that are exported and ingested.
 
 use std::ops::RangeBounds;
 use std::path::Path;
@@ -39,39 +39,6 @@ impl Db {
     /// copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.engine.checkpoint(path.as_ref())
-    }
-
-    /// Removes the database in the folder `path` for good: its tables, blob files, manifest, region and logs, also a region and
-    /// logs that lie elsewhere. Other files in the folder stay, and so do the folder and the file `LOCK` in it, with which
-    /// a new database can be made there. Copies and backups are databases of their own, and stay. If the process or the machine
-    /// fails meanwhile, the database does not open any more, and another call goes on. On return it is gone durably.
-    ///
-    /// Region and logs are looked for in the folder, and where the last opening for writing had them. If they were moved since,
-    /// they stay. A folder that was copied by other means than [`Db::checkpoint`] has them outside in common with its original. If
-    /// that has gone on since, it is refused; but an original that has not loses its region with the copy.
-    ///
-    /// ```
-    /// # use thermocline::{Db, Options};
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let path = folder.path().join("db");
-    /// let db = Db::open(&path, Options::default())?;
-    /// db.put("order:42", "paid")?;
-    /// assert!(Db::destroy(&path).is_err()); // it is open
-    /// db.close()?;
-    /// Db::destroy(&path)?;
-    /// let db = Db::open(&path, Options::default())?;
-    /// assert_eq!(db.get("order:42")?, None);
-    /// # Ok::<(), thermocline::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`crate::Error::InvalidArgument`] if there is no database, or its logs are those of another folder, of which this one is a
-    /// copy; [`crate::Error::Locked`] if it is open, or a snapshot, iterator or value of an earlier opening still reads of it;
-    /// [`crate::Error::Busy`] if another database has its region open; [`crate::Error::Corruption`] if the manifest cannot be read,
-    /// the region does not say any more whose it is, or another copy of the folder has gone on with it. Nothing is removed then.
-    /// Those of the file system, after which the call may be made again.
-    pub fn destroy(path: impl AsRef<Path>) -> Result<()> {
-        thermocline_engine::destroy(&World::real().env, path.as_ref())
     }
 
     /// Brings the entries of `tables`, which [`IngestWriter`] or [`Db::export`] has written, into the default column

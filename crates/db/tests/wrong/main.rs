@@ -6,7 +6,6 @@
 )]
 
 mod bytes;
-mod destroyed;
 mod faults;
 mod folders;
 mod limits;

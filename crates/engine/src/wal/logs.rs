@@ -291,7 +291,14 @@ impl Wal {
 
     /// Whether a file has the name of a log and is none of ours, not even one that was only begun: it stays as it is.
     fn is_somebodys(&self, path: &Path) -> Result<bool> {
-        is_somebodys(&*self.storage, path, &self.db_id)
+        if !self.storage.exists(path)? {
+            return Ok(false);
+        }
+        match self.storage.open(path, OpenMode::Read) {
+            // A folder, a link, a device.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => Ok(true),
+            opened => Ok(!may_be_log_of(&*opened?, &self.db_id)?),
+        }
     }
 
     /// Removes the logs that nobody names (recovery, 5), copies that were not completed, and no file of somebody that has the
@@ -378,44 +385,6 @@ impl Wal {
     pub fn bytes(&self) -> &DeviceBytes {
         &self.bytes
     }
-}
-
-/// See [`Wal::is_somebodys`].
-fn is_somebodys(storage: &dyn Storage, path: &Path, db_id: &[u8; 16]) -> Result<bool> {
-    if !storage.exists(path)? {
-        return Ok(false);
-    }
-    match storage.open(path, OpenMode::Read) {
-        // A folder, a link, a device.
-        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => Ok(true),
-        opened => Ok(!may_be_log_of(&*opened?, db_id)?),
-    }
-}
-
-/// Removes the logs of a database that is to be no more, and in a folder that databases share what says whose they are. The
-/// caller has claimed them.
-///
-/// # Errors
-/// Those of the storage. Whoever calls again goes on.
-pub(crate) fn remove_all(storage: &dyn Storage, dirs: &LogDirs, db_id: &[u8; 16]) -> Result<()> {
-    let logs = dirs.list(storage, db_id)?.into_iter();
-    for (_, path) in logs.chain(dirs.copies(storage, db_id)?) {
-        if !is_somebodys(storage, &path, db_id)? {
-            storage.remove(&path)?;
-        }
-    }
-    for dir in dirs.elsewhere() {
-        if !storage.is_dir(&dir.dir)? {
-            continue;
-        }
-        for path in [dir.owner(db_id), dir.lock(db_id)] {
-            if storage.exists(&path)? {
-                storage.remove(&path)?;
-            }
-        }
-        storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
-    }
-    Ok(())
 }
 
 pub(super) fn write_to(

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, ErrorKind, Result, Steps};
-use thermocline_engine::{Backups, Engine, Family, destroy};
+use thermocline_base::{CfId, Result, Steps};
+use thermocline_engine::{Backups, Engine, Family};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 use thermocline_testkit::Rng;
@@ -276,36 +276,4 @@ fn of_an_export_every_call_may_fail() {
         assert_eq!(dump(&other)["default"].0, dump(&bench.engine)["default"].0);
     });
     assert!(runs > 20, "{runs}");
-}
-
-/// Whatever fails, and also if the power goes then, there is a database that can be destroyed, or none.
-#[test]
-fn of_a_destruction_every_call_may_fail() {
-    let current = path("/db/CURRENT");
-    let is_gone = |place: &Place| {
-        if place.storage.exists(current).unwrap() {
-            destroy(&place.world().env, &place.dir).unwrap();
-        }
-        assert_eq!(place.storage.list(&place.dir).unwrap(), ["LOCK"]);
-        let again = destroy(&place.world().env, &place.dir).unwrap_err();
-        assert_eq!(again.kind(), ErrorKind::InvalidArgument, "{again}");
-    };
-    let close = |bench: &Bench| bench.engine.close().unwrap();
-    let work = |bench: &Bench| destroy(&bench.place.world().env, &bench.place.dir);
-    let runs = Bench::every(&close, &work, &|bench, plan, done| {
-        let fs = &bench.fs;
-        let crashed = [fs.image_none(Steps::new()), fs.image_all(Steps::new())];
-        let random = (0..4).map(|seed| fs.image_random(seed, Steps::new()));
-        for image in crashed.into_iter().chain(random) {
-            let place = Place {
-                storage: Arc::new(image),
-                ..bench.killed()
-            };
-            let there = place.storage.exists(current).unwrap();
-            assert!(!there || !done, "{plan:?}: a crash brings it back");
-            is_gone(&place);
-        }
-        is_gone(&bench.place);
-    });
-    assert!(runs > 50, "{runs}");
 }

@@ -107,7 +107,6 @@ use crate::sites;
 use crate::state::State;
 use disk_full::{is_full, out_of_space};
 use switch::AHEAD;
-pub use switch::destroy;
 
 /// The log may grow to this many bytes before a switch, unless set otherwise.
 pub const BYTES_MAX_DEFAULT: u64 = 1 << 20;

@@ -1,6 +1,5 @@
-//! Writing a new manifest, naming it in `CURRENT`, and removing what is not live, or all of it.
+//! Writing a new manifest, naming it in `CURRENT`, and removing what is not live.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -164,41 +163,9 @@ fn remove(storage: &dyn Storage, dir: &Path, live: u64, of: impl Fn(u64) -> bool
     }
 }
 
-/// Removes the manifests in `dir`, and then `CURRENT`, each durably: there is no database any more. What the manifest names is
-/// gone by then, durably. A crash leaves `CURRENT` at least, were it one that names nothing, or no database.
-///
-/// # Errors
-/// Those of the storage. Whoever calls again goes on.
-pub fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    for name in storage.list(dir)? {
-        let path = dir.join(&name);
-        let found = match format::manifest_no(&name) {
-            Some(_) => is_manifest(storage, &path),
-            None if name == format::CURRENT_TEMP => {
-                storage.open(&path, OpenMode::Read).map(|_| true)
-            }
-            None => Ok(false),
-        };
-        let is_ours = match found {
-            // A folder, a link, a device.
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => false,
-            found => found?,
-        };
-        if is_ours {
-            storage.remove(&path)?;
-        }
-    }
-    storage.sync_dir(dir, sites::SWITCH_DURABLE)?;
-    storage.remove(&dir.join(format::CURRENT))?;
-    storage.sync_dir(dir, sites::SWITCH_DURABLE)
-}
-
 fn is_manifest(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let mut start = [0; format::MAGIC_LEN];
     let file = storage.open(path, OpenMode::Read)?;
-    let len = file.len()?.min(format::MAGIC_LEN as u64);
-    let start = &mut start[..usize::try_from(len).unwrap_or(format::MAGIC_LEN)];
-    // A read that came up short is an error: it would make ours a stranger's.
-    file.read_exact_at(start, 0)?;
-    Ok(format::may_be_manifest(start))
+    let len = file.read_at(&mut start, 0)?;
+    Ok(format::may_be_manifest(&start[..len]))
 }
