@@ -163,7 +163,7 @@ impl Merger {
             }
         }
         match divided {
-            true => self.reclaimer.reclaim().map(drop),
+            true => self.reclaimer.reclaim_readable(),
             false => Ok(()),
         }
     }

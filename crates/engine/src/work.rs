@@ -15,7 +15,6 @@ use thermocline_runtime::Task;
 use crate::Family;
 use crate::capture::Capture;
 use crate::copies::Ascending;
-use crate::flush::Extent;
 use crate::partitions::Adjustment;
 use crate::store::Engine;
 use crate::sync::lock;
@@ -143,7 +142,7 @@ impl Engine {
             inner.flusher.flush_deletes()?;
             // Behind a flush that runs.
             let flushed = match inner.flush_due.is_flush_due() {
-                true => inner.flusher.flush_sealed(Extent::Due)?,
+                true => inner.flusher.flush_due_now()?,
                 false => {
                     inner.common.turns.flushing.wait();
                     0

@@ -76,13 +76,7 @@ impl Flusher {
             self.memtables.seal_active()?;
         }
         let mut decision = self.make_indexes_ready(room_wanted)?;
-        if decision.work == Work::Flush && decision.seals() {
-            self.common.decided(&decision);
-            match self.memtables.seal_active() {
-                // It takes writes on, unless the store is poisoned, and the others go alone.
-                Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
-                sealed => sealed?,
-            }
+        if self.seal_for_scans(&decision)? {
             // In whole zones it takes more than it had.
             decision = self.flush_due.next_flush(room_wanted, First::default());
         }
@@ -104,6 +98,30 @@ impl Flusher {
             self.flush_due.flush_if_due();
         }
         Ok(())
+    }
+
+    /// Seals the active memtable where the flush that is due for scans takes it, too. Returns whether one does.
+    fn seal_for_scans(&self, decision: &Decision) -> Result<bool> {
+        if decision.work != Work::Flush || !decision.seals() {
+            return Ok(false);
+        }
+        self.common.decided(decision);
+        match self.memtables.seal_active() {
+            // It takes writes on, unless the store is poisoned, and the others go alone.
+            Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
+            sealed => sealed?,
+        }
+        Ok(true)
+    }
+
+    /// Flushes what is due, for whoever waits until nothing is. Returns how many memtables.
+    pub fn flush_due_now(&self) -> Result<usize> {
+        let decision = self.make_indexes_ready(false)?;
+        if decision.work != Work::Flush {
+            return Ok(0);
+        }
+        self.seal_for_scans(&decision)?;
+        self.flush_sealed(Extent::Due)
     }
 
     /// Makes indexes anew before the flush that is due, where that is to be done first. Returns what is next then.

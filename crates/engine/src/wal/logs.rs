@@ -250,8 +250,8 @@ impl Wal {
     pub fn retire(&self, chains: &[u64]) {
         for &chain in chains {
             let newest = self.dirs.newest().path(&self.db_id, chain);
-            if !self.lets_go_of_begun(chain) && self.is_somebodys(&newest).unwrap_or(false) {
-                // That of a staged batch which found its name taken.
+            if !self.lets_go_of_begun(chain) && self.is_somebodys(&newest).unwrap_or(true) {
+                // That of a staged batch which found its name taken, or what cannot be looked at.
                 continue;
             }
             let mut spares = lock(&self.spares);
@@ -295,8 +295,15 @@ impl Wal {
             return Ok(false);
         }
         match self.storage.open(path, OpenMode::Read) {
-            // A folder, a link, a device.
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => Ok(true),
+            // A folder, a link, a device, or what we may not read: all that we make is its owner's.
+            Err(Error::Io { source, .. })
+                if matches!(
+                    source.kind(),
+                    ErrorKind::InvalidInput | ErrorKind::PermissionDenied
+                ) =>
+            {
+                Ok(true)
+            }
             opened => Ok(!may_be_log_of(&*opened?, &self.db_id)?),
         }
     }

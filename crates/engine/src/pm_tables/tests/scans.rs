@@ -139,6 +139,17 @@ fn the_active_memtable_becomes_tables_when_scans_have_paid_for_it() {
     assert!(verified(&machine).faults.is_empty());
 }
 
+/// Whoever waits until nothing is due waits for what the active memtable is to become, too.
+#[test]
+fn nothing_is_due_for_scans_behind_a_drain() {
+    let (machine, engine) = filled_by(3000, PM);
+    scan(&engine, 10);
+    assert!(engine.plan().flush.due);
+    engine.drain().unwrap();
+    assert!(!engine.plan().flush.due);
+    assert!(in_pm(&engine).0 > 0 && files(&machine) == 0);
+}
+
 /// They read no memtable.
 #[test]
 fn lookups_that_tables_answer_take_away_nothing_that_scans_have_paid() {
