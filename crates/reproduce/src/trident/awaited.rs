@@ -336,9 +336,10 @@ mod tests {
         let setting = Setting::quick(folder.path());
         let outcome = Awaited.measure(&setting, &mut |_| {}).unwrap();
         assert_eq!(outcome.tables[0].rows.len(), WAYS.len() * SIDES.len());
-        for row in &outcome.tables[0].rows {
-            let per_second: f64 = row[1].parse().unwrap();
-            assert!(per_second > 0.0, "{row:?}");
+        // The table rounds them, and a machine that has much else to do reads less than it can say.
+        for series in &outcome.charts[0].series {
+            assert_eq!(series.values.len(), WAYS.len());
+            assert!(series.values.iter().all(|rate| *rate > 0.0), "{series:?}");
         }
         let is_silent = outcome.scale.contains("no direct reads");
         assert_eq!(outcome.checks.is_empty(), is_silent, "{}", outcome.scale);
