@@ -10,6 +10,9 @@
 //! scans are joined in order: a segment's items count only if its first one has exactly the expected
 //! seqno (rule 1). What is not reached that way is cut.
 //!
+//! Where a complete chain has ended nothing is looked for. An opening that is killed before it has written
+//! leaves a chain without a record, and all of these begin in the same rest of a zone.
+//!
 //! # Where memtables were dropped
 //! Chains of memtables that nobody needed may be missing between two chains of one incarnation.
 //! The edit that dropped them cut all chains before the gap and gave the chain behind it a base of
@@ -303,9 +306,10 @@ fn scan_segment(region: &Region, plan: &ChainPlan, segment: &Segment) -> Result<
             None => item_at(region, chain, segment, scan.stop)?,
             Some(_) => None,
         };
-        // A complete chain has nothing behind its cut.
-        let ends = || expected.is_some_and(|expected| plan.cut == Some(expected - 1));
-        if found.is_none() && !ends() {
+        // A complete chain has nothing behind its cut: nothing at all where that lies before its base.
+        let next = expected.unwrap_or(chain.base);
+        let ends = plan.cut.is_some_and(|cut| cut < next);
+        if found.is_none() && !ends {
             if rest.is_none() {
                 rest = Some(valid_items(region, chain, segment, scan.stop)?.into_iter());
             }

@@ -432,3 +432,31 @@ fn an_item_behind_the_last_seqno_is_none() {
         assert_eq!((walk.last_seqno, walk.seqno_seen), (3, SEQNO_END - 1));
     }
 }
+
+/// An opening that is killed before it has written leaves one, and all of these begin in the same rest of a zone.
+#[test]
+fn a_complete_chain_without_records_is_not_searched() {
+    let f = Fixture::new();
+    let zone = f.space.attach(2, 0, 1000, Reserve::Keep).unwrap();
+    let mut plan = ChainPlan {
+        chain: chain(2, 5),
+        segments: ChainPlan::segments(None, &[zone]),
+        cut: Some(4),
+        floor: None,
+    };
+    let reads = |plan: &ChainPlan| {
+        f.sim.track_reads(true);
+        let plans = std::slice::from_ref(plan);
+        let walk = walk_incarnation(f.space.region(), plans, 5, 1).unwrap();
+        assert_eq!(
+            (walk.last_seqno, walk.known_durable),
+            (4, plan.cut.unwrap_or(0))
+        );
+        f.sim.reads()
+    };
+    let read = reads(&plan);
+    assert!(read.iter().all(|at| *at < zone.data.0 + LINE), "{read:?}");
+    // One that has no cut may have items behind a bad place, which tell what was durable.
+    plan.cut = None;
+    assert!(reads(&plan).contains(&(zone.end.0 - LINE)));
+}
