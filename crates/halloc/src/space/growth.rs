@@ -1,6 +1,7 @@
 //! Growing the region, what is to be there before writers need it, and giving the region's end back.
 
 use std::iter::successors;
+use std::ops::Range;
 use std::slice::Chunks;
 
 use thermocline_base::size::{format_size, index};
@@ -40,6 +41,15 @@ impl State {
         let free: usize = self.parts.iter().map(|p| p.free).sum();
         let found = self.parts.iter().find_map(|part| part.find(min_bytes));
         found.is_some_and(|(_, run)| reserve == Reserve::Use || free > run)
+    }
+
+    /// The pages of these zones of a part have been asked for. It may have been given back meanwhile, and a smaller one may
+    /// have come in its place: of zones that are not there nothing is noted.
+    pub(super) fn note_present(&mut self, part: usize, zones: Range<usize>) {
+        let part = self.parts.get_mut(part);
+        if let Some(flags) = part.and_then(|part| part.present.get_mut(zones)) {
+            flags.fill(true);
+        }
     }
 }
 
@@ -250,10 +260,8 @@ impl Space {
             let (p, first, (at, _)) = some[0];
             self.region
                 .populate(at, some.iter().map(|(.., (_, bytes))| bytes).sum(), true);
-            // Attached meanwhile, perhaps: then so much the better. Or given back.
-            if let Some(part) = lock(&self.state).parts.get_mut(p) {
-                part.present[first..first + some.len()].fill(true);
-            }
+            // Attached meanwhile, perhaps: then so much the better.
+            lock(&self.state).note_present(p, first..first + some.len());
         }
     }
 

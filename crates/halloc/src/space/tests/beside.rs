@@ -1,4 +1,4 @@
-//! Zones that are attached while somebody else makes the region grow.
+//! Zones that are attached, or whose pages are asked for, while somebody else makes the region grow or gives its end back.
 
 use super::*;
 use crate::SITE_PARTS_WORD;
@@ -47,4 +47,26 @@ fn a_part_that_comes_while_a_zone_is_looked_for_is_looked_at() {
     });
     sim.steps().observe(None);
     assert_eq!(space.region_bytes(), PM);
+}
+
+/// Pages are asked for without a lock. Meanwhile the part that they are in may be given back, and the device may have room
+/// for less when the region grows again.
+#[test]
+fn pages_of_zones_that_are_not_there_any_more_are_noted_nowhere() {
+    let space = create(&SimPm::new(PM, Steps::new()));
+    assert!(space.grow(space.region_bytes()).unwrap());
+    let mut state = lock(&space.state);
+    let before = state.parts.pop().unwrap();
+    let zones = before.taken.len();
+    state.note_present(1, 0..1);
+    let bytes = before.header.bytes / 2;
+    state.parts.push(Part::new(PartHeader {
+        bytes,
+        ..before.header
+    }));
+    assert!(state.parts[1].taken.len() < zones);
+    state.note_present(1, zones - 1..zones);
+    assert!(!state.parts[1].present.contains(&true));
+    state.note_present(1, 0..1);
+    assert!(state.parts[1].present[0]);
 }
