@@ -94,7 +94,7 @@ impl Pin {
 
     fn bytes(&self) -> &[u8] {
         let bytes = self.home.region().bytes(self.at, self.len);
-        bytes.unwrap_or_else(|_| unreachable!("it was read there, and a region never shrinks"))
+        bytes.unwrap_or_else(|_| unreachable!("it was read there, and stays while it is held"))
     }
 }
 

@@ -95,7 +95,7 @@ impl Deref for Pinned {
 
     fn deref(&self) -> &[u8] {
         let bytes = self.table.region().bytes(self.at, self.len);
-        bytes.unwrap_or_else(|_| unreachable!("it was read there, and a region never shrinks"))
+        bytes.unwrap_or_else(|_| unreachable!("it was read there, and stays while it is held"))
     }
 }
 
