@@ -17,6 +17,7 @@ use thermocline_version::Version;
 
 pub use promised::{Promise, Promised};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use thermocline_base::sync::{Mutex, RwLock, lock, read, write};
 
 /// See the [module](self).
@@ -104,7 +105,10 @@ impl PmTables {
     pub fn is_held(&self, file: FileId) -> bool {
         let open = read(&self.open);
         let table = open.get(&file).and_then(|open| open.table.as_ref());
-        table.is_some_and(|table| Arc::strong_count(table) > 1)
+        let is_held = table.is_some_and(|table| Arc::strong_count(table) > 1);
+        // The last reader's loads come before what is written next in its zones: the other half of the release with which it let go.
+        fence(Ordering::Acquire);
+        is_held
     }
 
     /// An owner of zones that is reserved and not given out, if there is one.

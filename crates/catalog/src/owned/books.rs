@@ -1,6 +1,7 @@
 //! What memtables own, for whoever holds the lock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use thermocline_base::FileId;
@@ -53,7 +54,11 @@ impl Retired {
 
     /// Whether somebody of this opening may read it.
     pub fn is_read(&self) -> bool {
-        Arc::strong_count(&self.home) > 1
+        let is_read = Arc::strong_count(&self.home) > 1;
+        // The last reader's loads come before what is written next where its records were: this is the other half of the release with
+        // which it let go. The count itself is loaded without any order.
+        fence(Ordering::Acquire);
+        is_read
     }
 }
 
