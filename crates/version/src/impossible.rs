@@ -34,10 +34,14 @@ pub(crate) fn at_least(n: impl std::fmt::Display) -> String {
     format!("at least {n}")
 }
 
-/// The number after `id`, which must exist: the largest number of all is never given out.
+/// No database lives to give out half of all numbers of chains, memtables or files: a larger one to be given out next is
+/// damage, and to reserve some behind it would overflow, or give none for ever.
+pub(crate) fn possible_next(next: u64, what: &'static str) -> Result<(), Impossible> {
+    must(next < 1 << 63, what, "below 2^63", next)
+}
+
+/// The number after `id`, which may be given out.
 pub(crate) fn next_of(id: u64, what: &'static str) -> Result<u64, Impossible> {
-    match id.checked_add(1) {
-        Some(next) => Ok(next),
-        None => must(false, what, "below 2^64 - 1", id).map(|()| id),
-    }
+    let next = id.saturating_add(1);
+    possible_next(next, what).map(|()| next)
 }

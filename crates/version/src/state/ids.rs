@@ -1,7 +1,7 @@
 //! The smallest ids that were never used.
 
 use crate::edit::NextIds;
-use crate::impossible::{Impossible, at_least, must};
+use crate::impossible::{Impossible, at_least, must, possible_next};
 
 /// Raises them; none goes back.
 pub(super) fn raise(next: &mut NextIds, to: NextIds) -> Result<(), Impossible> {
@@ -30,6 +30,9 @@ pub(super) fn raise(next: &mut NextIds, to: NextIds) -> Result<(), Impossible> {
     )?;
     let (least, file) = (from.file, to.file);
     must(file >= least, "next file id", at_least(least), file)?;
+    possible_next(to.chain, "next chain id")?;
+    possible_next(to.memtable, "next memtable id")?;
+    possible_next(file, "next file id")?;
     *next = to;
     Ok(())
 }

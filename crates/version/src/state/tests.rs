@@ -57,6 +57,17 @@ fn next(chain: u64, memtable: u64, cf: u32, incarnation: u32) -> Change {
     })
 }
 
+/// As [`example`] has them, but for files.
+fn next_file(file: u64) -> Change {
+    Change::NextIds(NextIds {
+        chain: 13,
+        memtable: 5,
+        cf: 6,
+        incarnation: 3,
+        file,
+    })
+}
+
 fn after(changes: &[Change]) -> State {
     let mut state = State::default();
     for change in changes {
@@ -154,6 +165,12 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ("next column family id", next(13, 5, 5, 3)),
         ("next column family id", next(13, 5, 65_537, 3)),
         ("next incarnation", next(13, 5, 6, 2)),
+        ("next chain id", next(1 << 63, 5, 6, 3)),
+        ("next memtable id", next(13, u64::MAX, 6, 3)),
+        ("next file id", next_file(1 << 63)),
+        ("next file id", next_file(u64::MAX)),
+        ("memtable id", Change::MemtableCreated { id: (1 << 63) - 1 }),
+        ("chain id", chain((1 << 63) - 1, 4, 2, 0)),
     ];
     let state = example();
     for (what, change) in cases {

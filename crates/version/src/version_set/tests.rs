@@ -217,6 +217,22 @@ fn ids_are_handed_out_once_whatever_process_asks() {
     assert_eq!(world.state.next_ids().file, 31);
 }
 
+/// Whoever needs a number reserves some until there is one. Where there are none any more he hears that, and does not try for ever.
+#[test]
+fn behind_the_last_number_nothing_is_reserved() {
+    let mut world = World::new();
+    let last = NextIds {
+        file: (1 << 63) - 1,
+        ..world.state.next_ids()
+    };
+    world.install(Change::NextIds(last));
+    let mut set = VersionSet::new(&world.state);
+    assert_eq!(set.pin_output(FileKind::Table), None);
+    let edit = set.reservation(&world.state, 5);
+    let error = world.state.apply(&edit).unwrap_err().to_string();
+    assert!(error.contains("next file id"), "{error}");
+}
+
 #[test]
 fn an_open_unlinks_what_nobody_names_unless_something_is_missing() {
     let mut world = World::new();
