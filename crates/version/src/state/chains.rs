@@ -197,18 +197,20 @@ impl Chains {
 
     /// The chain after a dropped one may only be known to follow it (base seqno 0). It takes along
     /// where the dropped one ended, which must be known by now: the manifest would forget with
-    /// which seqno it begins.
+    /// which seqno it begins. An adopted one comes to stand behind another chain, and must be able to.
     pub(super) fn drop_memtable(&mut self, id: u64) -> Result<(), Impossible> {
         let what = "dropped memtable";
         let Some(dropped) = self.memtables.remove(&id) else {
             return must(false, what, "one that exists", id);
         };
+        let mut followers = Vec::new();
         for chain in &dropped.chains {
             let after = self.order.get(chain.id).and_then(|link| link.after);
             let of = |after: &u64| self.order.get(*after).map(|link| link.memtable);
             let Some(after) = after.filter(|after| of(after) != Some(id)) else {
                 continue;
             };
+            followers.push(after);
             let Some(follower) = self.chain_mut(after).filter(|c| c.base_seqno == 0) else {
                 continue;
             };
@@ -222,7 +224,24 @@ impl Chains {
             self.order.remove(chain.id);
         }
         self.with_chains.remove(&id);
+        for follower in followers {
+            if let Some(chain) = self.chain(follower).filter(|chain| chain.staged) {
+                let before = self.order.get(follower).and_then(|link| link.before);
+                self.check_behind(before, chain.base_seqno)?;
+            }
+        }
         Ok(())
+    }
+
+    /// An adopted chain with this first seqno may stand behind `before`, if it stands behind one, only where that has ended before it:
+    /// else a snapshot could not name the one behind the other.
+    fn check_behind(&self, before: Option<u64>, base: u64) -> Result<(), Impossible> {
+        let Some(before) = before.and_then(|before| self.chain(before)) else {
+            return Ok(());
+        };
+        let least = before.cut.map_or(u64::MAX, |cut| cut.last_seqno + 1);
+        let what = "first seqno of a chain";
+        must(base >= least, what, at_least(least), base)
     }
 
     pub(super) fn open(
@@ -267,16 +286,7 @@ impl Chains {
         must(last >= base, "last seqno of a chain", at_least(base), last)?;
         let twice = self.order.get(chain.id).is_some();
         must(!twice && !taken, "chain id", "one that is free", chain.id)?;
-        if let Some(newest) = self.order.last() {
-            let before = self.chain(newest).and_then(|chain| chain.cut);
-            let least = before.map_or(u64::MAX, |cut| cut.last_seqno + 1);
-            must(
-                base >= least,
-                "first seqno of a chain",
-                at_least(least),
-                base,
-            )?;
-        }
+        self.check_behind(self.order.last(), base)?;
         let next_chain = next_of(chain.id, "chain id")?;
         let next_incarnation = next_incarnation(next, chain.incarnation)?;
         let what = "memtable of a chain";

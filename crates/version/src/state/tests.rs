@@ -432,7 +432,39 @@ fn an_adoption_that_cannot_be_is_refused() {
     before(&cut5).apply(&adopted(6, 6, 51, 60).into()).unwrap();
 }
 
-/// A copy takes files over, knows whose they are, and is read back as it was.
+/// Else the manifest could not be read any more behind its next switch, which writes a snapshot.
+#[test]
+fn an_adopted_chain_comes_to_stand_behind_none_that_may_reach_over_it() {
+    let dropped = Change::MemtableDropped { id: 2 };
+    let with = |first: &[Change]| {
+        let mut changes = vec![
+            created(),
+            Change::MemtableCreated { id: 1 },
+            Change::MemtableCreated { id: 2 },
+            Change::MemtableCreated { id: 3 },
+        ];
+        changes.extend_from_slice(first);
+        changes.extend([cut(2, 20), adopted(3, 3, 21, 30)]);
+        after(&changes)
+    };
+    // The first chain has no end, or one behind the beginning of the adopted one.
+    let open = with(&[chain(1, 1, 1, 1), chain(2, 2, 1, 0)]);
+    let long = with(&[chain(1, 1, 1, 1), cut(1, 100), chain(2, 2, 1, 5)]);
+    for mut state in [open, long] {
+        let same = state.clone();
+        let error = state.apply(&dropped.clone().into()).unwrap_err();
+        assert!(format!("{error:?}").contains("first seqno"), "{error:?}");
+        assert_eq!(state, same);
+    }
+    let mut state = with(&[chain(1, 1, 1, 1), cut(1, 20), chain(2, 2, 1, 5)]);
+    state.apply(&dropped.into()).unwrap();
+    let mut again = State::default();
+    state
+        .snapshot()
+        .for_each(|edit| again.apply(&edit).unwrap());
+    assert_eq!(again, state);
+}
+
 /// Whether a later memtable has chains is known without a look at all later ones.
 #[test]
 fn adoptions_before_many_memtables_without_chains() {
@@ -459,6 +491,7 @@ fn adoptions_before_many_memtables_without_chains() {
     assert_eq!(state.chains().count() as u64, many - 1);
 }
 
+/// A copy takes files over, knows whose they are, and is read back as it was.
 #[test]
 fn a_copy_knows_who_wrote_its_files() {
     let mut state = after(&[created(), family(0, "default"), family(3, "three")]);

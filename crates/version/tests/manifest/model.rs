@@ -215,7 +215,12 @@ impl Model {
                 }
             }
         }
-        true
+        // An adopted chain begins behind the end of the one before it, whichever that is.
+        let alive = |c: &&ModelChain| self.alive(c.memtable);
+        let chains: Vec<_> = self.chains.iter().filter(alive).collect();
+        let follows = |a: &ModelChain, b: &ModelChain| a.cut.is_some_and(|cut| b.base > cut);
+        let mut pairs = chains.windows(2);
+        pairs.all(|two| !two[1].staged || follows(two[0], two[1]))
     }
 
     fn cut(&mut self, id: u64, last: u64) -> bool {
