@@ -240,8 +240,11 @@ impl Tables {
                 (Kind::Put, Value::Blob(blob)) => {
                     Some(self.files.read_blob(cf, key.user_key, blob)?)
                 }
-                (Kind::Merge, Value::Inline(operand)) => {
-                    let bytes = operand.to_vec();
+                (Kind::Merge, operand) => {
+                    let bytes = match operand {
+                        Value::Inline(operand) => operand.to_vec(),
+                        Value::Blob(blob) => self.files.read_blob(cf, key.user_key, blob)?,
+                    };
                     operands.push(TableOperand { seqno, bytes });
                     there = cursor.go(Move::Next)?;
                     continue;

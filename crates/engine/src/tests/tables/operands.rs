@@ -1,6 +1,8 @@
 //! Keys with operands: which tables are asked for what an operand is on.
 
 use thermocline_base::CfOptions;
+use thermocline_sst::{BlobWriter, Value};
+use thermocline_version::FileKind;
 
 use super::*;
 
@@ -82,4 +84,31 @@ fn a_range_tombstone_hides_the_base_though_its_table_does_not_have_the_key() {
             assert_eq!(then.as_deref(), Some(&b"base,more"[..]));
         }
     }
+}
+
+/// Nobody here writes an operand into a blob file. The format has it (`FORMATS.md`), so it is one, and hides nothing.
+#[test]
+fn an_operand_in_a_blob_file_is_on_what_is_below() {
+    let home = Home::new();
+    let (engine, family) = loaded(&home);
+    let (catalog, files) = (&engine.inner.common.catalog, files(&engine));
+    let cf = family.id;
+    let blobs = catalog.pin_file(FileKind::Blob).unwrap();
+    let (path, identity) = (files.blob_path(blobs), files.identity(blobs));
+    let mut writer = BlobWriter::create(&*files.blob_storage, &path, identity).unwrap();
+    let blob = writer.append(cf, &key(KEY), b"more").unwrap();
+    writer.finish().unwrap();
+    // The table of the operand, which nobody has read yet, says the same with a reference.
+    let version = version_of(&engine);
+    let newest = version.tables().map(|(_, table)| table);
+    let newest = newest.max_by_key(|table| table.largest_seqno).unwrap();
+    let (path, identity) = (files.path(newest.file), files.identity(newest.file));
+    files.storage.remove(&path).unwrap();
+    let options = WriteOptions::default();
+    let mut table = TableWriter::create(&*files.storage, &path, identity, cf, options).unwrap();
+    let (operand, value) = (key(KEY), Value::Blob(blob));
+    let at = KeyRef::new(&operand, newest.largest_seqno);
+    table.add(at, Kind::Merge, value).unwrap();
+    table.finish().unwrap();
+    assert_eq!(list(&engine, family).as_deref(), Some(&b"base,more"[..]));
 }
