@@ -20,7 +20,8 @@
 //!    tells whether a key was written (`retain`, 6).
 //!
 //! A result that is too long for a table, or on which the operator fails, is not used: the operands stay as they were.
-//! A read then says what is wrong, and no job fails. A base in a blob file stays there, and its operands above it.
+//! A read then says what is wrong, and no job fails. What is in a blob file, a base or an operand, stays there, and operands above it
+//! are not folded with it.
 
 use std::sync::Arc;
 
@@ -79,6 +80,17 @@ impl Kept {
             Kept::Inline(bytes) => bytes.len(),
             Kept::Blob(_) => 0,
         }
+    }
+}
+
+impl Entry {
+    /// Whether it is an operand that is at hand. What lies in a blob file is not.
+    fn is_operand(&self) -> bool {
+        self.kind == Kind::Merge && self.is_inline()
+    }
+
+    fn is_inline(&self) -> bool {
+        matches!(self.value, Kept::Inline(_))
     }
 }
 
@@ -185,14 +197,14 @@ impl Folding {
         rest.reverse();
         let mut out = Vec::new();
         while let Some(first) = rest.pop() {
-            if first.kind != Kind::Merge {
+            if !first.is_operand() {
                 out.push(first);
                 continue;
             }
             let mut group = vec![first];
             let mut bytes = group[0].value.len();
             while let Some(next) = rest.last()
-                && next.kind == Kind::Merge
+                && next.is_operand()
                 && self.are_together(&group[group.len() - 1], next)
                 && bytes + next.value.len() <= TOGETHER_BYTES
             {
@@ -215,9 +227,8 @@ impl Folding {
     ) {
         let seqno = group[0].seqno;
         let last = &group[group.len() - 1];
-        let inline = |next: &Entry| matches!(next.value, Kept::Inline(_));
         let base = rest.last().filter(|next| {
-            next.kind != Kind::Merge && inline(next) && self.are_together(last, next)
+            next.kind != Kind::Merge && next.is_inline() && self.are_together(last, next)
         });
         let has_base = base.is_some();
         let value = base

@@ -123,6 +123,47 @@ fn operands_that_nobody_reads_between_become_one_entry() {
     }
 }
 
+/// What lies in a blob file is not at hand: it is folded with nothing.
+#[test]
+fn an_operand_in_a_blob_file_stays_as_it_is() {
+    let blob = BlobRef {
+        file: FileId(9),
+        offset: 64,
+        len: 8,
+    };
+    let [one, two, four] = [1u64, 2, 4].map(u64::to_le_bytes);
+    let mut folding = folding(&[], true);
+    for (seqno, value) in [
+        (9u64, Value::Inline(&one[..])),
+        (7, Value::Blob(blob)),
+        (5, Value::Inline(&two[..])),
+        (3, Value::Inline(&four[..])),
+    ] {
+        let head = Head {
+            user_key: KEY,
+            seqno: SeqNo(seqno),
+            kind: Kind::Merge,
+        };
+        folding.take(head, value);
+    }
+    let folded = folding.fold();
+    let left = folded.entries.iter();
+    let left: Vec<_> = left
+        .map(|entry| (entry.seqno.0, entry.kind, entry.value.as_value()))
+        .collect();
+    let six = 6u64.to_le_bytes();
+    let expected = [
+        (9u64, Value::Inline(&one[..])),
+        (7, Value::Blob(blob)),
+        (5, Value::Inline(&six[..])),
+    ];
+    assert_eq!(
+        left,
+        expected.map(|(seqno, value)| (seqno, Kind::Merge, value))
+    );
+    assert_eq!(folded.gone, 1);
+}
+
 /// Whatever is folded, a reader at any moment that counts sees what it saw before.
 #[test]
 fn every_reader_sees_what_he_saw() {
