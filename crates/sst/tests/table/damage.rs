@@ -148,8 +148,13 @@ fn a_table_cut_or_extended_to_any_length_does_not_open() {
     }
 }
 
-/// A table whose data blocks are all equally long, without zeros between them.
+/// A table whose data blocks are all equally long. Those on the first page lie side by side.
 fn even(db_id: [u8; 16], file: u64, letter: u8) -> (Vec<u8>, usize) {
+    even_from(0, db_id, file, letter)
+}
+
+/// The same, whose keys begin with this number.
+fn even_from(first: u32, db_id: [u8; 16], file: u64, letter: u8) -> (Vec<u8>, usize) {
     let fs = fresh();
     let id = Identity::new(db_id, FileId(file));
     let options = WriteOptions {
@@ -158,7 +163,7 @@ fn even(db_id: [u8; 16], file: u64, letter: u8) -> (Vec<u8>, usize) {
         ..WriteOptions::default()
     };
     let mut writer = TableWriter::create(&fs, &path(file), id, CfId(0), options).unwrap();
-    for n in 0..64 {
+    for n in first..first + 64 {
         let key = format!("key{n:05}");
         let key = KeyRef::new(key.as_bytes(), thermocline_base::SeqNo(5));
         let value = [letter; 100];
@@ -264,6 +269,27 @@ fn blocks_that_do_not_follow_each_other_end_a_seek() {
     assert!(cursor.seek(key("key00020")).unwrap());
     assert!(cursor.seek_for_prev(key("key00999")).unwrap());
     assert_eq!(cursor.key().user_key, b"key00063");
+}
+
+/// Who seeks back from behind all that the index knows is led to the last block, and takes nothing of it that lies behind, too.
+#[test]
+fn a_last_block_that_reaches_behind_the_index_ends_a_seek() {
+    let (mut bytes, _) = even(DB_ID, 7, b'x');
+    let (other, _) = even_from(1000, DB_ID, 7, b'x');
+    let (last, len) = data_blocks(&bytes)[15];
+    assert_eq!(data_blocks(&other)[15], (last, len));
+    bytes[last..][..len].copy_from_slice(&other[last..][..len]);
+    reseal(&mut bytes, 7, last, len);
+    let fs = fresh();
+    fs.install(&path(7), &bytes);
+    let (table, source) = open(&fs, 7).unwrap();
+    let mut cursor = SyncCursor::new(TablePart::whole(table), &source);
+    let key = |key: &'static str| KeyRef::new(key.as_bytes(), SeqNo(5));
+    let error = cursor.seek_for_prev(key("key00500")).unwrap_err();
+    assert_names_place(&error, last, "back");
+    // From behind that block, too, nothing is wrong with it.
+    assert!(cursor.seek_for_prev(key("key09999")).unwrap());
+    assert_eq!(cursor.key().user_key, b"key01063");
 }
 
 #[test]
