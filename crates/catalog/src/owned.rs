@@ -302,12 +302,15 @@ impl Reclaim {
         homes.map(|home| books.zone_bytes(home.id())).sum()
     }
 
-    /// How many memtables are dead and stay because somebody reads them, whether
+    /// How many memtables are dead and stay because somebody reads them, of this opening or by what elders have `held`, whether
     /// or not they are kept for feeds, too; or are about to go. And the persistent memory that they own.
-    pub fn held_bytes(&self, keeping: &Keeping) -> (usize, u64) {
-        let books = lock(&self.books);
-        let kept = books.kept_from(keeping, |retired| !retired.is_read());
-        books.sum((books.retired.iter()).filter(|r| r.is_read() || r.id() < kept))
+    pub fn held_bytes(&self, keeping: &Keeping, held: &Held) -> (usize, u64) {
+        lock(&self.books).held_bytes(keeping, held)
+    }
+
+    /// Whether something that is kept for feeds would go if it were not, since nobody reads it, nor have elders `held` it.
+    pub fn could_yield(&self, keeping: &Keeping, held: &Held) -> bool {
+        lock(&self.books).could_yield(keeping, held)
     }
 
     /// What is kept for feeds.

@@ -35,7 +35,6 @@ mod tests;
 
 use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
-use thermocline_catalog::kept::Keeping;
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::count::Count;
 use thermocline_policy::tuning::{
@@ -259,7 +258,8 @@ impl Admission {
     /// persistent memory that both take.
     pub fn held_bytes(&self) -> (usize, u64) {
         let keeping = self.common.keeping();
-        let (memtables, bytes) = self.common.reclaim.held_bytes(&keeping);
+        let held = self.common.elders.held();
+        let (memtables, bytes) = self.common.reclaim.held_bytes(&keeping, &held);
         let tables = self.common.pm_tables_use();
         let count = memtables + index(tables.retired);
         (count, bytes + tables.retired_bytes)
@@ -273,13 +273,12 @@ impl Admission {
 
     /// Whether what is kept for change feeds could go, and make room.
     fn could_yield_kept(&self) -> bool {
-        let keeping = self.common.keeping();
-        let kept = |yields| {
-            let keeping = Keeping { yields, ..keeping };
-            self.common.reclaim.kept(&keeping).memtables
-        };
         // It has no DRAM to give. And what somebody reads stays, though nobody keeps it.
-        !self.common.is_dram_short() && kept(true) < kept(false)
+        if self.common.is_dram_short() {
+            return false;
+        }
+        let held = self.common.elders.held();
+        (self.common.reclaim).could_yield(&self.common.keeping(), &held)
     }
 
     /// There is no room, and what could be flushed was: who has it?

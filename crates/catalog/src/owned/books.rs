@@ -142,8 +142,13 @@ impl Books {
     /// Whether a dead memtable stays, were it not kept: somebody reads it, or the manifest may not say that it is gone.
     fn stays(&self, retired: &Retired, held: &Held, may_say: &impl Fn(&Retired) -> bool) -> bool {
         let id = retired.id();
-        let read = retired.is_read() || self.is_held(id, held);
+        let read = self.is_read(retired, held);
         read || self.is_flushed(id) && self.has_older(id) && !may_say(retired)
+    }
+
+    /// Whether somebody may read a dead memtable, of this opening or of an earlier one.
+    fn is_read(&self, retired: &Retired, held: &Held) -> bool {
+        retired.is_read() || self.is_held(retired.id(), held)
     }
 
     /// A dead memtable has left the current view.
@@ -212,6 +217,26 @@ impl Books {
             bytes,
             blob_bytes: kept().map(|m| m.home.blobs().bytes()).sum(),
         }
+    }
+
+    /// Whether one that is kept for feeds would go if it were not: nobody reads it, of this opening or of those whose readers have
+    /// what is `held`.
+    pub fn could_yield(&self, keeping: &Keeping, held: &Held) -> bool {
+        let keeping = Keeping {
+            yields: false,
+            ..*keeping
+        };
+        let goes = |retired: &Retired| !self.is_read(retired, held);
+        let kept = self.kept_from(&keeping, goes);
+        (self.retired.iter()).any(|retired| retired.id() >= kept && goes(retired))
+    }
+
+    /// How many memtables are dead and stay because somebody reads them, whether or not they are kept, too; or are about to go.
+    /// And the persistent memory that they own.
+    pub fn held_bytes(&self, keeping: &Keeping, held: &Held) -> (usize, u64) {
+        let is_read = |retired: &Retired| self.is_read(retired, held);
+        let kept = self.kept_from(keeping, |retired| !is_read(retired));
+        self.sum((self.retired.iter()).filter(|retired| is_read(retired) || retired.id() < kept))
     }
 
     /// The lowest dead memtable that is kept for feeds: all later ones are, too (`feed`, invariant 1). `goes` says which

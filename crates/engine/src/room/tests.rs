@@ -149,6 +149,52 @@ fn who_does_not_wait_asks_for_what_is_kept_for_feeds() {
     assert_eq!(refused(), ErrorKind::OutOfSpace);
 }
 
+/// A value of an earlier opening holds what is kept for feeds. If a writer who does not wait were told to come again, he would come
+/// for ever: a flush cannot give that up, and nobody would say who has it.
+#[test]
+fn who_does_not_wait_hears_of_readers_of_an_earlier_opening() {
+    const PM: u64 = 8 << 20;
+    let machine = Machine::new(PM);
+    let open = || {
+        let mut options = Options {
+            pm: PM,
+            ..Options::default()
+        };
+        options.feed.retain_bytes = PM;
+        options.read.pin_bytes_min = 100;
+        options.read.pins_percent_max = 100;
+        Engine::open(machine.world(), Path::new("/db"), options).unwrap()
+    };
+    let engine = open();
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"key", &[7; 1000]).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let value = engine.value(CfId::DEFAULT, b"key").unwrap().unwrap();
+    assert!(value.is_pinned());
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open();
+    engine.flush().unwrap();
+    assert_eq!(engine.metrics().feed.kept_memtables, 1);
+    let admission = &engine.inner.admission;
+    let refused = |no_slowdown| {
+        let mut attempts = admission.begin_attempts();
+        let full = Error::OutOfSpace("one more write".into());
+        let refused = admission.wait_for_room(&mut attempts, full, 10, no_slowdown);
+        refused.unwrap_err()
+    };
+    // Nor does one who waits get it.
+    for no_slowdown in [true, false] {
+        let error = refused(no_slowdown);
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+        assert!(error.to_string().contains("earlier opening"), "{error}");
+    }
+    assert_eq!(value.into_vec(), [7; 1000]);
+    assert_eq!(refused(true).kind(), ErrorKind::Busy);
+    engine.inner.flusher.flush_inline();
+    assert_eq!(engine.metrics().feed.kept_memtables, 0);
+}
+
 /// A flush that meets what was written a moment ago fails, and would not a moment later. The write that waits for it waits on.
 #[test]
 fn a_flush_that_meets_writes_in_flight_refuses_nobody() {
