@@ -20,14 +20,16 @@
 //!    one. So they go after data blocks, as long as all of them take at most a quarter of what the cache may
 //!    have just now, and each is small beside a part of it. Beyond that all are alike; and where nothing else is left they go as well, since 3 and 4 come first.
 //!
-//! Threads that miss the same block at once read it once. Blocks that are used once, as by a long scan,
-//! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing. A scheduler of threads
-//! that tests bring does not see the library's locks: none of ours is taken under them.
+//! Threads that miss the same block at once read it once. Where there is no room to keep it, it is theirs alone. Blocks that are
+//! used once, as by a long scan, do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing.
+//! A scheduler of threads that tests bring does not see the library's locks: none of ours is taken under them.
 
 mod evict;
 mod kept;
 mod own;
 pub(crate) mod source;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::cell::Cell;
@@ -40,7 +42,7 @@ use quick_cache::{Lifecycle, Weighter};
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
-use thermocline_base::{Error, FileId, Result};
+use thermocline_base::{FileId, Result};
 
 use crate::block::Block;
 use crate::handle::{BlockHandle, BlockKind};
@@ -89,6 +91,8 @@ impl Cached {
 #[derive(Debug)]
 struct Entry {
     what: Cached,
+    /// Whether it is to be in: otherwise it is only for those who wait for it.
+    is_kept: bool,
     own: Owned,
     _charge: Option<Charge>,
     index: Option<IndexBytes>,
@@ -154,15 +158,12 @@ struct Weight;
 
 impl Weighter<Key, Arc<Entry>> for Weight {
     fn weight(&self, _: &Key, entry: &Arc<Entry>) -> u64 {
-        entry.what.weight()
+        match entry.is_kept {
+            true => entry.what.weight(),
+            // More than there is room for: the library hands it to those who wait, and has nothing go for it.
+            false => u64::MAX,
+        }
     }
-}
-
-/// What is not to be kept.
-enum NotKept {
-    /// There is no room for it.
-    Block(Arc<Block>),
-    Failed(Error),
 }
 
 /// What is counted.
@@ -336,38 +337,42 @@ impl StoreCache {
         &self.cache
     }
 
-    /// It as it is kept, charged for; `None` if there is no room. One that is too large to be kept is for those who wait for it,
-    /// and nothing goes for it.
-    fn admit(&self, what: Cached) -> Option<Arc<Entry>> {
+    /// It as it is kept, charged for. If there is no room, or it is too large, it is only for those who wait for it; nothing goes for
+    /// one that is too large.
+    fn admit(&self, what: Cached) -> Arc<Entry> {
         let weight = what.weight();
-        let is_kept = weight <= self.cache.block_bytes_max();
+        let is_small = weight <= self.cache.block_bytes_max();
         let charge = match &self.account {
-            Some(account) if is_kept => Some(account.charge(weight).or_else(|| {
+            Some(account) if is_small => account.charge(weight).or_else(|| {
                 // Not block by block, or each would have others go.
                 match account.is_full(weight) {
                     true => self.evict(weight.max(self.own.bytes() / 64)),
                     false => self.cache.shrink(weight.max(self.cache.bytes() / 64)),
                 }
                 account.charge(weight)
-            })?),
+            }),
             _ => None,
         };
+        let is_kept = is_small && (self.account.is_none() || charge.is_some());
         if is_kept {
             self.cache.grow(weight);
         }
         let is_index = what.block().is_some_and(|b| b.kind() == BlockKind::Index);
-        Some(Arc::new(Entry {
+        Arc::new(Entry {
             what,
-            own: Owned::new(weight, &self.own),
+            is_kept,
+            own: Owned::new(if is_kept { weight } else { 0 }, &self.own),
             _charge: charge,
-            index: is_index.then(|| IndexBytes::new(weight, &self.cache.kept)),
-        }))
+            index: (is_kept && is_index).then(|| IndexBytes::new(weight, &self.cache.kept)),
+        })
     }
 
-    /// Has an entry in, to be found by `key`.
+    /// Has an entry in, to be found by `key`, if it is to be kept.
     fn insert(&self, key: Key, entry: Arc<Entry>) {
-        self.cache.blocks.insert(key, entry.clone());
-        self.has_come(key, &entry);
+        if entry.is_kept {
+            self.cache.blocks.insert(key, entry.clone());
+            self.has_come(key, &entry);
+        }
     }
 
     fn key(&self, table: &Table, handle: BlockHandle) -> Key {
@@ -405,9 +410,7 @@ impl StoreCache {
             return kept.clone();
         }
         // Who is reading the same block just now is not waited for.
-        if let Some(entry) = self.admit(Cached::Block(block.clone())) {
-            self.insert(key, entry);
-        }
+        self.insert(key, self.admit(Cached::Block(block.clone())));
         block
     }
 
@@ -434,29 +437,31 @@ impl StoreCache {
             self.count(Count::Misses);
             return Ok((read()?, true));
         }
+        self.read_once(self.key(table, handle), read)
+    }
+
+    /// The block at `key`, by `read` unless another thread has read it or reads it just now, and whether it was read.
+    fn read_once(
+        &self,
+        key: Key,
+        read: impl FnOnce() -> Result<Arc<Block>>,
+    ) -> Result<(Arc<Block>, bool)> {
         let was_read = Cell::new(false);
-        let key = self.key(table, handle);
-        let entry = self.cache.blocks.get_or_insert_with(&key, || {
+        let entry: Result<Arc<Entry>> = self.cache.blocks.get_or_insert_with(&key, || {
             was_read.set(true);
-            let block = read().map_err(NotKept::Failed)?;
-            let kept = self.admit(Cached::Block(block.clone()));
-            kept.ok_or(NotKept::Block(block))
+            // Handed to those who wait though it is not kept, or each would read it behind the one before.
+            Ok(self.admit(Cached::Block(read()?)))
         });
         let was_read = was_read.get();
         self.count(if was_read { Count::Misses } else { Count::Hits });
-        match entry {
-            Ok(entry) => {
-                if was_read {
-                    self.has_come(key, &entry);
-                }
-                let block = entry.what.block();
-                // One space of numbers, of which none is given twice: what a blob file has is never asked for as a block.
-                let block = block.expect("tables and blob files have different numbers");
-                Ok((block.clone(), was_read))
-            }
-            Err(NotKept::Block(block)) => Ok((block, was_read)),
-            Err(NotKept::Failed(error)) => Err(error),
+        let entry = entry?;
+        if was_read && entry.is_kept {
+            self.has_come(key, &entry);
         }
+        let block = entry.what.block();
+        // One space of numbers, of which none is given twice: what a blob file has is never asked for as a block.
+        let block = block.expect("tables and blob files have different numbers");
+        Ok((block.clone(), was_read))
     }
 
     /// Forgets all blocks of files that are not there any more. It goes over all of the cache once.

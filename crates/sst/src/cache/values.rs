@@ -48,8 +48,6 @@ impl StoreCache {
             return;
         }
         let kept = CachedValue::new(of, blob, value);
-        if let Some(entry) = self.admit(Cached::Value(kept)) {
-            self.insert(self.key_of(blob), entry);
-        }
+        self.insert(self.key_of(blob), self.admit(Cached::Value(kept)));
     }
 }
