@@ -20,7 +20,7 @@ use thermocline_policy::work::Decision;
 use thermocline_policy::{flush, indexes, scans, tuning};
 use thermocline_runtime::{Job, Task};
 use thermocline_tables::Promise;
-use thermocline_version::PmTotals;
+use thermocline_version::{PartitionId, PmTotals};
 
 use crate::store::Common;
 use crate::sync::{Arc, Ordering};
@@ -382,6 +382,11 @@ impl Common {
         let taken = || self.pm_tables_use().bytes;
         let promised = &self.catalog.table_files.pm.promised;
         promised.promise(taken, limit, (least, most))
+    }
+
+    /// Whether a family has this partition now. It takes no lock.
+    pub fn has_partition(&self, cf: CfId, partition: PartitionId) -> bool {
+        self.families.exists(cf, b"") && self.catalog.version().partitions(cf).has(partition)
     }
 
     /// The limits on what is kept for feeds now. The oldest memtable is not kept where descriptors of memtables run

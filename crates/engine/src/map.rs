@@ -73,6 +73,7 @@ impl Reporter {
     fn map_of(&self, family: CfId, version: &Version) -> FamilyMap {
         let tables = version.tables_of(family);
         let partitions = version.partitions(family).iter();
+        let exists = |cf, partition| self.common.has_partition(cf, partition);
         FamilyMap {
             family,
             name: self.common.families.name_of(family),
@@ -81,6 +82,7 @@ impl Reporter {
                 .collect(),
             rates: self.common.rates.per_second(
                 self.common.now_ns(),
+                &exists,
                 version.partitions(family),
                 family,
             ),

@@ -237,10 +237,10 @@ impl Partitioner {
         let mut plan = PartitionsPlan::of(version, cf, limit, &mut known.by(&view.tables, 0));
         drop(turn);
         let partitions = version.partitions(cf);
-        plan.rates = self
-            .common
-            .rates
-            .per_second(self.common.now_ns(), partitions, cf);
+        let common = &self.common;
+        let exists = |cf, partition| common.has_partition(cf, partition);
+        let now = common.now_ns();
+        plan.rates = common.rates.per_second(now, &exists, partitions, cf);
         plan
     }
 

@@ -106,14 +106,12 @@ impl Level0Costs {
             blob_bytes_max: costs.blob_bytes_max,
         };
         let now = self.common.now_ns();
+        let exists = |cf, partition| self.common.has_partition(cf, partition);
         let rates = |known: &OfFamily<'_>| {
             let partitions = version.partitions(known.cf);
-            let rates = self
-                .common
-                .rates
-                .per_second(now, partitions, known.cf)
-                .into_iter();
-            let with_end = rates.map(|rate| {
+            let rates = &self.common.rates;
+            let rates = rates.per_second(now, &exists, partitions, known.cf);
+            let with_end = rates.into_iter().map(|rate| {
                 let end = partitions.of(&rate.start).end.map(<[u8]>::to_vec);
                 (rate, end)
             });

@@ -15,6 +15,9 @@
 //! when it is taken in: by a flush or a compaction, or by whoever asks. A split divides the rates of a partition by
 //! halves, a merge adds them; the next seconds correct both.
 //!
+//! # What goes
+//! The rates of a partition go with it. Who reads in a view from before counts there still: that is not taken in.
+//!
 //! # What is remembered
 //! A store that is closed notes the rates of its busiest partitions in the manifest
 //! ([`Change::PartitionRates`](thermocline_version::Change)). The next opening goes on with them as if no time had
@@ -34,7 +37,9 @@ impl Partitioner {
     /// The change that notes the rates for the next opening, if they are not what is noted.
     pub fn rates_to_remember(&self) -> Option<Change> {
         let now = self.common.now_ns();
-        self.common.rates.take_in(now, CfId::DEFAULT, &[]);
+        let common = &self.common;
+        let exists = |cf, partition| common.has_partition(cf, partition);
+        common.rates.take_in(now, &exists, CfId::DEFAULT, &[]);
         let edits = self.common.catalog.edits();
         let rates = self.common.rates.to_remember(now, edits.state());
         let noted = edits.state().rates() == rates;
@@ -43,9 +48,10 @@ impl Partitioner {
 
     /// What merges have counted, of families, is so much lately.
     pub fn counted_by_merge(&self, counted: &[(CfId, Vec<(PartitionId, Counts)>)]) {
-        let now = self.common.now_ns();
+        let (common, now) = (&self.common, self.common.now_ns());
+        let exists = |cf, partition| common.has_partition(cf, partition);
         for (cf, counted) in counted {
-            self.common.rates.take_in(now, *cf, counted);
+            common.rates.take_in(now, &exists, *cf, counted);
         }
     }
 }
@@ -88,8 +94,13 @@ mod tests {
         state
     }
 
+    /// Whatever is asked for.
+    fn any(_: CfId, _: PartitionId) -> bool {
+        true
+    }
+
     fn rates(rates: &PartitionRates, state: &State, now: u64) -> Vec<(Vec<u8>, [f64; 3])> {
-        let all = rates.per_second(now, state.version().partitions(CF), CF);
+        let all = rates.per_second(now, &any, state.version().partitions(CF), CF);
         let shown = |r: PartitionRate| (r.start, [r.reads, r.writes, r.updates].map(f64::round));
         all.into_iter().map(shown).collect()
     }
@@ -103,7 +114,7 @@ mod tests {
                 all.note_reads(state.version(), CF, b"e", 1);
             }
             all.note_reads(state.version(), CF, b"zz", 1);
-            all.take_in(second * SECOND, CF, &[]);
+            all.take_in(second * SECOND, &any, CF, &[]);
         }
         let now = 200 * SECOND;
         let found = rates(&all, &state, now);
@@ -148,14 +159,14 @@ mod tests {
             };
             (PartitionId(n), counts)
         });
-        all.take_in(1, CF, &counted.collect::<Vec<_>>());
+        all.take_in(1, &any, CF, &counted.collect::<Vec<_>>());
         let remembered = all.to_remember(1, &state);
         assert_eq!(remembered.len(), RATES_REMEMBERED);
         assert_eq!(remembered[0].partition.0 * 7 % 200, 199);
         assert_eq!(remembered[63].partition.0 * 7 % 200, 136);
     }
 
-    /// What is counted of what has gone would be noted at each close, and take the places of others.
+    /// What is known of what goes just now would be noted at each close, and take the places of others.
     #[test]
     fn only_what_exists_is_remembered() {
         let mut state = version(b"dm");
@@ -170,7 +181,7 @@ mod tests {
             all.note_reads(&old, dropped, b"x", 1);
         }
         all.note_reads(&old, CF, b"e", 1000);
-        all.take_in(1, CF, &[]);
+        all.take_in(1, &any, CF, &[]);
         assert_eq!(all.to_remember(1, &state).len(), 2);
         let gone = Change::PartitionRemoved {
             cf: CF,
@@ -188,6 +199,41 @@ mod tests {
         let noted = Change::PartitionRates(remembered.clone().into());
         state.apply(&noted.into()).unwrap();
         assert_eq!(state.rates(), remembered);
+    }
+
+    /// What was known of one that has gone would be kept for as long as the store is open, and be that of the next one which gets
+    /// its number.
+    #[test]
+    fn nothing_is_known_of_what_has_gone() {
+        let mut state = version(b"dm");
+        let all = PartitionRates::new(1, &[], 0);
+        let (merged, dropped) = (PartitionId(2), CfId(7));
+        let old = state.version().clone();
+        all.note_reads(&old, CF, b"x", 5);
+        let gone = Change::PartitionRemoved {
+            cf: CF,
+            partition: merged,
+            start: [b'm'].into(),
+        };
+        state.apply(&gone.into()).unwrap();
+        all.merged(CF, PartitionId(1), merged);
+        all.dropped(dropped);
+        // Who reads on has a view from before, and so has a job.
+        all.note_reads(&old, CF, b"x", 1000);
+        all.note_reads(&old, dropped, b"x", 1000);
+        let counts = Counts {
+            writes: 1000.0,
+            ..Counts::default()
+        };
+        let exists = |cf, partition| state.has_partition(cf, partition);
+        all.take_in(1, &exists, CF, &[(merged, counts)]);
+        let known: Vec<_> = lock(&all.known).keys().copied().collect();
+        assert_eq!(known, [(CF, PartitionId(1))]);
+        // What was read before it went is known of the one that has its keys.
+        let reads = lock(&all.known)[&(CF, PartitionId(1))].per_second(1).reads;
+        assert!(reads > 0.0);
+        // Nothing waits to be taken in.
+        assert!(all.reads.iter().all(|shard| lock(&shard.0).is_empty()));
     }
 
     #[test]

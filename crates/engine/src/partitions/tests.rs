@@ -1198,6 +1198,30 @@ fn rates_tell_which_partition_is_read_and_which_is_written() {
     expect(Some(50), [28.0, 155.0, 80.0]);
 }
 
+/// Whoever reads in a view from before counts in no partition that has gone: the next one with its number would begin with that.
+#[test]
+fn rates_of_a_partition_go_with_it() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.partition.rate_sample = 1;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let cf = CfId::DEFAULT;
+    let common = &engine.inner.common;
+    let rates = || engine.plan().families[0].partitions.rates.clone();
+    engine.split_partition(cf, &key(100)).unwrap();
+    let view = common.catalog.view_to_keep();
+    engine.merge_partition(cf, &key(100)).unwrap();
+    common.rates.read(&view, cf, &key(150));
+    assert_eq!(rates(), []);
+    let partition = |at: u64| common.catalog.version().partitions(cf).of(&key(at)).id;
+    engine.split_partition(cf, &key(50)).unwrap();
+    assert_eq!(
+        view.tables.version().partitions(cf).of(&key(150)).id,
+        partition(150)
+    );
+    assert_eq!(rates(), []);
+}
+
 /// The next opening goes on with what was when the store was closed, read-only ones among them, and if all that
 /// happened were reads.
 #[test]

@@ -19,6 +19,9 @@ pub(super) const SHARDS: usize = 16;
 /// A partition of a family.
 pub(super) type Of = (CfId, PartitionId);
 
+/// Says whether a family has a partition now.
+pub(crate) type Exists<'a> = &'a dyn Fn(CfId, PartitionId) -> bool;
+
 /// Reads that were counted by some threads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -56,8 +59,8 @@ impl PartitionRates {
         }
     }
 
-    /// What is to be remembered of them as of `now`: those of the busiest partitions that exist. What was read of others, by
-    /// who had a view from before they went, is here still.
+    /// What is to be remembered of them as of `now`: those of the busiest partitions that exist. One that goes just now may be
+    /// here still.
     pub(super) fn to_remember(&self, now: u64, state: &State) -> Vec<StoredRate> {
         let stored = |(&(cf, partition), rates): (&Of, &Rates)| {
             let a_second = rates.per_second(now);
@@ -121,11 +124,24 @@ impl PartitionRates {
         self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes in what was counted by `now`: by threads that read, and of `cf` by a merge.
-    pub fn take_in(&self, now: u64, cf: CfId, counted: &[(PartitionId, Counts)]) {
+    /// Takes in what was counted by `now`: by threads that read, and of `cf` by a merge. Of what has gone nothing is known
+    /// any more, though somebody still reads it in a view from before.
+    pub fn take_in(
+        &self,
+        now: u64,
+        exists: Exists<'_>,
+        cf: CfId,
+        counted: &[(PartitionId, Counts)],
+    ) {
         let mut known = lock(&self.known);
+        // Asked under the lock: of what goes after that it is said behind this (`merged`, `dropped`).
+        let mut add = |(cf, partition): Of, counts: Counts| {
+            if exists(cf, partition) {
+                known.entry((cf, partition)).or_default().add(now, counts);
+            }
+        };
         for (partition, counts) in counted {
-            known.entry((cf, *partition)).or_default().add(now, *counts);
+            add((cf, *partition), *counts);
         }
         for shard in &self.reads {
             for (of, reads) in std::mem::take(&mut *lock(&shard.0)) {
@@ -133,7 +149,7 @@ impl PartitionRates {
                     reads: reads as f64,
                     ..Counts::default()
                 };
-                known.entry(of).or_default().add(now, reads);
+                add(of, reads);
             }
         }
     }
@@ -151,20 +167,33 @@ impl PartitionRates {
     /// A partition was merged with the one before it.
     pub fn merged(&self, cf: CfId, into: PartitionId, gone: PartitionId) {
         let mut known = lock(&self.known);
+        // What was not taken in goes along.
+        for shard in &self.reads {
+            let mut shard = lock(&shard.0);
+            if let Some(reads) = shard.remove(&(cf, gone)) {
+                *shard.entry((cf, into)).or_default() += reads;
+            }
+        }
         if let Some(gone) = known.remove(&(cf, gone)) {
             let rates = known.entry((cf, into)).or_default();
             *rates = rates.joined(gone);
         }
     }
 
-    /// A family was dropped.
+    /// A family was dropped. What was not taken in of it never is.
     pub fn dropped(&self, cf: CfId) {
         lock(&self.known).retain(|(of, _), _| *of != cf);
     }
 
     /// What a second has, as of `now`, in each partition of a family in which something happened.
-    pub fn per_second(&self, now: u64, partitions: &Partitions, cf: CfId) -> Vec<PartitionRate> {
-        self.take_in(now, cf, &[]);
+    pub fn per_second(
+        &self,
+        now: u64,
+        exists: Exists<'_>,
+        partitions: &Partitions,
+        cf: CfId,
+    ) -> Vec<PartitionRate> {
+        self.take_in(now, exists, cf, &[]);
         let known = lock(&self.known);
         let rate = |partition: thermocline_version::Partition<'_>| {
             let counts = known.get(&(cf, partition.id))?.per_second(now);
