@@ -33,8 +33,19 @@ impl Span {
         self.cf == cf && *self.start <= *key && self.end.as_deref().is_none_or(|end| key < end)
     }
 
+    /// Whether no key can lie in it, as of an iterator that has given nothing yet.
+    fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| *end <= self.start)
+    }
+
+    /// Whether it ends at this key or before it.
+    fn ends_by(&self, key: &[u8]) -> bool {
+        self.end.as_deref().is_some_and(|end| end <= key)
+    }
+
     fn overlaps(&self, cf: CfId, (start, end): (&[u8], Option<&[u8]>)) -> bool {
         self.cf == cf
+            && !self.is_empty()
             && self.end.as_deref().is_none_or(|own| start < own)
             && end.is_none_or(|end| *self.start < *end)
     }
@@ -88,11 +99,12 @@ impl Footprint for Span {
     }
 }
 
-/// So often keys without an order are gone through for those in a range.
+/// So often keys without an order are gone through for those in a range, and ranges for those that have a key.
 const UNORDERED_MAX: u32 = 4;
 
-/// How often it was asked which of some keys lie in a range, while they have no order. Whoever asks may hold the writer's lock,
-/// and to go through all of them takes a small part of what putting them in order does, which pays only for many questions.
+/// How often it was asked which of some keys lie in a range, or which of some ranges is met, while they have no order. Whoever
+/// asks may hold the writer's lock, and to go through all of them takes a small part of what putting them in order does, which
+/// pays only for many questions.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Cell<u32>);
 
@@ -103,6 +115,13 @@ impl Asked {
         self.0.set(self.0.get() + u32::from(goes_through));
         goes_through
     }
+}
+
+/// Ranges that overlap or lie side by side: the numbers of the one with which they begin, and of the one with which they end.
+#[derive(Debug, Clone, Copy)]
+struct Joined {
+    first: usize,
+    last: usize,
 }
 
 /// Keys of each family, in order.
@@ -120,6 +139,10 @@ pub(crate) struct Touched {
     ordered: OnceCell<Ordered>,
     asked: Asked,
     spans: Vec<Span>,
+    /// All that lies in the ranges, in order, once it was asked for several changes whether they meet them. Whoever commits asks for
+    /// each change since its moment, and may hold the writer's lock.
+    joined: OnceCell<Vec<Joined>>,
+    spans_asked: Asked,
 }
 
 impl Touched {
@@ -158,6 +181,15 @@ impl Touched {
         self.ordered.take();
         self.asked = Asked::default();
         self.spans.clear();
+        self.joined.take();
+        self.spans_asked = Asked::default();
+    }
+
+    /// What is known of the order of ranges holds no longer.
+    fn spans_change(&mut self) {
+        if self.joined.take().is_some() {
+            self.spans_asked = Asked::default();
+        }
     }
 
     /// Bytes of memory that it has while it has nothing.
@@ -200,19 +232,74 @@ impl Touched {
 
     /// Adds a range. Returns by which number it can be changed.
     pub fn add_span(&mut self, span: Span) -> usize {
+        self.spans_change();
         self.spans.push(span);
         self.spans.len() - 1
     }
 
     /// The range with this number, which may be made larger.
     pub fn span_mut(&mut self, number: usize) -> &mut Span {
+        self.spans_change();
         &mut self.spans[number]
+    }
+
+    fn joined(&self) -> &[Joined] {
+        self.joined.get_or_init(|| {
+            let spans = &self.spans;
+            let mut numbers: Vec<usize> = (0..spans.len()).collect();
+            numbers.retain(|number| !spans[*number].is_empty());
+            numbers.sort_unstable_by(|a, b| {
+                let (a, b) = (&spans[*a], &spans[*b]);
+                (a.cf, &a.start).cmp(&(b.cf, &b.start))
+            });
+            let mut all: Vec<Joined> = Vec::new();
+            for number in numbers {
+                let (first, last) = (number, number);
+                let span = &spans[number];
+                let before = all.last_mut().filter(|before| {
+                    let end = &spans[before.last];
+                    end.cf == span.cf && end.end.as_ref().is_none_or(|end| span.start <= *end)
+                });
+                match before {
+                    None => all.push(Joined { first, last }),
+                    Some(before) => {
+                        let end = spans[before.last].end.as_deref();
+                        // It reaches farther.
+                        if end.is_some_and(|end| !span.ends_by(end)) {
+                            before.last = last;
+                        }
+                    }
+                }
+            }
+            all
+        })
+    }
+
+    /// Whether a change meets one of the ranges.
+    fn meets_spans(&self, change: &Changed<'_>) -> bool {
+        if self.joined.get().is_none() && (self.spans.is_empty() || self.spans_asked.again()) {
+            return self.spans.iter().any(|span| span.meets(change));
+        }
+        let joined = self.joined();
+        let is_before = |joined: &Joined| {
+            let last = &self.spans[joined.last];
+            last.cf < change.cf || last.cf == change.cf && last.ends_by(change.key)
+        };
+        let next = joined.get(joined.partition_point(is_before));
+        let first = next.map(|next| &self.spans[next.first]);
+        first.is_some_and(|first| {
+            first.cf == change.cf
+                && match change.range {
+                    None => *first.start <= *change.key,
+                    Some(end) => end.is_none_or(|end| *first.start < *end),
+                }
+        })
     }
 }
 
 impl Footprint for Touched {
     fn meets(&self, change: &Changed<'_>) -> bool {
-        if self.spans.iter().any(|span| span.meets(change)) {
+        if self.meets_spans(change) {
             return true;
         }
         let Some(end) = change.range else {
@@ -241,6 +328,7 @@ impl Footprint for Touched {
 #[cfg(test)]
 mod tests {
     use thermocline_base::SeqNo;
+    use thermocline_testkit::Rng;
 
     use super::*;
 
@@ -294,6 +382,59 @@ mod tests {
         touched.clear();
         assert!(touched.asked.again());
     }
+
+    /// A range, or one key without `end`.
+    fn changed<'a>(cf: CfId, key: &'a [u8], range: Option<Option<&'a [u8]>>) -> Changed<'a> {
+        Changed {
+            seqno: SeqNo(1),
+            cf,
+            key,
+            hash: key_hash(cf, key),
+            range,
+        }
+    }
+
+    /// Each change is looked up among thousands of ranges, not compared with each of them; and what it meets is what it would meet
+    /// then, however ranges overlap and grow.
+    #[test]
+    fn ranges_in_order_are_met_as_each_by_itself() {
+        let mut rng = Rng::new(7);
+        let key = |rng: &mut Rng| -> Vec<u8> {
+            let len = rng.below(4);
+            (0..len).map(|_| b"abc"[rng.below(3)]).collect()
+        };
+        let end = |rng: &mut Rng| (!rng.one_in(9)).then(|| key(rng));
+        for count in (0..12).cycle().take(200) {
+            let mut touched = Touched::default();
+            for _ in 0..count {
+                let cf = CfId([3, 4][rng.below(2)]);
+                let (start, end) = (key(&mut rng), end(&mut rng));
+                touched.add_span(Span { cf, start, end });
+            }
+            let mut asked = 0;
+            for _ in 0..40 {
+                if count > 0 && rng.one_in(20) {
+                    // An iterator goes on.
+                    if touched.joined.get().is_some() {
+                        asked = 0;
+                    }
+                    touched.span_mut(rng.below(count)).end = end(&mut rng);
+                }
+                let cf = CfId([3, 4, 5][rng.below(3)]);
+                let (key, end) = (key(&mut rng), end(&mut rng));
+                let is_range = rng.one_in(2) && end.as_ref().is_none_or(|end| key < *end);
+                let change = changed(cf, &key, is_range.then_some(end.as_deref()));
+                let met = touched.spans.iter().any(|span| span.meets(&change));
+                assert_eq!(touched.meets(&change), met, "{change:?} of {touched:?}");
+                asked += 1;
+                let is_ordered = touched.joined.get().is_some();
+                assert_eq!(is_ordered, count > 0 && asked > UNORDERED_MAX);
+            }
+            touched.clear();
+            assert!(touched.joined.get().is_none());
+        }
+    }
+
     #[test]
     fn a_range_that_is_read_is_claimed_once_and_not_beside_its_delete() {
         let mut touched = Touched::default();
