@@ -8,6 +8,9 @@
 //! The reader keeps a row in memory until it has all of it. Of one that is too long it gets no more than that: the rest
 //! up to its line's end is passed over here, and the row is *cut*. Within quotes a line's end is none, so there reading
 //! ends with an error: it may be the quote that was not closed.
+//!
+//! Behind each row it is asked whether somebody wants an end. The CSV reader passes over blank lines, and they may have no end, nor
+//! may a row. So it is asked here, too, before each further read for one row.
 
 use std::io::{Error, Read, Result};
 
@@ -32,6 +35,10 @@ pub(crate) struct Quotes<R> {
     line_ended: bool,
     /// The end of the file was seen.
     ended: bool,
+    /// Whether somebody wants an end, and whether it was read for the next row already.
+    asked: fn() -> bool,
+    has_read: bool,
+    interrupted: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +72,8 @@ pub(crate) struct OpenQuote {
 }
 
 impl<R> Quotes<R> {
-    /// Follows the quotes of `inner`, if it has any, and the length of its rows.
-    pub fn new(inner: R, has_quotes: bool, row_max: usize) -> Quotes<R> {
+    /// Follows the quotes of `inner`, if it has any, and the length of its rows. Reading ends once it is `asked` to.
+    pub fn new(inner: R, has_quotes: bool, row_max: usize, asked: fn() -> bool) -> Quotes<R> {
         Quotes {
             inner,
             has_quotes,
@@ -78,7 +85,20 @@ impl<R> Quotes<R> {
             lines: 0,
             line_ended: false,
             ended: false,
+            asked,
+            has_read: false,
+            interrupted: false,
         }
+    }
+
+    /// What is read now is for the next row.
+    pub fn begin_row(&mut self) {
+        self.has_read = false;
+    }
+
+    /// Whether reading ended because somebody wanted that.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// The quote that is open where the file ends; none before that was read.
@@ -160,6 +180,10 @@ impl<R: Read> Quotes<R> {
     }
 
     fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if std::mem::replace(&mut self.has_read, true) && (self.asked)() {
+            self.interrupted = true;
+            return Err(Error::other("interrupted"));
+        }
         let bytes = self.inner.read(buffer)?;
         self.ended |= bytes == 0 && !buffer.is_empty();
         Ok(bytes)

@@ -59,6 +59,11 @@ fn too_long() -> String {
     )
 }
 
+/// Somebody wanted an end, though there was no row behind which that is asked.
+fn interrupted() -> Failure {
+    Failure::Failed("interrupted".to_string())
+}
+
 /// What reading the next row can answer. The outer error is of the file.
 pub(crate) type Next = Outcome<Option<Result<Row, BadRow>>>;
 
@@ -71,18 +76,23 @@ pub(crate) enum Rows<R> {
 impl<R: Read> Rows<R> {
     /// The rows of `input`, called `name` in errors, whose keys are the columns `key`.
     pub fn new(input: R, name: &str, format: Format, key: &[String]) -> Outcome<Rows<R>> {
-        Rows::up_to(ROW_BYTES_MAX, input, name, (format, key))
+        Rows::up_to(
+            (ROW_BYTES_MAX, interrupt::asked),
+            input,
+            name,
+            (format, key),
+        )
     }
 
-    /// As [`Rows::new`]; of a row about so many bytes are kept.
+    /// As [`Rows::new`]; of a row about so many bytes are kept, and reading ends once it is `asked` to.
     fn up_to(
-        row_max: usize,
+        (row_max, asked): (usize, fn() -> bool),
         input: R,
         name: &str,
         (format, key): (Format, &[String]),
     ) -> Outcome<Rows<R>> {
         let separated = |input: R, delimiter: u8| -> Outcome<Rows<R>> {
-            let input = Quotes::new(input, delimiter == b',', row_max);
+            let input = Quotes::new(input, delimiter == b',', row_max, asked);
             let rows = Separated::new(input, name, delimiter, key)?;
             Ok(Rows::Separated(Box::new(rows)))
         };
@@ -96,7 +106,7 @@ impl<R: Read> Rows<R> {
                 text: Vec::new(),
                 row_max,
                 key: key.to_vec(),
-                asked: interrupt::asked,
+                asked,
             })),
         }
     }
@@ -176,12 +186,14 @@ impl<R: Read> Separated<R> {
     }
 
     fn next_row(&mut self) -> Next {
+        self.reader.get_mut().get_mut().begin_row();
         let read = self.reader.read_byte_record(&mut self.record);
         let start = self.record.position().map_or(0, csv::Position::byte);
         let input = self.reader.get_mut();
         match read {
             Ok(true) => {}
             Ok(false) => return Ok(None),
+            Err(_) if input.get_ref().is_interrupted() => return Err(interrupted()),
             Err(why) if input.get_ref().is_too_long() => {
                 return Ok(Some(Err(BadRow {
                     line: input.line_at(start),
@@ -269,7 +281,7 @@ impl<R: Read> Lines<R> {
                 blank += 1;
                 // They are no rows, behind which the caller asks. There may be no end of them.
                 if blank.is_multiple_of(BLANK_LINES) && (self.asked)() {
-                    return Err(Failure::Failed("interrupted".to_string()));
+                    return Err(interrupted());
                 }
                 continue;
             }

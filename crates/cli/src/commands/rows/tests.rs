@@ -78,7 +78,8 @@ fn rows_that_are_too_long_are_not_kept() {
     let long = "x".repeat(300_000);
     let found = |text: &str, format| {
         let key = ["id".to_string()];
-        let rows = Rows::up_to(1000, text.as_bytes(), "input", (format, &key));
+        let limits = (1000, (|| false) as fn() -> bool);
+        let rows = Rows::up_to(limits, text.as_bytes(), "input", (format, &key));
         let mut rows = rows.unwrap();
         let mut found = Vec::new();
         while let Some(row) = rows.next_row().unwrap() {
@@ -210,25 +211,30 @@ fn columns_must_be_there_and_once() {
     assert!(open("", "a").contains("empty"));
 }
 
-/// Nobody is asked behind a row that never comes.
+/// Nobody is asked behind a row that never comes: where lines are blank, or one line has no end.
 #[test]
-fn blank_lines_without_end_are_interrupted() {
-    let blank = std::io::repeat(b'\n').take(1 << 20);
-    let row: &[u8] = b"{\"id\":1}\n";
-    let mut rows = Rows::new(
-        row.chain(blank),
-        "input",
-        Format::Jsonl,
-        &["id".to_string()],
-    )
-    .unwrap();
-    let Rows::Lines(lines) = &mut rows else {
-        panic!("those are lines");
-    };
-    lines.asked = || true;
-    assert!(rows.next_row().unwrap().unwrap().is_ok());
-    match rows.next_row().unwrap_err() {
-        Failure::Failed(text) => assert_eq!(text, "interrupted"),
-        other => panic!("{other:?}"),
+fn what_is_no_row_and_has_no_end_is_interrupted() {
+    let key = ["id".to_string()];
+    for (text, format, more) in [
+        ("{\"id\":1}\n", Format::Jsonl, b'\n'),
+        ("id\n1\n", Format::Csv, b'\n'),
+        ("id\n1\n", Format::Tsv, b'\r'),
+        ("id\n1\n", Format::Csv, b'x'),
+    ] {
+        let input = text.as_bytes().chain(std::io::repeat(more).take(1 << 20));
+        let limits = (1000, (|| true) as fn() -> bool);
+        let mut rows = Rows::up_to(limits, input, "input", (format, &key)).unwrap();
+        assert!(rows.next_row().unwrap().unwrap().is_ok());
+        match rows.next_row().unwrap_err() {
+            Failure::Failed(text) => assert_eq!(text, "interrupted"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Nor is there a first line.
+    let input = std::io::repeat(b'\n').take(1 << 20);
+    let limits = (1000, (|| true) as fn() -> bool);
+    match Rows::up_to(limits, input, "input", (Format::Csv, &key)) {
+        Err(Failure::Failed(text)) => assert!(text.contains("interrupted"), "{text}"),
+        _ => panic!("there was none"),
     }
 }
