@@ -11,16 +11,18 @@ use std::io::Read;
 pub(crate) struct LineEnds<R> {
     inner: R,
     offset: u64,
-    ends: VecDeque<End>,
+    ends: VecDeque<Ends>,
     /// Whether what was read so far ends with a CR.
     after_cr: bool,
     line: u64,
 }
 
+/// Bytes that end lines, one behind the other: those of many blank lines take no more memory than one.
 #[derive(Debug, Clone, Copy)]
-struct End {
-    offset: u64,
-    ends_line: bool,
+struct Ends {
+    from: u64,
+    to: u64,
+    lines: u64,
 }
 
 impl<R> LineEnds<R> {
@@ -49,14 +51,25 @@ impl<R> LineEnds<R> {
     /// goes back.
     pub fn line_at(&mut self, offset: u64) -> u64 {
         let mut offset = offset;
-        while let Some(end) = self.ends.front().filter(|end| end.offset <= offset) {
-            if end.offset == offset {
-                offset += 1;
-            }
-            self.line += u64::from(end.ends_line);
+        while let Some(ends) = self.ends.front().filter(|ends| ends.from <= offset) {
+            offset = offset.max(ends.to);
+            self.line += ends.lines;
             self.ends.pop_front();
         }
         self.line
+    }
+
+    /// The byte at `offset` ends a line, or is the second one that ends it.
+    fn push(&mut self, offset: u64, ends_line: bool) {
+        let (to, lines) = (offset + 1, u64::from(ends_line));
+        match self.ends.back_mut().filter(|last| last.to == offset) {
+            Some(last) => (last.to, last.lines) = (to, last.lines + lines),
+            None => self.ends.push_back(Ends {
+                from: offset,
+                to,
+                lines,
+            }),
+        }
     }
 }
 
@@ -67,7 +80,7 @@ impl<R: Read> Read for LineEnds<R> {
             if byte == b'\n' || byte == b'\r' {
                 // A CR alone ends a line, as it does a record. The LF of a CR LF ends none once more.
                 let ends_line = byte == b'\r' || !self.after_cr;
-                self.ends.push_back(End { offset, ends_line });
+                self.push(offset, ends_line);
             }
             self.after_cr = byte == b'\r';
         }
@@ -87,6 +100,20 @@ mod tests {
         std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
         let lines: Vec<u64> = [0, 2, 7, 8, 9, 10].map(|at| reader.line_at(at)).to_vec();
         assert_eq!(lines, [1, 4, 4, 4, 5, 5]);
+    }
+
+    /// A file of nothing else would take many times its length of memory.
+    #[test]
+    fn blank_lines_take_no_memory() {
+        let text = [b"a\n".repeat(3), b"\r\n".repeat(1_000_000), b"b".to_vec()].concat();
+        let mut reader = LineEnds::new(text.as_slice());
+        std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+        assert_eq!(reader.ends.len(), 3);
+        // In the middle of them, as a record begins for the CSV reader, and behind.
+        let lines: Vec<u64> = [0, 2, 1000, 2_000_006]
+            .map(|at| reader.line_at(at))
+            .to_vec();
+        assert_eq!(lines, [1, 2, 1_000_004, 1_000_004]);
     }
 
     /// As an old Macintosh wrote them; and a CR LF of which each is read by itself.
