@@ -4,8 +4,8 @@
 //! Which are merged, and when that pays, is decided by `policy::indexes`; and which are *divided* by age again, since a flush is
 //! near that would take more with them than it must. Dividing is a merge of one index into several, with the same steps and
 //! invariants. Where flushing is due, and much of what waits for it is
-//! dead memtables that merged indexes keep, those are made anew before ([`Merger::merge_instead`]), and what is still wide is
-//! divided ([`Merger::divide_before_flush`]).
+//! dead memtables that merged indexes keep, those are made anew before ([`Merger::merge_instead`]), in parts at once if a flush stays
+//! near; and what is still wide is divided ([`Merger::divide_before_flush`]).
 //!
 //! # A flush comes before a division has ended
 //! A flush that is due waits for a division, and begins one where there is none: moving pointers takes less than writing what a
@@ -55,7 +55,7 @@ use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
-use thermocline_policy::indexes;
+use thermocline_policy::indexes::{self, Width};
 use thermocline_policy::situation::{self, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_runtime::Job;
@@ -190,7 +190,7 @@ impl Merger {
     fn decision_on(&self, newest_first: &[indexes::Index<'_>], wanted: Wanted) -> Decision {
         let known = situation::Indexes {
             newest_first,
-            width: self.flush_due.index_width(),
+            width: self.width(wanted),
             asked: self.common.counted.get(Count::Asked),
             paid: self.common.merges.paid.load(Ordering::Relaxed),
             merge_percent: self.common.options.level0.merge_percent,
@@ -200,6 +200,18 @@ impl Merger {
             indexes: Some(known),
             ..Situation::default()
         })
+    }
+
+    /// How wide indexes may be that are made now.
+    fn width(&self, wanted: Wanted) -> Width {
+        let dead = match wanted {
+            Wanted::Anew => self.common.dead_in_merged(),
+            Wanted::Due | Wanted::Divided => 0,
+        };
+        let width = self.flush_due.index_width_without(dead);
+        // Where nothing is flushed there is no flush to make parts for.
+        let is_far = width.is_far || wanted == Wanted::Anew && !self.common.flushes();
+        Width { is_far, ..width }
     }
 
     /// What is to be merged or divided, if that is wanted.
@@ -258,7 +270,7 @@ impl Merger {
         let (merges, keys) = (&self.common.merges, choice.keys);
         let took = Duration::from_nanos(self.common.now_ns().saturating_sub(begun));
         merges.look_again();
-        if choice.divides() {
+        if matches!(choice.decision.work, Work::DivideIndex(_)) {
             return self.common.events.emit(Event::IndexDivided {
                 parts,
                 keys,
@@ -285,7 +297,8 @@ impl Merger {
         let standing = self.common.reclaim.standing(&view.memtables[1..]);
         let bytes_max = self.flush_due.index_width().merged_bytes_max();
         let decided = indexes::choose(&self.indexes_of(&view, &standing), bytes_max, false)?;
-        let decision = Decision::of(Work::MergeIndexes(decided), Because::NothingIsDue);
+        let work = Work::MergeIndexes(decided, Vec::new());
+        let decision = Decision::of(work, Because::NothingIsDue);
         Choice::of(&view, &standing, decision)
     }
 
@@ -293,7 +306,7 @@ impl Merger {
     fn indexes_of<'s>(&self, view: &View, standing: &'s [Standing]) -> Vec<indexes::Index<'s>> {
         let front = view.front();
         let index = |(m, of): (&Arc<Memtable>, &'s Standing)| {
-            let divides = of.lives.len() > 1 && self.has_dram_for(std::slice::from_ref(m));
+            let fits = of.lives.len() <= 1 || self.has_dram_for(std::slice::from_ref(m));
             indexes::Index {
                 keys: m.keys(),
                 bytes: of.bytes,
@@ -302,7 +315,7 @@ impl Merger {
                     && !front.is_some_and(|front| front.takes(m))
                     && !m.has_tombstones()
                     && !m.has_operands(),
-                memtables: if divides { &of.lives_bytes[..] } else { &[] },
+                memtables: if fits { &of.lives_bytes[..] } else { &[] },
             }
         };
         view.memtables[1..]
@@ -414,9 +427,12 @@ impl Choice {
     fn of(view: &View, standing: &[Standing], decision: Decision) -> Option<Choice> {
         let sealed = &view.memtables[1..];
         let (inputs, ends, keys) = match &decision.work {
-            Work::MergeIndexes(decided) => {
-                let inputs = &sealed[decided.first..][..decided.count];
-                (inputs, Vec::new(), decided.keys)
+            Work::MergeIndexes(decided, parts) => {
+                let (first, count) = (decided.first, decided.count);
+                let oldest_first = standing[first..][..count].iter().rev();
+                let lives = oldest_first.flat_map(|of| &of.lives).copied();
+                let ends = ends(&lives.collect::<Vec<u64>>(), parts);
+                (&sealed[first..][..count], ends, decided.keys)
             }
             Work::DivideIndex(decided) => {
                 let inputs = std::slice::from_ref(&sealed[decided.place]);
@@ -433,7 +449,7 @@ impl Choice {
         })
     }
 
-    /// Whether it divides.
+    /// Whether it has parts come of it.
     fn divides(&self) -> bool {
         !self.ends.is_empty()
     }

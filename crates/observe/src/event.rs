@@ -81,7 +81,7 @@ pub enum Event {
         indexes: usize,
         /// Their keys.
         keys: u64,
-        /// Keys of the new one.
+        /// Keys of what has come of them.
         keys_after: u64,
         /// From beginning to end.
         took: Duration,

@@ -23,7 +23,8 @@
 //!
 //! # Dead memtables
 //! Dead memtables of a merged index stay until the index is made anew. The index counts as many keys less as those
-//! memtables had records: making it anew then costs no more than writing those records did.
+//! memtables had records: making it anew then costs no more than writing those records did. What is made anew before a flush comes
+//! in parts at once, if a flush is near without the dead, too.
 //!
 //! # When it pays
 //! Moving a pointer costs about what asking one more index for a key does. So a merge is done when reads have asked so
@@ -48,8 +49,8 @@ pub struct Index<'a> {
     pub dead: u64,
     /// Whether it may be merged with its neighbours: nobody has taken it, and it has no range tombstones.
     pub may: bool,
-    /// If it may be divided: of each memtable that it leads to and that lives, the persistent memory, oldest first. Nothing where
-    /// DRAM has no room for its parts beside it.
+    /// Of each memtable that it leads to and that lives, the persistent memory, oldest first. Nothing where it leads to several, and
+    /// DRAM has no room for its parts beside it: then it is not divided.
     pub memtables: &'a [u64],
 }
 
@@ -145,6 +146,22 @@ pub fn divide(newest_first: &[Index<'_>], width: &Width) -> Option<Division> {
             parts,
         })
     })
+}
+
+/// How many memtables each part has, of those that live, oldest first, where these become parts as they are merged: since a flush is
+/// near, what is merged to be rid of dead memtables would be divided next. Nothing where they become one.
+pub fn merged_parts(newest_first: &[Index<'_>], width: &Width) -> Vec<usize> {
+    let is_known = newest_first.iter().all(|index| !index.memtables.is_empty());
+    if width.is_far || !is_known {
+        return Vec::new();
+    }
+    let oldest_first = newest_first.iter().rev();
+    let memtables = oldest_first.flat_map(|index| index.memtables).copied();
+    let parts = parts(&memtables.collect::<Vec<_>>(), width);
+    match parts.len() {
+        1 => Vec::new(),
+        _ => parts,
+    }
 }
 
 /// As many of the oldest memtables as a flush takes at least, or as may share an index, come into a part; then as many of the next

@@ -95,7 +95,15 @@ fn of_indexes(of: &Indexes<'_>) -> (Option<Decision>, u64) {
         asked: of.asked,
         pays_at,
     };
-    let decision = || Decision::of(Work::MergeIndexes(choice), because);
+    let decision = || {
+        let inputs = &of.newest_first[choice.first..][..choice.count];
+        let parts = match of.must {
+            true => indexes::merged_parts(inputs, &of.width),
+            // What pays is no wider than it may be.
+            false => Vec::new(),
+        };
+        Decision::of(Work::MergeIndexes(choice, parts), because)
+    };
     (pays.then(decision), pays_at)
 }
 

@@ -100,7 +100,7 @@ pub struct Indexes<'a> {
     pub paid: u64,
     /// How many for each key make a merge pay, in percent.
     pub merge_percent: u64,
-    /// Whether one is to be merged though it does not pay. Then none is divided.
+    /// Whether one is to be merged though it does not pay. Then none is divided; what is merged comes in parts, if it would be wide.
     pub must: bool,
 }
 

@@ -34,8 +34,8 @@ pub enum Work {
         /// Whether a memtable is to be named.
         name: bool,
     },
-    /// Merge these indexes.
-    MergeIndexes(indexes::Choice),
+    /// Merge these indexes: into one, or into parts of so many memtables, of those that live, oldest first.
+    MergeIndexes(indexes::Choice, Vec<usize>),
     /// Divide this index by age.
     DivideIndex(indexes::Division),
     /// A partition begins at this key.
@@ -86,7 +86,7 @@ impl Work {
             Work::Flush => "flush",
             Work::Rewrite => "rewrite",
             Work::Prepare { .. } => "prepare",
-            Work::MergeIndexes(_) => "merge indexes",
+            Work::MergeIndexes(..) => "merge indexes",
             Work::DivideIndex(_) => "divide index",
             Work::SplitPartition { .. } => "split partition",
             Work::MergePartitions { .. } => "merge partitions",

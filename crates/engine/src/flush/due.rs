@@ -67,7 +67,13 @@ impl FlushDue {
 
     /// How wide indexes may be.
     pub fn index_width(&self) -> Width {
-        let sealed = self.look();
+        self.index_width_without(0)
+    }
+
+    /// How wide they may be once dead memtables of so many bytes are gone.
+    pub fn index_width_without(&self, dead: u64) -> Width {
+        let mut sealed = self.look();
+        sealed.bytes = sealed.bytes.saturating_sub(dead);
         let beside = sealed.tables.is_some_and(|bytes| bytes > 0);
         Width::of(&sealed, self.common.options.memtable_bytes_beside(beside))
     }

@@ -356,6 +356,39 @@ fn a_flush_that_is_due_takes_no_wide_index() {
     check_all(&engine, n);
 }
 
+/// What is made anew for what is dead in it comes in parts where a flush stays near. If it came as one, it would be divided at once,
+/// and each pointer be moved twice before one flush.
+#[test]
+fn an_index_that_is_made_anew_comes_divided() {
+    let machine = Machine::new(PM);
+    let engine = tiered(&machine);
+    let inner = &engine.inner;
+    let (mut n, takes) = (0u32, inner.flush_due.index_width().takes);
+    while widest(&engine) <= 2 * takes {
+        fill(&engine, &mut n);
+    }
+    // Nobody divides meanwhile, nor merges.
+    let turn = lock(&inner.common.merges.turn);
+    // The oldest two memtables have nothing any more that is needed.
+    let mut again = 0;
+    for _ in 0..2 {
+        fill(&engine, &mut again);
+    }
+    while !inner.flush_due.is_flush_due() {
+        fill(&engine, &mut n);
+    }
+    drop(turn);
+    let (dead, merges) = (inner.common.dead_in_merged(), engine.metrics().merges);
+    assert!(dead > 0 && !inner.flush_due.index_width_without(dead).is_far);
+    inner.merger.merge_instead().unwrap();
+    assert_eq!(engine.metrics().merges, merges + 1);
+    assert_eq!(inner.common.dead_in_merged(), 0);
+    assert!(!inner.flush_due.index_width().is_far);
+    assert_eq!(inner.merger.wide_bytes(), None);
+    assert!(standing(&engine).len() > 1);
+    check_all(&engine, n);
+}
+
 /// A flush that comes although none was near takes a wide index as a whole.
 #[test]
 fn a_flush_takes_a_wide_index_that_is_not_divided() {
