@@ -49,3 +49,24 @@ impl From<thermocline::Error> for Failure {
         Failure::Failed(error.to_string())
     }
 }
+
+/// What became of the output of a command that fails all the same: that nobody reads standard output any more makes no success of that.
+pub(crate) fn even_unread(printed: Outcome) -> Outcome {
+    match printed {
+        Err(Failure::NoReader) => Ok(()),
+        printed => printed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reader_who_is_gone_is_passed_over() {
+        assert!(even_unread(Ok(())).is_ok());
+        assert!(even_unread(Err(Failure::NoReader)).is_ok());
+        let full = even_unread(Err(Failure::Failed("no room".to_string())));
+        assert!(matches!(full, Err(Failure::Failed(_))));
+    }
+}

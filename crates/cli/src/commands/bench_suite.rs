@@ -9,7 +9,7 @@ use thermocline_bench::suite::{Cell, Found, Setting, choose, full, named, run_su
 
 use crate::args::{BenchArgs, DurabilityArg};
 use crate::commands::measured::{finished, followed};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, even_unread};
 use crate::interrupt;
 use crate::output::Output;
 
@@ -47,10 +47,11 @@ pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
     };
     let value = serde_json::to_value(&found);
     let doubts = (found.interrupted, found.invalid_reason.clone());
-    finished(output, value, &text, doubts)?;
+    let printed = finished(output, value, &text, doubts);
     match args.suite.check {
-        true => check(&found),
-        false => Ok(()),
+        // The exit code tells it, too.
+        true => even_unread(printed).and_then(|()| check(&found)),
+        false => printed,
     }
 }
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{BackupInfo, Backups, ErrorKind};
+use thermocline::{BackupInfo, Backups, ErrorKind, Fault, VerifyReport};
 
 use crate::args::{BackupsArgs, DbDirArgs, RestoreArgs};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, even_unread};
 use crate::output::Output;
 use crate::store::Access;
 use crate::text::{count, hex};
@@ -116,34 +116,39 @@ fn check_there(args: &BackupsArgs, all: &Backups) -> Outcome {
 fn verify(args: &BackupsArgs, all: &Backups, output: &mut Output) -> Outcome {
     let report = all.verify()?;
     let dir = args.dir.display();
-    if output.json {
-        let fault =
-            |f: &thermocline::Fault| json!({"place": f.place, "offset": f.offset, "what": f.what});
-        let faults: Vec<Value> = report.faults.iter().map(fault).collect();
-        output.document(&json!({
-            "sound": faults.is_empty(),
-            "files": report.records,
-            "bytes": report.bytes,
-            "faults": faults,
-        }))?;
-    } else {
-        for fault in &report.faults {
-            let (place, offset, what) = (&fault.place, fault.offset, &fault.what);
-            output.line(&format!("{place} at offset {offset}: {what}"))?;
-        }
-    }
+    let printed = print(&report, output);
     if report.faults.is_empty() {
+        printed?;
         let (files, bytes) = (count(report.records, "file"), format_size(report.bytes));
         return output.note(&format!(
             "{dir} is sound: {files} of {bytes} checked, no fault"
         ));
     }
-    output.finish()?;
+    even_unread(printed.and_then(|()| output.finish()))?;
     let faults = count(report.faults.len() as u64, "fault");
     Err(Failure::Failed(format!(
         "{dir} has {faults}; make a new backup in another folder, as one in this would use the same files again, and \
          delete those that are damaged"
     )))
+}
+
+/// Prints the faults, or the document.
+fn print(report: &VerifyReport, output: &mut Output) -> Outcome {
+    if output.json {
+        let fault = |f: &Fault| json!({"place": f.place, "offset": f.offset, "what": f.what});
+        let faults: Vec<Value> = report.faults.iter().map(fault).collect();
+        return output.document(&json!({
+            "sound": faults.is_empty(),
+            "files": report.records,
+            "bytes": report.bytes,
+            "faults": faults,
+        }));
+    }
+    for fault in &report.faults {
+        let (place, offset, what) = (&fault.place, fault.offset, &fault.what);
+        output.line(&format!("{place} at offset {offset}: {what}"))?;
+    }
+    Ok(())
 }
 
 /// Makes a database of a backup.

@@ -8,7 +8,7 @@ use thermocline::{Durability, Options, Result};
 use thermocline_bench::Watch;
 
 use crate::args::{BenchArgs, DurabilityArg};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, even_unread};
 use crate::interrupt;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -24,21 +24,26 @@ pub(super) fn finished(
     text: &str,
     (interrupted, invalid): (bool, Option<String>),
 ) -> Outcome {
-    if output.json {
+    let printed = if output.json {
         let value =
             report.map_err(|e| Failure::Failed(format!("cannot print the report as JSON: {e}")))?;
-        output.document(&value)?;
+        output.document(&value)
     } else {
-        output.line(text)?;
-    }
-    output.finish()?;
-    match invalid {
-        _ if interrupted => Err(Failure::Failed(
-            "interrupted: the numbers are those of the part that ran".to_string(),
-        )),
-        Some(reason) => Err(Failure::Failed(format!("the run is invalid: {reason}"))),
-        None => Ok(()),
-    }
+        output.line(text)
+    };
+    let printed = printed.and_then(|()| output.finish());
+    judged(printed, (interrupted, invalid))
+}
+
+/// What a run comes to whose report was printed, or could not be.
+fn judged(printed: Outcome, (interrupted, invalid): (bool, Option<String>)) -> Outcome {
+    let failed = match invalid {
+        _ if interrupted => "interrupted: the numbers are those of the part that ran".to_string(),
+        Some(reason) => format!("the run is invalid: {reason}"),
+        None => return printed,
+    };
+    even_unread(printed)?;
+    Err(Failure::Failed(failed))
 }
 
 /// The options of the store.
@@ -118,5 +123,17 @@ mod tests {
         assert_eq!(beside(|| (), || 7), 7);
         let panics = || beside(|| (), || panic!("in the work"));
         assert!(std::panic::catch_unwind(panics).is_err());
+    }
+
+    #[test]
+    fn a_run_that_does_not_count_has_failed_though_nobody_reads_of_it() {
+        let unread = || Err(Failure::NoReader);
+        for doubts in [(true, None), (false, Some("why".to_string()))] {
+            let come_to = judged(unread(), doubts);
+            assert!(matches!(come_to, Err(Failure::Failed(_))), "{come_to:?}");
+        }
+        let come_to = judged(unread(), (false, None));
+        assert!(matches!(come_to, Err(Failure::NoReader)), "{come_to:?}");
+        judged(Ok(()), (false, None)).unwrap();
     }
 }

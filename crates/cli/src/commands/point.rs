@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use thermocline::limits;
 
 use crate::args::{KeyArgs, PrefixArgs, PutArgs, RangeArgs};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, even_unread};
 use crate::files;
 use crate::output::Output;
 use crate::store::{Access, check_name, check_order, family, key_of};
@@ -104,8 +104,8 @@ pub(crate) fn get(args: &KeyArgs, output: &mut Output) -> Outcome {
     match (found, output.json) {
         (None, false) => Err(Failure::Failed("not found".to_string())),
         (None, true) => {
-            output.document(&json!({"found": false}))?;
-            output.finish()?;
+            let printed = output.document(&json!({"found": false}));
+            even_unread(printed.and_then(|()| output.finish()))?;
             Err(Failure::Said)
         }
         (Some(value), true) => {

@@ -1,4 +1,5 @@
-//! A damaged manifest: what `verify` reports, and that whoever writes to a database beside is not taken for damage.
+//! A damaged manifest: what `verify` reports, and that whoever writes to a database beside is not taken for damage. And that who
+//! fails does so though nobody reads the output.
 
 use serde_json::json;
 
@@ -82,4 +83,29 @@ fn what_is_exchanged_beside_is_locked_and_not_damaged() {
         assert!(run.err.contains(&process), "{command:?}: {}", run.err);
     }
     drop(held);
+}
+
+/// As with `thermocline verify DB | head -1` in a script that looks at the exit codes of both.
+#[test]
+fn what_is_damaged_or_not_found_is_a_failure_though_nobody_reads_of_it() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    assert_eq!(store.run(&["backup", "DB", "backups"]).code, 0);
+    let is_failure = |command: &[&str], says: &str| {
+        let run = store.run_unread(command);
+        assert_eq!(run.code, 1, "{command:?}: {}", run.err);
+        assert!(run.err.contains(says), "{command:?}: {}", run.err);
+    };
+    is_failure(&["get", "DB", "none", "--json"], "");
+    let files = names(&store.path().with_file_name("backups"));
+    let table = files.iter().find(|name| name.ends_with(".sst")).unwrap();
+    store.flip(&format!("backups/{table}"), b"THCLTABL");
+    is_failure(&["backups", "backups", "--verify"], "1 fault");
+    is_failure(&["backups", "backups", "--verify", "--json"], "1 fault");
+    store.write("db/CURRENT", "neither a name nor a checksum\n");
+    is_failure(&["verify", "DB"], "1 fault");
+    is_failure(&["verify", "DB", "--json"], "1 fault");
+    // What has not failed ends quietly, as before.
+    let quiet = store.run_unread(&["options", "--json"]);
+    assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
 }

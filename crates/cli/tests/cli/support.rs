@@ -112,6 +112,18 @@ impl Store {
         }
     }
 
+    /// Runs the program with a standard output that nobody reads from the beginning.
+    pub fn run_unread(&self, arguments: &[&str]) -> Run {
+        let mut child = self.command(arguments).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            out: String::new(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
     /// The names in the folder.
     pub fn names(&self) -> Vec<String> {
         names(self.folder.path())
