@@ -219,9 +219,28 @@ impl Backups {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if there is no such folder, or it has anything but backups;
-    /// [`crate::Error::Corruption`] naming a damaged list.
+    /// [`crate::Error::Locked`] if another process or handle changes it; [`crate::Error::Corruption`] naming a damaged list:
+    /// [`Backups::ids`] gives the numbers all the same.
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         self.0.list()
+    }
+
+    /// The numbers of all backups, oldest first. Damaged ones are among them, and can be deleted.
+    ///
+    /// ```
+    /// # use thermocline::{Backups, Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let backups = Backups::new(folder.path().join("backups"));
+    /// let made = [backups.create(&db)?.id, backups.create(&db)?.id];
+    /// assert_eq!(backups.ids()?, made);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Backups::list`], but for damage.
+    pub fn ids(&self) -> Result<Vec<u64>> {
+        self.0.ids()
     }
 
     /// Removes backup `id`, even if it is damaged, and the tables that no other backup needs.
@@ -236,8 +255,8 @@ impl Backups {
     /// Reads everything in the folder and reports every file that is not as it was written.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the folder is no folder of backups; those of the file system. Damage is
-    /// no error: it is in the report.
+    /// [`crate::Error::InvalidArgument`] if the folder is no folder of backups; [`crate::Error::Locked`] if another process or
+    /// handle changes it; those of the file system. Damage is no error: it is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.0.verify().map(VerifyReport::of)
     }

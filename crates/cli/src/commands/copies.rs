@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{BackupInfo, Backups, ErrorKind, Fault, VerifyReport};
+use thermocline::{BackupInfo, Backups, Error, Fault, VerifyReport};
 
 use crate::args::{BackupsArgs, DbDirArgs, RestoreArgs};
 use crate::fail::{Failure, Outcome, even_unread};
@@ -47,7 +47,9 @@ pub(crate) fn backups(args: &BackupsArgs, output: &mut Output) -> Outcome {
         return verify(args, &all, output);
     }
     delete(args, &all)?;
-    let list = all.list()?;
+    // Of what is left something may be damaged.
+    let list = all.list();
+    let list = list.map_err(|error| behind(&args.delete, error))?;
     if output.json {
         let described: Vec<Value> = list.iter().map(described).collect();
         return output.document(&json!({"backups": described, "count": list.len()}));
@@ -68,18 +70,27 @@ pub(crate) fn backups(args: &BackupsArgs, output: &mut Output) -> Outcome {
 /// Deletes backups; none of them, if one is not there.
 fn delete(args: &BackupsArgs, all: &Backups) -> Outcome {
     check_there(args, all)?;
-    let mut deleted: Vec<String> = Vec::new();
-    for id in &args.delete {
-        all.delete(*id).map_err(|error| match deleted.is_empty() {
-            true => Failure::from(error),
-            false => {
-                let deleted = deleted.join(", ");
-                Failure::Failed(format!("{error}; deleted before that: {deleted}"))
-            }
-        })?;
-        deleted.push(id.to_string());
+    for (n, id) in args.delete.iter().enumerate() {
+        let deleted = all.delete(*id);
+        deleted.map_err(|error| behind(&args.delete[..n], error))?;
     }
     Ok(())
+}
+
+/// What went wrong behind the deletion of these backups.
+fn behind(deleted: &[u64], error: Error) -> Failure {
+    match deleted.is_empty() {
+        true => Failure::from(error),
+        false => {
+            let deleted = shown(deleted);
+            Failure::Failed(format!("{error}; deleted before that: {deleted}"))
+        }
+    }
+}
+
+fn shown(ids: &[u64]) -> String {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    ids.join(", ")
 }
 
 /// Whether all that are to be deleted are there, and named once. Of one alone whoever deletes it finds out.
@@ -94,19 +105,15 @@ fn check_there(args: &BackupsArgs, all: &Backups) -> Outcome {
             return Err(Failure::Usage(text));
         }
     }
-    let there: Vec<u64> = match all.list() {
-        // What is damaged can be deleted, and the list does not tell then what is there.
-        Err(error) if error.kind() == ErrorKind::Corruption => return Ok(()),
-        list => list?.iter().map(|info| info.id).collect(),
-    };
+    // What is damaged can be deleted, too.
+    let there = all.ids()?;
     let Some(id) = ids.iter().find(|id| !there.contains(id)) else {
         return Ok(());
     };
     let dir = args.dir.display();
-    let there: Vec<String> = there.iter().map(ToString::to_string).collect();
     let has = match there.is_empty() {
         true => "none".to_string(),
-        false => there.join(", "),
+        false => shown(&there),
     };
     Err(Failure::Failed(format!(
         "there is no backup {id} in {dir}; it has {has}; nothing was deleted"

@@ -184,6 +184,37 @@ fn one_backup_that_is_not_there_keeps_all_from_being_deleted() {
     );
 }
 
+/// The list of what is there cannot be read then.
+#[test]
+fn a_damaged_backup_hides_neither_what_is_there_nor_what_was_deleted() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    for _ in 0..3 {
+        assert_eq!(store.run(&["backup", "DB", "backups"]).code, 0);
+    }
+    store.write("backups/BACKUP-000001", "damaged");
+    let folder = store.path().with_file_name("backups");
+    let before = names(&folder);
+    let delete = ["backups", "backups", "--delete", "2", "--delete", "9"];
+    is_refused(
+        &store,
+        &delete,
+        1,
+        "no backup 9 in backups; it has 1, 2, 3; nothing was deleted",
+    );
+    assert_eq!(names(&folder), before);
+    let run = store.run(&["backups", "backups", "--delete", "2", "--delete", "3"]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""), "{}", run.err);
+    for says in ["BACKUP-000001", "deleted before that: 2, 3"] {
+        assert!(run.is_one_sentence_naming(says), "{says}: {}", run.err);
+    }
+    let left = names(&folder);
+    let left = left.iter().filter(|name| name.starts_with("BACKUP-"));
+    assert_eq!(left.collect::<Vec<_>>(), ["BACKUP-000001"]);
+    let last = store.run(&["backups", "backups", "--delete", "1"]);
+    assert_eq!((last.code, last.out.as_str()), (0, ""), "{}", last.err);
+}
+
 #[test]
 fn one_transaction_that_is_not_prepared_keeps_all_from_being_ended() {
     let store = Store::new();

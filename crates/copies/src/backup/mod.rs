@@ -114,12 +114,21 @@ impl Backups {
     /// All backups, oldest first.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Corruption`] of a list; those of
-    /// the file system.
+    /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Locked`]; [`Error::Corruption`] of a
+    /// list; those of the file system.
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         let _lock = self.lock_shared()?;
         let ids = self.found()?.lists.into_iter();
         ids.map(|id| Ok(BackupInfo::of(&self.read(id)?))).collect()
+    }
+
+    /// The numbers of all backups, oldest first, those of damaged ones among them. It reads no list.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Locked`]; those of the file system.
+    pub fn ids(&self) -> Result<Vec<u64>> {
+        let _lock = self.lock_shared()?;
+        Ok(self.found()?.lists)
     }
 
     /// Removes a backup, even a damaged one, and the files that no other backup needs.
@@ -143,8 +152,8 @@ impl Backups {
     /// Reads everything, and reports every list and file that is not as it was written.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the folder is no folder of backups; those of the file system. Damage is a fault
-    /// in the report.
+    /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Locked`]; those of the file system.
+    /// Damage is a fault in the report.
     pub fn verify(&self) -> Result<Report> {
         let _lock = self.lock_shared()?;
         let mut report = Report::default();
