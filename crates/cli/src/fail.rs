@@ -30,7 +30,7 @@ impl Failure {
         };
         if !text.is_empty() {
             // If standard error is closed too, the exit code is all that is left.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            tell_aside(&text);
         }
         ExitCode::from(code)
     }
@@ -48,6 +48,11 @@ impl From<thermocline::Error> for Failure {
     fn from(error: thermocline::Error) -> Failure {
         Failure::Failed(error.to_string())
     }
+}
+
+/// Writes a line to standard error. Nothing is lost with one that nobody can read; `eprintln!` panics then.
+pub(crate) fn tell_aside(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// What became of the output of a command that fails all the same: that nobody reads standard output any more makes no success of that.

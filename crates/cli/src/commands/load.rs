@@ -11,7 +11,7 @@ use thermocline_bench::clock::now;
 
 use crate::args::{Format, LoadArgs};
 use crate::commands::rows::{BadRow, Row, Rows};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, tell_aside};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{Access, check_name, family};
@@ -169,13 +169,13 @@ impl Loader<'_> {
     fn skip(&mut self, bad: &BadRow) {
         self.skipped += 1;
         if self.skipped <= NAMED_MAX {
-            eprintln_quietly(&format!(
+            tell_aside(&format!(
                 "{} line {}: {}; left out",
                 self.name, bad.line, bad.what
             ));
         }
         if self.skipped == NAMED_MAX {
-            eprintln_quietly("further bad rows are only counted");
+            tell_aside("further bad rows are only counted");
         }
     }
 
@@ -231,12 +231,6 @@ fn checked(row: Row) -> Result<Row, BadRow> {
         return Err(too_long("row", row.value.len(), limits::VALUE_LEN_MAX));
     }
     Ok(row)
-}
-
-fn eprintln_quietly(text: &str) {
-    use std::io::Write;
-    // Nothing is lost with a warning that nobody can read.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Counts what was read, for the progress bar.

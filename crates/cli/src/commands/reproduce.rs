@@ -7,7 +7,7 @@ use thermocline::options::Emulation;
 use thermocline_reproduce::{EXPERIMENTS, Experiment, Outcome as Result, Setting, find, page};
 
 use crate::args::ReproduceArgs;
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, tell_aside};
 use crate::files;
 use crate::output::Output;
 
@@ -49,7 +49,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
         let quiet = output.json || output.quiet;
         let outcome = experiment.run(&setting, &mut |at| {
             if !quiet {
-                eprintln!("  {at}");
+                tell_aside(&format!("  {at}"));
             }
         })?;
         let path = args

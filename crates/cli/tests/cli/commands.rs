@@ -1096,6 +1096,16 @@ fn experiments_are_named_run_saved_and_drawn() {
     assert_eq!(store.run(&["reproduce"]).code, 2);
 }
 
+/// How far an experiment is goes to standard error, which may be closed as standard output may.
+#[test]
+fn an_experiment_goes_on_though_nobody_hears_how_far_it_is() {
+    let store = Store::new();
+    let run = store.run_unheard(&["reproduce", "pm-blade", "fig-7a", "--quick", "--dir", "."]);
+    assert_eq!(run.code, 0, "{}", run.out);
+    let saved = "saved as reproduced/pm-blade-fig-7a.json";
+    assert!(run.out.contains(saved), "{}", run.out);
+}
+
 #[test]
 fn a_range_that_ends_before_it_begins_is_wrong_usage() {
     let store = Store::new();

@@ -89,12 +89,7 @@ impl Store {
 
     /// Runs the program to its end.
     pub fn run(&self, arguments: &[&str]) -> Run {
-        let output = self.command(arguments).output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        ended(self.command(arguments).spawn().unwrap())
     }
 
     /// Runs the program and closes its standard output after the first bytes.
@@ -104,29 +99,36 @@ impl Store {
         let mut out = child.stdout.take().unwrap();
         out.read_exact(&mut first).unwrap();
         drop(out);
-        let output = child.wait_with_output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            out: String::new(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        ended(child)
     }
 
     /// Runs the program with a standard output that nobody reads from the beginning.
     pub fn run_unread(&self, arguments: &[&str]) -> Run {
         let mut child = self.command(arguments).spawn().unwrap();
         drop(child.stdout.take());
-        let output = child.wait_with_output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            out: String::new(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        ended(child)
+    }
+
+    /// Runs the program with a standard error that nobody reads from the beginning.
+    pub fn run_unheard(&self, arguments: &[&str]) -> Run {
+        let mut child = self.command(arguments).spawn().unwrap();
+        drop(child.stderr.take());
+        ended(child)
     }
 
     /// The names in the folder.
     pub fn names(&self) -> Vec<String> {
         names(self.folder.path())
+    }
+}
+
+/// Waits for the end of a run, and gives what can still be read of it.
+fn ended(child: Child) -> Run {
+    let output = child.wait_with_output().unwrap();
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
