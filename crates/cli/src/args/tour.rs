@@ -17,7 +17,7 @@ Examples:
 The tour opens a new store, loads 144,563 cities, reads and scans them, kills a writing process
 three times and counts what survived, and verifies every checksum. A second store, with 4 MiB of
 persistent memory, takes more data than that and shows what lies in DRAM, persistent memory and on
-the SSD. Then it cleans up. It exits 1 if anything is not as it should be.")]
+the SSD. Then it cleans up, and so it does if Ctrl-C ends it. It exits 1 if anything is not as it should be.")]
 pub(crate) struct TourArgs {
     /// Leave the database where it is
     #[arg(long)]

@@ -6,6 +6,7 @@ use thermocline_bench::scratch::{self, Scratch};
 
 use crate::args::TourArgs;
 use crate::fail::{Failure, Outcome};
+use crate::interrupt;
 use crate::tour::story::Story;
 
 /// Where the tour's database lies, and whether it goes.
@@ -68,6 +69,38 @@ impl Home {
             story.show(&format!("thermocline get {path} name/FR/Paris/00"))?;
             return story.show(&format!("thermocline stat {path}"));
         }
+        self.clear(beside)?;
+        story.output.note("")?;
+        story.say("Everything that the tour wrote is deleted again (--keep would leave it).")
+    }
+
+    /// What becomes of it where the tour does not come to its end, with what it has `beside`. If somebody has ended it, it goes, unless it
+    /// is to be kept. If something is wrong, a folder that the user has named stays as it is, to be looked at.
+    pub(super) fn give_up(self, keep: bool, beside: &[PathBuf], failure: Failure) -> Failure {
+        let is_interrupted = interrupt::asked();
+        let is_ended = is_interrupted || matches!(failure, Failure::NoReader);
+        let removed = || "what it wrote was removed".to_string();
+        let stays = format!("what it wrote is in {}", self.database().display());
+        let left = match self {
+            home if is_ended && !keep => home.clear(beside).map(|()| removed()),
+            Home::Scratch(mut scratch) if keep => {
+                scratch.keep();
+                Ok(stays)
+            }
+            Home::Scratch(_) => Ok(removed()),
+            Home::Named { .. } => Ok(stays),
+        };
+        match failure {
+            Failure::Failed(text) if is_interrupted => Failure::Failed(match left {
+                Ok(left) => format!("{text}; {left}"),
+                Err(error) => format!("{text}; {error}"),
+            }),
+            other => other,
+        }
+    }
+
+    /// Removes it with what it has `beside`. A folder that was there before is empty again.
+    fn clear(self, beside: &[PathBuf]) -> thermocline::Result<()> {
         match self {
             Home::Scratch(scratch) => scratch.remove()?,
             Home::Named { path, made } => {
@@ -82,7 +115,6 @@ impl Home {
                 }
             }
         }
-        story.output.note("")?;
-        story.say("Everything that the tour wrote is deleted again (--keep would leave it).")
+        Ok(())
     }
 }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use thermocline::size::format_size;
 use thermocline::{Db, Durability, Options};
-use thermocline_bench::clock::now;
+use thermocline_bench::clock::{Instant, now};
 use thermocline_bench::grouped;
 use thermocline_bench::keys::Permutation;
 use thermocline_bench::scratch;
@@ -75,14 +75,12 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
         cities: Vec::new(),
         beside,
     };
-    tour.tell()?;
-    let seconds = (now() - begun).as_secs_f64();
-    let label = "the whole tour";
-    let text = format!("{seconds:.1} s");
-    tour.story.measure(label, text, "seconds", seconds);
-    tour.story.end()?;
+    let told = tour.tell().and_then(|()| tour.end(begun));
     let beside = std::mem::take(&mut tour.beside);
-    home.leave(args, &beside, &mut tour.story)
+    match told {
+        Ok(()) => home.leave(args, &beside, &mut tour.story),
+        Err(failure) => Err(home.give_up(args.keep, &beside, failure)),
+    }
 }
 
 struct Tour<'a> {
@@ -108,6 +106,13 @@ impl Tour<'_> {
         self.crash()?;
         self.verify()?;
         tiers::tell(&mut self.story, &self.cities, &self.options)
+    }
+
+    fn end(&mut self, begun: Instant) -> Outcome {
+        let seconds = (now() - begun).as_secs_f64();
+        let (label, text) = ("the whole tour", format!("{seconds:.1} s"));
+        self.story.measure(label, text, "seconds", seconds);
+        self.story.end()
     }
 
     fn open(&mut self) -> Outcome<Db> {

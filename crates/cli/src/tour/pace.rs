@@ -10,9 +10,7 @@ use crate::interrupt;
 /// An error if the user wants it to end.
 pub(super) fn go_on() -> Outcome {
     if interrupt::asked() {
-        return Err(Failure::Failed(
-            "the tour was interrupted and has cleaned up".to_string(),
-        ));
+        return Err(Failure::Failed("the tour was interrupted".to_string()));
     }
     Ok(())
 }

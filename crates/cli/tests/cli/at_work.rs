@@ -2,6 +2,9 @@
 //!
 //! Tests run in the order of their names; these take longest, and their module's name has them begin first.
 
+use std::io::Read;
+use std::process::Command;
+
 use thermocline_testkit::explore::times;
 
 use crate::support::{Store, names};
@@ -47,6 +50,36 @@ fn the_tour_of_a_store_with_logs_removes_them_and_nothing_of_anybody_else() {
     assert_eq!(store.names(), ["dram", "logs"]);
     assert_eq!(names(&place("dram")), ["precious"]);
     assert_eq!(names(&place("logs")), ["other.log"]);
+}
+
+/// Its folder is named, so it does not go by itself, as a temporary one does.
+#[test]
+fn a_tour_that_is_ended_removes_what_it_wrote_unless_it_is_to_be_kept() {
+    for (keep, says, left) in [
+        (vec![], "what it wrote was removed", vec![]),
+        (vec!["--keep"], "what it wrote is in db", vec!["db"]),
+    ] {
+        let store = Store::new();
+        let mut child = store.start(&[&["tour", "--db", "DB"][..], &keep[..]].concat());
+        let mut out = child.stdout.take().unwrap();
+        // It tells something, so it has begun, and listens.
+        out.read_exact(&mut [0; 16]).unwrap();
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-INT", &pid]).status();
+        assert!(sent.unwrap().success());
+        out.read_to_end(&mut Vec::new()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{keep:?}: {err}");
+        let told = format!("the tour was interrupted; {says}");
+        assert!(err.contains(&told), "{keep:?}: {err}");
+        assert_eq!(store.names(), left, "{keep:?}");
+    }
+    // Nobody reads of it, either.
+    let store = Store::new();
+    let run = store.run_and_close_early(&["tour", "--db", "DB"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert_eq!(store.names(), [""; 0]);
 }
 
 #[test]
