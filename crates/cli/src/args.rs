@@ -174,7 +174,8 @@ Examples:
 
 On one file system tables are hard links, so this costs little. The folder must be new or empty. The copy
 makes its own persistent memory when it is first written to: in the folder, unless --pm-path says
-otherwise then.")]
+otherwise then. --json tells the sequence number up to which it has everything, from which a follower
+that begins with it goes on.")]
     Checkpoint(DbDirArgs),
     /// Add the entries of tables to a database, all at one moment
     Ingest(IngestArgs),

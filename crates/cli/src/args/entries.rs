@@ -136,7 +136,9 @@ Examples:
 Each line is a change: its sequence number, column family, kind (put, delete, delete_range, merge, metadata), key and
 value, or where a range begins and ends. The last number, or `position` with --json, is what to ask for
 next time. Changes are there until they are flushed from persistent memory, or as long as
---set feed.retain_bytes=SIZE says; what is gone is an error, which tells the first number that is not.")]
+--set feed.retain_bytes=SIZE says; what is gone is an error, which tells the first number that is not.
+A copy, or a database that was restored, gives out the numbers of its original again. So who follows one compares what
+--json calls database with that of the last time, and begins anew where it is another.")]
 pub(crate) struct ChangesArgs {
     /// The database's folder
     pub db: PathBuf,

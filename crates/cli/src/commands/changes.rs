@@ -34,7 +34,11 @@ pub(crate) fn changes(args: &ChangesArgs, output: &mut Output) -> Outcome {
     }
     let position = feed.position();
     if output.json {
-        return output.line(&format!("],\"count\":{count},\"position\":{position}}}"));
+        // A position is one of this database, and does not say so.
+        let database = hex(&db.id());
+        return output.line(&format!(
+            "],\"count\":{count},\"position\":{position},\"database\":\"{database}\"}}"
+        ));
     }
     Ok(())
 }

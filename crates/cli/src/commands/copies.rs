@@ -13,10 +13,10 @@ use crate::text::{count, hex};
 /// Makes a folder a database with what this one has now.
 pub(crate) fn checkpoint(args: &DbDirArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
-    db.checkpoint(&args.dir)?;
+    let seqno = db.checkpoint(&args.dir)?;
     db.close()?;
     if output.json {
-        return output.document(&json!({"ok": true}));
+        return output.document(&json!({"ok": true, "seqno": seqno}));
     }
     let (db, dir) = (args.db.display(), args.dir.display());
     output.note(&format!("{dir} has what {db} has now"))

@@ -71,12 +71,15 @@ fn changes_come_in_the_order_of_commits() {
     let second = lines[1][0];
     let rest = store.run(&["changes", "DB", "--since", second, "--limit", "1", "--json"]);
     let third: u64 = lines[2][0].parse().unwrap();
+    let database = rest.json()["database"].clone();
+    assert_eq!(database.as_str().map(str::len), Some(32));
     assert_eq!(
         rest.json(),
         json!({
             "changes": [{"seqno": third, "family": "default", "kind": "delete", "key": "a\tb"}],
             "count": 1,
             "position": third,
+            "database": database,
         })
     );
     let hex = store.run(&["changes", "DB", "--limit", "1", "--hex"]);

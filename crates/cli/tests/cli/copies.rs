@@ -62,7 +62,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
         twice.err
     );
     let json = store.run(&["checkpoint", "DB", "second", "--json"]);
-    assert_eq!(json.json(), json!({"ok": true}));
+    assert_eq!((json.code, &json.json()["ok"]), (0, &json!(true)));
     let none = store.run(&["checkpoint", "nothing", "third"]);
     assert!(
         none.code == 1 && none.is_one_sentence_naming("no database in nothing"),
@@ -70,6 +70,30 @@ fn a_checkpoint_is_a_database_of_its_own() {
         none.err
     );
     assert!(!store.names().contains(&"third".into()));
+}
+
+/// It goes on from the number that the copy has. A number alone does not tell the two apart.
+#[test]
+fn a_follower_on_the_command_line_hears_whose_numbers_it_has() {
+    let store = filled();
+    let copied = store.run(&["checkpoint", "DB", "copy", "--json"]).json();
+    let since = copied["seqno"].as_u64().unwrap().to_string();
+    let [original, copy] = ["DB", "copy"].map(|database| {
+        let value = format!("of {database}");
+        let put = store.run(&["put", database, "d", &value]);
+        assert_eq!(put.code, 0, "{}", put.err);
+        let run = store.run(&["changes", database, "--since", &since, "--json"]);
+        assert_eq!(run.code, 0, "{}", run.err);
+        let changes = run.json();
+        let (count, change) = (&changes["count"], &changes["changes"][0]);
+        assert_eq!((count, &change["value"]), (&json!(1), &json!(value)));
+        changes
+    });
+    let seqno = |of: &serde_json::Value| of["changes"][0]["seqno"].clone();
+    assert_eq!(seqno(&original), seqno(&copy));
+    assert_ne!(original["database"], copy["database"]);
+    let backup = store.run(&["backup", "DB", "backups", "--json"]).json();
+    assert_eq!(original["database"], backup["database"]);
 }
 
 /// A region that lies elsewhere is the original's alone.
