@@ -106,7 +106,7 @@ impl Db {
     /// [`Error::ChangesGone`], here or from the iterator, which ends then: a change after `since` is not kept any
     /// more. The error has the smallest number that can be asked for. [`Error::InvalidArgument`] if this database has
     /// no change `since`: it was lost in a crash, or is another database's, and the follower begins anew.
-    /// [`Error::Corruption`] of a record, naming region and offset.
+    /// [`Error::Corruption`] of a record, naming region and offset; [`Error::Closed`].
     pub fn changes_since(&self, since: u64) -> Result<ChangeFeed> {
         self.engine.changes_since(since).map(ChangeFeed)
     }

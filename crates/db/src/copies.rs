@@ -35,8 +35,9 @@ impl Db {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty, or lies in the database's own folder, with which
-    /// the copy would be lost; [`crate::Error::Corruption`] of a record; those of the file system. After an error there is no
-    /// copy, and this database is unharmed.
+    /// the copy would be lost; [`crate::Error::Locked`] if another process or thread makes a copy there, or still reads what lay
+    /// there before; [`crate::Error::Corruption`] of a record; [`crate::Error::Closed`]; [`crate::Error::Poisoned`]; those of the file
+    /// system. After an error there is no copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.engine.checkpoint(path.as_ref())
     }
@@ -209,8 +210,8 @@ impl Backups {
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if the folder has anything but backups, or lies in that of the database, with which
     /// the backups would be lost; [`crate::Error::Locked`] if another
-    /// process or handle works in it; [`crate::Error::Corruption`] naming the damaged table of the database; those of
-    /// the file system. After an error there is no new backup.
+    /// process or handle works in it; [`crate::Error::Corruption`] naming the damaged table of the database;
+    /// [`crate::Error::Closed`]; [`crate::Error::Poisoned`]; those of the file system. After an error there is no new backup.
     pub fn create(&self, db: &Db) -> Result<BackupInfo> {
         self.0.create(&db.engine)
     }

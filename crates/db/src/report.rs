@@ -3,7 +3,7 @@
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file or zone.
+    /// The file or region.
     pub place: String,
     /// The offset in it, in bytes.
     pub offset: u64,
@@ -14,13 +14,14 @@ pub struct Fault {
 /// The result of `Db::verify` and `Backups::verify`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VerifyReport {
-    /// The faults; empty for a sound database. A file with very many faults has only its first ones here.
+    /// The faults; empty for a sound database, or sound backups. A file with very many faults has only its first ones here.
     pub faults: Vec<Fault>,
     /// Number of faults that are not among `faults`.
     pub more_faults: u64,
-    /// Records whose checksums were checked.
+    /// Records, entries of tables and values in blob files whose checksums were checked. Of backups: files that lists name, those that
+    /// are missing among them.
     pub records: u64,
-    /// Bytes read and checked.
+    /// Bytes that were checked: of records, of the manifest, of tables and blob files. Of backups: those that the files have by their lists.
     pub bytes: u64,
 }
 

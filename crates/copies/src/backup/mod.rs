@@ -149,7 +149,8 @@ impl Backups {
         self.sweep_found(self.found()?, &own).map(drop)
     }
 
-    /// Reads everything, and reports every list and file that is not as it was written.
+    /// Reads everything, and reports every list and file that is not as it was written. What the report counts as records are files that
+    /// lists name, and as bytes those that they have by the lists.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Locked`]; those of the file system.
