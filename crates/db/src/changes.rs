@@ -48,12 +48,13 @@ impl Db {
     }
 
     /// The changes committed after the sequence number `since`, in the order of commits. The iterator ends where no
-    /// more is durable, and goes on when it is asked again. A follower stores the last sequence number that it was
-    /// given, together with what it made of the changes. With that number it can ask for the rest later, also after
+    /// more is durable, and goes on when it is asked again. A follower stores the last sequence number of the last group that it was
+    /// given ([`ChangeGroup::last`]), together with what it made of the changes. With that number it can ask for the rest later, also after
     /// this database was reopened or has crashed. A change that was given is never taken back, and nothing else is
     /// ever given under its number.
     ///
-    /// Changes come in groups. A group is one batch, or several that were committed together, and is never divided.
+    /// Changes come in groups. A group is one batch, or several that were committed together, and is never divided: whoever asks
+    /// since a number within one gets all of it. The number of a group's last change may be one within it, if a dropped family had the rest.
     /// Changes of dropped column families are left out. Making and dropping families is no change: compare
     /// [`Db::column_families`]. Entries that [`Db::ingest`] brings come as no change, either; a follower that was
     /// before the ingestion gets the error below.

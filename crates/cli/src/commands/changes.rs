@@ -23,6 +23,10 @@ pub(crate) fn changes(args: &ChangesArgs, output: &mut Output) -> Outcome {
     {
         for change in group?.changes() {
             let change = change?;
+            // The last number that was printed may lie within a group, if what comes behind it there is of a dropped family.
+            if change.seqno <= args.since {
+                continue;
+            }
             if !output.json {
                 output.line(&line(&change, args.hex))?;
             } else {

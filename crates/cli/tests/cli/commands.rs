@@ -93,6 +93,29 @@ fn changes_come_in_the_order_of_commits() {
     assert!(gone.err.contains("only those since"), "{}", gone.err);
 }
 
+/// The last number that is printed is what to ask for next time, be it one within a batch, whose rest is of a family that was dropped.
+#[test]
+fn a_change_that_is_known_is_not_printed_again() {
+    let store = Store::new();
+    let db = thermocline::Db::open(store.path(), store.options()).unwrap();
+    let dropped = db
+        .column_family("dropped", thermocline::CfOptions::default())
+        .unwrap();
+    let mut batch = db.batch();
+    batch.put("k", "v").put_cf(&dropped, "k", "of no family");
+    batch.commit(thermocline::Durability::Immediate).unwrap();
+    drop((batch, dropped));
+    db.drop_column_family("dropped").unwrap();
+    db.close().unwrap();
+    let all = store.run(&["changes", "DB"]).out;
+    assert!(all.ends_with("\tdefault\tput\tk\tv\n"), "{all}");
+    let last = all.split('\t').next().unwrap();
+    let again = store.run(&["changes", "DB", "--since", last]);
+    assert_eq!((again.code, again.out.as_str()), (0, ""), "{}", again.err);
+    let json = store.run(&["changes", "DB", "--since", last, "--json"]);
+    assert_eq!(json.json()["count"], 0);
+}
+
 #[test]
 fn bytes_go_in_and_out_as_digits() {
     let store = Store::new();
