@@ -1,6 +1,8 @@
 //! Checksums and hashes: CRC32C for bytes at rest, seeded by place so that a misplaced or stale
 //! block is caught, and a 64-bit hash for everything volatile.
 
+mod joined;
+mod polynomials;
 mod sums;
 
 pub use sums::{Prefix, Sums};
@@ -28,7 +30,7 @@ pub fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
     // Each call counts for some bytes, too.
     #[cfg(feature = "planted")]
     let _ = SUMMED.try_with(|summed| summed.set(summed.get().wrapping_add(bytes.len() as u64 + 8)));
-    crc32c::crc32c_append(crc, bytes)
+    joined::append(crc, bytes)
 }
 
 /// Folds a seed and a place (an offset, a block number) into a CRC start value.

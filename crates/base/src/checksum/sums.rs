@@ -8,13 +8,7 @@
 //! multiple of some length, and a piece costs the bytes behind two such multiples and four products.
 
 use super::crc32c;
-
-/// The polynomial of CRC32C, its lowest coefficient in the highest bit.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
-/// The polynomial 1.
-const ONE: u32 = 1 << 31;
-/// The polynomial x to the 8: what a byte moves the register by.
-const BYTE: u32 = 1 << 23;
+use super::polynomials::{BYTE, ONE, times};
 
 /// The registers after every so many bytes.
 #[derive(Debug)]
@@ -128,17 +122,6 @@ impl Sums {
 /// The register after more bytes.
 fn go_on(register: u32, bytes: &[u8]) -> u32 {
     !crc32c(!register, bytes)
-}
-
-/// The product of two polynomials.
-fn times(mut a: u32, mut b: u32) -> u32 {
-    let mut product = 0;
-    for _ in 0..32 {
-        product ^= b & (a >> 31).wrapping_neg();
-        a <<= 1;
-        b = (b >> 1) ^ (POLYNOMIAL & (b & 1).wrapping_neg());
-    }
-    product
 }
 
 /// By what the register moves over bytes: for each digit of their number, to the base of 256.
