@@ -44,6 +44,8 @@ struct Decoded {
 #[derive(Debug)]
 struct DecodedEntry {
     key: Range<usize>,
+    /// Whether that is the key of the entry before it in the group, too.
+    repeats: bool,
     seqno: SeqNo,
     kind: Kind,
     value: RawValue,
@@ -73,6 +75,7 @@ impl Decoded {
         let mut entries = group.bytes.entries(table.stripped(group.run));
         while let Some(entry) = entries.next().map_err(|at| table.no_entry(group, at))? {
             let begin = self.keys.len();
+            let mut repeats = false;
             match self.entries.last() {
                 None => {
                     for part in table.first_key(group, &entry)? {
@@ -89,6 +92,7 @@ impl Decoded {
                         (Some(old), Some(new)) => old < new,
                         (Some(_), None) => false,
                     };
+                    repeats = next.is_none() && entry.rest.is_empty();
                     if lead.end > last.key.end || !ascends {
                         return Err(table.no_entry(group, NoEntry(0)));
                     }
@@ -98,6 +102,7 @@ impl Decoded {
             }
             self.entries.push(DecodedEntry {
                 key: begin..self.keys.len(),
+                repeats,
                 seqno: entry.seqno,
                 kind: entry.kind,
                 value: entry.value,
@@ -379,6 +384,29 @@ impl PmCursor {
             Some(at) if at + 1 < self.group.entries.len() => self.settle(at + 1, Way::Forward),
             Some(_) => self.next_group(Way::Forward),
         }
+    }
+
+    /// To the newest entry of the next key; from none, to none. Nothing is copied within a group. `left` is memory to use.
+    pub fn next_key(&mut self, left: &mut Vec<u8>) -> Result<bool> {
+        while let Some(at) = self.at {
+            let repeats = match self.group.entries.get(at + 1) {
+                Some(next) => {
+                    let repeats = next.repeats;
+                    self.next()?;
+                    repeats
+                }
+                // Versions of a key may go on in the next group.
+                None => {
+                    left.clear();
+                    left.extend_from_slice(self.group.key(at));
+                    self.next()? && self.user_key() == *left
+                }
+            };
+            if !repeats {
+                break;
+            }
+        }
+        Ok(self.is_at_entry())
     }
 
     /// To the entry before; from none, to none.

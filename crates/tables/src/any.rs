@@ -77,6 +77,23 @@ impl<S: BlockSource> AnyCursor<S> {
             },
         }
     }
+
+    /// Moves it to the newest entry of the next key, from an entry; whether it stands at one then. `left` is memory to use.
+    pub fn next_key(&mut self, left: &mut Vec<u8>) -> Result<bool> {
+        let cursor = match self {
+            AnyCursor::File(cursor) => cursor,
+            AnyCursor::Pm(cursor) => return cursor.next_key(left),
+        };
+        left.clear();
+        left.extend_from_slice(cursor.key().user_key);
+        // Mostly there is one version.
+        while cursor.go(Move::Next)? {
+            if cursor.key().user_key != *left {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// A table, or a part of it.

@@ -435,14 +435,13 @@ impl TableSource {
             return Ok(());
         };
         let key = &mut self.left;
-        key.clear();
-        key.extend_from_slice(cursor.key().user_key);
         match direction {
             Direction::Forward => {
-                // Mostly there is one version.
-                while cursor.go(Move::Next)? && cursor.key().user_key == *key {}
+                cursor.next_key(key)?;
             }
             Direction::Reverse => {
+                key.clear();
+                key.extend_from_slice(cursor.key().user_key);
                 cursor.go(Move::SeekForPrev(KeyRef::new(key, SeqNo::MAX)))?;
             }
         }

@@ -90,6 +90,20 @@ fn check_walks(rng: &mut Rng, table: &Arc<PmTable>, model: &Model, keys: Keys) {
             forward.len(),
             expected.len()
         );
+        let (mut newest, mut left) = (Vec::new(), Vec::new());
+        let mut there = cursor.first().unwrap();
+        while there {
+            newest.push(row(&cursor));
+            there = cursor.next_key(&mut left).unwrap();
+        }
+        let mut newest_expected = expected.clone();
+        newest_expected.dedup_by(|older, newer| older.0 == newer.0);
+        assert!(
+            newest == newest_expected,
+            "{} of {} keys",
+            newest.len(),
+            newest_expected.len()
+        );
         let mut back = Vec::new();
         let mut there = cursor.last().unwrap();
         while there {
@@ -149,12 +163,19 @@ fn check_seek(rng: &mut Rng, cursor: &mut PmCursor, expected: &[Row], keys: Keys
             (row_expected.1, row_expected.2)
         );
         assert_eq!(content_of(&found).is_none(), found.kind == Kind::Delete);
-        if rng.one_in(2) {
-            at += 1;
-            cursor.next().unwrap();
-        } else {
-            at = at.wrapping_sub(1);
-            cursor.prev().unwrap();
+        match rng.below(4) {
+            0 | 1 => {
+                at = at.wrapping_sub(1);
+                cursor.prev().unwrap();
+            }
+            2 => {
+                at += 1;
+                cursor.next().unwrap();
+            }
+            _ => {
+                at = expected.partition_point(|row| row.0 <= row_expected.0);
+                cursor.next_key(&mut Vec::new()).unwrap();
+            }
         }
     }
 }
