@@ -27,6 +27,9 @@ use crate::table::{PmTable, bytes_between, place};
 /// Bytes of a group that are asked for at first: most have no more.
 pub(crate) const GROUP_GUESS: usize = 512;
 
+/// So many blocks of a run are asked for at once, at most: a bisection would wait for one after the other.
+const BLOCKS_ASKED: u32 = 4;
+
 /// What the prefix layer says about a group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
@@ -143,6 +146,10 @@ impl PmTable {
         let (blocks, full) = self.blocks(run);
         let (piece, head) = (self.piece_of(run), &self.runs[run]);
         let array = place(piece, head.array);
+        if verify && blocks <= BLOCKS_ASKED {
+            let len = len_of(blocks) * BLOCK_LEN;
+            self.region().prefetch_range(array, len);
+        }
         let (mut low, mut high) = (0, blocks);
         while low < high {
             let middle = low.midpoint(high);
@@ -317,7 +324,12 @@ impl PmTable {
             let got = format!("offset {} of the piece", entry.at);
             return Err(self.damaged("the place of a group", array, "one among groups", got));
         };
-        let mut bytes = self.region().bytes(at, room.min(GROUP_GUESS))?;
+        let guess = room.min(GROUP_GUESS);
+        if verify {
+            // All lines that the checksum reads: they arrive together.
+            self.region().prefetch_range(at, guess);
+        }
+        let mut bytes = self.region().bytes(at, guess)?;
         let len = stored_len(bytes);
         if len <= GROUP_HEAD || len > room {
             return Err(self.damaged("length of a group", at, format!("{room} at most"), len));
