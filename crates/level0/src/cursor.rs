@@ -228,6 +228,7 @@ impl PmCursor {
     pub(crate) fn enter(&mut self, group: &Group<'_>) -> Result<()> {
         self.at = None;
         self.group.fill(self.part.table(), group)?;
+        self.prefetch(0, 0, Way::Forward);
         self.at = Some(0);
         Ok(())
     }
@@ -237,6 +238,7 @@ impl PmCursor {
         let next = self.at.map_or(0, |at| at + 1);
         let there = next < self.group.entries.len();
         if there {
+            self.prefetch(next, 0, Way::Forward);
             self.at = Some(next);
         }
         there

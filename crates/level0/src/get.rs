@@ -188,6 +188,10 @@ impl PmTable {
             }
             RawValue::Apart { at, len, crc } => {
                 let piece = self.piece_of(group.run);
+                if verify {
+                    let at = place(piece, *at);
+                    self.region().prefetch_range(at, len_of(*len));
+                }
                 let bytes = self.apart(piece, *at, *len, *crc, verify)?;
                 let place = (place(piece, *at), bytes.len());
                 FoundValue::Inline(Pinned::new(self, group.run, place, Checksum::Own(*crc)))
@@ -195,7 +199,7 @@ impl PmTable {
         })
     }
 
-    /// The bytes of a value that lies apart.
+    /// The bytes of a value that lies apart, for which the caller has asked.
     pub(crate) fn apart(
         &self,
         piece: &Piece,
@@ -213,7 +217,6 @@ impl PmTable {
         let at = place(piece, at);
         let bytes = self.region().bytes(at, len)?;
         if verify {
-            self.region().prefetch_range(at, len);
             self.check(piece.seed, at, bytes, crc, "a value")?;
         }
         Ok(bytes)
