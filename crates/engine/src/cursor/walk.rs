@@ -331,9 +331,9 @@ impl Walk {
 
     /// Moves on all sources that stand at the copied key of `first`.
     pub(super) fn advance_past(&mut self, first: First, reader: Reader<'_>) -> Result<()> {
-        let newest = match first {
-            First::Memtable(i, _) => i,
-            First::Run(_) => self.sources.len(),
+        let (newest, own_run) = match first {
+            First::Memtable(i, _) => (i, None),
+            First::Run(i) => (self.sources.len(), Some(i)),
         };
         let prefix = first_bytes(&self.key);
         let memtables = self.sources.iter_mut().zip(&self.at.view.memtables);
@@ -347,8 +347,11 @@ impl Walk {
                 }
             }
         }
-        for run in &mut self.runs {
-            if run.prefix() == Some(prefix) && run.key() == Some(self.key.as_slice()) {
+        // It has not moved since, and no newer run has its key.
+        let runs = self.runs.iter_mut().enumerate();
+        for (i, run) in runs.skip(own_run.unwrap_or(0)) {
+            let is_own = own_run == Some(i);
+            if is_own || run.prefix() == Some(prefix) && run.key() == Some(&self.key[..]) {
                 run.advance(reader.course())?;
             }
         }
