@@ -1,10 +1,11 @@
 //! Where a cursor is while it does not move: see `holds`.
 
+use std::fmt;
 use std::mem::{swap, take};
 use std::ops::Bound;
 
+use thermocline_base::Result;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Line, Result};
 use thermocline_catalog::View;
 use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
@@ -30,16 +31,41 @@ pub struct Cursor {
     value: Vec<u8>,
 }
 
-/// The walk, on a cache line of its own: its lock is taken and released in each step, mostly by one thread.
-#[derive(Debug)]
-struct Seat(Line<Mutex<Walk>>);
+/// Bytes of two cache lines: processors fetch lines in pairs.
+const LINES: usize = 128;
+
+/// The walk, on cache lines that it shares with nothing: its lock is taken and released in each step, mostly by one thread. It lies
+/// between unused bytes, and not at a multiple of a line: an allocator that is asked for such a place takes much longer, and many
+/// scans have a cursor of their own.
+#[repr(C)]
+struct Seat {
+    _before: [u8; LINES],
+    walk: Mutex<Walk>,
+    _behind: [u8; LINES],
+}
+
+impl Seat {
+    fn new(walk: Walk) -> Arc<Seat> {
+        Arc::new(Seat {
+            _before: [0; LINES],
+            walk: Mutex::new(walk),
+            _behind: [0; LINES],
+        })
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Seat").field(&self.walk).finish()
+    }
+}
 
 impl Guest for Seat {
     fn leave(&self, is_past: &dyn Fn(&View) -> bool) -> Option<Left> {
         if active(Bug::IdleKeepsView) {
             return None;
         }
-        let mut walk = try_lock(&self.0)?;
+        let mut walk = try_lock(&self.walk)?;
         let view = walk.at.view.take_if(is_past)?;
         let (sources, runs) = (take(&mut walk.sources), take(&mut walk.runs));
         let tables = walk.tables.take();
@@ -47,7 +73,7 @@ impl Guest for Seat {
     }
 
     fn lent(&self) -> Lent {
-        match try_lock(&self.0) {
+        match try_lock(&self.walk) {
             None => Lent::InUse,
             Some(walk) => walk.at.view.view.clone().map_or(Lent::No, Lent::Yes),
         }
@@ -66,7 +92,7 @@ impl Cursor {
 
     fn entered(moment: Moment, family: Family, of_engine: bool) -> Cursor {
         let walk = Walk::new(moment.clone(), family);
-        let seat = Arc::new(Seat(Line(Mutex::new(walk))));
+        let seat = Seat::new(walk);
         let hold = moment.inner().reads.holds.enter(Hold {
             guest: Some(seat.clone()),
             of_engine,
@@ -86,7 +112,7 @@ impl Cursor {
     /// Moves the cursor. It keeps its view and its place during the call.
     #[inline]
     fn moved(&mut self, go: impl FnOnce(&mut Walk) -> Result<bool>) -> Result<bool> {
-        let mut walk = lock(&self.seat.0);
+        let mut walk = lock(&self.seat.walk);
         swap(&mut walk.key, &mut self.key);
         swap(&mut walk.value, &mut self.value);
         let moved = go(&mut walk);
@@ -187,21 +213,21 @@ impl Cursor {
             return Ok(0);
         }
         self.moved(|walk| walk.explore(key, direction, most))?;
-        Ok(lock(&self.seat.0).passed.stepped())
+        Ok(lock(&self.seat.walk).passed.stepped())
     }
 
     /// From now on it reads no values, and folds no operands: [`Cursor::value`] is empty. An entry is there all the same if its
     /// value could not be read, or its operands not be merged.
     #[must_use = "it is the cursor"]
     pub fn keys_only(mut self) -> Cursor {
-        lock(&self.seat.0).keys_only = true;
+        lock(&self.seat.walk).keys_only = true;
         self.value.clear();
         self
     }
 
     /// Another one, which reads values if this one does.
     fn in_my_way(&self, other: Cursor) -> Cursor {
-        let keys_only = lock(&self.seat.0).keys_only;
+        let keys_only = lock(&self.seat.walk).keys_only;
         match keys_only {
             true => other.keys_only(),
             false => other,
