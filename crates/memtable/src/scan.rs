@@ -20,6 +20,9 @@ use crate::walk::{ItemRef, each_record};
 /// is to be translated.
 pub const HEADERS_AHEAD: usize = 8;
 
+/// Records that whoever moves them asks for whole, ahead of the one that is read.
+const WHOLE_AHEAD: usize = 2;
+
 /// Entries for which a scan asks memory at once, at most: it may be told to go on for ever.
 const RESERVED: usize = 64;
 
@@ -271,11 +274,16 @@ impl<'a> Versions<'a> {
                 self.chunk.clear();
                 self.at = 0;
                 self.more = self.scan(from)?;
+                let first = self.chunk.iter().take(WHOLE_AHEAD);
+                first.for_each(|entry| self.memtable.prefetch(entry.at));
             }
             let Some(entry) = self.chunk.get(self.at) else {
                 return Ok(());
             };
-            let record = self.memtable.record(entry.at, true)?;
+            if let Some(ahead) = self.chunk.get(self.at + WHOLE_AHEAD) {
+                self.memtable.prefetch(ahead.at);
+            }
+            let record = self.memtable.record_asked_for(entry.at, true)?;
             if self.to.is_some_and(|to| record.key >= to) {
                 self.chunk.clear();
                 (self.at, self.more) = (0, false);
