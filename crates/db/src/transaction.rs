@@ -293,8 +293,9 @@ impl Transaction {
     /// Removes all keys in `range` from the default column family, when the transaction commits; see
     /// [`Db::delete_range`](crate::Db::delete_range). Keys that the transaction puts there later stay.
     ///
-    /// A pessimistic transaction locks every existing key of the range, and the range against new keys. So the call
-    /// costs as much as reading the range. For an optimistic transaction it costs next to nothing.
+    /// A pessimistic transaction locks every existing key of the range, its first key in any case, and the range against
+    /// new keys. So the call costs as much as reading the range, and waits for transactions that have deleted a range
+    /// with keys of it. For an optimistic transaction it costs next to nothing.
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.

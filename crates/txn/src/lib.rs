@@ -85,8 +85,14 @@
 //!
 //! # Locks
 //! Keys are locked shared (reads for share, and all reads of a serializable transaction) or exclusively (writes, reads for
-//! update), ranges shared (iterators of a serializable transaction, and `delete_range`). So a `delete_range` does not wait for who has
-//! such a range, or an absent key, shared: that one is refused its commit. They are held until the commit has been
+//! update), ranges shared (iterators of a serializable transaction, and `delete_range`). A `delete_range` locks the first key of its
+//! range exclusively before, there or not. Where two such ranges meet, one has the first key of the other: so the second
+//! waits for the first. (If both lock at once, each may have its first key before either has its range: then they may be a
+//! deadlock.) It does not wait for who has an absent key shared, nor, where no key is there, for who has a range shared that
+//! begins behind its first key: nobody's promise is broken by that, but who of them has relied on what the other deletes,
+//! and commits last, is refused.
+//!
+//! Locks are held until the commit has been
 //! acknowledged, and kept when a savepoint is rolled back to. `locks::table` says why no wake-up is lost and nobody
 //! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the
 //! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does. When the store

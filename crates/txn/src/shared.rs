@@ -48,7 +48,10 @@ fn kept_bytes(held: &Held, claims: &Claims) -> u64 {
 /// Locks all of it, in a table where nobody has what it writes.
 fn lock_again(locks: &LockTable, life: &Arc<Life>, claims: &Claims) -> Held {
     let mut held = Held::default();
-    for (cf, key, writes) in claims.keys() {
+    // Of a range that it deletes it had the first key alone.
+    let deleted = claims.ranges().iter().filter(|range| range.writes);
+    let first = deleted.map(|range| (range.cf, &*range.start, true));
+    for (cf, key, writes) in claims.keys().chain(first) {
         let key = lock_key(&OneKey::new(cf, key));
         // Not got, it is not held: what is promised does not depend on locks.
         if let Ok(Taken::Anew) = locks.acquire(life, &key, mode_of(writes), (life.begun_ns, 0)) {
@@ -225,6 +228,31 @@ mod tests {
         assert_eq!(more, 1000 * (LOCK_BYTES + 4 + 2));
         held.release(&life, &table);
         assert_eq!(held.lock_bytes(), 0);
+        assert_eq!(table.counts(), (0, 0, 0));
+    }
+
+    /// Who would delete a range that meets one of a prepared transaction waits for that, before an opening and after it, and
+    /// whoever only reads a range does not keep others who read there.
+    #[test]
+    fn a_range_that_is_deleted_has_its_first_key_locked_again() {
+        let table = LockTable::new(8, || 1);
+        let life = Arc::new(Life::new(1, 0, u64::MAX));
+        let mut batch = WriteBatch::new();
+        batch.delete_range(CF, b"f", Some(b"g")).unwrap();
+        let mut claims = Claims::of(&batch);
+        claims.read_range(CF, b"r", Some(b"s"));
+        let mut held = lock_again(&table, &life, &claims);
+        assert_eq!(table.counts(), (1, 2, 0));
+        let other = Arc::new(Life::new(2, 0, u64::MAX));
+        let lock = |start: &[u8], end: &[u8]| {
+            let (start, end) = lock_range(CF, start, Some(end));
+            let taken = table.acquire_range(&other, (&start, &end), 0, |_| ());
+            taken.map(|arrival| table.release_range(arrival, (&start, &end)))
+        };
+        assert!(lock(b"a", b"p").is_err());
+        assert!(lock(b"p", b"z").is_ok());
+        held.release(&life, &table);
+        assert!(lock(b"a", b"p").is_ok());
         assert_eq!(table.counts(), (0, 0, 0));
     }
 }

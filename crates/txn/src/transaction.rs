@@ -336,7 +336,7 @@ impl<S: Store> Transaction<S> {
     }
 
     /// Deletes the keys from `start` up to, and not with, `end`, or all from `start` on. One that locks locks each key
-    /// that is there, and the range against new ones.
+    /// that is there, the first key of the range in any case, and the range against new ones.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -351,7 +351,7 @@ impl<S: Store> Transaction<S> {
             end: end.map(<[u8]>::to_vec),
         };
         if self.locks() {
-            self.lock_range(&span)?;
+            self.lock_deleted(&span)?;
             self.settle_moment(&span)?;
             self.lock_all(family, &span)?;
         }
@@ -359,6 +359,14 @@ impl<S: Store> Transaction<S> {
         self.take_memory(range.cost())?;
         self.reading.lists_mut().writes.delete_range(range);
         Ok(())
+    }
+
+    /// Locks a range that is to be deleted against changes. Its first key is locked alone before, whether it is there or not:
+    /// where two such ranges meet, one has the first key of the other. So the second waits, though nobody else would keep
+    /// it where no key is there.
+    fn lock_deleted(&self, span: &Span) -> Result<()> {
+        self.lock(&OneKey::new(span.cf, &span.start), Mode::Exclusive)?;
+        self.lock_range(span)
     }
 
     /// Locks each key of a range that nobody else changes.

@@ -69,6 +69,34 @@ fn a_range_that_is_read_keeps_writers_out_and_says_so() {
     assert_eq!(three.range("a".."z").count(), 3);
 }
 
+/// Ranges that meet, in which no key is. Whichever begins first, the second waits, and so does who puts a key there: nobody is
+/// rolled back, nor refused its commit.
+#[test]
+fn who_deletes_a_range_waits_for_who_deletes_one_that_meets_it() {
+    let hasty = TxnOptions::pessimistic().lock_timeout(Duration::ZERO);
+    let ranges = ["b".."m", "f".."z"];
+    for (first, second) in [(0, 1), (1, 0), (0, 0)] {
+        let db = open();
+        let [mut one, mut two, mut three] = [(); 3].map(|()| db.transaction(hasty).unwrap());
+        one.delete_range(ranges[first].clone()).unwrap();
+        let error = two.delete_range(ranges[second].clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        assert!(three.put("g", "three").is_err());
+        one.put("h", "one").unwrap();
+        one.commit().unwrap();
+        two.delete_range(ranges[second].clone()).unwrap();
+        let error = three.put("g", "three").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        two.commit().unwrap();
+        three.put("g", "three").unwrap();
+        three.commit().unwrap();
+        let keys: Vec<_> = db.iter().map(|entry| entry.unwrap().0).collect();
+        assert_eq!(keys, [b"g"]);
+        let report = db.transactions();
+        assert_eq!((report.locked_keys, report.locked_ranges), (0, 0));
+    }
+}
+
 #[test]
 fn a_waiter_goes_on_with_what_it_waited_for() {
     let db = open();

@@ -1,4 +1,5 @@
-//! Ranges of keys that must not change: what serializable transactions have read by iterators.
+//! Ranges of keys that must not change: what serializable transactions have read by iterators, and what transactions that
+//! lock delete.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ impl RangeLock {
 }
 
 /// The ranges that are locked, by number. Who looks for those that have a key looks through all: there is one for each
-/// iterator of a serializable transaction. One that is unlocked is found by its number.
+/// iterator of a serializable transaction, and each range that is deleted. One that is unlocked is found by its number.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     /// How many there are, or are about to be. Raised before a range gets its number, and read after a request got its

@@ -104,11 +104,15 @@ impl<S: Store> Transaction<S> {
             self.lock(&OneKey::new(cf, key), mode_of(writes))?;
         }
         for range in claims.ranges() {
-            self.lock_range(&Span {
+            let span = Span {
                 cf: range.cf,
                 start: range.start.to_vec(),
                 end: range.end.as_ref().map(|end| end.to_vec()),
-            })?;
+            };
+            match range.writes {
+                true => self.lock_deleted(&span)?,
+                false => self.lock_range(&span)?,
+            }
         }
         Ok(())
     }
