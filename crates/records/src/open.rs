@@ -181,6 +181,10 @@ fn finish_drop<S: Store>(
     let mut new = stored.clone();
     new.generation += 1;
     new.indexes.retain(|of| of.space != index.space);
+    // Who has written rows since the step before, and is open or prepared, has the schema for share. It is waited for, and
+    // named if that takes too long, as in the other steps: else this one would refuse its commit, or be refused for it.
+    let mut waits = store.transaction(true)?;
+    waits.get_for_update(family, &SCHEMA_KEY)?;
     // A transaction that locks would lock every entry.
     let mut txn = store.transaction(false)?;
     if txn.get_for_update(family, &SCHEMA_KEY)?.as_deref() != Some(bytes) {
@@ -189,7 +193,9 @@ fn finish_drop<S: Store>(
     let (first, end) = (vec![index.space], vec![index.space + 1]);
     txn.delete_range(family, (Bound::Included(first), Bound::Excluded(end)))?;
     txn.put(family, &SCHEMA_KEY, &new.encode())?;
-    committed::<S>(txn).map(drop)
+    let done = committed::<S>(txn);
+    drop(waits);
+    done.map(drop)
 }
 
 /// Ends a pass over the rows.
@@ -211,7 +217,11 @@ fn finish_build<S: Store>(
             let swapped = swap(store, family, Some(bytes), &new)?;
             if swapped {
                 let bytes = new.encode();
-                finish_drop(store, family, (&new, &bytes), index)?;
+                match finish_drop(store, family, (&new, &bytes), index) {
+                    // Somebody writes rows for long. Nobody reads the index, and the next opening takes its entries away.
+                    Ok(()) | Err(Error::Busy(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
             Err(not_added(&index.name, why))
         }

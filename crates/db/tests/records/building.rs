@@ -198,6 +198,89 @@ fn a_schema_does_not_change_below_open_transactions() {
     check(&db, &opened);
 }
 
+/// Rows are written between the two steps of dropping an index, and their transaction stays open, or is prepared. It is named,
+/// and loses nothing; the next call goes on.
+#[test]
+fn an_index_is_not_dropped_below_open_transactions() {
+    for prepares in [false, true] {
+        let home = open();
+        let db = home.db.clone();
+        let table = Table::open(&db, indexed()).unwrap();
+        fill(&db, &table);
+        let (writer, handle) = (db.clone(), table.clone());
+        let open_one = Rc::new(RefCell::new(None::<Transaction>));
+        let kept = Rc::clone(&open_one);
+        let hook = move |number: usize| {
+            // The first step has two places.
+            if number != 2 {
+                return Ok(());
+            }
+            let mut txn = begin(&writer);
+            handle.insert(&mut txn, &fields![1, 1, 1])?;
+            match prepares {
+                true => drop(txn.prepare("half")?),
+                false => drop(kept.replace(Some(txn))),
+            }
+            Ok(())
+        };
+        let drop_one = || Table::drop_index(&Hooked(db.clone()), "t", "code");
+        let (answer, _) = hooked(hook, drop_one);
+        let why = match answer {
+            Err(Error::Busy(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        match open_one.take() {
+            Some(txn) => {
+                let holder = format!("transaction {} (shared", txn.id());
+                assert!(why.contains(&holder), "{why}");
+                txn.commit().unwrap();
+            }
+            None => {
+                assert!(why.contains("prepared transaction 'half'"), "{why}");
+                db.commit_prepared("half").unwrap();
+            }
+        }
+        assert!(Table::drop_index(&db, "t", "code").unwrap());
+        let rows = table.range(&db.snapshot(), ..).unwrap().count();
+        assert_eq!(rows as u64, ROWS + 1);
+        check(&db, &table);
+    }
+}
+
+/// An index that two rows keep from being added is dropped, and somebody writes rows meanwhile. The error says why it is not
+/// there, and the next opening takes the rest away.
+#[test]
+fn an_index_that_is_refused_says_why_beside_open_transactions() {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, plain()).unwrap();
+    let mut txn = begin(&db);
+    for id in [2, 4] {
+        table.insert(&mut txn, &fields![id, 7, 0]).unwrap();
+    }
+    txn.commit().unwrap();
+    let (writer, handle) = (db.clone(), table.clone());
+    let open_one = Rc::new(RefCell::new(None::<Transaction>));
+    let kept = Rc::clone(&open_one);
+    let hook = move |number: usize| {
+        // Two places store the schema, one is that of the chunk, and two say that the index is to be dropped.
+        if number == 5 {
+            let mut txn = begin(&writer);
+            handle.insert(&mut txn, &fields![1, 1, 1])?;
+            drop(kept.replace(Some(txn)));
+        }
+        Ok(())
+    };
+    let (answer, _) = hooked(hook, || Table::open(&Hooked(db.clone()), indexed()));
+    assert!(matches!(answer, Err(Error::Duplicate(_))), "{answer:?}");
+    let txn = open_one.take().expect("it is open");
+    txn.commit().unwrap();
+    let opened = Table::open(&db, plain().index("group", ["group"])).unwrap();
+    check(&db, &opened);
+    let by_group = opened.index("group").unwrap();
+    assert_eq!(by_group.keys(&db.snapshot(), ..).unwrap().count(), 3);
+}
+
 /// A row whose code another row takes over while the unique index is built: one that the pass is past takes it from one
 /// that the pass has not come to.
 fn taken_over() {
