@@ -1,11 +1,13 @@
 //! Items that were copied out of their zones, and are put into others: how a log carries them.
 //!
 //! A copy is whole, or whoever carries it would not have given it; so its own checksums, which start from
-//! the place that it had, are not looked at. What it says is bounded by its length all the same.
+//! the place that it had, are not looked at. What it says is bounded by its length all the same, and by the seqnos that
+//! there are: where it is put its records are counted from its first on.
 
 use thermocline_base::{BatchEntry, CfId};
 
 use crate::format::{ITEM_HEADER, ItemHeader, RECORD_HEADER, RecordHeader};
+use crate::walk::behind;
 
 /// What a copied item says.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +49,8 @@ impl<'a> ItemImage<'a> {
             entries,
         };
         let counted = u32::try_from(image.entries.len()) == Ok(header.count);
-        (counted && header.first_seqno > 0).then_some((image, rest))
+        let numbered = header.first_seqno > 0 && behind(header.first_seqno, header.count).is_some();
+        (counted && numbered).then_some((image, rest))
     }
 }
 
@@ -121,6 +124,25 @@ mod tests {
             rest = behind;
         }
         assert!(rest.is_empty());
+    }
+
+    /// Whoever stores it again counts its records from there on.
+    #[test]
+    fn what_has_seqnos_that_nobody_gives_out_is_no_item() {
+        const END: u64 = (1 << 63) - (1 << 48);
+        let (bytes, _) = run(&[2]);
+        let firsts = [
+            (0, false),
+            (1, true),
+            (END - 2, true),
+            (END - 1, false),
+            (u64::MAX, false),
+        ];
+        for (first, is_one) in firsts {
+            let mut bytes = bytes.clone();
+            bytes[8..16].copy_from_slice(&u64::to_le_bytes(first));
+            assert_eq!(ItemImage::read(&bytes).is_some(), is_one, "{first}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod item;
 mod search;
 
 pub use item::ItemRef;
-pub(crate) use item::item_at;
+pub(crate) use item::{behind, item_at};
 pub(crate) use search::next_item;
 use search::valid_items;
 

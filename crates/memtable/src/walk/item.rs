@@ -16,7 +16,7 @@ use crate::format::{
 pub(super) const SEQNO_END: u64 = (1 << 63) - (1 << 48);
 
 /// The seqno behind an item with so many records from `first` on; `None` if there is no such item.
-fn behind(first: u64, count: u32) -> Option<u64> {
+pub(crate) fn behind(first: u64, count: u32) -> Option<u64> {
     let behind = first.checked_add(u64::from(count));
     behind.filter(|behind| *behind <= SEQNO_END)
 }
