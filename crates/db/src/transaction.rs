@@ -424,7 +424,8 @@ impl Transaction {
 
     /// Applies all writes of the transaction, in all column families, as one. They are visible together on return,
     /// and durable as [`TxnOptions::durability`](crate::TxnOptions::durability) says. A transaction without writes
-    /// has nothing to commit, and is never refused.
+    /// has nothing to commit. Others' changes refuse it never, but it is refused as any other if it has expired, or was
+    /// rolled back to break a deadlock.
     ///
     /// It has ended whatever the result is: after an error it is rolled back. What uses it afterwards does not compile.
     ///

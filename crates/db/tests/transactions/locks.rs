@@ -295,6 +295,9 @@ fn locks_of_one_that_has_expired_are_taken_and_it_cannot_commit() {
     two.put("x", "").unwrap();
     two.commit().unwrap();
     assert!(late.get("a").is_err());
+    // It is over, though it has written nothing.
+    let error = late.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
 }
 
 #[test]
