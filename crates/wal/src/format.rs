@@ -34,7 +34,7 @@
 //!       8    4  format version, 1
 //!      12    4  CRC32C of bytes 0..12 and 16..64+n
 //!      16   16  database id
-//!      32    8  number of this writing
+//!      32    8  number of this writing, from 1 to 2^63 - 1
 //!      40    8  the newest chain that the manifest is known to name, 0 if there is none
 //!      48    8  its nonce
 //!      56    4  length n of the path, at most 4032; 0 if it is longer
@@ -174,6 +174,8 @@ pub(crate) const OWNER_COPY: usize = 4096;
 const OWNER_HEADER: usize = 64;
 const OWNER_MAGIC: [u8; 8] = *b"THCLWOWN";
 const OWNER_VERSION: u32 = 1;
+/// No writing has this number, nor one above: the next one is always there.
+pub(crate) const OWNER_NUMBER_END: u64 = 1 << 63;
 
 /// Whose the logs of a database are that lie outside of its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,7 +238,9 @@ impl Owner {
             nonce: u64_at(bytes, 48),
             folder: bytes[OWNER_HEADER..end].to_vec(),
         };
-        Ok(Some((owner, u64_at(bytes, 32))))
+        let number = u64_at(bytes, 32);
+        let is_one = (1..OWNER_NUMBER_END).contains(&number);
+        Ok(is_one.then_some((owner, number)))
     }
 }
 

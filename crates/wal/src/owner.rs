@@ -122,6 +122,7 @@ mod tests {
     use thermocline_env::sim::SimFs;
 
     use super::*;
+    use crate::format::OWNER_NUMBER_END;
 
     fn owner(chain: u64) -> Owner {
         Owner {
@@ -196,6 +197,26 @@ mod tests {
             }
         }
         assert!(before > 0 && after > 0, "{before}, {after}");
+    }
+
+    /// Its checksum holds, and the writing behind it would have no number.
+    #[test]
+    fn a_copy_with_a_number_that_no_writing_has_is_not_whole() {
+        let fs = SimFs::new(Steps::new());
+        let path = Path::new("/owner");
+        for number in [0, OWNER_NUMBER_END, u64::MAX] {
+            let other = owner(2).encode(number);
+            fs.install(path, &[other, owner(1).encode(3)].concat());
+            let (said, last) = OwnerFile::read(&fs, path).unwrap().unwrap();
+            assert_eq!((&said, last), (&owner(1), 3), "{number}");
+            let mut file = OwnerFile::open(&fs, path, (&said, last)).unwrap();
+            file.write(&owner(4)).unwrap();
+            let said = OwnerFile::read(&fs, path).unwrap();
+            assert_eq!(said, Some((owner(4), 4)), "{number}");
+            fs.install(path, &[other, other].concat());
+            let error = OwnerFile::read(&fs, path).unwrap_err();
+            assert_eq!(error.kind(), thermocline_base::ErrorKind::Corruption);
+        }
     }
 
     #[test]
