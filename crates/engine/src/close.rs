@@ -433,7 +433,7 @@ impl Inner {
         }
         self.common.poison.check()?;
         self.common.commits.drain(self)?;
-        let changes = writer.cuts(lock(&self.memtables.next).as_ref());
+        let changes = writer.cuts(self.memtables.next.begin_naming().prepared());
         let rates = self.partitioner.rates_to_remember();
         let with_rates = changes.iter().cloned().chain(rates).collect();
         match self.common.catalog.edit(&VersionEdit {

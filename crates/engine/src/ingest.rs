@@ -260,7 +260,7 @@ impl Ingester {
         prepared.check_family(families, cf)?;
         self.memtables.record_chain(writer)?;
         let mut next = self.memtables.lock_next();
-        self.find_descriptor(writer, next.is_none())?;
+        self.find_descriptor(writer, !next.has_next())?;
         let unused = self.memtables.begin_memtable(writer, &mut next)?;
         self.flusher.flush_exclusive(writer)?;
         if writer.next_seqno() > seqno.0 {

@@ -252,7 +252,7 @@ impl Inner {
         drop(writer);
         if wants_next {
             self.memtables
-                .prepare(&mut lock(&self.memtables.next), incarnation)?;
+                .prepare(&mut self.memtables.next.begin_naming(), incarnation)?;
         }
         Ok(())
     }

@@ -20,7 +20,6 @@ pub(crate) mod prepared;
 
 use std::sync::Arc;
 
-use thermocline_base::sync::{MutexGuard, lock, try_lock};
 use thermocline_base::{Result, SeqNo};
 use thermocline_halloc::Witness;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
@@ -32,19 +31,14 @@ use crate::start::opened;
 use crate::store::Memtables;
 use crate::write::seal_limits;
 use crate::write::writer::Writer;
-use prepared::Prepared;
+use prepared::{Naming, Prepared};
 
 impl Memtables {
-    /// Whether no memtable is prepared, and nobody is about to prepare one.
-    pub fn is_next_missing(&self) -> bool {
-        try_lock(&self.next).is_some_and(|next| next.is_none())
-    }
-
     /// The next memtable, for a write that needs it now.
-    pub fn lock_next(&self) -> MutexGuard<'_, Option<Prepared>> {
-        try_lock(&self.next).unwrap_or_else(|| {
+    pub fn lock_next(&self) -> Naming<'_> {
+        self.next.try_begin_naming().unwrap_or_else(|| {
             let begun = self.common.now_ns();
-            let next = lock(&self.next);
+            let next = self.next.begin_naming();
             self.common.stalls.held_up(StallCause::Memtable, begun);
             next
         })
@@ -60,10 +54,10 @@ impl Memtables {
 
     /// Names the next memtable in the manifest, so that no fsync falls on the put path when the
     /// active one is full. The chain of `incarnation` has been named.
-    pub fn prepare(&self, next: &mut Option<Prepared>, incarnation: u32) -> Result<()> {
+    pub fn prepare(&self, next: &mut Naming<'_>, incarnation: u32) -> Result<()> {
         // Whoever had the lock before may have failed halfway.
         self.common.poison.check()?;
-        if next.is_some() || self.common.space.descriptors().free() == 0 {
+        if next.has_next() || self.common.space.descriptors().free() == 0 {
             return Ok(());
         }
         let ids = self.common.catalog.edits().state().next_ids();
@@ -81,7 +75,7 @@ impl Memtables {
         self.common
             .events
             .emit(Event::MemtablePrepared { id: ids.memtable });
-        *next = Some(Prepared {
+        next.named(Prepared {
             id: ids.memtable,
             chain,
             descriptor,
@@ -95,22 +89,22 @@ impl Memtables {
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] if the disk has no room for naming the next: then, too, it may just grow.
-    pub fn rotate(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<()> {
-        if next.is_none() {
+    pub fn rotate(&self, writer: &mut Writer, next: &mut Naming<'_>) -> Result<()> {
+        if !next.has_next() {
             self.above()?.reclaim_descriptors(writer)?;
         }
-        if next.is_none() {
+        if !next.has_next() {
             let begun = self.common.now_ns();
             self.record_chain(writer)?;
             self.prepare(next, writer.chain.chain().incarnation)?;
-            if next.is_none() {
+            if !next.has_next() {
                 return Ok(());
             }
             self.common.stalls.held_up(StallCause::Memtable, begun);
         }
         // A memtable is sealed only when `durable` has passed its last grant.
         self.common.commits.drain(self)?;
-        let Some(next) = next.take() else {
+        let Some(next) = next.take_next() else {
             return Ok(());
         };
         let durable = SeqNo(writer.next_seqno() - 1);

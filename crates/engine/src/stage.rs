@@ -78,7 +78,7 @@ use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::dram::asked::Asked;
-use crate::next_memtable::prepared::Prepared;
+use crate::next_memtable::prepared::Naming;
 use crate::start::opened;
 use crate::store::Stager;
 use crate::sync::{Arc, Ordering, lock};
@@ -195,8 +195,8 @@ impl Stager {
         let writer = &mut *writer;
         self.common.check_writable()?;
         self.common.families.check_write(entries)?;
-        let next = lock(&self.memtables.next);
-        self.find_descriptors(writer, next.as_ref())?;
+        let next = self.memtables.next.begin_naming();
+        self.find_descriptors(writer, &next)?;
         if !self.common.space.could_hold(bytes) {
             self.upkeep
                 .reclaim_or(writer, self.common.space.full(bytes))?;
@@ -315,8 +315,8 @@ impl Stager {
             let prepared = &self.common.prepared;
             prepared.check(&self.common.families, entries.clone(), step_of(guard))?;
             // Until the edit has named what comes behind (`next_memtable`, invariant 2).
-            let next = lock(&self.memtables.next);
-            self.find_descriptors(&mut writer, next.as_ref())?;
+            let next = self.memtables.next.begin_naming();
+            self.find_descriptors(&mut writer, &next)?;
             Ok((writer, next))
         })?;
         let writer = &mut *writer;
@@ -463,9 +463,9 @@ impl Stager {
 
     /// Sees to it that a commit finds descriptors for its memtables: for its own, and for the one
     /// that a seal makes active if none is prepared.
-    fn find_descriptors(&self, writer: &mut Writer, next: Option<&Prepared>) -> Result<()> {
+    fn find_descriptors(&self, writer: &mut Writer, next: &Naming<'_>) -> Result<()> {
         let descriptors = self.common.space.descriptors();
-        let seals = !self.memtables.is_unused(writer, next) && next.is_none();
+        let seals = !self.memtables.is_unused(writer, next) && !next.has_next();
         let wanted = 1 + usize::from(seals);
         if descriptors.free() < wanted {
             self.upkeep.reclaim_for(writer)?;

@@ -34,7 +34,7 @@ use crate::flush::read_since::ReadSince;
 use crate::flush::written_since::WrittenSince;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
-use crate::next_memtable::prepared::Prepared;
+use crate::next_memtable::prepared::Next;
 use crate::partitions::rates::counters::PartitionRates;
 use crate::prepared::registry::Registry;
 use crate::pressure::gauge::Gauge;
@@ -136,8 +136,8 @@ pub(crate) struct Memtables {
     /// The rooms above, which take care of sealed memtables and make room.
     pub above: Weak<dyn Above>,
     pub writer: Line<Mutex<Writer>>,
-    /// The next memtable, once it is named. After the writer's lock, where both are held.
-    pub next: Mutex<Option<Prepared>>,
+    /// The next memtable, once it is named, and the turn to name it.
+    pub next: Next,
     /// The logs, which make writes durable where records lie in DRAM.
     pub wal: Option<Wal>,
     /// DRAM promised to batches that are being staged. Raised under the writer's lock.

@@ -9,7 +9,6 @@ pub(crate) mod writer;
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::sync::try_lock;
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_commit::Group;
 use thermocline_commit::ring::Range;
@@ -23,7 +22,7 @@ use thermocline_version::{Version, VersionEdit};
 use thermocline_wal::LogWriter;
 
 use crate::busy::busy;
-use crate::next_memtable::prepared::Prepared;
+use crate::next_memtable::prepared::Naming;
 use crate::start::opened;
 use crate::store::{Above, Memtables};
 use crate::sync::{Arc, Ordering, lock};
@@ -77,7 +76,7 @@ impl Memtables {
             self.common.space.has_room(bytes)
         });
         let mut wide = seal::is_wide(&in_hand, &limits);
-        if (seal || wide) && (may_wait || !self.is_next_missing()) {
+        if (seal || wide) && (may_wait || !self.next.is_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
                 // The active memtable grows instead, unless the store is poisoned.
                 Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
@@ -132,7 +131,7 @@ impl Memtables {
         let ahead = Ahead {
             active_bytes: writer.active.bytes(),
             limits: writer.limits,
-            next_is_missing: self.is_next_missing(),
+            next_is_missing: self.next.is_missing(),
             next_is_awaited: writer.wants_next,
             lacks_zones: lacks.zones,
             lacks_pages: lacks.pages,
@@ -170,9 +169,8 @@ impl Memtables {
         let seals = due || wide;
         // Without a descriptor the active memtable grows, unless it is too wide for that.
         let can_seal = wide || self.common.space.descriptors().free() > 0;
-        let next = seals.then(|| try_lock(&self.next));
         // The next memtable is being named right now, or is missing.
-        let no_next = next.is_some_and(|next| next.is_none_or(|next| next.is_none()));
+        let no_next = seals && !self.next.is_ready();
         // The next memtable begins with a zone of its own, whatever the one at hand has left.
         let stays = !seals || no_next;
         let fits = stays && writer.chain.state().left >= bytes
@@ -343,10 +341,10 @@ impl Memtables {
     }
 
     /// Whether the active memtable has no record and no zone, and its one chain is the writer's.
-    pub fn is_unused(&self, writer: &Writer, next: Option<&Prepared>) -> bool {
+    pub fn is_unused(&self, writer: &Writer, next: &Naming<'_>) -> bool {
         let chain = &writer.chain;
         let no_zone = chain.rest().is_none() && chain.zones().is_empty();
-        if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || next.is_some() {
+        if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || next.has_next() {
             return false;
         }
         let manifest = self.common.catalog.edits();
@@ -356,8 +354,8 @@ impl Memtables {
 
     /// Begins a memtable without records, unless the active one has none, and makes everything before it durable.
     /// Returns its number.
-    pub fn begin_memtable(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<u64> {
-        if self.is_unused(writer, next.as_ref()) {
+    pub fn begin_memtable(&self, writer: &mut Writer, next: &mut Naming<'_>) -> Result<u64> {
+        if self.is_unused(writer, next) {
             // Nothing is in flight, but deferred items of the memtable before may not be durable.
             self.common.commits.drain(self)?;
             return Ok(writer.active.id());

@@ -39,6 +39,7 @@ use crate::flush::read_since::ReadSince;
 use crate::flush::written_since::WrittenSince;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
+use crate::next_memtable::prepared::Next;
 use crate::partitions::rates::counters::PartitionRates;
 use crate::prepared::registry::Registry;
 use crate::pressure::gauge::Gauge;
@@ -271,7 +272,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         common, pressure;
         above: me.clone() as Weak<dyn Above>,
         writer: Line(Mutex::new(own.writer)),
-        next: Mutex::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen);
+        next: Next::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen);
     let reads = room!(Reads:
         common;
         pins: own.pins, holds: own.holds, relics: Arc::default(), rulers: Rulers::default());

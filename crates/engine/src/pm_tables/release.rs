@@ -29,7 +29,7 @@ impl Sweeper {
             let mut writer = lock(&self.memtables.writer);
             self.common.check_writable()?;
             self.memtables.record_chain(&mut writer)?;
-            let _next = lock(&self.memtables.next);
+            let _naming = self.memtables.next.begin_naming();
             // Somebody else may have reserved some.
             if let Some(owner) = self.common.catalog.table_files.pm.next_owner() {
                 return Ok(owner);

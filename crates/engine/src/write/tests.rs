@@ -322,7 +322,7 @@ fn who_asks_not_to_wait_does_not_wait_for_a_memtable_that_has_just_become_heavy(
     let inner = &engine.inner;
     lock(&inner.memtables.writer).wants_next = true;
     engine.work_ahead().unwrap();
-    assert!(!inner.memtables.is_next_missing());
+    assert!(!inner.memtables.next.is_missing());
     let stopped = machine.stop_before("memtable: item durable");
     let mode = WriteOptions {
         durability: Durability::Immediate,
