@@ -43,6 +43,7 @@
 //! Whoever is no elder, of another process, or of this one with an edit of another process in between, holds the folder
 //! still. As long as somebody does, nothing goes that was there when the store was opened ([`has_strangers`]).
 
+pub(crate) mod after;
 pub(crate) mod position;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,8 +62,9 @@ use thermocline_observe::events::Courier;
 use thermocline_pm::RegionKind;
 use thermocline_version::VersionEdit;
 
-use crate::store::{After, Elders, Handle, Inner, Left, Moment};
+use crate::store::{Elders, Handle, Inner, Left, Moment};
 use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, thread};
+use after::{After, ReadsOn};
 use position::Position;
 
 /// Those of this process, for whoever opens one again. Nobody waits while
@@ -72,54 +74,6 @@ static LEFT: std::sync::Mutex<Vec<Arc<Left>>> = std::sync::Mutex::new(Vec::new()
 
 fn all_left() -> std::sync::MutexGuard<'static, Vec<Arc<Left>>> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl After {
-    /// Takes out what nobody is registered for any more.
-    fn trim(&mut self, readers: &Readers) -> After {
-        match self {
-            After::View(_) if readers.is_empty() => std::mem::take(self),
-            After::Opened(moments) => {
-                let registered = readers.by_seqno();
-                let all = std::mem::take(moments).into_iter();
-                let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-                    all.partition(|(seqno, _)| registered.contains_key(&seqno.0));
-                *self = match kept.is_empty() {
-                    true => After::Nothing,
-                    false => After::Opened(kept),
-                };
-                After::Opened(gone)
-            }
-            After::Nothing | After::View(_) => After::Nothing,
-        }
-    }
-
-    /// As [`After::trim`], for who has left `seqno`: nothing else can have become unneeded by that. So it does not go through
-    /// all who are there, and many who leave one after the other do not take the longer the more they are.
-    fn trim_at(&mut self, readers: &Readers, seqno: SeqNo) -> After {
-        let After::Opened(moments) = self else {
-            return self.trim(readers);
-        };
-        if readers.has_any_at(seqno) {
-            return After::Nothing;
-        }
-        let gone = moments.remove_entry(&seqno);
-        if moments.is_empty() {
-            *self = After::Nothing;
-        }
-        gone.map_or(After::Nothing, |gone| After::Opened([gone].into()))
-    }
-
-    /// Whether it is read through a store that has something of its own for its readers.
-    fn is_kept(&self) -> bool {
-        match self {
-            After::Opened(moments) => {
-                let mut stores = moments.values().map(Moment::inner);
-                stores.any(|by| !lock(&by.reads.relics).is_empty())
-            }
-            After::Nothing | After::View(_) => false,
-        }
-    }
 }
 
 impl Left {
@@ -139,15 +93,12 @@ impl Left {
 
     /// Whether its readers read in one of `others`.
     fn reads_in(&self, others: &[Arc<Left>]) -> bool {
-        self.inner
-            .upgrade()
-            .is_some_and(|inner| match &*lock(&inner.left) {
-                After::Opened(moments) => moments.values().any(|by| {
-                    let by = Arc::as_ptr(by.inner());
-                    others.iter().any(|other| other.inner.as_ptr() == by)
-                }),
-                After::Nothing | After::View(_) => false,
-            })
+        let is_of_them = |by: &Moment| {
+            let by = Arc::as_ptr(by.inner());
+            others.iter().any(|other| other.inner.as_ptr() == by)
+        };
+        let inner = self.inner.upgrade();
+        inner.is_some_and(|inner| inner.left.reads_any(is_of_them))
     }
 
     fn add_held(&self, held: &mut Held) {
@@ -249,14 +200,12 @@ impl Elders {
         let all = registered.into_iter().map(|at| Moment::past(inner, at));
         let all: BTreeMap<SeqNo, Moment> = all.map(|by| (by.seqno(), by)).collect();
         for left in self.left.iter().filter_map(|left| left.inner.upgrade()) {
-            let mut after = lock(&left.left);
-            if after.is_kept() {
-                continue;
-            }
-            let before = std::mem::replace(&mut *after, After::Opened(all.clone()));
-            let unread = after.trim(&left.common.commits.readers);
-            drop(after);
-            drop((before, unread));
+            // Where the store that they read in has something of its own for them they stay with that.
+            let is_kept = |by: &Moment| !lock(&by.inner().reads.relics).is_empty();
+            drop(
+                left.left
+                    .follow(&all, &left.common.commits.readers, is_kept),
+            );
         }
         let holds = self.left.iter().map(|left| left.holds.clone());
         inner.reads.holds.follow(holds.collect());
@@ -372,7 +321,7 @@ impl Inner {
             left.push(own);
         }
         self.common.elders.end(Some(&position));
-        *lock(&self.left) = After::View(view.clone());
+        self.left.set_aside(view.clone());
         self.common.catalog.show(view.closed());
         drop(view);
         self.let_left_go(After::trim);
@@ -414,9 +363,8 @@ impl Inner {
     }
 
     /// What was set aside for those who are registered, and nobody of them needs any more, goes: what `trim` takes out.
-    fn let_left_go(&self, trim: impl FnOnce(&mut After, &Readers) -> After) {
-        let gone = trim(&mut lock(&self.left), &self.common.commits.readers);
-        drop(gone);
+    fn let_left_go(&self, trim: impl FnOnce(&After<Moment>, &Readers) -> ReadsOn<Moment>) {
+        drop(trim(&self.left, &self.common.commits.readers));
         if self.common.commits.readers.is_empty() {
             drop(std::mem::take(&mut *lock(&self.reads.relics)));
         }

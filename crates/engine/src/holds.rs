@@ -39,8 +39,9 @@ use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_catalog::View;
 use thermocline_commit::readers::Registration;
 
+use crate::close::after::ReadBy;
 use crate::report::{ReaderKind, ReaderState};
-use crate::store::{After, Inner, Moment, Reads, Registered};
+use crate::store::{Inner, Moment, Reads, Registered};
 use crate::sync::{Arc, Ordering, lock};
 use registry::{Hold, HoldId, named, sort};
 
@@ -141,17 +142,13 @@ impl Moment {
 
     #[cold]
     fn view_after_close(&self, cf: CfId) -> Result<Reading> {
-        let by = match &*lock(&self.inner().left) {
-            After::Nothing => return Err(Error::Closed),
-            After::View(view) => {
-                let view = Guard::from_inner(view.clone());
+        let by = match self.inner().left.read_at(self.seqno()) {
+            ReadBy::Nothing => return Err(Error::Closed),
+            ReadBy::View(view) => {
+                let view = Guard::from_inner(view);
                 return Ok(Reading { view, by: None });
             }
-            // Whoever registered after that reads nothing: there may be no version for him.
-            After::Opened(moments) => {
-                let own = moments.get(&self.seqno());
-                own.cloned().ok_or(Error::Closed)?
-            }
+            ReadBy::Opened(by) => by,
         };
         let reading = by.view(cf)?;
         let by = reading.by.or(Some(by));

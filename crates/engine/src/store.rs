@@ -1,6 +1,5 @@
 //! The fields of an open store, room by room.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Weak;
 
@@ -8,7 +7,7 @@ use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::{Error, FileId, Line, Result, SeqNo};
 use thermocline_catalog::owned::Reclaim;
-use thermocline_catalog::{Catalog, Installed, Observer, Pinned, View};
+use thermocline_catalog::{Catalog, Installed, Observer, Pinned};
 use thermocline_commit::Commits;
 use thermocline_commit::readers::Registration;
 use thermocline_env::{LockGuard, Storage};
@@ -25,6 +24,7 @@ use thermocline_version::WriteTime;
 
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
+use crate::close::after::After;
 use crate::close::position::Position;
 use crate::compact::state::Compactions;
 use crate::cursor::explore::Probes;
@@ -371,7 +371,7 @@ pub(crate) struct Inner {
     pub ingester: Arc<Ingester>,
     pub reporter: Arc<Reporter>,
     /// What readers that are still registered read after the store was closed.
-    pub left: Mutex<After>,
+    pub left: After<Moment>,
     /// The durable seqno when the store was last checked for being idle.
     pub idle_seen: AtomicU64,
 }
@@ -410,18 +410,6 @@ pub(crate) struct Left {
     pub holds: Weak<Holds>,
     /// Alive as long as there is a reader at a moment, or a handle.
     pub inner: Weak<Inner>,
-}
-
-/// What readers that are registered with a closed store read.
-#[derive(Debug, Default)]
-pub(crate) enum After {
-    /// Nothing: there are no readers.
-    #[default]
-    Nothing,
-    /// Its last view.
-    View(Arc<View>),
-    /// Views of the store that was opened since, where these moments are registered, each by its seqno.
-    Opened(BTreeMap<SeqNo, Moment>),
 }
 
 /// The stores that were open here before, and that still have readers (`close`).

@@ -31,6 +31,7 @@ use super::named::Named;
 use super::recovered::Recovered;
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
+use crate::close::after::After;
 use crate::compact::state::Compactions;
 use crate::cursor::explore::Probes;
 use crate::expiry::{Expiry, Ttls};
@@ -323,7 +324,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         family_changes,
         ingester,
         reporter,
-        left: Mutex::default(),
+        left: After::new(),
         idle_seen: AtomicU64::new(own.last_seqno),
     }
 }
