@@ -44,6 +44,7 @@
 //! still. As long as somebody does, nothing goes that was there when the store was opened ([`has_strangers`]).
 
 pub(crate) mod after;
+pub(crate) mod folder;
 pub(crate) mod position;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -326,7 +327,7 @@ impl Inner {
         drop(view);
         self.let_left_go(After::trim);
         self.common.space.region().unlock();
-        drop(lock(&self.common.lock).take());
+        self.common.lock.give_up();
     }
 
     /// What those who read on hold of it.

@@ -10,7 +10,7 @@ use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::{Catalog, Installed, Observer, Pinned};
 use thermocline_commit::Commits;
 use thermocline_commit::readers::Registration;
-use thermocline_env::{LockGuard, Storage};
+use thermocline_env::Storage;
 use thermocline_halloc::Space;
 use thermocline_level0::PmTable;
 use thermocline_memtable::Home;
@@ -25,6 +25,7 @@ use thermocline_version::WriteTime;
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::close::after::After;
+use crate::close::folder::FolderLock;
 use crate::close::position::Position;
 use crate::compact::state::Compactions;
 use crate::cursor::explore::Probes;
@@ -102,7 +103,7 @@ pub(crate) struct Common {
     pub latencies: Latencies,
     /// The folder's lock. It is the last field: if the store has failed, whatever still holds a part of it keeps other
     /// openers out.
-    pub lock: Mutex<Option<Box<dyn LockGuard>>>,
+    pub lock: FolderLock,
 }
 
 /// How much writers are held back, and what is done for room on a full disk.

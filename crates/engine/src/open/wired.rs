@@ -32,6 +32,7 @@ use super::recovered::Recovered;
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::close::after::After;
+use crate::close::folder::FolderLock;
 use crate::compact::state::Compactions;
 use crate::cursor::explore::Probes;
 use crate::expiry::{Expiry, Ttls};
@@ -236,7 +237,7 @@ impl Parts<'_> {
             latencies: Latencies::new(options.metrics.latency_every, clock),
             options,
             space: recovered.space,
-            lock: Mutex::new(self.lock),
+            lock: FolderLock::new(self.lock),
         };
         (common, own)
     }
