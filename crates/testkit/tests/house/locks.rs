@@ -1,34 +1,55 @@
 //! Locks that are taken outside the room that has them.
 //!
 //! A lock is a field of a struct whose type names a `Mutex` or an `RwLock`. It is taken by `lock(&….field)`, or by `try_lock`,
-//! `lock_short`, `read` or `write` in its place. A room is a module that
-//! the root of a crate names, with the files below it: within the room that declares the field the lock is at home. Fields are known
-//! by their names: of several with one name any will do.
+//! `lock_short`, `read` or `write` in its place. So is one that a method hands out whole: its name begins with `lock_`, and its result
+//! names a guard. A room is a module that
+//! the root of a crate names, with the files below it: within the room that declares the field, or the method, the lock is at home.
+//! Fields and methods are known by their names: of several with one name any will do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::Visit;
-use syn::{Expr, Field, Item, Member, Type};
+use syn::{Expr, Field, ImplItem, Item, Member, ReturnType, Type};
 
 use crate::source::{Source, is_test};
 
 /// What takes a lock.
 const TAKERS: [&str; 5] = ["lock", "try_lock", "lock_short", "read", "write"];
 
-/// The fields that are locks, with the modules that declare them.
+/// How the names of methods begin that hand a lock out whole.
+const HANDS_OUT: &str = "lock_";
+
+/// The fields that are locks, and the methods that hand one out, with the modules that declare them.
 fn locks(source: &Source) -> BTreeMap<String, BTreeSet<usize>> {
     let mut all: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for (own, module) in source.modules.iter().enumerate() {
         for item in &module.items {
-            if let Item::Struct(found) = item {
-                let locks = found.fields.iter().filter(|field| is_lock(&field.ty));
-                for name in locks.filter_map(name_of) {
-                    all.entry(name).or_default().insert(own);
+            let names: Vec<String> = match item {
+                Item::Struct(found) => {
+                    let locks = found.fields.iter().filter(|field| is_lock(&field.ty));
+                    locks.filter_map(name_of).collect()
                 }
+                Item::Impl(found) => found.items.iter().filter_map(handed_out).collect(),
+                _ => Vec::new(),
+            };
+            for name in names {
+                all.entry(name).or_default().insert(own);
             }
         }
     }
     all
+}
+
+/// The name of a method that hands a lock out.
+fn handed_out(item: &ImplItem) -> Option<String> {
+    let ImplItem::Fn(method) = item else {
+        return None;
+    };
+    let name = method.sig.ident.to_string();
+    match &method.sig.output {
+        ReturnType::Type(_, of) if name.starts_with(HANDS_OUT) && is_guard(of) => Some(name),
+        _ => None,
+    }
 }
 
 fn name_of(field: &Field) -> Option<String> {
@@ -36,19 +57,29 @@ fn name_of(field: &Field) -> Option<String> {
 }
 
 fn is_lock(ty: &Type) -> bool {
-    struct Named(bool);
-    impl<'ast> Visit<'ast> for Named {
+    names_any(ty, &["Mutex", "RwLock"])
+}
+
+fn is_guard(ty: &Type) -> bool {
+    let guards = ["MutexGuard", "RwLockReadGuard", "RwLockWriteGuard"];
+    names_any(ty, &guards)
+}
+
+/// Whether any of these is named in the type.
+fn names_any(ty: &Type, any: &[&str]) -> bool {
+    struct Named<'n>(&'n [&'n str], bool);
+    impl<'ast> Visit<'ast> for Named<'_> {
         fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
-            self.0 |= segment.ident == "Mutex" || segment.ident == "RwLock";
+            self.1 |= self.0.iter().any(|name| segment.ident == name);
             syn::visit::visit_path_segment(self, segment);
         }
     }
-    let mut named = Named(false);
+    let mut named = Named(any, false);
     named.visit_type(ty);
-    named.0
+    named.1
 }
 
-/// The names of fields of which one is taken, in the order of the text.
+/// The names of fields of which one is taken, and of methods that hand one out, in the order of the text.
 #[derive(Default)]
 struct Taken(Vec<String>);
 
@@ -69,6 +100,14 @@ impl<'ast> Visit<'ast> for Taken {
             self.0.push(name.to_string());
         }
         syn::visit::visit_expr_call(self, call);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let name = call.method.to_string();
+        if name.starts_with(HANDS_OUT) {
+            self.0.push(name);
+        }
+        syn::visit::visit_expr_method_call(self, call);
     }
 
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
