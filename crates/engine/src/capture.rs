@@ -45,7 +45,7 @@ use crate::prepared::format::is_key;
 use crate::report::ReaderKind;
 use crate::snapshot::Snapshot;
 use crate::store::{Inner, Moment};
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 
 /// See the [module](self).
 pub struct Capture {
@@ -72,7 +72,7 @@ impl Capture {
     /// [`Error::Closed`]; [`Error::Poisoned`]; a failed persist, which poisons the store.
     pub(crate) fn of(inner: &Arc<Inner>) -> Result<Capture> {
         let captured = {
-            let _writer = lock(&inner.memtables.writer);
+            let _held_up = inner.memtables.hold_writer_up();
             if inner.common.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }

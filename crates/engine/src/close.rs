@@ -373,7 +373,7 @@ impl Inner {
 
     /// Cuts the chains of a store that is being closed.
     pub fn seal_chain(&self) -> Result<()> {
-        let writer = lock(&self.memtables.writer);
+        let writer = self.memtables.hold_writer_up();
         if self.common.options.read_only {
             return Ok(());
         }

@@ -37,7 +37,7 @@ use thermocline_version::{Change, VersionEdit};
 
 use crate::partitions;
 use crate::store::FamilyChanges;
-use crate::sync::{Arc, Ordering, lock, write};
+use crate::sync::{Arc, Ordering, write};
 use table::{Family, note_own, operator_named};
 
 impl FamilyChanges {
@@ -115,7 +115,7 @@ impl FamilyChanges {
         }
         self.common.check_writable()?;
         let operator = self.operator_of(options, name)?;
-        let mut writer = lock(&self.memtables.writer);
+        let mut held_up = self.memtables.hold_writer_up();
         self.common.check_writable()?;
         families.check(family.id, families.moment())?;
         if let Some(other) = families.operator(family.id) {
@@ -132,7 +132,7 @@ impl FamilyChanges {
         self.common.catalog.edit(&edit.into())?;
         self.give_operator(family.id, operator);
         // What was promised ahead for the family was promised for shorter lists of versions.
-        writer.credit.spend();
+        held_up.spend_credit();
         Ok(())
     }
 
@@ -150,11 +150,11 @@ impl FamilyChanges {
         self.common.check_writable()?;
         limits::check_family_name(name)?;
         // Under the writer's lock, so that two callers do not make it twice.
-        let writer = lock(&self.memtables.writer);
+        let held_up = self.memtables.hold_writer_up();
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
         if let Some(family) = self.common.families.find(name) {
-            drop(writer);
+            drop(held_up);
             found(family)?;
             self.add_operator(family, name, options)?;
             return Ok(family);
@@ -171,7 +171,7 @@ impl FamilyChanges {
             .find(name)
             .is_some_and(|family| family.id != CfId::DEFAULT);
         let flushing = self.flush_for_readers(is_named);
-        let mut writer = lock(&self.memtables.writer);
+        let mut writer = self.memtables.lock_writer();
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
         let Some(Family { id, .. }) = self.common.families.find(name) else {

@@ -37,8 +37,7 @@ use crate::blobs::Hold;
 use crate::families::table::Families;
 use crate::report::FeedUse;
 use crate::store::{Common, Feeds};
-use crate::sync::{Arc, Ordering, lock};
-use crate::write::writer::Writer;
+use crate::sync::{Arc, Ordering};
 
 impl Chains for Feeds {
     fn check_open(&self) -> Result<()> {
@@ -63,15 +62,15 @@ impl Chains for Feeds {
     }
 
     fn keep(&self, from: &mut dyn FnMut(&[&Trail]) -> Result<u64>) -> Result<u64> {
-        let writer = lock(&self.memtables.writer);
+        let held_up = self.memtables.hold_writer_up();
         Chains::check_open(self)?;
-        let open = self.open_trail(&writer);
+        let open = held_up.open_trail();
         self.common.reclaim.open_feed(&open, from)
     }
 
     fn move_on(&self, feed: u64, to: &mut dyn FnMut(&[&Trail], bool) -> Result<u64>) -> Result<()> {
-        let writer = lock(&self.memtables.writer);
-        let open = self.open_trail(&writer);
+        let held_up = self.memtables.hold_writer_up();
+        let open = held_up.open_trail();
         self.common.reclaim.move_feed(feed, &open, to)
     }
 
@@ -139,11 +138,6 @@ impl FamilyNames for Families {
 }
 
 impl Feeds {
-    /// Where the records lie that are being written, behind those of all other memtables.
-    fn open_trail(&self, writer: &Writer) -> Trail {
-        writer.chain.trail(writer.active.id(), None)
-    }
-
     /// A feed has read a memtable to its end, or is there no more: something may go.
     fn read_by_feed(&self) {
         if !self.common.reclaim.is_nothing_retired() {
@@ -153,9 +147,9 @@ impl Feeds {
 
     /// What feeds keep.
     pub fn feed_use(&self) -> FeedUse {
-        let writer = lock(&self.memtables.writer);
+        let held_up = self.memtables.hold_writer_up();
         let keeping = self.common.keeping();
-        let open = self.open_trail(&writer);
+        let open = held_up.open_trail();
         let durable = self.common.commits.ring.durable();
         let oldest = |trails: &[&Trail]| oldest_position(trails, durable);
         let (kept, oldest) = self.common.reclaim.kept_and(&keeping, &open, oldest);

@@ -59,7 +59,7 @@ use thermocline_version::{Change, Level, Place, VersionEdit};
 
 use crate::start::opened;
 use crate::store::Ingester;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use crate::write::writer::Writer;
 
 /// How far the seqno of an ingestion lies above those that were given out when it began. More writes
@@ -165,7 +165,7 @@ impl Ingester {
     }
 
     fn seqno_ahead(&self) -> Result<SeqNo> {
-        let seqno = lock(&self.memtables.writer).next_seqno() + AHEAD;
+        let seqno = self.memtables.next_seqno() + AHEAD;
         if seqno < SEQNO_MAX {
             return Ok(SeqNo(seqno));
         }
@@ -204,12 +204,12 @@ impl Ingester {
         for _ in 0..3 {
             self.memtables.seal_active()?;
             self.flusher.flush()?;
-            if lock(&self.memtables.writer).active.bytes() < MUCH {
+            if self.memtables.active_bytes() < MUCH {
                 break;
             }
         }
         let _flushing = self.common.turns.flushing.take();
-        let mut writer = lock(&self.memtables.writer);
+        let mut writer = self.memtables.lock_writer();
         self.install_ingested(cf, &mut writer, added, seqno)?;
         Ok(installed)
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_observe::count::Count;
-use thermocline_policy::{flush, room, seal, tuning};
+use thermocline_policy::{flush, room, tuning};
 use thermocline_runtime::{Client, Job, Task};
 
 use crate::cursor::Cursor;
 use crate::store::{Above, Inner, Moment};
-use crate::sync::{Ordering, lock};
+use crate::sync::Ordering;
 use crate::write::writer::Writer;
 
 /// Time after which a store whose region is full of what readers hold looks at them again.
@@ -182,7 +182,7 @@ impl Inner {
     /// Some time has passed since the first write after the last call of this. Only if nothing was
     /// written since that call the store is idle: a busy one is looked at once in that time.
     fn fell_idle(&self) {
-        let mut writer = lock(&self.memtables.writer);
+        let mut writer = self.memtables.lock_writer();
         if self.common.check_writable().is_err() {
             return;
         }
@@ -212,7 +212,7 @@ impl Inner {
         let _ahead = self.common.turns.ahead.take();
         self.common.check_writable()?;
         let grown = self.grow_ahead();
-        let named = self.name_ahead();
+        let named = self.memtables.name_ahead();
         // The first error: where it poisoned the store, the second one says only that.
         grown.and(named)
     }
@@ -237,23 +237,5 @@ impl Inner {
         }
         space.populate_ahead(room::zones_ahead(space.newest_zones()));
         done
-    }
-
-    /// Names the chain that is written to, and the next memtable where that will be needed soon.
-    fn name_ahead(&self) -> Result<()> {
-        let mut writer = lock(&self.memtables.writer);
-        // Again, since the store may have been closed meanwhile, or growing has failed.
-        self.common.check_writable()?;
-        self.memtables.record_chain(&mut writer)?;
-        let incarnation = writer.chain.chain().incarnation;
-        let bytes = writer.active.bytes();
-        let wants_next = seal::wants_next(bytes, &writer.limits, writer.wants_next);
-        // Writers go on while the manifest is synced.
-        drop(writer);
-        if wants_next {
-            self.memtables
-                .prepare(&mut self.memtables.next.begin_naming(), incarnation)?;
-        }
-        Ok(())
     }
 }

@@ -228,7 +228,7 @@ impl Merger {
     /// As [`Merger::merge_due`], for whoever does not hold the writer's lock.
     fn merge_unlocked(&self, wanted: Wanted) -> Result<bool> {
         self.merge_due(wanted, &mut |promise| {
-            promise(&mut lock(&self.memtables.writer))
+            promise(&mut self.memtables.lock_writer())
         })
     }
 

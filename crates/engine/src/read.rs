@@ -22,7 +22,7 @@ use crate::report::{EngineMetrics, ReaderKind};
 use crate::snapshot::Snapshot;
 use crate::snapshot::hit::Hit;
 use crate::store::{Engine, Moment};
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 use crate::value::Value;
 use crate::watch::Watch;
 
@@ -115,16 +115,16 @@ impl Engine {
         if let Some(noted) = self.snapshot_if_noted() {
             return Ok(Watch::of(noted));
         }
-        let mut writer = lock(&self.inner.memtables.writer);
+        let mut held_up = self.inner.memtables.hold_writer_up();
         let ring = &self.inner.common.commits.ring;
         if !ring.wait_empty() {
             self.inner.common.check_open()?;
         }
         self.inner.common.commits.recent.begin(ring.visible());
-        writer.watched = true;
+        held_up.watch();
         // Taken under the lock: many notes of other writes could otherwise end the noting before this thread watches.
         let noted = self.snapshot_if_noted();
-        drop(writer);
+        drop(held_up);
         Ok(Watch::of(noted.expect(
             "noting begun under the writer's lock, which ends under it only",
         )))

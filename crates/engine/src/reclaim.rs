@@ -89,7 +89,7 @@ use thermocline_version::{Change, VersionEdit};
 use crate::close::has_strangers;
 use crate::relics::list::take_unneeded;
 use crate::store::Reclaimer;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use crate::write::writer::Writer;
 
 /// Keys that are checked under one epoch guard.
@@ -109,7 +109,7 @@ impl Reclaimer {
         loop {
             let checked = self.find_dead();
             let dropped = {
-                let mut writer = lock(&self.memtables.writer);
+                let mut writer = self.memtables.lock_writer();
                 // Again, since the store may have been closed meanwhile.
                 self.common.check_writable()?;
                 self.drop_dead(&mut writer)?
@@ -194,7 +194,7 @@ impl Reclaimer {
 
     /// Gives up the oldest memtable that is kept for feeds, and returns whether there was one.
     pub fn yield_kept(&self) -> Result<bool> {
-        let mut writer = lock(&self.memtables.writer);
+        let mut writer = self.memtables.lock_writer();
         self.common.check_writable()?;
         self.yield_kept_holding(&mut writer)
     }

@@ -81,7 +81,7 @@ use crate::dram::asked::Asked;
 use crate::next_memtable::prepared::Naming;
 use crate::start::opened;
 use crate::store::Stager;
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 use crate::watch::guard::{Guarded, step_of};
 use crate::write::submit::kinds::deletes_any;
 use crate::write::writer::Writer;
@@ -191,7 +191,7 @@ impl Stager {
         bytes: u64,
     ) -> Result<Staging<'_, 'b>> {
         let asked = Asked::of(entries.clone());
-        let mut writer = lock(&self.memtables.writer);
+        let mut writer = self.memtables.lock_writer();
         let writer = &mut *writer;
         self.common.check_writable()?;
         self.common.families.check_write(entries)?;
@@ -265,7 +265,7 @@ impl Stager {
                     Err(full @ Error::OutOfSpace(_)) if stage.can_go_on() => {
                         let reclaimed = self
                             .upkeep
-                            .reclaim_or(&mut lock(&self.memtables.writer), full);
+                            .reclaim_or(&mut self.memtables.lock_writer(), full);
                         // One zone is what it looks for.
                         reclaimed.or_else(|full| {
                             self.admission.wait_for_room(&mut attempts, full, 0, false)
@@ -305,7 +305,7 @@ impl Stager {
     ) -> Result<SeqNo> {
         let deletes = deletes_any(entries.clone());
         let (mut writer, mut next) = self.admission.with_room(0, false, || {
-            let mut writer = lock(&self.memtables.writer);
+            let mut writer = self.memtables.lock_writer();
             // Again: both may have changed meanwhile.
             self.common.check_writable()?;
             self.common.families.check_write(entries.clone())?;

@@ -5,7 +5,7 @@ use std::sync::Weak;
 
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
-use thermocline_base::{Error, FileId, Line, Result, SeqNo};
+use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::{Catalog, Installed, Observer, Pinned};
 use thermocline_commit::Commits;
@@ -42,10 +42,11 @@ use crate::pressure::gauge::Gauge;
 use crate::relics::list::Relics;
 use crate::report::Recovery;
 use crate::room::news::Room;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
+use crate::sync::{Arc, AtomicBool, AtomicU64};
 use crate::turns::Turns;
 use crate::wal::logs::Wal;
 use crate::world::World;
+use crate::write::held::WriterLock;
 use crate::write::writer::Writer;
 
 /// An open store. Cloning shares it.
@@ -136,7 +137,7 @@ pub(crate) struct Memtables {
     pub pressure: Arc<Pressure>,
     /// The rooms above, which take care of sealed memtables and make room.
     pub above: Weak<dyn Above>,
-    pub writer: Line<Mutex<Writer>>,
+    pub writer: WriterLock,
     /// The next memtable, once it is named, and the turn to name it.
     pub next: Next,
     /// The logs, which make writes durable where records lie in DRAM.

@@ -17,7 +17,6 @@ use crate::capture::Capture;
 use crate::copies::Ascending;
 use crate::partitions::Adjustment;
 use crate::store::Engine;
-use crate::sync::lock;
 
 impl Engine {
     /// The family of this name, made durably if there is none.
@@ -223,7 +222,7 @@ impl Engine {
     /// [`idle_ms`]: thermocline_base::options::MemtableOptions::idle_ms
     pub fn cover_idle(&self) -> Result<()> {
         let _settled = self.inner.common.background.settled_after();
-        let mut writer = lock(&self.inner.memtables.writer);
+        let mut writer = self.inner.memtables.lock_writer();
         self.inner.common.check_writable()?;
         self.inner.memtables.cover(&mut writer)?;
         self.inner.memtables.give_up_credit(&mut writer);

@@ -2,6 +2,7 @@
 //! under the writer's lock (see the crate documentation for the steps).
 
 pub(crate) mod env;
+pub(crate) mod held;
 pub(crate) mod submit;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,9 @@ use crate::busy::busy;
 use crate::next_memtable::prepared::Naming;
 use crate::start::opened;
 use crate::store::{Above, Memtables};
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, MutexGuard, Ordering};
 use crate::write::env::Place;
+use held::HeldUp;
 use writer::{SPAN_MAX, Writer};
 
 /// The limits of a memtable that takes writes from now on. They depend on whether `version` has PM tables.
@@ -40,6 +42,37 @@ pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits 
 }
 
 impl Memtables {
+    /// The writer, for whoever grants places, seals memtables or drops some.
+    pub fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.take()
+    }
+
+    /// The writer stands still, for whoever looks at what there is, or changes the view.
+    pub fn hold_writer_up(&self) -> HeldUp<'_> {
+        HeldUp::of(self.writer.take())
+    }
+
+    /// As [`Memtables::hold_writer_up`], if nobody has the writer.
+    pub fn try_hold_writer_up(&self) -> Option<HeldUp<'_>> {
+        self.writer.try_take().map(HeldUp::of)
+    }
+
+    /// The view takes in the tables that there are.
+    pub fn show_tables(&self) {
+        let _held_up = self.hold_writer_up();
+        self.common.catalog.show_tables();
+    }
+
+    /// The next seqno that is given out.
+    pub fn next_seqno(&self) -> u64 {
+        self.lock_writer().next_seqno()
+    }
+
+    /// Bytes of the active memtable.
+    pub fn active_bytes(&self) -> u64 {
+        self.lock_writer().active.bytes()
+    }
+
     /// The rooms above, which take care of sealed memtables and make room.
     pub fn above(&self) -> Result<Arc<dyn Above>> {
         self.above.upgrade().ok_or(Error::Closed)
@@ -217,6 +250,34 @@ impl Memtables {
         self.witness(writer.chain.chain(), writer.nonce)
     }
 
+    /// Who holds what this returns names chains out of turn: all that were begun have names, and no write is granted meanwhile.
+    ///
+    /// # Errors
+    /// Those of naming the chain that is written to.
+    pub fn name_out_of_turn(&self) -> Result<(Naming<'_>, HeldUp<'_>)> {
+        let mut writer = self.lock_writer();
+        self.common.check_writable()?;
+        self.record_chain(&mut writer)?;
+        Ok((self.next.begin_naming(), HeldUp::of(writer)))
+    }
+
+    /// Names the chain that is written to, and the next memtable where that will be needed soon.
+    pub fn name_ahead(&self) -> Result<()> {
+        let mut writer = self.lock_writer();
+        // Again, since the store may have been closed meanwhile, or growing has failed.
+        self.common.check_writable()?;
+        self.record_chain(&mut writer)?;
+        let incarnation = writer.chain.chain().incarnation;
+        let bytes = writer.active.bytes();
+        let wants_next = seal::wants_next(bytes, &writer.limits, writer.wants_next);
+        // Writers go on while the manifest is synced.
+        drop(writer);
+        if wants_next {
+            self.prepare(&mut self.next.begin_naming(), incarnation)?;
+        }
+        Ok(())
+    }
+
     /// Appends an edit that names a chain whose log has been begun. If the edit failed without effect, the log goes.
     pub fn edit_with_log(&self, edit: VersionEdit, log: &Option<LogWriter>) -> Result<()> {
         let edited = self.common.catalog.edit(&edit);
@@ -331,7 +392,7 @@ impl Memtables {
     }
 
     pub fn seal_active(&self) -> Result<()> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         self.common.check_writable()?;
         if writer.active.is_empty() {
             return Ok(());

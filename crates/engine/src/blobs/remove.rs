@@ -35,7 +35,7 @@ use thermocline_memtable::Memtable;
 use thermocline_version::{Change, Version, VersionEdit};
 
 use crate::store::Sweeper;
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 
 /// The files of `version` to which no table refers.
 fn candidates(version: &Version) -> Vec<FileId> {
@@ -128,14 +128,13 @@ impl Sweeper {
             manifest.append(&removal(files))?;
         }
         // The view holds a version that names them.
-        let _writer = lock(&self.memtables.writer);
-        self.common.catalog.show_tables();
+        self.memtables.show_tables();
         Ok(())
     }
 
     /// Step 3.
     fn retain_unnoted(&self, files: &mut Vec<FileId>) {
-        let _writer = lock(&self.memtables.writer);
+        let _held_up = self.memtables.hold_writer_up();
         {
             let view = self.common.catalog.view();
             let homes = || view.memtables.iter().flat_map(|m| m.homes());

@@ -25,7 +25,7 @@ use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
 use crate::store::Compactor;
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 use divided::Keys;
 use picked::{Job, level_of, without_inputs};
 
@@ -283,7 +283,7 @@ impl Compactor {
             return self.install(job, outputs).map(Some);
         };
         // In this order: see `filters`, "Who waits".
-        let writer = lock(&self.memtables.writer);
+        let writer = self.memtables.hold_writer_up();
         let mut manifest = self.common.catalog.edits();
         self.common.check_writable()?;
         if !job.is_valid(manifest.state()) {
@@ -468,10 +468,7 @@ impl Compactor {
         };
         self.partitioner.tell_of_prefixes(made);
         self.partitioner.counted_by_merge(&outputs.counted);
-        {
-            let _writer = lock(&self.memtables.writer);
-            self.common.catalog.show_tables();
-        }
+        self.memtables.show_tables();
         Ok(true)
     }
 }

@@ -25,7 +25,6 @@ use thermocline_policy::tuning::EMPTY_STEPS;
 use super::covering::Edge;
 use super::source::{First, Reader};
 use super::walk::Walk;
-use crate::sync::{Arc, try_lock};
 use passed::{GAP_COUNTS, NOTED_AFTER, behind};
 
 impl Walk {
@@ -134,23 +133,23 @@ impl Walk {
             (Direction::Reverse, true) => (behind(&self.key), behind(first)),
             (Direction::Reverse, false) => (self.key.clone(), behind(first)),
         };
-        let Some(writer) = try_lock(&inner.memtables.writer) else {
+        let Some(held_up) = inner.memtables.try_hold_writer_up() else {
             return;
         };
         // Of a family that was dropped there may be tables alone.
         let newest = self.at.view.memtables.first();
-        let Some(newest) = newest.filter(|newest| Arc::ptr_eq(&writer.active, newest)) else {
+        let Some(newest) = newest.filter(|newest| held_up.is_active(newest)) else {
             return;
         };
         // If no write is in flight, `visible` is the last write. The writer's next seqno may be far above it, because
         // an open leaves a gap in the seqnos.
         let granted = match inner.common.commits.ring.at_most(0) {
             true => inner.common.commits.ring.visible(),
-            false => writer.next_seqno() - 1,
+            false => held_up.next_seqno() - 1,
         };
         let (family, seen) = (self.family.id, self.at.seqno());
         newest.note_gap(family, (&start, &end), seen, SeqNo(granted));
-        drop(writer);
+        drop(held_up);
         if self.passed.stepped >= EMPTY_STEPS && !self.runs.is_empty() {
             // Whole tables may lie in it.
             inner.common.want_compaction();

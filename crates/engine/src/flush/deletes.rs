@@ -8,7 +8,7 @@ use thermocline_policy::work::{Because, Decision, Work};
 use super::Extent;
 use super::due::First;
 use crate::store::Flusher;
-use crate::sync::{Ordering, lock};
+use crate::sync::Ordering;
 
 impl Flusher {
     /// Flushes deletes if that was requested. Returns whether it was. The caller holds no lock.
@@ -155,7 +155,7 @@ impl Flusher {
         // Others may wait for what was promised here, whatever became of the flush.
         if crowded {
             self.memtables
-                .give_up_credit(&mut lock(&self.memtables.writer));
+                .give_up_credit(&mut self.memtables.lock_writer());
         }
         flushed
     }

@@ -17,7 +17,7 @@ use crate::flush::evacuate::{Span, Taken};
 use crate::flush::told::Made;
 use crate::report::LevelUse;
 use crate::store::Evacuator;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 
 impl Evacuator {
     pub(super) fn count_flush(&self, outputs: &Outputs, along: &[Along<'_>]) {
@@ -46,7 +46,7 @@ impl Evacuator {
         let _turn = self.common.merges.turn_for_flush();
         let taken = {
             // A batch that is being committed is in the view before it is visible.
-            let _writer = lock(&self.memtables.writer);
+            let _held_up = self.memtables.hold_writer_up();
             self.taken_now(least)
         };
         let newest = taken.memtables.last().map_or(0, |m| m.id());
@@ -96,7 +96,7 @@ impl Evacuator {
     /// The sealed memtables that were not flushed, oldest first.
     pub fn to_flush(&self) -> Vec<Arc<Memtable>> {
         // A batch that is being committed is in the view before it is visible.
-        let _writer = lock(&self.memtables.writer);
+        let _held_up = self.memtables.hold_writer_up();
         self.sealed_unflushed()
     }
 
@@ -115,7 +115,7 @@ impl Evacuator {
         written: (&Outputs, &[Along<'_>]),
         made: &Made,
     ) -> Result<()> {
-        let _writer = lock(&self.memtables.writer);
+        let _held_up = self.memtables.hold_writer_up();
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
         self.name_holding(taken, span, written, made)
@@ -184,7 +184,7 @@ impl Evacuator {
     pub fn rewrite_plan(&self) -> Result<Option<RewritePlan>> {
         let taken = {
             // A batch that is being committed is in the view before it is visible.
-            let _writer = lock(&self.memtables.writer);
+            let _held_up = self.memtables.hold_writer_up();
             self.taken_now(u64::MAX)
         };
         self.flush_writer.rewrite_plan_of(&taken)

@@ -168,7 +168,7 @@ fn a_merge_gives_way_to_a_flush() {
     let choice = inner.merger.chosen().expect("there is something to merge");
     inner.common.merges.flushes.fetch_add(1, Ordering::Relaxed);
     let mut locked =
-        |promise: &mut dyn FnMut(&mut Writer)| promise(&mut lock(&inner.memtables.writer));
+        |promise: &mut dyn FnMut(&mut Writer)| promise(&mut inner.memtables.lock_writer());
     let merged = inner.merger.merge_indexes(&choice, &mut locked);
     assert!(merged.unwrap().is_none());
     inner.common.merges.flushes.fetch_sub(1, Ordering::Relaxed);
@@ -610,11 +610,11 @@ impl Run {
             decision: Decision::nothing(),
         };
         let mut locked =
-            |promise: &mut dyn FnMut(&mut Writer)| promise(&mut lock(&inner.memtables.writer));
+            |promise: &mut dyn FnMut(&mut Writer)| promise(&mut inner.memtables.lock_writer());
         let merging = inner.merger.merge_indexes(&choice, &mut locked);
         let merging = merging.unwrap().expect("there is DRAM");
         let (divides, parts) = (choice.divides(), merging.finish());
-        let _writer = lock(&inner.memtables.writer);
+        let _writer = inner.memtables.lock_writer();
         inner.merger.install_index(&choice.inputs, parts) && divides
     }
 

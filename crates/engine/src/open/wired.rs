@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Weak;
 
+use thermocline_base::Result;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
-use thermocline_base::{Line, Result};
 use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::view::{Front, View};
 use thermocline_catalog::{Catalog, Observer, Pinned, Pins, files};
@@ -52,10 +52,11 @@ use crate::store::{
     Flusher, Ingester, Inner, Level0Costs, Making, Memtables, Merger, Partitioner, Picker,
     Preparer, Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Upkeep,
 };
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
+use crate::sync::{Arc, AtomicBool, AtomicU64};
 use crate::turns::Turns;
 use crate::wal::logs::Wal;
 use crate::write::env::limits;
+use crate::write::held::WriterLock;
 use crate::write::seal_limits;
 use crate::write::writer::Writer;
 
@@ -273,7 +274,7 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let memtables = room!(Memtables:
         common, pressure;
         above: me.clone() as Weak<dyn Above>,
-        writer: Line(Mutex::new(own.writer)),
+        writer: WriterLock::new(own.writer),
         next: Next::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen);
     let reads = room!(Reads:
         common;

@@ -14,7 +14,7 @@ use thermocline_version::{
 
 use super::{Adjusting, Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
 use crate::store::Partitioner;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 
 /// What became of a split or merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,8 +266,7 @@ impl Partitioner {
 
     /// Readers follow.
     fn adjusted(&self) {
-        let _writer = lock(&self.memtables.writer);
-        self.common.catalog.show_tables();
+        self.memtables.show_tables();
     }
 
     /// Of the tables that reach over `key` how much lies below it, as parts of something. What cannot be read

@@ -6,7 +6,6 @@ use thermocline_jobs::outputs::MadeInPm;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::store::Sweeper;
-use crate::sync::lock;
 
 /// Owners that are reserved by one edit.
 const OWNERS_AHEAD: u64 = 16;
@@ -26,10 +25,7 @@ impl Sweeper {
                 return Ok(owner);
             }
             // Ids are given out in the order in which the manifest learns of them (`next_memtable`).
-            let mut writer = lock(&self.memtables.writer);
-            self.common.check_writable()?;
-            self.memtables.record_chain(&mut writer)?;
-            let _naming = self.memtables.next.begin_naming();
+            let _naming = self.memtables.name_out_of_turn()?;
             // Somebody else may have reserved some.
             if let Some(owner) = self.common.catalog.table_files.pm.next_owner() {
                 return Ok(owner);

@@ -404,7 +404,7 @@ impl Run {
             let dropped = self.engine.reclaim().unwrap();
             let merged = inner
                 .merger
-                .merge_for_room(&mut crate::sync::lock(&inner.memtables.writer));
+                .merge_for_room(&mut inner.memtables.lock_writer());
             if dropped == 0 && !merged.unwrap() {
                 break;
             }

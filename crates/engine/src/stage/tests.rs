@@ -12,6 +12,7 @@ use thermocline_testkit::Rng;
 
 use super::*;
 use crate::store::Engine;
+use crate::sync::lock;
 use crate::tests::Machine;
 use crate::{Callback, Cursor, Family, Snapshot, World};
 

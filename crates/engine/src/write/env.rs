@@ -21,7 +21,7 @@ use thermocline_runtime::{Task, is_calling};
 use crate::busy::busy;
 use crate::stage::due::goes_in_pieces;
 use crate::store::Inner;
-use crate::sync::{Arc, MutexGuard, lock_short, try_lock};
+use crate::sync::{Arc, MutexGuard};
 use crate::watch::guard::{Guarded, step_of};
 use crate::write::submit::kinds::{deletes_any, only_deletes};
 use crate::write::writer::Writer;
@@ -307,8 +307,12 @@ impl Inner {
         let deletes_only = only_deletes(entries.clone());
         let deletes = deletes_only || deletes_any(entries.clone());
         let writer = match mode.no_slowdown {
-            true => try_lock(&self.memtables.writer).ok_or_else(|| busy("for another writer"))?,
-            false => lock_short(&self.memtables.writer),
+            true => self
+                .memtables
+                .writer
+                .try_take()
+                .ok_or_else(|| busy("for another writer"))?,
+            false => self.memtables.writer.take_short(),
         };
         // Again: closing cuts the chain under this lock, and a write behind the cut would be lost. So would a write
         // after a failed persist.

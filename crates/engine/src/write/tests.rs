@@ -284,7 +284,7 @@ fn who_asks_not_to_wait_gets_past_a_memtable_that_spans_too_much() {
         .unwrap();
     let after = open(&machine.without_power(), &options);
     let is_wide = || {
-        let writer = lock(&after.inner.memtables.writer);
+        let writer = after.inner.memtables.lock_writer();
         seal::is_wide(&writer.in_hand(), &writer.limits)
     };
     assert!(is_wide());
@@ -320,7 +320,7 @@ fn who_asks_not_to_wait_does_not_wait_for_a_memtable_that_has_just_become_heavy(
         engine.write(batch.iter(), Durability::Immediate).unwrap();
     }
     let inner = &engine.inner;
-    lock(&inner.memtables.writer).wants_next = true;
+    inner.memtables.lock_writer().wants_next = true;
     engine.work_ahead().unwrap();
     assert!(!inner.memtables.next.is_missing());
     let stopped = machine.stop_before("memtable: item durable");
@@ -336,7 +336,7 @@ fn who_asks_not_to_wait_does_not_wait_for_a_memtable_that_has_just_become_heavy(
         stopped.wait();
         // Somebody else takes half of the DRAM, and nothing is promised ahead.
         inner.common.account.take(DRAM / 2).unwrap();
-        lock(&inner.memtables.writer).credit.spend();
+        inner.memtables.lock_writer().credit.spend();
         let (tried, done) = channel();
         threads.spawn(move || tried.send(engine.write(fast.iter(), mode)).unwrap());
         let done = done.recv_timeout(Duration::from_secs(60));
@@ -378,7 +378,7 @@ fn a_write_that_panics_right_behind_its_grant_poisons_the_store() {
     let batch = put(b"a");
     engine.write(batch.iter(), Durability::Immediate).unwrap();
     // As a transaction does that watches: what is written is noted for it behind the grant.
-    lock(&engine.inner.memtables.writer).watched = true;
+    engine.inner.memtables.lock_writer().watched = true;
     let written = catch_unwind(AssertUnwindSafe(|| {
         let ring = &engine.inner.common.commits.ring;
         let broken = batch.iter().inspect(|_| assert_eq!(ring.groups(), 0));

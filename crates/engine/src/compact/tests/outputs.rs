@@ -14,7 +14,6 @@ use thermocline_sst::{Creation, KeyRef, TableWriter, Value, WriteOptions};
 use thermocline_version::{Change, FileKind, Place, TableRef, VersionEdit};
 
 use super::*;
-use crate::sync::lock;
 
 /// Keys of two letters, and the longest first one behind all.
 fn key(n: usize) -> Vec<u8> {
@@ -421,10 +420,7 @@ fn what_range_tombstones_cover_goes_and_they_go_after_it() {
                 .unwrap();
             inner.common.catalog.unpin_files([file].into_iter());
         }
-        {
-            let _writer = lock(&inner.memtables.writer);
-            inner.common.catalog.show_tables();
-        }
+        inner.memtables.show_tables();
         while inner.compactor.compact_once().unwrap() {}
         let (from, to) = (
             std::ops::Bound::Unbounded,

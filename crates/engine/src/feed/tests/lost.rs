@@ -72,12 +72,8 @@ fn asked() -> (bool, Vec<u64>) {
     let feed = since(&engine, 3);
     assert_eq!(feed.position(), 3);
     let at_once = engine.changes_since(4).is_ok();
-    let base = engine
-        .inner
-        .feeds
-        .open_trail(&lock(&engine.inner.memtables.writer))
-        .chain
-        .base;
+    let open = engine.inner.memtables.hold_writer_up().open_trail();
+    let base = open.chain.base;
     assert!(base > 10, "{base}");
     assert_eq!(groups(&mut since(&engine, base - 1)), []);
     put(&engine, 4);

@@ -11,7 +11,7 @@ use thermocline_policy::tuning::DELETES_PAUSE_NS;
 
 use super::*;
 use crate::flush::Extent;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use crate::tests::version_of;
 use crate::{CompactionUse, Level0Plan};
 
@@ -307,7 +307,7 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
     inner.memtables.seal_active().unwrap();
     inner
         .flusher
-        .flush_exclusive(&mut lock(&inner.memtables.writer))
+        .flush_exclusive(&mut inner.memtables.lock_writer())
         .unwrap();
     let job = inner.compactor.picker.take_due().unwrap();
     flush(&mut model);
