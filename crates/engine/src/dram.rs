@@ -1,7 +1,7 @@
 //! Memory of the index, promised before a write is granted: after the grant nothing may fail.
 //!
 //! How much that is only the tree can say, and only as a bound that looks at all its nodes. So the promise
-//! is made for many writes ahead where there is room enough (`CREDIT`), and they use it up one by one.
+//! is made for many writes ahead where there is room enough (`policy::promise`), and they use it up one by one.
 //!
 //! # Why the promise is enough (B3 of `thermocline_base::budget`)
 //! All of this happens under the writer's lock, so no group is granted meanwhile. Groups in flight are
@@ -35,13 +35,14 @@ use thermocline_base::budget::{Full, Spare};
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, Error, Kind, Result};
 use thermocline_memtable::{Memtable, Reckoning};
-use thermocline_policy::seal;
+use thermocline_policy::tuning::CREDIT_GROUPS;
+use thermocline_policy::{promise, seal};
 
 use crate::store::Memtables;
 use crate::sync::Ordering;
 use crate::write::writer::Writer;
 use asked::Asked;
-use credit::{CREDIT, CREDIT_AFTER, CREDIT_FAMILIES, Credit};
+use credit::Credit;
 
 /// What is in flight, and what is in use beside it.
 struct Flying {
@@ -62,7 +63,7 @@ impl Memtables {
     fn flying(&self, registered: usize) -> Flying {
         let ring = &self.common.commits.ring;
         let records = ring.records();
-        let groups = ring.groups() + 8;
+        let groups = ring.groups() + CREDIT_GROUPS;
         let visible = ring.visible();
         let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
         Flying {
@@ -123,7 +124,7 @@ impl Memtables {
         let asked = Asked::of(entries);
         let flying = self.flying(registered);
         let beside = credit.beside(&asked.updates, (flying.visible, granted));
-        let few = asked.updates.len() + beside.len() <= CREDIT_FAMILIES;
+        let ahead = promise::writes_ahead(asked.updates.len() + beside.len(), credit.without);
         let tombstones =
             writer
                 .active
@@ -137,9 +138,9 @@ impl Memtables {
         let account = &self.common.account;
         let lends =
             |bytes: u64| account.has_ample_room_for(bytes) && account.promise(bytes, spare).is_ok();
-        let may_lend = !deletes_only && few && credit.without >= CREDIT_AFTER;
-        if may_lend && lends(need(CREDIT)) {
-            credit.writes = CREDIT;
+        let ahead = ahead.filter(|writes| !deletes_only && lends(need(*writes)));
+        if let Some(writes) = ahead {
+            credit.writes = writes;
         } else {
             credit.writes = 0;
             credit.without += records;

@@ -45,6 +45,7 @@
 //! | which partitions are split or merged? | [`partitions`] |
 //! | how much are writers to be held back? | [`pressure`] |
 //! | how far do jobs give way to clients? | [`pace`] |
+//! | for how many writes is DRAM promised at a time? | [`promise`] |
 //! | what of the disk is kept, and how far may the region grow? | [`room`] |
 //! | how is room made on a full disk? | [`relief`] |
 //! | which number, in which unit, from where? | [`tuning`] |
@@ -66,6 +67,7 @@ pub mod pace;
 pub mod partitions;
 pub mod pick;
 pub mod pressure;
+pub mod promise;
 pub mod ranges;
 pub mod reads;
 pub mod relief;

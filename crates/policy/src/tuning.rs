@@ -12,9 +12,11 @@
 //! because a thing has two sides or halves. Sizes that options derive from `pm` and `dram` are in `base::options`: they are what
 //! users set, or what stands for it.
 
+mod dram;
 mod joining;
 mod waiting;
 
+pub use dram::*;
 pub use joining::*;
 pub use waiting::*;
 

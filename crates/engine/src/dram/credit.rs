@@ -3,17 +3,7 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::CfId;
-
-/// Writes that a promise covers in advance, and records that a store must have written before it gets
-/// such a promise. A bound for one write is small; one for many reckons with a new piece of memory for
-/// each kind of node, and of hundreds of stores that each write a little all keep what they were promised
-/// until they fall idle.
-pub(super) const CREDIT: u64 = 1024;
-
-pub(super) const CREDIT_AFTER: u64 = 64;
-
-/// Most families for which it does: of each is reckoned how many of its nodes all those writes may make grow.
-pub(super) const CREDIT_FAMILIES: usize = 4;
+use thermocline_policy::promise;
 
 /// How far writes into a family may have been granted of which nobody has noted that: up to the last one, when it is asked.
 const ANY: u64 = u64::MAX;
@@ -59,7 +49,7 @@ impl Credit {
             .filter(|(cf, _)| !own.contains_key(*cf));
         let mut beside: BTreeMap<CfId, u64> =
             others.map(|(cf, last)| (*cf, granted.min(*last))).collect();
-        if own.len() + beside.len() > CREDIT_FAMILIES {
+        if !promise::are_few(own.len() + beside.len()) {
             beside.retain(|_, last| *last > visible);
         }
         beside
@@ -88,6 +78,8 @@ impl Credit {
 
 #[cfg(test)]
 mod tests {
+    use thermocline_policy::tuning::CREDIT;
+
     use super::*;
 
     fn own(families: std::ops::Range<u16>) -> BTreeMap<CfId, u64> {
