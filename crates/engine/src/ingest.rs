@@ -9,7 +9,7 @@
 //!
 //! # Room on the disk
 //! The last of the disk is kept for flushes and compactions (`pressure`). So room for all is asked before anything is
-//! written, as for a long value, and again after each [`ASK_BYTES`]: others write meanwhile, and tables may become larger
+//! written, as for a long value, and again from time to time ([`room::asks_again`]): others write meanwhile, and tables may become larger
 //! than they were.
 //!
 //! # Steps
@@ -52,6 +52,7 @@ use thermocline_jobs::sink::FileSink;
 use thermocline_jobs::writing::Writing;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_observe::event::Event;
+use thermocline_policy::{flush, room};
 use thermocline_sst::{Creation, KeyRef, Value};
 use thermocline_tables::Work;
 use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
@@ -68,12 +69,6 @@ const AHEAD: u64 = 1 << 36;
 
 /// Seqnos end at 2^63 (`version::state`).
 const SEQNO_MAX: u64 = 1 << 62;
-
-/// Bytes in the active memtable at which it is flushed once more before writers have to wait.
-const MUCH: u64 = 256 << 10;
-
-/// Bytes of keys and values after which it is asked again whether the disk has room.
-const ASK_BYTES: u64 = 256 << 10;
 
 /// Writes tables, given their seqno.
 pub(crate) type Write<'a> = &'a mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Result<()>;
@@ -106,7 +101,7 @@ impl NewTables for Incoming<'_> {
             Value::Blob(_) => 0,
         };
         self.unasked += (key.len() + value_len) as u64;
-        if self.unasked >= ASK_BYTES {
+        if room::asks_again(self.unasked) {
             // What was written has taken its room by now. What is left may be less than so much.
             self.ingester.find_disk(0)?;
             self.unasked = 0;
@@ -201,10 +196,12 @@ impl Ingester {
             )));
         }
         self.making.sync_names(outputs)?;
-        for _ in 0..3 {
+        let mut flushes = 0;
+        loop {
             self.memtables.seal_active()?;
             self.flusher.flush()?;
-            if self.memtables.active_bytes() < MUCH {
+            flushes += 1;
+            if !flush::once_more(flushes, self.memtables.active_bytes()) {
                 break;
             }
         }

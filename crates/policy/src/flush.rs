@@ -22,7 +22,7 @@ use std::fmt;
 use crate::scans::Scans;
 use crate::tuning::{
     CROWDED_INDEX_BYTES_MIN, CROWDED_PARTS, CROWDED_SHARE_PARTS, DESCRIPTORS_SHORT,
-    KEPT_YIELD_TIMES, PM_SOFT_PERCENT, TAKES_ROOM,
+    INGEST_FLUSH_BYTES, INGEST_FLUSHES_MAX, KEPT_YIELD_TIMES, PM_SOFT_PERCENT, TAKES_ROOM,
 };
 
 /// DRAM of a store, and of all stores of its runtime, in bytes.
@@ -398,6 +398,17 @@ impl Sealed {
 /// Whether memtables that are only kept for change feeds yield, where so many descriptors are free.
 pub fn yields_kept(descriptors_free: usize) -> bool {
     descriptors_free <= KEPT_YIELD_TIMES * DESCRIPTORS_SHORT
+}
+
+/// Whether one more flush is made before an ingestion holds writers up, after so many, where writers have brought so many bytes
+/// meanwhile.
+///
+/// ```
+/// use thermocline_policy::flush::once_more;
+/// assert!(once_more(1, 1 << 20) && !once_more(1, 1 << 10) && !once_more(3, 1 << 20));
+/// ```
+pub fn once_more(flushes: u32, active_bytes: u64) -> bool {
+    flushes < INGEST_FLUSHES_MAX && active_bytes >= INGEST_FLUSH_BYTES
 }
 
 /// What a flush takes at least, where it need not be more: this part of persistent memory.

@@ -10,7 +10,8 @@
 
 use crate::pressure::Limits;
 use crate::tuning::{
-    AHEAD_PARTS, DISK_JOB_PARTS, GROWTH_BYTES, REGION_TRIES_BYTES, RESERVE_PARTS, RESERVES_SOFT,
+    AHEAD_PARTS, DISK_JOB_PARTS, GROWTH_BYTES, INGEST_ASK_BYTES, REGION_TRIES_BYTES, RESERVE_PARTS,
+    RESERVES_SOFT,
 };
 
 /// Of a region whose newest part has so many zones: how many are to be free, with their pages there, before writers need them.
@@ -98,6 +99,11 @@ impl Disk {
         let more = self.free.saturating_sub(keep) / GROWTH_BYTES;
         (has.saturating_add(more), keep.min(REGION_TRIES_BYTES))
     }
+}
+
+/// Whether an ingestion that has written so many bytes since it asked for room on the disk asks again.
+pub fn asks_again(written: u64) -> bool {
+    written >= INGEST_ASK_BYTES
 }
 
 /// What of `attached` bytes of persistent memory waits to be flushed, when `at_home` may stay where they are: as a

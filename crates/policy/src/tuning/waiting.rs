@@ -105,3 +105,17 @@ pub const PACE_PM_PERCENT: u64 = 50;
 /// In so many sizes of the base level, bytes that wait for compaction lift what holds jobs back. *Derived*: half of
 /// [`PENDING_BASES_SOFT`], however large what delays writers is.
 pub const PACE_PENDING_BASES: u64 = PENDING_BASES_SOFT / 2;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Ingesting tables (the engine's `ingest`).
+
+/// Bytes that writers have brought while what was there was flushed: so many are flushed once more before an ingestion holds writers up.
+/// *Chosen* (commit f3b10ea): a flush of less takes milliseconds.
+pub const INGEST_FLUSH_BYTES: u64 = 256 << 10;
+
+/// Flushes before an ingestion, at most. *Chosen* (commit f3b10ea): writers may bring as much as each of them takes.
+pub const INGEST_FLUSHES_MAX: u32 = 3;
+
+/// Bytes of keys and values after which an ingestion asks again whether the disk has room. *Chosen* (commit 6dfaf51): others write
+/// meanwhile.
+pub const INGEST_ASK_BYTES: u64 = 256 << 10;
