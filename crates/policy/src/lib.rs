@@ -41,6 +41,7 @@
 //! | which equations weigh that? | [`cost`] |
 //! | how large should levels, tables and jobs be? | [`geometry`] |
 //! | which reads pay for a compaction? | [`reads`] |
+//! | how far do cursors read ahead in memtables? | [`readahead`] |
 //! | which jobs ask a compaction filter? | [`filters`] |
 //! | which partitions are split or merged? | [`partitions`] |
 //! | how much are writers to be held back? | [`pressure`] |
@@ -69,6 +70,7 @@ pub mod pick;
 pub mod pressure;
 pub mod promise;
 pub mod ranges;
+pub mod readahead;
 pub mod reads;
 pub mod relief;
 pub mod rewrite;

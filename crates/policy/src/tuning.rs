@@ -14,10 +14,12 @@
 
 mod dram;
 mod joining;
+mod reading;
 mod waiting;
 
 pub use dram::*;
 pub use joining::*;
+pub use reading::*;
 pub use waiting::*;
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -8,20 +8,12 @@ use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, GapList, HEADERS_AHEAD, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
+use thermocline_policy::readahead;
+use thermocline_policy::tuning::RECORDS_AHEAD;
 use thermocline_tables::Course;
 
 use super::covering::Covering;
 use crate::sync::Arc;
-
-/// Entries of a cursor's first chunk from each memtable, before it is known how many are used between two seeks; later chunks
-/// double up to the option.
-const FIRST_CHUNK: usize = 16;
-
-/// A first chunk has so many at least.
-const CHUNK_MIN: usize = 4;
-
-/// Records that are asked for whole ahead of the one that is read. Their headers, which say how long they are, have arrived by then.
-const AHEAD: usize = 2;
 
 /// The records of one memtable from the cursor's position on.
 #[derive(Debug, Default)]
@@ -175,9 +167,7 @@ impl Source {
         }
         let mean = self.used_mean;
         let mean = mean.or_else(|| memtable.used_by_scans(reader.cf));
-        // A seek for few more costs more than some that are not used.
-        let expected = |mean: usize| (mean + mean / 4).max(CHUNK_MIN);
-        mean.map_or(FIRST_CHUNK, expected).min(most)
+        readahead::first_chunk(mean, most)
     }
 
     /// The cursor goes.
@@ -203,7 +193,7 @@ impl Source {
         self.more =
             memtable.scan_to_read_later(cf, from, direction, seqno, self.chunk_len, chunk)?;
         self.collected += self.chunk.len() as u64;
-        for entry in self.chunk.iter().take(AHEAD) {
+        for entry in self.chunk.iter().take(RECORDS_AHEAD) {
             memtable.prefetch(entry.at);
         }
         Ok(())
@@ -216,7 +206,7 @@ impl Source {
         if let Some(ahead) = self.chunk.get(self.at + HEADERS_AHEAD) {
             memtable.prefetch_header(ahead.at);
         }
-        if let Some(ahead) = self.chunk.get(self.at + AHEAD) {
+        if let Some(ahead) = self.chunk.get(self.at + RECORDS_AHEAD) {
             memtable.prefetch(ahead.at);
         }
     }
@@ -267,7 +257,7 @@ impl Source {
                 return Ok(());
             };
             let last = memtable.record(last.at, false)?;
-            self.chunk_len = (self.chunk_len * 2).min(reader.chunk_max);
+            self.chunk_len = readahead::next_chunk(self.chunk_len, reader.chunk_max);
             self.fill(memtable, reader, Bound::Excluded(last.key))?;
         }
     }

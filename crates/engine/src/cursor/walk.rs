@@ -7,7 +7,7 @@ use thermocline_base::numbers::first_bytes;
 use thermocline_base::size::index;
 use thermocline_base::{Kind, Result};
 use thermocline_memtable::{Direction, decode_blob_ref};
-use thermocline_policy::tuning::READ_DELETES;
+use thermocline_policy::tuning::{READ_DELETES, SEEK_ASKS};
 use thermocline_sst::Value as Stored;
 use thermocline_tables::{TableSource, Tables, place, sources};
 
@@ -19,9 +19,6 @@ use crate::families::table::Family;
 use crate::operands;
 use crate::store::Moment;
 use crate::sync::Arc;
-
-/// The cost of a seek in a memtable, in lookups of single keys.
-pub(super) const CHUNK_ASKS: u64 = 4;
 
 /// A position in one column family, at one moment of the store: the part of a cursor that moves.
 #[derive(Debug)]
@@ -146,7 +143,7 @@ impl Walk {
             self.at
                 .inner()
                 .common
-                .asked(CHUNK_ASKS * (memtables as u64 - 2));
+                .asked(SEEK_ASKS * (memtables as u64 - 2));
         }
         self.sources.resize_with(memtables, Source::default);
         let view = &self.at.view;

@@ -1,12 +1,13 @@
 //! Deleted keys that a cursor has passed.
 
 use thermocline_base::sync::SCHEDULED;
+use thermocline_policy::tuning::{GAP_KEYS, GAP_PASSED_PARTS};
 
 /// Adjacent keys without a value that are worth a gap. It is small in unit tests and schedules, which have few keys.
-pub(super) const NOTED_AFTER: u64 = if SCHEDULED || cfg!(test) { 3 } else { 32 };
+pub(super) const NOTED_AFTER: u64 = if SCHEDULED || cfg!(test) { 3 } else { GAP_KEYS };
 
 /// The number of keys as which a passed gap counts.
-pub(super) const GAP_COUNTS: u64 = NOTED_AFTER / 4 + 1;
+pub(super) const GAP_COUNTS: u64 = NOTED_AFTER / GAP_PASSED_PARTS + 1;
 
 /// The keys that a cursor has passed since the last key with a value.
 #[derive(Debug, Default)]

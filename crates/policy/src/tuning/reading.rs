@@ -1,0 +1,33 @@
+//! Numbers of reading: how far cursors read ahead, and what they note of what they step over.
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Cursors over memtables (`readahead`).
+
+/// Entries of a cursor's first chunk from each memtable, before it is known how many are used between two seeks. *Chosen* (commit 53a96f6).
+pub const CHUNK_FIRST: usize = 16;
+
+/// A first chunk has so many at least. *Chosen* (commit 64a2222): a seek costs more than some entries that are not used.
+pub const CHUNK_MIN: usize = 4;
+
+/// And one part in so many more than cursors usually use. *Chosen* (commit 64a2222): a seek for few more costs more than some that are not
+/// used.
+pub const CHUNK_SPARE_PARTS: usize = 4;
+
+/// How many times longer each further chunk is than the one before, up to the option. *Chosen* (commit 53a96f6).
+pub const CHUNK_GROWTH: usize = 2;
+
+/// Records that a scan asks for whole ahead of the one that is read. *Chosen* (commit 0229729): their headers, which say how long they
+/// are, have arrived by then.
+pub const RECORDS_AHEAD: usize = 2;
+
+/// The cost of a seek in a memtable, in lookups of single keys. *Chosen* (commit 9da1ac5): a chunk of entries is collected.
+pub const SEEK_ASKS: u64 = 4;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Gaps: what a cursor has stepped over, and notes for the next one.
+
+/// Adjacent keys without a value that are worth a gap. *Chosen* (commit 92dc4be): fewer are stepped over in microseconds.
+pub const GAP_KEYS: u64 = 32;
+
+/// A gap that is passed counts as one key more than one part in so many of these. *Chosen* (commit 92dc4be): so a few gaps become one.
+pub const GAP_PASSED_PARTS: u64 = 4;
