@@ -31,10 +31,8 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, Kind, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::retain::{Below, Moments, RangesBelow};
+use thermocline_policy::steps;
 use thermocline_sst::Value;
-
-/// Entries that are collected before they are folded for the first time.
-const DUE: usize = 256;
 
 /// Bytes of operands that are folded into one.
 const TOGETHER_BYTES: usize = VALUE_INLINE_MAX / 2;
@@ -120,7 +118,7 @@ impl Folding {
             below,
             key: Vec::new(),
             entries: Vec::new(),
-            due: DUE,
+            due: steps::folds_at(0),
             gone: 0,
         }
     }
@@ -160,7 +158,7 @@ impl Folding {
         });
         if self.entries.len() >= self.due {
             self.shorten(false);
-            self.due = DUE.max(2 * self.entries.len());
+            self.due = steps::folds_at(self.entries.len());
         }
     }
 
@@ -169,7 +167,7 @@ impl Folding {
         if !self.entries.is_empty() {
             self.shorten(true);
         }
-        self.due = DUE;
+        self.due = steps::folds_at(0);
         Folded {
             key: self.key.clone(),
             entries: std::mem::take(&mut self.entries),

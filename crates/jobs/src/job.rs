@@ -13,6 +13,7 @@ use thermocline_compaction::Head;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
+use thermocline_policy::steps;
 use thermocline_sst::{KeyRef, Value};
 use thermocline_tables::Work;
 use thermocline_version::TableRef;
@@ -25,12 +26,6 @@ use crate::prefixes::Prefixes;
 use crate::sink::TableSink;
 use crate::source::Input;
 use crate::writing::Writing;
-
-/// Records after which a step ends.
-const STEP_RECORDS: u64 = 256;
-
-/// And bytes that it has written.
-const STEP_BYTES: u64 = 256 << 10;
 
 /// Whether the record of a key in a family belongs to a family that is there.
 pub type Exists<'a> = &'a dyn Fn(CfId, &[u8]) -> bool;
@@ -184,9 +179,7 @@ impl<'a> Job<'a> {
             let written = outputs.bytes + self.keeping.writing.bytes();
             let next = self.passed + 1;
             let is_short = self.rests_when_short && input.is_short();
-            let due = is_short
-                || next.is_multiple_of(STEP_RECORDS)
-                || written >= self.looked + STEP_BYTES;
+            let due = is_short || steps::ends(next, written.saturating_sub(self.looked));
             if due && !self.rested {
                 (self.rested, self.looked) = (true, written);
                 return Ok(Step::More { written });

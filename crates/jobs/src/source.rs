@@ -16,9 +16,6 @@ use thermocline_sst::Value;
 pub use run::RunInput;
 pub use tombstones::LastDeletes;
 
-/// Keys of a memtable that are collected under one epoch guard.
-pub const CHUNK: usize = 256;
-
 /// A source with values.
 pub enum Input<'a> {
     /// A memtable.

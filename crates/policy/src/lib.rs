@@ -40,6 +40,7 @@
 //! | which blob files are collected, and which are joined? | [`collect`], [`collect::small`] |
 //! | which equations weigh that? | [`cost`] |
 //! | how large should levels, tables and jobs be? | [`geometry`] |
+//! | what does a job do in one step? | [`steps`] |
 //! | which reads pay for a compaction? | [`reads`] |
 //! | how far do cursors read ahead in memtables? | [`readahead`] |
 //! | which jobs ask a compaction filter? | [`filters`] |
@@ -80,6 +81,7 @@ pub mod seal;
 pub mod simulate;
 pub mod situation;
 pub mod split;
+pub mod steps;
 pub mod training;
 pub mod tuning;
 pub mod work;

@@ -13,11 +13,13 @@
 //! users set, or what stands for it.
 
 mod dram;
+mod jobs;
 mod joining;
 mod reading;
 mod waiting;
 
 pub use dram::*;
+pub use jobs::*;
 pub use joining::*;
 pub use reading::*;
 pub use waiting::*;

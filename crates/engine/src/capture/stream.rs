@@ -9,9 +9,10 @@ use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;
 use thermocline_jobs::sink::FileSink;
-use thermocline_jobs::source::{CHUNK, Input, LastDeletes, RunInput, tombstones};
+use thermocline_jobs::source::{Input, LastDeletes, RunInput, tombstones};
 use thermocline_jobs::{Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Versions};
+use thermocline_policy::tuning::JOB_KEYS;
 use thermocline_sst::{Creation, Identity};
 use thermocline_version::{Change, Level, Place, State, Version};
 
@@ -72,7 +73,11 @@ fn stream(
         let newest_first = capture.memtables.iter();
         let inputs = newest_first.filter_map(|m| {
             let first = capture.first_of(m, cf)?;
-            Some(Versions::new(m, cf, CHUNK).as_of(seqno).within(first, None))
+            Some(
+                Versions::new(m, cf, JOB_KEYS)
+                    .as_of(seqno)
+                    .within(first, None),
+            )
         });
         let inputs = inputs.map(Input::Memtable);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);

@@ -3,10 +3,11 @@
 use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_jobs::sink::{Apart, FileSink, PmSink, Scale, TableSink};
-use thermocline_jobs::source::{CHUNK, Input, LastDeletes, tombstones};
+use thermocline_jobs::source::{Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable, Versions};
 use thermocline_policy::training::index_of_flush;
+use thermocline_policy::tuning::JOB_KEYS;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::{Promise, ValuesInOrder, Writes};
 use thermocline_version::{Level, Place, Version};
@@ -174,7 +175,7 @@ impl FlushWriter {
             range_tombstones.extend(own.tombstones(&runs, (from, to))?);
         }
         let newest_first = flush.memtables.iter().rev();
-        let inputs = newest_first.map(|m| Versions::new(m, cf, CHUNK).within(from, to));
+        let inputs = newest_first.map(|m| Versions::new(m, cf, JOB_KEYS).within(from, to));
         let inputs = inputs.map(Input::Memtable);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(along::inputs_of(runs));

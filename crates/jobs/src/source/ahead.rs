@@ -21,10 +21,8 @@ use thermocline_base::{Error, Result};
 use thermocline_env::File;
 use thermocline_env::meter::Meter;
 use thermocline_exec::{Coming, RangeBuf};
+use thermocline_policy::steps;
 use thermocline_tables::{Staged, TableFile};
-
-/// A piece is about to end when fewer bytes of it were not asked for yet.
-const SHORT_BYTES: u64 = 32 << 10;
 
 /// See the [module](self).
 pub(super) struct Ahead<'a> {
@@ -67,8 +65,9 @@ impl Piece {
     }
 
     fn is_short(&self) -> bool {
-        let short = SHORT_BYTES.max(2 * self.last);
-        !self.refused && self.behind() < self.end && self.behind() - self.used < short
+        !self.refused
+            && self.behind() < self.end
+            && steps::is_short(self.behind() - self.used, self.last)
     }
 
     /// Whether `offset` lies in what there is, or is on its way. Index blocks lie between data, which nobody reads on for.
