@@ -57,6 +57,7 @@ use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_policy::indexes::{self, Width};
 use thermocline_policy::situation::{self, Situation};
+use thermocline_policy::tuning::MERGE_KEYS;
 use thermocline_policy::work::{Decision, Work};
 use thermocline_runtime::Job;
 
@@ -64,8 +65,8 @@ use crate::store::Merger;
 use crate::sync::{Arc, Ordering, lock, try_lock};
 use crate::write::writer::Writer;
 
-/// Keys that are merged under one promise of DRAM.
-const STEP: usize = if cfg!(test) { 16 } else { 1024 };
+/// Keys that are merged under one promise of DRAM. Unit tests have few keys.
+const STEP: usize = if cfg!(test) { 16 } else { MERGE_KEYS };
 
 /// What is to be merged, or divided.
 #[derive(Debug)]

@@ -84,6 +84,7 @@ use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, NeededCheck, Neighbours, Readers};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
+use thermocline_policy::tuning::RECLAIM_KEYS;
 use thermocline_version::{Change, VersionEdit};
 
 use crate::close::has_strangers;
@@ -91,9 +92,6 @@ use crate::relics::list::take_unneeded;
 use crate::store::Reclaimer;
 use crate::sync::Arc;
 use crate::write::writer::Writer;
-
-/// Keys that are checked under one epoch guard.
-const STEP: usize = 256;
 
 impl Reclaimer {
     /// Drops what is dead and nobody reads, and returns how many memtables those were. The caller does not
@@ -184,7 +182,7 @@ impl Reclaimer {
                 exists: &exists,
             };
             let check = NeededCheck::new(memtable, readers, around).only(id);
-            let checked = check.keys(&from, STEP)?;
+            let checked = check.keys(&from, RECLAIM_KEYS)?;
             drop(moments);
             if !self.common.reclaim.checked(id, checked) {
                 return Ok(());

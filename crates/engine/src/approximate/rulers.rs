@@ -6,11 +6,12 @@ use std::ops::Bound;
 use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable, ScanEntry};
+use thermocline_policy::tuning::{RULER_GROWTH_PARTS, RULER_KEYS};
 
 use crate::sync::{Arc, Mutex, lock};
 
-/// Keys from one mark of a ruler to the next.
-pub(super) const STEP: usize = if cfg!(test) { 64 } else { 1024 };
+/// Keys from one mark of a ruler to the next. Unit tests have few keys.
+pub(super) const STEP: usize = if cfg!(test) { 64 } else { RULER_KEYS };
 
 /// Every so many keys of a memtable's family.
 #[derive(Debug, Default)]
@@ -88,7 +89,9 @@ impl Rulers {
     pub(super) fn get(&self, memtable: &Memtable, cf: CfId) -> Result<Arc<Ruler>> {
         let key = (index_of(memtable), cf);
         let known = lock(&self.0).get(&key).cloned();
-        let fits = |ruler: &Arc<Ruler>| memtable.len() <= ruler.records + ruler.records / 8;
+        let fits = |ruler: &Arc<Ruler>| {
+            memtable.len() <= ruler.records + ruler.records / RULER_GROWTH_PARTS
+        };
         if let Some(ruler) = known.filter(fits) {
             return Ok(ruler);
         }

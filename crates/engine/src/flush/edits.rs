@@ -33,6 +33,7 @@ use thermocline_base::limits::KEY_LEN_MAX;
 use thermocline_base::{CfId, KeyRange, Result, SeqNo};
 use thermocline_catalog::view::Position;
 use thermocline_memtable::{Cover, Direction, Fragment, Memtable};
+use thermocline_policy::tuning::NAMED_KEYS;
 use thermocline_version::Version;
 use thermocline_version::format::PAYLOAD_LEN_MAX;
 
@@ -51,9 +52,6 @@ const BESIDE_KEY: u64 = 64;
 
 /// Bytes that a table has beside a key and its value, about.
 const BESIDE_RECORD: u64 = 32;
-
-/// Keys that are looked at under one epoch guard.
-const AT_ONCE: usize = 1024;
 
 /// Ranges, and the bytes that an edit has of each, about: 0 where all of them together have too few to be looked at.
 pub(super) struct Cut {
@@ -355,7 +353,7 @@ impl<'e> Planned<'e> {
             self.evacuator.common.check_open()?;
             chunk.clear();
             let forwards = Direction::Forward;
-            let more = memtable.scan(cf, begin, forwards, SeqNo::MAX, AT_ONCE, &mut chunk)?;
+            let more = memtable.scan(cf, begin, forwards, SeqNo::MAX, NAMED_KEYS, &mut chunk)?;
             for (n, entry) in chunk.iter().enumerate() {
                 // Verified where it decides what is written where, or what is looked at next.
                 let decides = parts.is_full() || n + 1 == chunk.len();

@@ -25,3 +25,15 @@ pub const FOLD_ENTRIES: usize = 256;
 
 /// After that, when there are so many times as many as were left. *Derived*: so all folds together cost as much as some.
 pub const FOLD_TIMES: usize = 2;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Keys of a memtable that are gone through at a time: memory that writers have replaced waits meanwhile.
+
+/// Keys of a sealed memtable that are checked under one epoch guard whether anything lives. *Chosen* (commit 267604a).
+pub const RECLAIM_KEYS: usize = 256;
+
+/// Keys of indexes that are merged under one promise of DRAM. *Chosen* (commit 9da1ac5): others wait for what is promised.
+pub const MERGE_KEYS: usize = 1024;
+
+/// Keys that are gone through under one epoch guard to see how much an edit would have of them. *Chosen* (commit 0dec625).
+pub const NAMED_KEYS: usize = 1024;

@@ -31,3 +31,13 @@ pub const GAP_KEYS: u64 = 32;
 
 /// A gap that is passed counts as one key more than one part in so many of these. *Chosen* (commit 92dc4be): so a few gaps become one.
 pub const GAP_PASSED_PARTS: u64 = 4;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// About how large a range of keys is (the engine's `approximate`).
+
+/// Keys from one mark of a ruler to the next. *Chosen* (commit 6c292d7): fewer are counted one by one.
+pub const RULER_KEYS: usize = 1024;
+
+/// A ruler is made anew when its memtable has grown by more than one part in so many. *Chosen* (commit 6c292d7): so far a size may be
+/// wrong.
+pub const RULER_GROWTH_PARTS: u64 = 8;
