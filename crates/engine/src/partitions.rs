@@ -40,7 +40,7 @@
 //!    would slip in.
 //! 4. *It ends.* A split leaves less than what was past the limit on each side, and some on both; a merge
 //!    leaves at most a quarter of the limit, so neither asks for the other.
-//! 5. *Small edits.* None has more than about [`EDIT_BYTES`] of references, or [`EDIT_PARTITIONS`] new
+//! 5. *Small edits.* None has more than about `EDIT_BYTES` of references, or [`EDIT_PARTITIONS`] new
 //!    partitions, whatever keys are like: what does not fit is left as it is, or stands in the next one.
 //! 6. *Not on a full disk.* No partition is made or removed by itself while the disk is full: there an append could fail,
 //!    and nothing depends on it.
@@ -65,6 +65,7 @@ use thermocline_base::{CfId, CfOptions, Error, KeyRange, Result, limits};
 use thermocline_catalog::Edits;
 use thermocline_jobs::Prefixes;
 use thermocline_observe::event::Event;
+use thermocline_policy::tuning::EDIT_PARTITIONS;
 use thermocline_version::{Change, State, Version, VersionEdit};
 
 use crate::store::Partitioner;
@@ -76,13 +77,6 @@ pub use plan::PartitionsPlan;
 pub use sizes::PartitionSize;
 pub(crate) use thermocline_policy::partitions::Adjustment;
 use waiting::{Adjusting, Waiter};
-
-/// Bytes of references that an edit changes at most, and one reference more: a manifest's record has room for
-/// several times as many.
-const EDIT_BYTES: usize = 16 << 20;
-
-/// New partitions that an edit has at most, where their starts are prefixes.
-const EDIT_PARTITIONS: usize = 16_384;
 
 fn too_many(there: usize, more: usize) -> Error {
     Error::InvalidArgument(format!(

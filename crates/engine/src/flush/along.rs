@@ -58,6 +58,7 @@ use thermocline_policy::pick::{self, Held, pick_along};
 use thermocline_policy::ranges::{Coming, Leaving};
 use thermocline_policy::rewrite;
 use thermocline_policy::rewrite::Contents;
+use thermocline_policy::tuning::{NAMED_ALONG_PARTS, NAMED_REST_PARTS};
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_tables::TableFiles;
 use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_change};
@@ -72,7 +73,7 @@ use crate::sync::Arc;
 
 /// Bytes that one edit has of what is taken along, and of what comes in its place, about. With what it has of memtables
 /// ([`edits`](super::edits)) that is less than it may have.
-pub(super) const NAMED_ALONG_BYTES: u64 = (PAYLOAD_LEN_MAX / 2) as u64;
+pub(super) const NAMED_ALONG_BYTES: u64 = (PAYLOAD_LEN_MAX / NAMED_ALONG_PARTS) as u64;
 
 /// Bytes that an edit has beside the keys of a reference, at most.
 const BESIDE_REFERENCE: u64 = 128;
@@ -340,7 +341,7 @@ impl<'a> Along<'a> {
 /// [`Error::InvalidArgument`] if it has not.
 pub(super) fn check_named(outputs: &Outputs, along: &[Along<'_>]) -> Result<()> {
     // The rest is for the front, what was done, and partitions of new prefixes.
-    let most = PAYLOAD_LEN_MAX / 8 * 7;
+    let most = PAYLOAD_LEN_MAX / NAMED_REST_PARTS * (NAMED_REST_PARTS - 1);
     let (mut bytes, mut one) = (0, Vec::new());
     for change in along.iter().flat_map(Along::taken).chain(outputs.added()) {
         one.clear();

@@ -33,7 +33,7 @@ use thermocline_base::limits::KEY_LEN_MAX;
 use thermocline_base::{CfId, KeyRange, Result, SeqNo};
 use thermocline_catalog::view::Position;
 use thermocline_memtable::{Cover, Direction, Fragment, Memtable};
-use thermocline_policy::tuning::NAMED_KEYS;
+use thermocline_policy::tuning::{NAMED_KEYS, NAMED_PARTS, NAMED_UNKNOWN_PARTS};
 use thermocline_version::Version;
 use thermocline_version::format::PAYLOAD_LEN_MAX;
 
@@ -42,7 +42,7 @@ use crate::store::Evacuator;
 use crate::sync::Arc;
 
 /// Bytes that one edit has of what memtables have, about.
-pub(super) const NAMED_BYTES: u64 = (PAYLOAD_LEN_MAX / 4) as u64;
+pub(super) const NAMED_BYTES: u64 = (PAYLOAD_LEN_MAX / NAMED_PARTS) as u64;
 
 /// How many keys an edit has of one family of a table, at most.
 const KEYS_A_TABLE: u64 = 4;
@@ -314,7 +314,7 @@ impl<'e> Planned<'e> {
         let mut parts = Parts {
             ends,
             // Of each memtable one part may lie on both sides of a cut.
-            enough: self.most / (16 * taken.memtables.len().max(1) as u64),
+            enough: self.most / (NAMED_UNKNOWN_PARTS * taken.memtables.len().max(1) as u64),
             keys: Keys::default(),
             all: Vec::new(),
         };

@@ -6,13 +6,13 @@ use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result, limits};
 use thermocline_observe::event::Event;
-use thermocline_policy::tuning::MEASURED_TABLES;
+use thermocline_policy::tuning::{EDIT_BYTES, MEASURED_TABLES};
 use thermocline_policy::work::Work;
 use thermocline_version::{
     BlobBytes, Change, Joined, Level, PartitionId, TableRef, Version, VersionEdit,
 };
 
-use super::{Adjusting, Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
+use super::{Adjusting, Adjustment, Waiter, created, plan, sizes, too_many};
 use crate::store::Partitioner;
 use crate::sync::Arc;
 

@@ -3,12 +3,10 @@
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
 use thermocline_jobs::outputs::MadeInPm;
+use thermocline_policy::tuning::OWNERS_AHEAD;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::store::Sweeper;
-
-/// Owners that are reserved by one edit.
-const OWNERS_AHEAD: u64 = 16;
 
 /// Owners that are given out at most behind the newest chain that the manifest names: the region knows that one by the
 /// low 16 bits of its number, and which of two is newer by half of those (`halloc::Witness`).

@@ -19,14 +19,12 @@ use thermocline_halloc::{Space, ZONE_HEADER_BYTES};
 use thermocline_level0::{
     PmTable, PmTableWriter, TOMBSTONES_LEN_MAX, TableIdentity, Value, WriteOptions,
 };
+use thermocline_policy::tuning::PM_TABLE_FAMILIES;
 use thermocline_sst::{KeyRef, Value as AnyValue};
 use thermocline_version::{BlobBytes, Level, Place, PmTableInfo, TableRef};
 
 use super::TableSink;
 use crate::outputs::{MadeInPm, Outputs};
-
-/// Most families of a table: what an edit says of it stays small.
-const FAMILIES_MAX: usize = 256;
 
 /// What a table in persistent memory needs of its store.
 #[derive(Clone, Copy)]
@@ -195,7 +193,7 @@ impl TableSink for PmSink<'_> {
         _: &mut Outputs,
     ) -> Result<()> {
         // Within a family the caller cuts, between keys.
-        if self.last != Some(cf) && (self.families == FAMILIES_MAX || self.is_full()) {
+        if self.last != Some(cf) && (self.families == PM_TABLE_FAMILIES || self.is_full()) {
             self.finish_table()?;
         }
         if self.last != Some(cf) {

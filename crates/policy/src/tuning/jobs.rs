@@ -37,3 +37,34 @@ pub const MERGE_KEYS: usize = 1024;
 
 /// Keys that are gone through under one epoch guard to see how much an edit would have of them. *Chosen* (commit 0dec625).
 pub const NAMED_KEYS: usize = 1024;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What one edit of the manifest takes.
+
+/// An edit names outputs of one part in so many of what a record of the manifest may have, and as many inputs. *Chosen* (commit 0dec625):
+/// with what is taken along it has less than it may.
+pub const NAMED_PARTS: usize = 4;
+
+/// And one part in so many for what a flush takes along, and what comes in its place. *Chosen* (commit 0dec625).
+pub const NAMED_ALONG_PARTS: usize = 2;
+
+/// One part in so many is kept for the rest: how far a flush has come, what was done, partitions of new prefixes. *Chosen* (commit
+/// 0dec625).
+pub const NAMED_REST_PARTS: usize = 8;
+
+/// Of what an edit names, all memtables together have one part in so many beside a cut where that cannot be known. *Chosen* (commit 0dec625):
+/// edits are that much longer than they should be.
+pub const NAMED_UNKNOWN_PARTS: u64 = 16;
+
+/// Bytes of references that an edit changes at most where partitions are split or merged, and one reference more. *Chosen* (commit
+/// 4bb2d95): a record of the manifest has room for several times as many.
+pub const EDIT_BYTES: usize = 16 << 20;
+
+/// New partitions that an edit has at most, where their starts are prefixes. *Chosen* (commit 4bb2d95), likewise.
+pub const EDIT_PARTITIONS: usize = 16_384;
+
+/// Owners of tables in persistent memory that are reserved by one edit. *Chosen* (commit ed9d8aa): an edit is a sync.
+pub const OWNERS_AHEAD: u64 = 16;
+
+/// Families of a table in persistent memory, at most. *Chosen* (commit ed9d8aa): what an edit says of a table stays small.
+pub const PM_TABLE_FAMILIES: usize = 256;

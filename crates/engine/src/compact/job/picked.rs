@@ -11,6 +11,7 @@ use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::{Outputs, below};
 use thermocline_policy::collect::Copies;
 use thermocline_policy::pick::{self, Held};
+use thermocline_policy::tuning::NAMED_PARTS;
 use thermocline_policy::work::Because;
 use thermocline_tables::Promise;
 use thermocline_version::format::PAYLOAD_LEN_MAX;
@@ -22,7 +23,7 @@ use crate::compact::told::Begun;
 use crate::sync::Arc;
 
 /// Bytes that an edit has of a job's inputs, at most, about, and as many of its outputs ([`super::named`]).
-pub(crate) const NAMED_BYTES: u64 = (PAYLOAD_LEN_MAX / 4) as u64;
+pub(crate) const NAMED_BYTES: u64 = (PAYLOAD_LEN_MAX / NAMED_PARTS) as u64;
 
 /// A job that is in the list of running ones.
 pub(crate) struct Job {
