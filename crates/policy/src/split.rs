@@ -6,7 +6,7 @@
 
 use crate::tuning::{
     COROUTINE_BYTES, JOBS_DRAM_PARTS, PIECE_BYTES_MAX, PIECE_BYTES_MIN, PIECES_A_COROUTINE,
-    SPLIT_TABLES_MIN,
+    SPLIT_TABLES_MIN, TABLE_PIECE_BYTES_MAX, TABLE_PIECE_BYTES_MIN, TABLE_PIECE_PARTS,
 };
 
 /// How many coroutines a job may have: the paper's `k`, where `depth` is its `q`, and `threads` its `c`.
@@ -47,6 +47,17 @@ impl Tools {
             piece_bytes: piece_bytes.expect("no more than the largest"),
         }
     }
+}
+
+/// Bytes of a table that are gathered before they are written, where a store has so much DRAM.
+///
+/// ```
+/// use thermocline_policy::split::table_piece_bytes;
+/// assert_eq!(table_piece_bytes(1 << 20), 256 << 10);
+/// assert_eq!(table_piece_bytes(1 << 40), 1 << 20);
+/// ```
+pub fn table_piece_bytes(dram: u64) -> u64 {
+    (dram / TABLE_PIECE_PARTS).clamp(TABLE_PIECE_BYTES_MIN, TABLE_PIECE_BYTES_MAX)
 }
 
 /// Before which tables of its largest run a job of `total` bytes is cut, ascending: into at most `parts` parts of about the same

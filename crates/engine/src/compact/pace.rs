@@ -15,13 +15,10 @@ use thermocline_base::Result;
 use thermocline_env::Clock;
 use thermocline_exec::BatchReader;
 use thermocline_policy::pace::{percent, rest_ns, share};
-use thermocline_policy::tuning::{JOB_LOOK_NS, JOB_WORK_NS_MAX, JOB_WORK_NS_MIN};
+use thermocline_policy::tuning::{JOB_LOOK_NS, JOB_NAP_MS, JOB_WORK_NS_MAX, JOB_WORK_NS_MIN};
 
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use clients::Clients;
-
-/// A job sleeps no longer than this at once, so that it hears of the store's closing.
-const NAP_MS: u64 = 10;
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -159,7 +156,7 @@ impl Pace {
                 return Ok(());
             }
             go_on()?;
-            self.clock.sleep_ms(left_ms.min(NAP_MS));
+            self.clock.sleep_ms(left_ms.min(JOB_NAP_MS));
         }
     }
 }

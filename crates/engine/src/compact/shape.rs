@@ -14,14 +14,13 @@ use thermocline_policy::pick::{
     level0_gaps, runs,
 };
 use thermocline_policy::scans::level0_share;
+use thermocline_policy::split::table_piece_bytes;
+use thermocline_policy::tuning::ZSTD_LEVEL;
 use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, LevelTables, Place, TableRef, Version};
 
 use super::sums::{LevelSums, Stretches};
 use crate::sync::{Arc, AtomicU64, Ordering};
-
-/// The level of Zstandard: the fastest.
-const ZSTD_LEVEL: i32 = 1;
 
 /// How the levels of a store should be.
 #[derive(Debug)]
@@ -326,8 +325,8 @@ impl Shape {
             geometry: Geometry::of(options),
             level0_most: AtomicU64::new(0),
             options: options.compaction.clone(),
-            // Devices like large pieces; each table that is being written holds one.
-            write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
+            // Whole pages.
+            write_bytes: index(table_piece_bytes(options.dram)) & !4095,
             index: options.ssd.index,
         }
     }

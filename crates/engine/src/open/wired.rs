@@ -23,6 +23,7 @@ use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
 use thermocline_policy::pressure::Due;
 use thermocline_policy::split::Tools;
+use thermocline_policy::tuning::JOB_THREADS_ALONE;
 use thermocline_runtime::{Background, Client, Runtime};
 use thermocline_tables::{Lent, TableFiles, Tables, read_level0_keys};
 use thermocline_version::VersionSet;
@@ -74,9 +75,6 @@ struct OpenedTables {
     files: Arc<TableFiles>,
     tables: Arc<Tables>,
 }
-
-/// For how many job threads a store without any divides its jobs, the same on every machine.
-const JOB_THREADS_ALONE: usize = 4;
 
 fn open_tables(
     named: &Named,

@@ -11,6 +11,7 @@ use thermocline_memtable::{
     Chain, ChainWriter, Descriptor, ItemBuilder, ItemImage, Persist, Segment, item_bytes,
 };
 use thermocline_pm::{PmOff, RegionKind};
+use thermocline_policy::tuning::LOADED_PARTS;
 use thermocline_version::{MemtableEntry, State};
 use thermocline_wal::{HEADER_BYTES, LogId, LogReader, frame_bytes};
 
@@ -258,7 +259,8 @@ impl Load<'_> {
             let limit = self.space.limit();
             match self.writer.ensure(bytes, Reserve::Use) {
                 Err(Error::OutOfSpace(_)) if limit < self.space.region().capacity() => {
-                    self.space.set_limit(limit + (limit / 8).max(2 * bytes));
+                    self.space
+                        .set_limit(limit + (limit / LOADED_PARTS).max(2 * bytes));
                 }
                 other => return other.map(drop),
             }

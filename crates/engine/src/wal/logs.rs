@@ -13,6 +13,7 @@ use thermocline_halloc::Reserve;
 use thermocline_memtable::Grant;
 use thermocline_observe::poison::is_sync;
 use thermocline_pm::{PmOff, Region};
+use thermocline_policy::tuning::{LOG_DELETES_BYTES, LOG_WAITING_BYTES, LOGS_SPARE};
 use thermocline_version::State;
 use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes, may_be_log_of};
 
@@ -20,16 +21,6 @@ use super::claim::{Claims, Noted};
 use super::place::{LogDir, LogDirs};
 use crate::busy::busy;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
-
-/// Logs that are kept to be used again.
-pub(super) const SPARES: usize = 2;
-
-/// What writes that do not only delete leave of a log, in bytes, where the disk has no more room.
-pub(super) const KEPT_FOR_DELETES: u64 = 8 << 10;
-
-/// Bytes that wait in DRAM for the sync of a log, at most, and one item: what is more is written before. A batch, or a
-/// log that is copied, may be as large as memory for records.
-const WAITING_MAX: usize = 4 << 20;
 
 /// The logs of an open store.
 #[derive(Debug)]
@@ -181,7 +172,7 @@ impl Wal {
     pub fn reserve(&self, bytes: u64, reserve: Reserve, may_wait: bool) -> Result<()> {
         let kept = match reserve {
             Reserve::Use => 0,
-            Reserve::Keep => KEPT_FOR_DELETES,
+            Reserve::Keep => LOG_DELETES_BYTES,
         };
         let end = self.granted.load(Ordering::Relaxed) + frame_bytes(bytes) + kept;
         if end <= self.reserved.load(Ordering::Relaxed) {
@@ -256,7 +247,7 @@ impl Wal {
             }
             let mut spares = lock(&self.spares);
             let there = self.storage.exists(&newest).unwrap_or(false);
-            if there && spares.len() < SPARES && !spares.contains(&newest) {
+            if there && spares.len() < LOGS_SPARE && !spares.contains(&newest) {
                 spares.push(newest);
                 continue;
             }
@@ -409,7 +400,7 @@ pub(super) fn write_to(
 /// that are whole and others, as one during the sync does.
 fn append(log: &mut LogWriter, payload: &[u8]) -> Result<()> {
     log.append(payload)?;
-    match log.waiting() < WAITING_MAX {
+    match log.waiting() < LOG_WAITING_BYTES {
         true => Ok(()),
         false => log.write_out(),
     }

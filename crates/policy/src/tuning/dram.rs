@@ -1,4 +1,4 @@
-//! Numbers of DRAM: what is promised ahead.
+//! Numbers of DRAM, and of the logs that make durable what lies there: what is promised ahead, kept, and waits.
 
 // ---------------------------------------------------------------------------------------------------------------------
 // DRAM that is promised for writes ahead (`promise`).
@@ -15,3 +15,26 @@ pub const CREDIT_FAMILIES: usize = 4;
 
 /// Groups in flight for which a promise is made beyond those that there are. *Chosen*: with more, a write reckons anew.
 pub const CREDIT_GROUPS: u64 = 8;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Logs (the engine's `wal`).
+
+/// Logs that are kept to be used again. *Chosen* (commit 6361f07).
+pub const LOGS_SPARE: usize = 2;
+
+/// What writes that do not only delete leave of a log, in bytes, where the disk has no more room. *Chosen* (commit b96c8f3).
+pub const LOG_DELETES_BYTES: u64 = 8 << 10;
+
+/// Bytes that wait in DRAM for the sync of a log, at most, and one item: what is more is written before. *Chosen* (commit 267604a): a batch,
+/// or a log that is copied, may be as large as memory for records.
+pub const LOG_WAITING_BYTES: usize = 4 << 20;
+
+/// Memtables that are loaded of logs may have one part in so many more at a time than they should have, where they need it. *Chosen*
+/// (commit 6361f07): other rests of zones stay unused than when they were written.
+pub const LOADED_PARTS: u64 = 8;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What is kept of versions (the engine's `compact::sums`).
+
+/// Levels of families of which sums are kept at least before it is looked which of them nobody asks for any more. *Chosen* (commit 16a7885).
+pub const SUMS_KEPT_MIN: usize = 64;

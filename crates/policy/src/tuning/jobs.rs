@@ -3,7 +3,7 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // Steps of a job (`steps`).
 
-/// Records after which a step of a job ends. *Chosen* (commit 3a745e6): some tens of microseconds.
+/// Records after which a step of a job ends. *Chosen* (commit 3a745e6): less than a millisecond.
 pub const JOB_STEP_RECORDS: u64 = 256;
 
 /// Bytes that a job has written after which a step ends. *Chosen* (commit 3a745e6): a piece of a file.
@@ -23,7 +23,8 @@ pub const JOB_KEYS: usize = 256;
 /// Operands of a key that a job collects before it folds them for the first time. *Chosen* (commit 4cd0887).
 pub const FOLD_ENTRIES: usize = 256;
 
-/// After that, when there are so many times as many as were left. *Derived*: so all folds together cost as much as some.
+/// After that, when there are so many times as many as were left. *Chosen* (commit 4cd0887): so what cannot be
+/// folded is not gone through again and again.
 pub const FOLD_TIMES: usize = 2;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -68,3 +69,22 @@ pub const OWNERS_AHEAD: u64 = 16;
 
 /// Families of a table in persistent memory, at most. *Chosen* (commit ed9d8aa): what an edit says of a table stays small.
 pub const PM_TABLE_FAMILIES: usize = 256;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// How jobs write tables (`split`).
+
+/// One part in so many of DRAM is what a table that is being written gathers before it is written. *Chosen* (commit a528575): each table that
+/// is being written holds one such piece.
+pub const TABLE_PIECE_PARTS: u64 = 64;
+
+/// Bytes of such a piece, at least. *Chosen* (commit a528575): devices like large pieces.
+pub const TABLE_PIECE_BYTES_MIN: u64 = 256 << 10;
+
+/// Likewise at most. *Chosen* (commit a528575).
+pub const TABLE_PIECE_BYTES_MAX: u64 = 1 << 20;
+
+/// The level of Zstandard. *Chosen* (commit bd1191b): the fastest.
+pub const ZSTD_LEVEL: i32 = 1;
+
+/// For how many job threads a store without any divides its jobs. *Chosen* (commit e35b05a): the same on every machine.
+pub const JOB_THREADS_ALONE: usize = 4;

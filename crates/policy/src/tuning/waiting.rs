@@ -96,6 +96,9 @@ pub const JOB_WORK_NS_MIN: u64 = 1_000_000;
 /// For no more work than this a job rests at a time, in nanoseconds. *Chosen*: a sync that took seconds asks for no minute of rest.
 pub const JOB_WORK_NS_MAX: u64 = 100_000_000;
 
+/// Milliseconds that a job sleeps at once, at most, where its rate is limited. *Chosen* (commit bd1191b): so it hears of the store's closing.
+pub const JOB_NAP_MS: u64 = 10;
+
 /// Nanoseconds after which a job that rests looks again whether it still may. *Chosen*: no longer than the longest delay of a write.
 pub const JOB_LOOK_NS: u64 = 10_000_000;
 

@@ -32,7 +32,7 @@ fn time_passes_as_the_rate_says_and_nobody_sleeps_for_long() {
         }
     });
     assert!(matches!(closed, Err(Error::Closed)));
-    assert!(clock.now_ns() / 1_000_000 - ms <= 2 * NAP_MS);
+    assert!(clock.now_ns() / 1_000_000 - ms <= 2 * JOB_NAP_MS);
     Pace::new(0, clock.clone())
         .spent(1 << 40, &|| Err(Error::Closed))
         .unwrap();

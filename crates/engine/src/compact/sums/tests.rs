@@ -263,7 +263,7 @@ fn what_is_asked_for_is_kept_and_what_is_gone_does_not_pile_up() {
     let kept = || lock(&sums.before).of.len();
     for family in 0..1000 {
         assert_eq!(*sums.before((CfId(family), 1), &again()), [0, 100]);
-        assert!(kept() <= 2 * SWEEP_MIN);
+        assert!(kept() <= 2 * SUMS_KEPT_MIN);
     }
     let levels: Vec<_> = (0..1000).map(|family| (CfId(family), again())).collect();
     let ask = || {
@@ -274,5 +274,5 @@ fn what_is_asked_for_is_kept_and_what_is_gone_does_not_pile_up() {
     let (first, second) = (ask(), ask());
     let mut pairs = first.iter().zip(&second);
     assert!(pairs.all(|(a, b)| Arc::ptr_eq(a, b)));
-    assert!(kept() <= 1000 + 2 * SWEEP_MIN);
+    assert!(kept() <= 1000 + 2 * SUMS_KEPT_MIN);
 }
