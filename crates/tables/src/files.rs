@@ -24,6 +24,7 @@ use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, JobIo, PIECE_BYTES};
 use thermocline_observe::charged::Reads;
+use thermocline_policy::tuning::{CACHE_DRAM_PARTS, OPEN_DRAM_PARTS, OPEN_TABLES_MIN};
 use thermocline_sst::{
     BlobFile, BlockCache, CacheUse, FileName, Identity, StoreCache, TableWriter, WriteOptions,
     blob_name, table_name,
@@ -40,18 +41,11 @@ use crate::pm::PmTables;
 use crate::staged::{NewFiles, Staged};
 use std::sync::Arc;
 
-/// The share of DRAM that blocks may take, and the one of open tables, and of keys of level 0.
-const CACHE_SHARE: u64 = 2;
-const OPEN_SHARE: u64 = 8;
-
-/// So many tables may stay open, unless an option says otherwise, however few files the process may have open.
-const TABLES_LEAST: u64 = 512;
-
 /// How many tables may stay open (0: any number), in a process that may have so many files open. Where no option says it, half of
 /// them, since others want some, too.
 fn tables_max(options: &Options, files_max: Option<u64>) -> usize {
     index(match options.read.open_tables {
-        0 => files_max.map_or(0, |files| (files / 2).max(TABLES_LEAST)),
+        0 => files_max.map_or(0, |files| (files / 2).max(OPEN_TABLES_MIN)),
         most => most,
     })
 }
@@ -184,7 +178,7 @@ impl TableFiles {
         let cache_bytes = match options.read.cache_bytes {
             // The library's locks are not the scheduler's.
             _ if SCHEDULED => 0,
-            0 => dram / CACHE_SHARE,
+            0 => dram / CACHE_DRAM_PARTS,
             bytes => bytes.min(dram),
         };
         let tables_max = tables_max(options, table_storage.open_files_max());
@@ -201,7 +195,7 @@ impl TableFiles {
             shared: lent.cache.clone(),
             cache_bytes,
             cache: OnceLock::new(),
-            open: OpenTables::new(tables_max, dram / OPEN_SHARE),
+            open: OpenTables::new(tables_max, dram / OPEN_DRAM_PARTS),
             found: Counters::default(),
             reads: Reads::new(match options.read_only {
                 true => 0,
@@ -222,7 +216,7 @@ impl TableFiles {
             ),
             pm: PmTables::default(),
             keys: Level0Keys::new(match options.level0.key_index {
-                true => dram / OPEN_SHARE,
+                true => dram / OPEN_DRAM_PARTS,
                 false => 0,
             }),
             verify: options.read.verify_checksums,

@@ -1,15 +1,13 @@
 //! How far cursors usually go.
 
 use thermocline_base::sync::{AtomicU64, Ordering};
+use thermocline_policy::tuning::HABIT_PARTS;
 use thermocline_version::Level;
 
 /// What cursors are used to: how many bytes they go through in tables of each level, from where they were
 /// placed on. Decaying means. Relaxed: guesses.
 #[derive(Debug, Default)]
 pub struct Habit([AtomicU64; Level::MAX.0 as usize + 1]);
-
-/// A cursor changes the mean by a part of so many.
-const HABIT_PARTS: u64 = 8;
 
 impl Habit {
     fn of(&self, level: Level) -> Option<&AtomicU64> {

@@ -2,7 +2,7 @@
 //!
 //! Jobs write values apart in that order, so what a job reads of a file follows what it has read of it, but for what is dead. It reads
 //! each file on from there, in pieces as long as a [`Window`] says. There may be many files, as many as there were flushes: then their pieces are
-//! shorter: each new one has its share of [`PIECES_BYTES`], and those that were read before keep theirs until they are done with.
+//! shorter: each new one has its share of [`VALUES_IN_ORDER_BYTES`], and those that were read before keep theirs until they are done with.
 //!
 //! A piece is not believed sooner than a value that was read alone ([`Piece::value`]). What the cache has does not matter here, and
 //! what is read does not come into it: the values move.
@@ -15,15 +15,12 @@ use std::sync::Arc;
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_env::meter::Meter;
 use thermocline_exec::BatchRead;
+use thermocline_policy::tuning::{VALUES_IN_ORDER_BYTES, VALUES_PIECE_BYTES};
 use thermocline_sst::RECORD_HEADER_LEN;
 
 use super::files::TableFiles;
 use super::pieces::Piece;
 use super::window::Window;
-
-/// Bytes of which the pieces of all files have their shares, and of one at most.
-const PIECES_BYTES: u64 = 4 << 20;
-const PIECE_BYTES: u64 = 256 << 10;
 
 /// See the [module](self).
 pub struct ValuesInOrder<'a> {
@@ -64,7 +61,7 @@ impl<'a> ValuesInOrder<'a> {
     /// As [`TableFiles::read_blob`].
     pub fn read(&self, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
         let mut of = self.of.borrow_mut();
-        let most = (PIECES_BYTES / (of.len() as u64 + 1)).min(PIECE_BYTES);
+        let most = (VALUES_IN_ORDER_BYTES / (of.len() as u64 + 1)).min(VALUES_PIECE_BYTES);
         let one = of.entry(blob.file).or_default();
         let len = u64::from(blob.len);
         let end = one.last.end;

@@ -9,13 +9,10 @@ use std::sync::Arc;
 
 use thermocline_base::FileId;
 use thermocline_base::sync::{Mutex, lock};
+use thermocline_policy::tuning::OPEN_BLOB_FILES;
 use thermocline_sst::BlobFile;
 
 use super::file::TableFile;
-
-/// So many stay open if no number was set. What one takes is a descriptor, and its place in two lists, and no index that
-/// would have to be read again.
-const MOST: usize = 512;
 
 /// A blob file that was read from: its first bytes say that it is this one, so that a value takes one read.
 #[derive(Debug)]
@@ -39,7 +36,7 @@ impl BlobFiles {
     pub fn new(most: usize) -> BlobFiles {
         BlobFiles {
             most: match most {
-                0 => MOST,
+                0 => OPEN_BLOB_FILES,
                 most => most,
             },
             kept: Mutex::default(),

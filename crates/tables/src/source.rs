@@ -28,6 +28,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Kind, Result, SeqNo};
 use thermocline_exec::RangeBuf;
 use thermocline_memtable::Direction;
+use thermocline_policy::tuning::FIRST_READS;
 use thermocline_sst::{KeyRef, Move, Value};
 use thermocline_version::TableRef;
 
@@ -38,9 +39,6 @@ use crate::any::{AnyCursor, AnyPart};
 use crate::course::{Course, PassedOver, first_move};
 use crate::{Tables, ToScan};
 use std::sync::Arc;
-
-/// So many first pieces of a cursor's sources are read at once, at most.
-const FIRST_READS: usize = 16;
 
 /// See the [module](self).
 #[derive(Debug)]

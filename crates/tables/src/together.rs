@@ -12,15 +12,13 @@ use std::sync::Arc;
 
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_exec::BatchRead;
+use thermocline_policy::tuning::SEARCHES_TOGETHER;
 use thermocline_sst::{Block, BlockHandle};
 
 use crate::drive::{Fetched, decoded, fetch, read_block};
 use crate::files::TableFiles;
 use crate::open::OpenTable;
 use crate::search::{Answer, Next, Search};
-
-/// Searches at a time: so many blocks may lie in buffers, and so many files be open for them.
-const TOGETHER_MAX: usize = 32;
 
 /// One of the searches.
 struct One<'a> {
@@ -115,7 +113,7 @@ pub async fn wait_for_all_async(searches: Vec<Search<'_>>) -> Vec<Result<Answer>
 fn groups(searches: Vec<Search<'_>>) -> impl Iterator<Item = Vec<One<'_>>> {
     let mut rest = searches.into_iter();
     std::iter::from_fn(move || {
-        let some = rest.by_ref().take(TOGETHER_MAX).map(One::begin);
+        let some = rest.by_ref().take(SEARCHES_TOGETHER).map(One::begin);
         let some: Vec<_> = some.collect();
         (!some.is_empty()).then_some(some)
     })
@@ -200,7 +198,7 @@ pub struct LongValue<'a> {
 pub fn read_values(values: &[LongValue<'_>]) -> Vec<Result<Vec<u8>>> {
     let mut answers = Vec::with_capacity(values.len());
     let of_one_store = values.chunk_by(|a, b| Arc::ptr_eq(a.files, b.files));
-    for some in of_one_store.flat_map(|all| all.chunks(TOGETHER_MAX)) {
+    for some in of_one_store.flat_map(|all| all.chunks(SEARCHES_TOGETHER)) {
         let files = some[0].files;
         let cached = some.iter().map(|v| files.cache().find_value(v.of, v.blob));
         let cached: Vec<_> = cached.collect();

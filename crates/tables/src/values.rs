@@ -17,6 +17,7 @@ use thermocline_base::budget::Charge;
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DIRECT_UNIT;
 use thermocline_exec::BatchRead;
+use thermocline_policy::tuning::{VALUE_GAP_UNITS, VALUE_READS, VALUE_SPARE_PARTS};
 use thermocline_sst::RECORD_HEADER_LEN;
 use thermocline_version::Level;
 
@@ -26,11 +27,8 @@ use super::pieces::Piece;
 use super::window::Window;
 use std::sync::Arc;
 
-/// Reads at once, at most: each may be of another file, which is open meanwhile.
-const READS_MAX: usize = 64;
-
 /// Bytes between two values that are read, too, rather than asked for twice.
-const GAP_MAX: u64 = 2 * DIRECT_UNIT as u64;
+const GAP_MAX: u64 = VALUE_GAP_UNITS * DIRECT_UNIT as u64;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -76,7 +74,7 @@ impl ValuesAhead {
         self.note();
         // Not much more than what is usual: unlike blocks, values mostly are not where the last one ends.
         let mean = self.files.value_habit().mean(self.level);
-        let expected = mean + mean / 8;
+        let expected = mean + mean / VALUE_SPARE_PARTS;
         self.window = Window::new(expected.min(self.files.ahead_bytes()));
         self.forget();
     }
@@ -213,7 +211,7 @@ impl Plan<'_> {
             span.to = span.to.max(other.to);
             self.left = self.left.saturating_sub(span.to - span.from - before);
             *other = span;
-        } else if self.spans.len() < READS_MAX {
+        } else if self.spans.len() < VALUE_READS {
             self.left = self.left.saturating_sub(span.to - span.from);
             self.spans.push(span);
         } else {

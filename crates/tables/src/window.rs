@@ -4,8 +4,7 @@
 //! ([`Habit`](crate::habit::Habit)): somewhat more than that. Each piece after that is four times as long as the one before, up to
 //! `read.ahead_bytes`.
 
-/// How much longer each piece is than the one before.
-const GROWTH: u64 = 4;
+use thermocline_policy::tuning::PIECE_GROWTH;
 
 /// See the [module](self). All in bytes.
 #[derive(Debug, Default)]
@@ -52,7 +51,7 @@ impl Window {
         let expected = self.expected.saturating_sub(before);
         let grown = match before {
             0 => 0,
-            _ => self.last.max(len) * GROWTH,
+            _ => self.last.max(len) * PIECE_GROWTH,
         };
         let piece = grown.max(expected).min(most);
         // What was expected and was too little is not multiplied at once.

@@ -38,3 +38,19 @@ pub const LOADED_PARTS: u64 = 8;
 
 /// Levels of families of which sums are kept at least before it is looked which of them nobody asks for any more. *Chosen* (commit 16a7885).
 pub const SUMS_KEPT_MIN: usize = 64;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What of tables stays in DRAM (the crate `tables`).
+
+/// One part in so many of DRAM is what the cache of blocks may have. *Measured*: decision 161.
+pub const CACHE_DRAM_PARTS: u64 = 2;
+
+/// And one part in so many what open tables may have, and as much the keys of level 0. *Chosen* (commit 09d31ff).
+pub const OPEN_DRAM_PARTS: u64 = 8;
+
+/// Tables may stay open, where no option says how many, though the process may have few files open. *Chosen* (commit 89b27fe; decision 170).
+pub const OPEN_TABLES_MIN: u64 = 512;
+
+/// Blob files that stay open, where no option says how many. *Chosen* (commit a62864d): what one takes is a descriptor, and its place in two
+/// lists, and no index that would have to be read again.
+pub const OPEN_BLOB_FILES: usize = 512;

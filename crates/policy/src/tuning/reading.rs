@@ -41,3 +41,35 @@ pub const RULER_KEYS: usize = 1024;
 /// A ruler is made anew when its memtable has grown by more than one part in so many. *Chosen* (commit 6c292d7): so far a size may be
 /// wrong.
 pub const RULER_GROWTH_PARTS: u64 = 8;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Cursors over tables, and values in blob files (the crate `tables`).
+
+/// A cursor changes the mean of how far cursors go by one part in so many. *Chosen* (commit ec2d73a): the last eight or so count.
+pub const HABIT_PARTS: u64 = 8;
+
+/// How many times longer each piece of a file that a cursor reads is than the one before. *Chosen* (commit 09d31ff): a long scan soon reads
+/// as much at a time as it may.
+pub const PIECE_GROWTH: u64 = 4;
+
+/// First pieces of a cursor's tables that are read at once, at most. *Chosen* (commit 9f3ba4b): each is an open file.
+pub const FIRST_READS: usize = 16;
+
+/// Values of blob files that a cursor reads at once, at most. *Chosen* (commit ec2d73a): each may be of another file, which is open meanwhile.
+pub const VALUE_READS: usize = 64;
+
+/// Units of what devices transfer between two values that are read, too, rather than asked for twice. *Chosen* (commit 52bd7d1).
+pub const VALUE_GAP_UNITS: u64 = 2;
+
+/// A cursor is ready for one part in so many more of values than is usual. *Chosen* (commit 74a10b0): unlike blocks, values mostly are not
+/// where the last one ends.
+pub const VALUE_SPARE_PARTS: u64 = 8;
+
+/// Bytes of which the pieces of all blob files have their shares that a job reads in the order of keys. *Chosen* (commit 74a10b0).
+pub const VALUES_IN_ORDER_BYTES: u64 = 4 << 20;
+
+/// Bytes of one such piece, at most. *Chosen* (commit 74a10b0): the device's rate is reached with less.
+pub const VALUES_PIECE_BYTES: u64 = 256 << 10;
+
+/// Searches that go on together: so many blocks may lie in buffers, and so many files be open for them. *Chosen* (commit 05754a6).
+pub const SEARCHES_TOGETHER: usize = 32;
