@@ -8,6 +8,7 @@ use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, Error, Result};
 use thermocline_halloc::{Reserve, Space, Zone};
 use thermocline_pm::{PmOff, Region};
+use thermocline_policy::tuning::ITEM_KEPT_BYTES;
 
 use crate::SITE_ITEM;
 use crate::chain::{Chain, Segment};
@@ -165,9 +166,6 @@ pub enum Persist {
 }
 
 impl ItemBuilder {
-    /// Buffers above this are not kept from one item to the next.
-    const KEEP_BYTES: usize = 1 << 20;
-
     /// Builds one item with `entries` at `first_seqno` in the room granted, stores it, and persists it
     /// now or leaves that to others. Returns the offset of each record.
     ///
@@ -205,10 +203,10 @@ impl ItemBuilder {
 
     /// Gives large buffers back.
     pub fn trim(&mut self) {
-        if self.bytes.capacity() > ItemBuilder::KEEP_BYTES {
+        if self.bytes.capacity() > ITEM_KEPT_BYTES {
             self.bytes = Vec::new();
         }
-        if self.offsets.capacity() * size_of::<PmOff>() > ItemBuilder::KEEP_BYTES {
+        if self.offsets.capacity() * size_of::<PmOff>() > ITEM_KEPT_BYTES {
             self.offsets = Vec::new();
         }
     }

@@ -42,7 +42,7 @@
 //! A put into a family that never had a gap in this memtable: a branch. Into one that has: a load
 //! and a bisection among few gaps. A get: nothing. DRAM: [`CHARGE`] bytes for a family and
 //! memtable that has gaps, charged to the store's account with the first; where there are none
-//! there are no gaps. A put needs no more: where a cut would leave too many gaps ([`BYTES_MAX`]),
+//! there are no gaps. A put needs no more: where a cut would leave too many gaps ([`GAPS_BYTES_MAX`]),
 //! the whole gap is given up. Nothing of this is persistent. A memtable's gaps go with it, or when
 //! writes need their DRAM ([`Evict`]); the next cursor that steps through what is left notes it anew.
 //!
@@ -60,17 +60,15 @@ use thermocline_base::SeqNo;
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{Mutex, lock};
+use thermocline_policy::tuning::{GAP_BYTES_PARTS, GAPS_BYTES_MAX};
 
 use crate::scan::Direction;
 
 #[cfg(test)]
 mod tests;
 
-/// Most bytes of the gaps of a family in a memtable.
-const BYTES_MAX: usize = 8 << 10;
-
 /// DRAM that is counted for them: a cut makes new ones before the old ones go.
-const CHARGE: u64 = 2 * BYTES_MAX as u64;
+const CHARGE: u64 = 2 * GAPS_BYTES_MAX as u64;
 
 /// What is known of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +174,7 @@ impl GapList {
     }
 
     fn is_small(&self) -> bool {
-        self.0.iter().map(Gap::bytes).sum::<usize>() <= BYTES_MAX
+        self.0.iter().map(Gap::bytes).sum::<usize>() <= GAPS_BYTES_MAX
     }
 
     /// Without `key`, which is in the gap `i`.
@@ -325,7 +323,7 @@ impl Gaps {
 
     /// Whether a gap from and up to these keys is one that is kept.
     pub fn takes((start, end): (&[u8], &[u8])) -> bool {
-        start < end && start.len() + end.len() <= BYTES_MAX / 4
+        start < end && start.len() + end.len() <= GAPS_BYTES_MAX / GAP_BYTES_PARTS
     }
 
     /// A cursor at `seen` has found nothing visible in `range`, when `granted` was the last seqno of all.

@@ -3,12 +3,10 @@
 use thermocline_base::Line;
 use thermocline_base::size::index;
 use thermocline_base::sync::{AtomicU64, Ordering};
+use thermocline_policy::tuning::HABIT_PARTS;
 
 /// Parts of an entry in which the mean is kept: few entries are told apart.
 const SCALE: u64 = 16;
-
-/// A cursor changes the mean by a part of so many.
-const HABIT_PARTS: u64 = 8;
 
 /// How many entries of an index cursors use behind a seek: a decaying mean, of all cursors. Relaxed: a guess. It lies apart from what
 /// lookups read, since each cursor changes it.

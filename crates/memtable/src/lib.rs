@@ -100,7 +100,7 @@ pub use needed::{Checked, NeededCheck, Neighbours, Position, Readers};
 pub use operands::Operands;
 pub use record::RecordRef;
 pub use replay::{Admit, Stretch, replay};
-pub use scan::{Direction, HEADERS_AHEAD, ScanEntry, Versions};
+pub use scan::{Direction, ScanEntry, Versions};
 pub use stage::{Stage, Staged};
 pub use table::Memtable;
 pub use thermocline_art::{OPERANDS_A_BLOCK, Reckoning};

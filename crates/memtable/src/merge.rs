@@ -73,15 +73,13 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Kind, Result};
 use thermocline_halloc::Zone;
 use thermocline_pm::Region;
+use thermocline_policy::tuning::MERGE_KEYS_EACH_MIN;
 
 use crate::home::{Home, Records, Span};
 use crate::needed::Readers;
 use crate::record::RecordRef;
 use crate::scan::Versions;
 use crate::table::Memtable;
-
-/// Keys that an input is asked for at once, at least: so many are prefetched together.
-const AT_ONCE_MIN: usize = 32;
 
 /// A merge of indexes, or a division of one, under way.
 #[derive(Debug)]
@@ -185,7 +183,7 @@ impl Merging {
         let from = from.as_ref().map(Vec::as_slice);
         // Together they are asked for as many keys as are taken, not each for all of them: what a source has collected is
         // forgotten with the step.
-        let at_once = limit.min((limit / self.inputs.len()).max(AT_ONCE_MIN));
+        let at_once = limit.min((limit / self.inputs.len()).max(MERGE_KEYS_EACH_MIN));
         let sources = self.inputs.iter();
         let sources = sources.map(|m| (m, Versions::new(m, cf, at_once)));
         let mut sources = sources.collect::<Vec<_>>();

@@ -8,12 +8,10 @@
 use thermocline_art::{Moments, Version};
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
+use thermocline_policy::tuning::OPERANDS_TOGETHER;
 
 use crate::insert::leaf_of;
 use crate::table::Memtable;
-
-/// How many are noted before they go in, so that their number is bounded: under a mebibyte.
-const OPERANDS: usize = 16 << 10;
 
 /// An operand that is stored.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +34,7 @@ impl<'k> Operands<'k> {
 
     /// Whether so many are noted that they are to go in.
     pub fn is_full(&self) -> bool {
-        self.0.len() >= OPERANDS
+        self.0.len() >= OPERANDS_TOGETHER
     }
 
     /// Puts those that are noted into the indexes of `memtable`, in which they are stored. `moments` as for

@@ -33,17 +33,12 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock, thread};
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
+use thermocline_policy::tuning::{REPLAY_AHEAD, REPLAY_ITEMS};
 
 use crate::format::RECORD_HEADER;
 use crate::operands::Operands;
 use crate::table::Memtable;
 use crate::walk::{ItemRef, each_record};
-
-/// Items that a thread takes at a time.
-const STEP: usize = 256;
-
-/// Items whose records lie ahead of the one at hand by so many are prefetched.
-const AHEAD: usize = 4;
 
 /// Valid items of one memtable, in the order in which they lie.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +75,7 @@ pub fn replay(
     });
     let ends = ends.collect();
     let total = behind;
-    let threads = threads.min(total.div_ceil(STEP)).max(1);
+    let threads = threads.min(total.div_ceil(REPLAY_ITEMS)).max(1);
     let replay = Replay {
         stretches,
         ends,
@@ -94,11 +89,11 @@ pub fn replay(
     // Takes one step after the other; tells where one failed.
     let work = || {
         loop {
-            let from = next.fetch_add(STEP, Ordering::Relaxed);
+            let from = next.fetch_add(REPLAY_ITEMS, Ordering::Relaxed);
             if from >= total {
                 return Ok(());
             }
-            let to = (from + STEP).min(total);
+            let to = (from + REPLAY_ITEMS).min(total);
             let records = replay.range(from..to, admit).map_err(|error| {
                 // The others stop at their next step; those before this one have been taken.
                 next.store(total, Ordering::Relaxed);
@@ -174,7 +169,7 @@ impl<'a> Replay<'a> {
             let begin = self.ends[i] - items.len();
             let to = self.ends[i].min(range.end);
             for (j, item) in items[at - begin..to - begin].iter().enumerate() {
-                if let Some(ahead) = items.get(at - begin + j + AHEAD) {
+                if let Some(ahead) = items.get(at - begin + j + REPLAY_AHEAD) {
                     let region = memtable.region();
                     region.prefetch(ahead.at);
                     region.prefetch(ahead.at.plus(LINE));

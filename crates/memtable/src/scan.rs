@@ -10,21 +10,12 @@ pub use thermocline_art::Direction;
 use thermocline_art::{KeySource, Leaf};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_pm::PmOff;
+use thermocline_policy::tuning::{HEADERS_AHEAD, RECORDS_AHEAD, SCAN_RESERVED};
 
 use crate::home::AskedLater;
 use crate::record::RecordRef;
 use crate::table::Memtable;
 use crate::walk::{ItemRef, each_record};
-
-/// Headers of records that a cursor asks for ahead of the record that it reads: each may be the first of its page, whose address
-/// is to be translated.
-pub const HEADERS_AHEAD: usize = 8;
-
-/// Records that whoever moves them asks for whole, ahead of the one that is read.
-const WHOLE_AHEAD: usize = 2;
-
-/// Entries for which a scan asks memory at once, at most: it may be told to go on for ever.
-const RESERVED: usize = 64;
 
 /// A record that a scan met, tombstones included.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +81,7 @@ impl Memtable {
         let (tree, seqno) = (&index.tree, index.stored(seqno));
         let guard = tree.pin();
         let (headers, full) = (out.len() + headers, out.len() + limit);
-        out.reserve(limit.min(RESERVED));
+        out.reserve(limit.min(SCAN_RESERVED));
         tree.scan(&guard, from, direction, keys, |entry| {
             // A key that the reader does not see counts, too. There may be very many such keys, behind all that is asked for.
             let leaf = entry.at(seqno).unwrap_or_else(|| entry.leaf());
@@ -274,13 +265,13 @@ impl<'a> Versions<'a> {
                 self.chunk.clear();
                 self.at = 0;
                 self.more = self.scan(from)?;
-                let first = self.chunk.iter().take(WHOLE_AHEAD);
+                let first = self.chunk.iter().take(RECORDS_AHEAD);
                 first.for_each(|entry| self.memtable.prefetch(entry.at));
             }
             let Some(entry) = self.chunk.get(self.at) else {
                 return Ok(());
             };
-            if let Some(ahead) = self.chunk.get(self.at + WHOLE_AHEAD) {
+            if let Some(ahead) = self.chunk.get(self.at + RECORDS_AHEAD) {
                 self.memtable.prefetch(ahead.at);
             }
             let record = self.memtable.record_asked_for(entry.at, true)?;

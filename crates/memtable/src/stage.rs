@@ -19,15 +19,13 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_halloc::{Reserve, Space, Zone};
 use thermocline_pm::PmOff;
+use thermocline_policy::tuning::STAGED_ITEM_BYTES;
 
 use crate::append::{ChainWriter, Grant, ItemBuilder, Persist};
 use crate::chain::Chain;
 use crate::format::{ITEM_HEADER, item_bytes, record_bytes};
 use crate::table::Memtable;
 use crate::trail::Trail;
-
-/// An item of a staged chain is no larger than this, but for a single record: it is built in DRAM.
-const ITEM_BYTES: u64 = 1 << 20;
 
 /// A batch on its way into a chain of its own.
 #[derive(Debug)]
@@ -77,7 +75,7 @@ impl<'a> Stage<'a> {
             builder: ItemBuilder::default(),
             pending: Vec::new(),
             bytes: ITEM_HEADER as u64,
-            item_bytes_max: item_bytes_max.min(ITEM_BYTES),
+            item_bytes_max: item_bytes_max.min(STAGED_ITEM_BYTES),
             next: 1,
             space: space.clone(),
             items: Vec::new(),

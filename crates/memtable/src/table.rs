@@ -7,6 +7,7 @@ use thermocline_base::budget::Account;
 use thermocline_base::sync::{AtomicBool, Ordering};
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{PmOff, Region};
+use thermocline_policy::tuning::{NODES_WAITING_MIN, NODES_WAITING_PARTS};
 
 use crate::chain::Chain;
 use crate::format::RECORD_HEADER;
@@ -15,10 +16,6 @@ use crate::home::{Home, Records};
 use crate::indexes::{Index, Indexes};
 use crate::record::RecordRef;
 use crate::tombstones::{self, Cover, Tombstones};
-
-/// Bytes of replaced nodes that may wait for guards while an index is built, and the share of its bytes.
-const WAITING_MIN: u64 = 8 << 10;
-const WAITING_SHARE: u64 = 64;
 
 /// A memtable, or a merged index, which leads to the records of several (`merge`): where the records
 /// lie, and for each column family an index of them.
@@ -199,7 +196,7 @@ impl Memtable {
 
     /// Bytes of replaced nodes that are few.
     pub(crate) fn waiting_max(&self) -> u64 {
-        WAITING_MIN + self.index_bytes() / WAITING_SHARE
+        NODES_WAITING_MIN + self.index_bytes() / NODES_WAITING_PARTS
     }
 
     /// Most DRAM in bytes that `updates` more writes into family `cf` may take, range tombstones apart.

@@ -6,10 +6,10 @@ use std::ops::Bound;
 use thermocline_base::numbers::first_bytes;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_catalog::view::not_before;
-use thermocline_memtable::{Direction, GapList, HEADERS_AHEAD, Memtable, RecordRef, ScanEntry};
+use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 use thermocline_policy::readahead;
-use thermocline_policy::tuning::RECORDS_AHEAD;
+use thermocline_policy::tuning::{HEADERS_AHEAD, RECORDS_AHEAD};
 use thermocline_tables::Course;
 
 use super::covering::Covering;

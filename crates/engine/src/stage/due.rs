@@ -4,11 +4,9 @@ use thermocline_base::{BatchEntry, Error};
 use thermocline_commit::Entries;
 use thermocline_halloc::Pieces;
 use thermocline_memtable::{ITEM_HEADER, RECORD_HEADER};
+use thermocline_policy::tuning::STAGED_ITEM_BYTES;
 
 use crate::store::Stager;
-
-/// No item of a stage is larger, but for one of a single record (`memtable::stage`).
-const ITEM_BYTES: u64 = 1 << 20;
 
 /// What is behind the text of the error with which a batch is refused as one item that goes in pieces. That is decided once, where
 /// the batch is refused; and an error is all that comes from there, through the groups of `commit`, which other threads may
@@ -28,7 +26,7 @@ fn packs<'a>(
     entries: impl Iterator<Item = BatchEntry<'a>>,
     item_bytes_max: u64,
 ) -> bool {
-    let most = item_bytes_max.min(ITEM_BYTES);
+    let most = item_bytes_max.min(STAGED_ITEM_BYTES);
     let item = |records: u64| (ITEM_HEADER as u64 + records).next_multiple_of(64);
     // What is left of the zone at hand, and bytes of the records of the next item, for which there is room.
     let (mut left, mut records) = (0, 0);

@@ -552,7 +552,7 @@ fn an_input_is_asked_again_within_a_step() {
         zones.insert(id, own);
     }
     let free = Registered(Vec::new());
-    for limit in [64, 2 * AT_ONCE_MIN, 150, 1000] {
+    for limit in [64, 2 * MERGE_KEYS_EACH_MIN, 150, 1000] {
         let merged = merge_with(&inputs, &zones, limit, without(&free, &nobody));
         let merged = merged.unwrap().unwrap();
         assert_eq!(merged.keys(), 300, "{limit} keys a step");

@@ -54,3 +54,15 @@ pub const OPEN_TABLES_MIN: u64 = 512;
 /// Blob files that stay open, where no option says how many. *Chosen* (commit a62864d): what one takes is a descriptor, and its place in two
 /// lists, and no index that would have to be read again.
 pub const OPEN_BLOB_FILES: usize = 512;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What of memtables is in DRAM for a while (the crate `memtable`).
+
+/// Bytes of buffers in which a thread builds items that are kept from one to the next, at most. *Chosen* (commit 21407b4).
+pub const ITEM_KEPT_BYTES: usize = 1 << 20;
+
+/// Bytes of replaced nodes that may wait for readers while an index is built. *Chosen* (commit 5961ed7).
+pub const NODES_WAITING_MIN: u64 = 8 << 10;
+
+/// And one part in so many of the index. *Chosen* (commit 5961ed7): an index that was built anew is about as small as it can be.
+pub const NODES_WAITING_PARTS: u64 = 64;

@@ -36,6 +36,10 @@ pub const RECLAIM_KEYS: usize = 256;
 /// Keys of indexes that are merged under one promise of DRAM. *Chosen* (commit 9da1ac5): others wait for what is promised.
 pub const MERGE_KEYS: usize = 1024;
 
+/// Keys that each of several indexes is asked for at once while they are merged, at least. *Chosen* (commit f34b714): so many are prefetched
+/// together.
+pub const MERGE_KEYS_EACH_MIN: usize = 32;
+
 /// Keys that are gone through under one epoch guard to see how much an edit would have of them. *Chosen* (commit 0dec625).
 pub const NAMED_KEYS: usize = 1024;
 
@@ -88,3 +92,19 @@ pub const ZSTD_LEVEL: i32 = 1;
 
 /// For how many job threads a store without any divides its jobs. *Chosen* (commit e35b05a): the same on every machine.
 pub const JOB_THREADS_ALONE: usize = 4;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Filling indexes (the crate `memtable`).
+
+/// Items of which a thread fills an index at a time, after a crash. *Chosen* (commit a94c551): the others stop at their next step where one
+/// fails.
+pub const REPLAY_ITEMS: usize = 256;
+
+/// Items whose records lie ahead of the one at hand by so many are prefetched then. *Chosen* (commit 36f8bf6).
+pub const REPLAY_AHEAD: usize = 4;
+
+/// Operands that are noted before they go into an index together. *Chosen* (commit e9b5d35): under a mebibyte of DRAM.
+pub const OPERANDS_TOGETHER: usize = 16 << 10;
+
+/// An item of a batch that is staged is no larger, but for one of a single record. *Chosen* (commit 53a96f6): it is built in DRAM.
+pub const STAGED_ITEM_BYTES: u64 = 1 << 20;

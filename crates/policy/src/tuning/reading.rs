@@ -20,6 +20,13 @@ pub const CHUNK_GROWTH: usize = 2;
 /// are, have arrived by then.
 pub const RECORDS_AHEAD: usize = 2;
 
+/// Headers of records that a scan asks for ahead of the record that it reads. *Chosen* (commit 1f1622a): each may be the first of its page,
+/// whose address is to be translated.
+pub const HEADERS_AHEAD: usize = 8;
+
+/// Entries for which a scan asks memory at once, at most. *Chosen* (commit 1f1622a): it may be told to go on for ever.
+pub const SCAN_RESERVED: usize = 64;
+
 /// The cost of a seek in a memtable, in lookups of single keys. *Chosen* (commit 9da1ac5): a chunk of entries is collected.
 pub const SEEK_ASKS: u64 = 4;
 
@@ -31,6 +38,12 @@ pub const GAP_KEYS: u64 = 32;
 
 /// A gap that is passed counts as one key more than one part in so many of these. *Chosen* (commit 92dc4be): so a few gaps become one.
 pub const GAP_PASSED_PARTS: u64 = 4;
+
+/// Bytes of the gaps of a family in a memtable, at most. *Chosen* (commit 92dc4be): they are gone through by writes of that family.
+pub const GAPS_BYTES_MAX: usize = 8 << 10;
+
+/// One gap has no more than one part in so many of these. *Chosen* (commit 92dc4be).
+pub const GAP_BYTES_PARTS: usize = 4;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // About how large a range of keys is (the engine's `approximate`).
