@@ -7,17 +7,12 @@ use std::ops::Range;
 use thermocline_base::numbers::len_of;
 use thermocline_base::{BlobRef, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
+use thermocline_policy::tuning::{GROUP_GUESS, KEY_GUESS, VALUES_AHEAD};
 
 use crate::format::group::{NoEntry, RawValue};
-use crate::search::{GROUP_GUESS, Group};
+use crate::search::Group;
 use crate::table::{PmPart, PmTable};
 use crate::value::{Checksum, Found, FoundValue, Pinned, Value};
-
-/// Entries whose values are asked for ahead of the one at hand.
-const AHEAD: usize = 2;
-
-/// Bytes that a key has, about: memory for the keys of a group is asked for at once.
-const KEY_GUESS: usize = 32;
 
 /// A place in a part of a table: at an entry (put, delete or merge; range tombstones are the
 /// [`PmPart`]'s), or at none. Entries come by user key, then newest first. After an error it is at none.
@@ -460,13 +455,13 @@ impl PmCursor {
 
     /// At an entry of a group to which the cursor has come, not by a step within it: asks for the first values, too.
     fn arrive(&mut self, at: usize, way: Way) -> Result<bool> {
-        (0..AHEAD).for_each(|ahead| self.prefetch(at, ahead, way));
+        (0..VALUES_AHEAD).for_each(|ahead| self.prefetch(at, ahead, way));
         self.settle(at, way)
     }
 
     /// At an entry of the table: is it one of the part?
     fn settle(&mut self, at: usize, way: Way) -> Result<bool> {
-        self.prefetch(at, AHEAD, way);
+        self.prefetch(at, VALUES_AHEAD, way);
         self.at = self.part.limits().hold(self.group.key(at)).then_some(at);
         Ok(self.at.is_some())
     }

@@ -3,11 +3,9 @@
 use thermocline_base::numbers::len32;
 
 use thermocline_pm::{LINE, PmOff, Region};
+use thermocline_policy::tuning::PM_TABLE_GATHERED;
 
 use crate::format::{HEADER_LEN, crc_at};
-
-/// Bytes that are gathered before they are stored.
-const GATHERED: usize = 16 << 10;
 
 /// Stores what is appended past the cache, in whole lines, each once. The header's lines are left out: they
 /// are stored last.
@@ -27,7 +25,7 @@ impl Output {
         Output {
             region,
             base,
-            gathered: Vec::with_capacity(GATHERED),
+            gathered: Vec::with_capacity(PM_TABLE_GATHERED),
             stored: HEADER_LEN,
             seed,
         }
@@ -55,11 +53,11 @@ impl Output {
 
     pub fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = GATHERED - self.gathered.len();
+            let room = PM_TABLE_GATHERED - self.gathered.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.gathered.extend_from_slice(now);
             bytes = later;
-            if self.gathered.len() == GATHERED {
+            if self.gathered.len() == PM_TABLE_GATHERED {
                 self.store();
             }
         }

@@ -10,6 +10,7 @@ use thermocline_base::varint::put_varint;
 use thermocline_base::{CfId, Kind, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_pm::Region;
+use thermocline_policy::tuning::PM_TABLE_GATHERED;
 
 use crate::format::coding::shared;
 use crate::format::group::{EntryHead, Stored};
@@ -169,8 +170,7 @@ impl Piece {
     pub fn memory(&self) -> usize {
         let groups = self.groups.capacity() * size_of::<Group>();
         let open = self.open.bytes.capacity() + self.open.heads.capacity() * size_of::<EntryHead>();
-        let gathered = 16 << 10;
-        self.keys.capacity() + self.bodies.capacity() + groups + open + gathered
+        self.keys.capacity() + self.bodies.capacity() + groups + open + PM_TABLE_GATHERED
     }
 
     #[inline]

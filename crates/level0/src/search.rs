@@ -18,17 +18,12 @@ use std::cmp::Ordering;
 use thermocline_base::numbers::{len_of, u32_at};
 use thermocline_base::{Result, SeqNo};
 use thermocline_pm::PmOff;
+use thermocline_policy::tuning::{BLOCKS_ASKED, GROUP_GUESS};
 
 use crate::format::coding::shared;
 use crate::format::group::{GroupBytes, NoEntry, RawEntry, stored_len};
 use crate::format::{BLOCK_LEN, GROUP_HEAD, PREFIX_MAX, block_groups};
 use crate::table::{PmTable, bytes_between, place};
-
-/// Bytes of a group that are asked for at first: most have no more.
-pub(crate) const GROUP_GUESS: usize = 512;
-
-/// So many blocks of a run are asked for at once, at most: a bisection would wait for one after the other.
-const BLOCKS_ASKED: u32 = 4;
 
 /// What the prefix layer says about a group.
 #[derive(Debug, Clone, Copy)]

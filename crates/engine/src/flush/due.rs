@@ -66,6 +66,7 @@ impl FlushDue {
     }
 
     /// How wide indexes may be.
+    #[cfg(test)]
     pub fn index_width(&self) -> Width {
         self.index_width_without(0)
     }

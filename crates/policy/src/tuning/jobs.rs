@@ -87,6 +87,10 @@ pub const TABLE_PIECE_BYTES_MIN: u64 = 256 << 10;
 /// Likewise at most. *Chosen* (commit a528575).
 pub const TABLE_PIECE_BYTES_MAX: u64 = 1 << 20;
 
+/// Bytes of a table in persistent memory that are gathered before they are stored past the cache. *Chosen* (commit 0fc161a): so each line is
+/// stored once.
+pub const PM_TABLE_GATHERED: usize = 16 << 10;
+
 /// The level of Zstandard. *Chosen* (commit bd1191b): the fastest.
 pub const ZSTD_LEVEL: i32 = 1;
 

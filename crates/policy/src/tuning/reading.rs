@@ -86,3 +86,19 @@ pub const VALUES_PIECE_BYTES: u64 = 256 << 10;
 
 /// Searches that go on together: so many blocks may lie in buffers, and so many files be open for them. *Chosen* (commit 05754a6).
 pub const SEARCHES_TOGETHER: usize = 32;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Tables in persistent memory (the crate `level0`).
+
+/// Entries whose values a cursor asks for ahead of the one at hand. *Chosen* (commit 0229729).
+pub const VALUES_AHEAD: usize = 2;
+
+/// Bytes of a group that are asked for at first. *Chosen* (commit 0fc161a): most groups have no more.
+pub const GROUP_GUESS: usize = 512;
+
+/// Blocks of the prefixes of a run that are asked for at once, at most. *Chosen* (commit b0f4a7f): a bisection would wait for one after the
+/// other.
+pub const BLOCKS_ASKED: u32 = 4;
+
+/// Bytes that a key has, about: memory for the keys of a group is asked for at once. *Chosen* (commit f5d1884).
+pub const KEY_GUESS: usize = 32;
