@@ -72,8 +72,8 @@ fn asked() -> (bool, Vec<u64>) {
     let feed = since(&engine, 3);
     assert_eq!(feed.position(), 3);
     let at_once = engine.changes_since(4).is_ok();
-    let open = engine.inner.memtables.hold_writer_up().open_trail();
-    let base = open.chain.base;
+    let trail = engine.inner.memtables.hold_writer_up().open_trail();
+    let base = trail.chain.base;
     assert!(base > 10, "{base}");
     assert_eq!(groups(&mut since(&engine, base - 1)), []);
     put(&engine, 4);
