@@ -293,9 +293,8 @@ impl Transaction {
     /// Removes all keys in `range` from the default column family, when the transaction commits; see
     /// [`Db::delete_range`](crate::Db::delete_range). Keys that the transaction puts there later stay.
     ///
-    /// A pessimistic transaction locks every existing key of the range, its first key in any case, and the range against
-    /// new keys. So the call costs as much as reading the range, and waits for transactions that have deleted a range
-    /// with keys of it. For an optimistic transaction it costs next to nothing.
+    /// A pessimistic transaction locks each key of the range, its first one in any case, and the range against new keys.
+    /// So it costs as much as reading the range, and waits for who deleted parts of it. An optimistic one pays nothing.
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.
@@ -422,10 +421,9 @@ impl Transaction {
         self.inner.is_empty()
     }
 
-    /// Applies all writes of the transaction, in all column families, as one. They are visible together on return,
-    /// and durable as [`TxnOptions::durability`](crate::TxnOptions::durability) says. A transaction without writes
-    /// has nothing to commit. Others' changes refuse it never, but it is refused as any other if it has expired, or was
-    /// rolled back to break a deadlock.
+    /// Applies all writes of the transaction, in all families, as one. They are visible together on return, and durable
+    /// as [`TxnOptions::durability`](crate::TxnOptions::durability) says. One without writes is refused only if it has
+    /// expired, or was rolled back to break a deadlock.
     ///
     /// It has ended whatever the result is: after an error it is rolled back. What uses it afterwards does not compile.
     ///
