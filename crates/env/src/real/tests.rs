@@ -26,6 +26,35 @@ fn takes_no_name_from_another(storage: &dyn Storage, dir: &Path) {
     storage.remove(&c).unwrap();
 }
 
+/// A folder is no file, and a file no folder, whatever is done with either.
+fn tells_files_from_folders(storage: &dyn Storage, dir: &Path) {
+    let [file, folder, gone] = ["file", "folder", "gone"].map(|name| dir.join(name));
+    storage.create_dir_all(&folder).unwrap();
+    storage.open(&file, OpenMode::CreateNew).unwrap();
+    for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+        let opened = storage.open(&folder, mode);
+        assert_eq!(kind_of(opened), io::ErrorKind::InvalidInput);
+    }
+    let locked = storage.lock(&folder);
+    assert_eq!(kind_of(locked), io::ErrorKind::InvalidInput);
+    let locked = storage.lock_shared(&folder);
+    assert_eq!(kind_of(locked), io::ErrorKind::InvalidInput);
+    let replaced = storage.rename(&file, &folder);
+    assert_eq!(kind_of(replaced), io::ErrorKind::IsADirectory);
+    assert_eq!(storage.list(dir).unwrap(), ["file", "folder"]);
+    for (path, kind) in [
+        (&file, io::ErrorKind::NotADirectory),
+        (&gone, io::ErrorKind::NotFound),
+    ] {
+        assert_eq!(kind_of(storage.list(path)), kind);
+        assert_eq!(kind_of(storage.hold_folder(path)), kind);
+        assert_eq!(kind_of(storage.is_folder_held(path)), kind);
+        let unsynced = storage.sync_dir(path, SITE).unwrap_err();
+        assert!(!unsynced.is_failed_sync(), "it has not begun: {unsynced}");
+        assert_eq!(kind_of::<()>(Err(unsynced)), kind);
+    }
+}
+
 /// What every [`Storage`] promises; the simulator must not differ from the operating system.
 fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
     let inner = dir.join("x/y");
@@ -118,6 +147,7 @@ fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
         drop(guard);
     }
     assert!(!storage.is_folder_held(&inner).unwrap());
+    tells_files_from_folders(storage, &dir.join("kinds"));
 }
 
 fn kind_of<T>(answer: Result<T>) -> io::ErrorKind {

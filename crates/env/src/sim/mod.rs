@@ -210,6 +210,7 @@ impl SimFs {
             return self.create(path, counter);
         }
         let mut state = self.disk.state();
+        state.check_no_folder("open", path)?;
         let file = state
             .find(path)
             .ok_or_else(|| no(io::ErrorKind::NotFound, "open", path))?;
@@ -276,10 +277,8 @@ impl Storage for SimFs {
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         let state = self.disk.state();
         let dir = clean(dir);
-        let names = state
-            .dirs
-            .get(&dir)
-            .ok_or_else(|| no(io::ErrorKind::NotFound, "list", &dir))?;
+        state.check_folder("list", &dir)?;
+        let names = &state.dirs[&dir];
         let folders = state
             .dirs
             .keys()
@@ -364,10 +363,10 @@ impl Storage for SimFs {
         self.disk.steps.point(site, When::Before);
         let answer = {
             let mut state = self.disk.state();
-            if !state.dirs.contains_key(&dir) {
-                Err(no(io::ErrorKind::NotFound, "sync folder", &dir))
-            } else if let Err(short) = state.check_descriptors("open folder", &dir) {
-                Err(short)
+            let is_there = state.check_folder("open folder", &dir);
+            let opened = is_there.and_then(|()| state.check_descriptors("open folder", &dir));
+            if opened.is_err() {
+                opened
             } else if state.fail_sync.take().is_some() {
                 state.dir_mut(&dir).fail_sync();
                 let eio = io::Error::from_raw_os_error(libc::EIO);
@@ -384,6 +383,7 @@ impl Storage for SimFs {
 
     /// The lock file stays empty: a process id in it would make images differ from run to run.
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+        self.disk.state().check_no_folder("open", path)?;
         if !self.exists(path)? {
             return Ok(None);
         }
@@ -398,6 +398,7 @@ impl Storage for SimFs {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
+        self.disk.state().check_no_folder("create", path)?;
         if !self.exists(path)? {
             self.create(path, None)?;
         }
@@ -417,14 +418,19 @@ impl Storage for SimFs {
 
     fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
         let path = clean(dir);
-        self.disk.state().check_descriptors("open folder", &path)?;
-        *self.disk.state().holds.entry(path.clone()).or_default() += 1;
+        let mut state = self.disk.state();
+        state.check_folder("open", &path)?;
+        state.check_descriptors("open folder", &path)?;
+        *state.holds.entry(path.clone()).or_default() += 1;
+        drop(state);
         let disk = Arc::clone(&self.disk);
         Ok(Some(Box::new(SimHold { disk, path })))
     }
 
     fn is_folder_held(&self, dir: &Path) -> Result<bool> {
-        Ok(self.disk.state().holds.contains_key(&clean(dir)))
+        let (dir, state) = (clean(dir), self.disk.state());
+        state.check_folder("open", &dir)?;
+        Ok(state.holds.contains_key(&dir))
     }
 
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {

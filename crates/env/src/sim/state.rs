@@ -88,6 +88,26 @@ impl State {
         }
     }
 
+    /// Fails as opening this folder would, if it is none.
+    pub(super) fn check_folder(&self, op: &'static str, dir: &Path) -> Result<()> {
+        if self.dirs.contains_key(dir) {
+            return Ok(());
+        }
+        let kind = match self.find(dir) {
+            Some(_) => io::ErrorKind::NotADirectory,
+            None => io::ErrorKind::NotFound,
+        };
+        Err(no(kind, op, dir))
+    }
+
+    /// Fails as opening this file would, if it is a folder.
+    pub(super) fn check_no_folder(&self, op: &'static str, path: &Path) -> Result<()> {
+        match self.dirs.contains_key(&clean(path)) {
+            true => Err(no(io::ErrorKind::InvalidInput, op, path)),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn find(&self, path: &Path) -> Option<FileNo> {
         let (dir, name) = self.locate("look up", path).ok()?;
         self.dirs[&dir].live.get(&name).copied()
@@ -102,6 +122,9 @@ impl State {
         let file = self
             .find(from)
             .ok_or_else(|| no(io::ErrorKind::NotFound, "rename", from))?;
+        if self.dirs.contains_key(&clean(to)) {
+            return Err(no(io::ErrorKind::IsADirectory, "rename", from));
+        }
         if from_name != to_name {
             let change = Change::Rename(from_name, to_name, file);
             self.dir_mut(&dir).change(change);
