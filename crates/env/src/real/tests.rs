@@ -83,6 +83,9 @@ fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
     assert_eq!(file.len().unwrap(), 9000);
     file.allocate(0, 10).unwrap();
     assert_eq!(file.len().unwrap(), 9000, "allocating never cuts");
+    file.allocate(1 << 20, 0).unwrap();
+    file.reserve_behind(1 << 20, 0).unwrap();
+    assert_eq!(file.len().unwrap(), 9000, "nothing makes no file longer");
     file.read_exact_at(&mut buf[..9000], 0).unwrap();
     assert!(buf[..9000].iter().all(|b| *b == 0));
     file.sync(SITE).unwrap();
