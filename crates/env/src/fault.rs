@@ -185,6 +185,11 @@ impl Storage for FaultStorage {
             let emfile = io::Error::from_raw_os_error(libc::EMFILE);
             return Err(Error::io("open folder", dir, emfile));
         }
+        if fault.is_none() {
+            // Below, the folder is opened before the name is changed, too.
+            self.injector.call(Op::Rename, "rename", from)?;
+            return self.inner.rename_and_sync(from, to, dir, site);
+        }
         self.rename(from, to)?;
         self.injector
             .sync_as(fault, "sync folder", dir, || self.inner.sync_dir(dir, site))

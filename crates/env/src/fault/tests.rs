@@ -173,3 +173,20 @@ fn space_ends_at_the_byte_and_what_was_allocated_can_be_written() {
     disk.disarm();
     second.write_at(&[2; 30], 30).unwrap();
 }
+
+/// As every storage promises: who gives descriptors back, and tries again, finds the file under its first name.
+#[test]
+fn no_name_is_changed_where_its_folder_cannot_be_opened() {
+    let sim = SimFs::new(Steps::new());
+    let disk = FaultStorage::over_sim(sim.clone());
+    let [dir, temp, live] = ["/", "/temp", "/live"].map(Path::new);
+    let file = disk.open(temp, OpenMode::CreateNew).unwrap();
+    sim.limit_descriptors(1);
+    let refused = disk.rename_and_sync(temp, live, dir, SITE).unwrap_err();
+    assert_eq!(os_error(refused), libc::EMFILE);
+    assert_eq!(disk.list(dir).unwrap(), ["temp"]);
+    drop(file);
+    disk.rename_and_sync(temp, live, dir, SITE).unwrap();
+    let durable = sim.image_none(Steps::new());
+    assert_eq!(durable.list(dir).unwrap(), ["live"]);
+}
