@@ -14,7 +14,8 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 pub struct Charge {
     account: Arc<Account>,
     bytes: u64,
-    kept: bool,
+    /// Of those, the bytes that nobody can give back. What the charge grows by later is not among them.
+    kept: u64,
 }
 
 impl Charge {
@@ -35,8 +36,8 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.account.uncharge(self.bytes);
-        if self.kept {
-            self.account.budget.let_go_kept(self.bytes);
+        if self.kept > 0 {
+            self.account.budget.let_go_kept(self.kept);
         }
     }
 }
@@ -162,7 +163,7 @@ impl Account {
         }
         match self.charge_or_evict(bytes) {
             Some(mut charge) => {
-                charge.kept = true;
+                charge.kept = bytes;
                 Some(charge)
             }
             None => {
@@ -198,7 +199,7 @@ impl Account {
         Charge {
             account,
             bytes,
-            kept: false,
+            kept: 0,
         }
     }
 

@@ -333,3 +333,19 @@ fn promises_and_charges_never_get_the_same_room() {
     });
     assert_eq!((budget.held(), budget.charged()), (0, 0));
 }
+
+/// What a charge grows by was never asked for as memory that is kept: else there would be less than none of that, and no more for
+/// anybody.
+#[test]
+fn of_a_kept_charge_that_has_grown_no_more_is_let_go_than_was_kept() {
+    let budget = Budget::new(16 * MIB);
+    let account = opened(&budget, 16 * MIB);
+    let mut charge = account.charge_kept(6 * MIB).unwrap();
+    charge.grow_over(9 * MIB);
+    assert!(account.charge_kept(3 * MIB).is_none(), "half is kept");
+    drop(account.charge_kept(2 * MIB).unwrap());
+    drop(charge);
+    assert_eq!(budget.charged(), 0);
+    assert!(account.charge_kept(8 * MIB + 1).is_none());
+    assert!(account.charge_kept(8 * MIB).is_some());
+}
