@@ -30,7 +30,7 @@ use crate::spares::Spares;
 use crate::storage::{DiskRoom, FsKind, LockGuard, Storage};
 use crate::sys;
 use file::RealFile;
-use open::{folder_of, open_folder, open_in};
+use open::{folder, folder_of, open_folder, open_in};
 use syscalls::retry;
 
 /// The operating system's file system.
@@ -188,6 +188,7 @@ impl Storage for RealStorage {
     }
 
     fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, _site: Site) -> Result<()> {
+        let dir = folder(dir);
         let folder = open_folder(dir).map_err(|e| Error::io("open folder", dir, e))?;
         self.rename(from, to)?;
         retry(|| folder.sync_all()).map_err(|e| Error::io("sync folder", dir, e))
@@ -206,11 +207,7 @@ impl Storage for RealStorage {
     }
 
     fn sync_dir(&self, dir: &Path, _site: Site) -> Result<()> {
-        let dir = if dir.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            dir
-        };
+        let dir = folder(dir);
         // Nothing was synced then, and nothing has failed that was to be.
         let folder = open_folder(dir).map_err(|e| Error::io("open folder", dir, e))?;
         retry(|| folder.sync_all()).map_err(|e| Error::io("sync folder", dir, e))

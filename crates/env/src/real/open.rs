@@ -77,8 +77,17 @@ fn not_ordinary(kind: fs::FileType) -> Option<io::Error> {
     Some(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// Opens a folder, which may be a link to one.
+/// The folder's path for the kernel: the empty one, which is that of the parent of a name alone, is the current folder.
+pub(super) fn folder(dir: &Path) -> &Path {
+    match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
+    }
+}
+
+/// Opens a [`folder`], which may be a link to one.
 pub(super) fn open_folder(dir: &Path) -> io::Result<fs::File> {
+    let dir = folder(dir);
     let mut options = fs::OpenOptions::new();
     let options = options.read(true).custom_flags(libc::O_DIRECTORY);
     retry(|| open_with(options, dir))
@@ -86,9 +95,5 @@ pub(super) fn open_folder(dir: &Path) -> io::Result<fs::File> {
 
 /// The folder whose names include `path`.
 pub(super) fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => path,
-    }
+    path.parent().map_or(path, folder)
 }

@@ -217,6 +217,19 @@ fn folders_and_files_are_their_owners_only() {
     }
 }
 
+/// As it is the parent of a file's name that stands alone.
+#[test]
+fn the_empty_path_is_the_current_folder() {
+    let (storage, here) = (RealStorage::new(), Path::new(""));
+    storage.sync_dir(here, SITE).unwrap();
+    assert!(storage.hold_folder(here).unwrap().is_some());
+    assert!(!storage.is_folder_held(here).unwrap());
+    let [one, other] = ["there is no such file", "nor this one"].map(Path::new);
+    let missing = storage.rename_and_sync(one, other, here, SITE);
+    let text = missing.unwrap_err().to_string();
+    assert!(text.starts_with("cannot rename"), "{text}");
+}
+
 #[test]
 fn a_file_where_a_folder_should_be_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
