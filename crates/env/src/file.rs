@@ -88,7 +88,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// such thing nothing is done.
     ///
     /// # Errors
-    /// Those of the file system, with the file as it was.
+    /// Those of the file system, with the file's bytes and length as they were. Some of the space may be reserved.
     fn reserve_behind(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }

@@ -113,7 +113,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>>;
 
     /// Holds a folder, together with others who do; changes nothing. `None` where folders cannot be
-    /// held.
+    /// held, or this one is not to be: somebody else has it alone, if only for the moment in which he looks whether anybody holds
+    /// it ([`Storage::is_folder_held`]). Only who has the store's lock does that, so whoever must not miss the folder holds it
+    /// under that lock, or looks at that lock once more behind it.
     ///
     /// # Errors
     /// Those of the file system.

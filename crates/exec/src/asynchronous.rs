@@ -4,8 +4,9 @@
 //! many under way as there are futures, with one thread for all of them (TridentKV §3.4): the *polling thread*
 //! (`poller`) hands reads to the kernel (`flights`, by `io_uring`) and wakes the tasks whose reads are done. *Helpers*
 //! (`helpers`) are threads that wait. They make the reads that the kernel does not take: those of simulators, those of
-//! files that go through the page cache, and all where the system refuses `io_uring`, or as long as it has no room for
-//! it (`tries`). They also do other work between the reads of a future that would have to wait.
+//! files that are [counted](crate::DirectStorage::buffered) as they go through the page cache, those of other such files where
+//! the device is polled, and all where the system refuses `io_uring`, or as long as it has no room for it (`tries`). They also do
+//! other work between the reads of a future that would have to wait.
 //!
 //! # What always holds
 //! 1. *As if read alone.* The answer is what [`File::read_at`] says, errors with their offset included; and it comes to the
