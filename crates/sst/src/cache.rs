@@ -289,6 +289,11 @@ impl BlockCache {
 
     /// Lets it grow again, if it was made to shrink, so that a block of `weight` pushes out no other.
     fn grow(&self, weight: u64) {
+        // Mostly it has all that it may have. Every block that comes in asks, and the library would take the lock of each of its
+        // parts to say it: four for each processor. It rounds up, so it has no less than was set.
+        if self.kept.capacity.load(Ordering::Relaxed) >= self.bytes_max {
+            return;
+        }
         // The library's parts are not filled evenly, and one that is full lets blocks go.
         let slack = |now: u64| (weight * self.blocks.num_shards() as u64).max(now / 16);
         let needs = |now: u64| now < self.bytes_max && self.bytes() + slack(now) > now;
