@@ -126,7 +126,8 @@ impl Catalog {
         lock(&self.versions).set_aside(families)
     }
 
-    /// What a job needs of `version`: that keeps the files of these tables and the blob files that they refer to, and no others.
+    /// What a job needs of `version`: that keeps these tables, in files or in persistent memory, and the blob files that they refer to,
+    /// and no others.
     pub fn keep_only<'t>(
         &self,
         version: &Arc<Version>,

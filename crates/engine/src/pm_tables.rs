@@ -15,7 +15,8 @@
 //! 1. *Durable before named.* `PmTableWriter::finish` fences all of a table before an edit names it.
 //! 2. *The manifest names what anybody may read.* References go with the edit that brings what was made of
 //!    them. The table itself stays named until no living version refers to it and nobody holds it; only
-//!    then an edit removes it, and after that edit its zones are free. So readers who outlive the store
+//!    then an edit removes it, and after that edit its zones are free. (The version of a job refers to what it
+//!    reads alone: else each job on the SSD would keep all of level 0 until it ends.) So readers who outlive the store
 //!    read on beside the next opening, which finds the table named, and leaves it alone while they hold the
 //!    folder (`reclaim`, invariant 1).
 //! 3. *Bounded.* Level 0 is compacted when it takes more than its share of persistent memory

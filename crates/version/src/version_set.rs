@@ -170,8 +170,9 @@ impl VersionSet {
         version
     }
 
-    /// What a job needs of a version that lives: it keeps the files of these tables and the blob files that they refer to, and no
-    /// others. What levels have is as in `of`. So what other jobs take away meanwhile can be unlinked.
+    /// What a job needs of a version that lives: it keeps these tables, in files or in persistent memory, and the blob files that they
+    /// refer to, and no others. What levels have is as in `of`. So what other jobs take away meanwhile can be unlinked, or removed by
+    /// an edit.
     pub fn keep_only<'t>(
         &mut self,
         of: &Version,

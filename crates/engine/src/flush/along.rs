@@ -83,7 +83,7 @@ pub(super) struct Along<'a> {
     pub cf: CfId,
     /// The level of the outputs.
     pub to: Level,
-    /// The version in which the tables were picked, as one that keeps the files of those alone.
+    /// The version in which the tables were picked, as one that keeps those alone.
     version: Arc<Version>,
     /// Whole references, and the places where they stand.
     inputs: Vec<(Place, Arc<TableRef>)>,

@@ -259,17 +259,19 @@ impl Version {
         only
     }
 
-    /// This version, but of all files it names only those of `tables` and the blob files that they refer to. Levels, partitions and
-    /// tables in persistent memory are as they are.
+    /// This version, but it names only `tables`, whether they lie in files or in persistent memory, and the blob files that they refer
+    /// to. Levels and partitions are as they are.
     pub(crate) fn naming_only<'t>(&self, tables: impl Iterator<Item = &'t TableRef>) -> Version {
         let files = tables.flat_map(|table| {
             let blobs = table.blobs.iter().map(|blob| blob.file);
             blobs.chain([table.file])
         });
         let files: BTreeSet<FileId> = files.collect();
+        let pm = self.pm.only(&files);
         let entries = files.into_iter().filter_map(|file| self.entry(file));
         Version {
             files: entries.cloned().collect(),
+            pm,
             ..self.clone()
         }
     }

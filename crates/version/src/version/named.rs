@@ -1,5 +1,6 @@
 //! What a version names: files, and tables in persistent memory.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thermocline_base::chunked::Chunked;
@@ -176,6 +177,25 @@ impl PmTables {
         self.totals.bytes = all;
         self.totals.retire(bytes);
         true
+    }
+
+    /// Those of these numbers, with the references to them.
+    pub(super) fn only(&self, files: &BTreeSet<FileId>) -> PmTables {
+        let mut only = PmTables::default();
+        for file in files {
+            let Some(entry) = self.by_number.find(file) else {
+                continue;
+            };
+            let bytes = entry.table.meta.zone_bytes;
+            only.by_number.set(*file, Arc::clone(entry));
+            only.by_owner.set(entry.table.meta.owner, *file);
+            only.totals.tables += 1;
+            only.totals.bytes += bytes;
+            if entry.references.is_empty() {
+                only.totals.retire(bytes);
+            }
+        }
+        only
     }
 
     /// Removes a table to which nothing refers.

@@ -266,17 +266,13 @@ fn an_open_unlinks_what_nobody_names_unless_something_is_missing() {
     assert!(set.sweep(&other).is_err());
 }
 
-/// A table in persistent memory is no file; it may be removed when no living version refers to it.
-#[test]
-fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
-    let mut world = World::new();
-    let file = world.set.take_number().unwrap();
-    let reference = table(file);
+/// A table in persistent memory of which the default family has `reference`, with zones of this owner.
+fn in_pm(reference: &TableRef, owner: u64) -> Change {
     let seqnos = (reference.smallest_seqno, reference.largest_seqno);
     let info = PmTableInfo {
-        file,
+        file: reference.file,
         meta: PmTableMeta {
-            owner: 0,
+            owner,
             zones: 1,
             zone_bytes: 1 << 20,
             bytes: 100,
@@ -301,6 +297,17 @@ fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
             blobs: vec![],
         },
     };
+    Change::PmTableAdded {
+        table: Arc::new(info),
+    }
+}
+
+/// A table in persistent memory is no file; it may be removed when no living version refers to it.
+#[test]
+fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
+    let mut world = World::new();
+    let file = world.set.take_number().unwrap();
+    let reference = table(file);
     let ids = NextIds {
         chain: 1,
         ..world.state.next_ids()
@@ -308,9 +315,7 @@ fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
     world.install(Change::NextIds(ids));
     let alone = VersionEdit::from(added(file));
     assert!(world.set.check(&alone).is_err());
-    let edit = VersionEdit::from(Change::PmTableAdded {
-        table: Arc::new(info),
-    });
+    let edit = VersionEdit::from(in_pm(&reference, 0));
     world.install(edit.with(added(file)));
     let reader = world.set.current().clone();
     world.install(Change::table_removed(PLACE, &reference));
@@ -320,4 +325,34 @@ fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
     world.install(Change::PmTableRemoved { file });
     assert_eq!(world.set.unread_pm_tables(), []);
     assert_eq!(world.set.obsolete(), []);
+}
+
+#[test]
+fn who_keeps_only_some_tables_keeps_no_other_in_persistent_memory() {
+    let mut world = World::new();
+    let ids = NextIds {
+        chain: 2,
+        ..world.state.next_ids()
+    };
+    world.install(Change::NextIds(ids));
+    let [kept, other] = [0, 1].map(|owner| {
+        let file = world.set.take_number().unwrap();
+        let edit = VersionEdit::from(in_pm(&table(file), owner));
+        world.install(edit.with(added(file)));
+        file
+    });
+    let version = Arc::clone(world.set.current());
+    let job = world.set.keep_only(&version, [&table(kept)].into_iter());
+    assert!(job.tables_of(PLACE.cf).eq(version.tables_of(PLACE.cf)));
+    let totals = job.pm_totals();
+    assert_eq!(
+        (totals.tables, totals.bytes, totals.retired),
+        (1, 1 << 20, 0)
+    );
+    drop(version);
+    world.install(removed(kept));
+    world.install(removed(other));
+    assert_eq!(world.set.unread_pm_tables(), [other]);
+    drop(job);
+    assert_eq!(world.set.unread_pm_tables(), [kept, other]);
 }

@@ -1,5 +1,8 @@
 //! Internal compaction: what is read stays the same, what nobody needs goes, and no more room is taken than may be.
 
+use std::sync::Arc;
+
+use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 use thermocline_base::options::{Costs, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_policy::pick::{Reason, level0_slices};
@@ -7,8 +10,10 @@ use thermocline_testkit::explore::{explored, times};
 use thermocline_version::Level;
 
 use super::*;
+use crate::Setup;
 use crate::compact::shape::Levels;
 use crate::flush::tests::{check_now, check_then};
+use crate::sync::{Mutex, lock};
 
 const LARGE: u64 = 8 << 20;
 
@@ -346,4 +351,64 @@ fn without_room_everything_stays() {
     }
     check_cursor(engine.cursor(ALL).unwrap(), &model);
     assert_eq!(engine.metrics().compaction.internal_given_up, 0);
+}
+
+/// When a job asks it for the first time, a slice of another family is merged, and what is in persistent memory then is noted.
+#[derive(Debug, Default)]
+struct Meanwhile {
+    of: Mutex<Option<(Engine, CfId)>>,
+    left: Mutex<Option<(usize, usize)>>,
+}
+
+impl CompactionFilter for Meanwhile {
+    fn name(&self) -> &str {
+        "tests.meanwhile"
+    }
+
+    fn filter(&self, _: &Entry<'_>) -> Result<Verdict, String> {
+        let of = lock(&self.of).take();
+        if let Some((engine, other)) = of {
+            engine.inner.compactor.merge_one_slice(other).unwrap();
+            engine.inner.reclaimer.reclaim().unwrap();
+            *lock(&self.left) = Some(in_pm(&engine));
+        }
+        Ok(Verdict::Keep)
+    }
+}
+
+/// What is merged while a job runs, which does not read it, is free before that ends.
+#[test]
+fn a_job_keeps_no_table_that_it_does_not_read() {
+    let meanwhile = Arc::new(Meanwhile::default());
+    let filter: Arc<dyn CompactionFilter> = meanwhile.clone();
+    let setup = Setup {
+        compaction_filters: vec![("default".into(), filter)],
+        ..Setup::default()
+    };
+    let machine = Machine::new(LARGE);
+    let mut own = options();
+    own.pm = LARGE;
+    by_hand(&mut own);
+    let engine = Engine::open_with(machine.world(), Path::new("/db"), own, setup).unwrap();
+    let other = engine.family("other", &CfOptions::default()).unwrap();
+    for round in 0..2u8 {
+        for n in 0..50u8 {
+            put(&engine, other.id, &[n], &[round; 100]);
+        }
+        engine.flush().unwrap();
+    }
+    put(&engine, CfId::DEFAULT, b"key", b"value");
+    engine.flush().unwrap();
+    assert_eq!((in_pm(&engine), merges(&engine)), ((3, 3), 0));
+    *lock(&meanwhile.of) = Some((engine.clone(), other.id));
+    compact_all(&engine);
+    assert_eq!(merges(&engine), 1);
+    assert_eq!(
+        *lock(&meanwhile.left),
+        Some((2, 2)),
+        "what was merged, and what the job reads"
+    );
+    engine.inner.reclaimer.reclaim().unwrap();
+    assert_eq!(in_pm(&engine), (1, 1));
+    assert_eq!(get(&engine, b"key"), Some(b"value".to_vec()));
 }
