@@ -45,7 +45,8 @@
 //! of its inputs has expired that nobody saw when it began. Tables of which everything has expired are inputs without outputs: they go
 //! unread, by the same edit under the same locks, with the least of their seqnos for `oldest`. Nothing older lies below them
 //! (`policy::pick::expired`), and as long as the job is in the list of running ones, nothing comes there. If somebody reads them
-//! they stay, and are tried again a second later.
+//! they stay. For a second they are not tried again; then the next look for a compaction tries them. Where nobody writes, that comes
+//! when more may have expired (`expiry`).
 //!
 //! # What is not filtered
 //! Flushes, with what they take along; tables that move unread; merged indexes, which move no records; copies.
