@@ -214,6 +214,8 @@ impl Preparer {
     /// From now on the manifest says that there may be prepared transactions.
     fn tell_manifest(&self) -> Result<()> {
         let mut edits = self.common.catalog.edits();
+        // Again: the store may have been closed meanwhile, and the manifest may be another opening's by now.
+        self.common.check_writable()?;
         match edits.state().may_have_prepared() {
             true => Ok(()),
             false => edits.append(&Change::PreparedTransactions.into()),

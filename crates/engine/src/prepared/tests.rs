@@ -10,7 +10,7 @@ use crate::prepared::claims::Claims;
 use crate::prepared::format::{PART_BYTES, part_key};
 use crate::prepared::registry::{Entry, Registry, Step};
 use crate::sync::{Arc, AtomicU64};
-use crate::tests::{options, world};
+use crate::tests::{Machine, options, world};
 use crate::{Durability, Engine, Resolution, Runtime, RuntimeOptions, Setup};
 
 const CF: CfId = CfId(3);
@@ -265,4 +265,33 @@ fn an_open_that_finds_a_damaged_one_leaves_nothing_behind() {
         let found = before.get(CfId::DEFAULT, b"k", <[u8]>::to_vec);
         assert_eq!(found.unwrap().as_deref(), Some(&b"v"[..]));
     }
+}
+
+/// Whoever prepares has looked whether the store is open before he has encoded the batch. By then it may have been closed, and opened again.
+#[test]
+fn who_prepares_beside_closing_writes_nothing_into_the_manifest_of_the_next_opening() {
+    let machine = Machine::new(1 << 20);
+    let open = || Engine::open(machine.world(), Path::new("/db"), options()).unwrap();
+    let closed = open();
+    closed.close().unwrap();
+    let next = open();
+    let manifest = next
+        .inner
+        .common
+        .catalog
+        .edits()
+        .manifest_path()
+        .to_path_buf();
+    let before = machine.fs.contents(&manifest).unwrap();
+    let told = closed.inner.preparer.tell_manifest();
+    assert_eq!(machine.fs.contents(&manifest).unwrap(), before);
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::Closed);
+    // It takes the place that nobody has taken from it.
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"k", b"v").unwrap();
+    let what = (&batch, Claims::of(&batch));
+    next.prepare(b"one", what, None).unwrap();
+    next.close().unwrap();
+    let names = open().prepared().unwrap().into_iter();
+    assert!(names.map(|of| of.name).eq([b"one".to_vec()]));
 }
