@@ -40,7 +40,9 @@
 //!    holds its folder, and nothing is unlinked until he has gone (`reclaim`).
 //! 5. *Never other bytes.* A value is returned only if database, file, offset, length and checksum are those that
 //!    were written, and key and family are those of the record that refers to it. One that is not is an error that names file and offset, of this key alone.
-//! 6. *Closing* waits for whoever makes or removes a file, or removes PM tables: they hold [`Blobs::gate`] shared.
+//! 6. *Closing* waits for whoever makes or removes a file, a table's, too, or removes PM tables: they hold [`Blobs::gate`] shared. Behind it
+//!    nobody removes a file, since another database may be in the folder by then (`sweep`). (Files of tables that a job makes it waits
+//!    for by the job.)
 //! 7. *Bounded garbage above tables.* References are short: without more, values that are overwritten would gather
 //!    until as many references fill persistent memory. So a memtable is sealed at
 //!    `blob.generation_bytes`, and sealed ones that refer to as much together are flushed; flushing leaves out
@@ -108,7 +110,7 @@ pub(crate) use write::Separated;
 /// The blob files that writes are about to refer to, or that groups of changes do.
 #[derive(Debug, Default)]
 pub(crate) struct Blobs {
-    /// Held shared by whoever makes or removes a file, so that closing can wait for that. Before the writer's
+    /// Held shared by whoever makes or removes a file, so that closing can wait for that; a table's, too, if he removes it. Before the writer's
     /// lock, and not taken twice.
     pub gate: Gate,
     /// How often each is held.

@@ -267,7 +267,7 @@ impl Inner {
         self.common.turns.flushing.wait();
         // And each compaction.
         self.common.compactions.gate.wait();
-        // And whoever makes or removes a blob file.
+        // And whoever makes a blob file, or removes any file.
         self.sweeper.blobs.gate.wait();
         // So does whoever stages a batch, and gives up, or has committed when this returns.
         self.common.turns.stages.wait();
@@ -281,7 +281,7 @@ impl Inner {
                 wal.close();
             }
             // What a call or a job held when it became obsolete: the room need not wait for the next open.
-            self.sweeper.unlink_obsolete();
+            self.sweeper.unlink_inside();
             self.let_go();
         }
         // The user's code runs when all else is done: it may block, and whoever opens next does not wait for it.

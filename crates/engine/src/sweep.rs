@@ -21,8 +21,19 @@ impl Sweeper {
         }
     }
 
-    /// Removes the files that nobody names or reads any more. What cannot be removed now the next open removes.
+    /// Removes the files that nobody names or reads any more. What cannot be removed now the next open removes. The caller holds
+    /// neither the writer's lock nor the gate of blob files.
     pub fn unlink_obsolete(&self) {
+        // Closing waits for whoever removes a file. Whoever comes later finds the store closed: in its folder there may be another
+        // one, whose files have the same names.
+        let _gate = self.blobs.gate.enter();
+        if self.common.check_writable().is_ok() {
+            self.unlink_inside();
+        }
+    }
+
+    /// As [`Sweeper::unlink_obsolete`], for who is inside the gate, or closes the store, and has waited for all who were.
+    pub fn unlink_inside(&self) {
         if self.common.poison.check().is_err() {
             return;
         }

@@ -95,7 +95,7 @@ impl Sweeper {
                 let unnamed = self.unname_dead();
                 // A full disk keeps the names; what was never named goes all the same.
                 if matches!(unnamed, Ok(()) | Err(Error::OutOfSpace(_))) {
-                    self.unlink_obsolete();
+                    self.unlink_inside();
                 }
             }
         }

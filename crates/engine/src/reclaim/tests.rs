@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::Unbounded;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -683,4 +684,32 @@ fn what_cannot_be_read_keeps_nothing_else() {
     assert_eq!(memtables(), 2);
     engine.inner.reclaimer.reclaim_readable().unwrap();
     engine.inner.flusher.flush_job().unwrap();
+}
+
+/// On return of `close` the folder may be removed, and another database made there, whose files have the names of this one's. Whoever
+/// reclaims has looked before whether the store is open.
+#[test]
+fn who_reclaims_beside_closing_removes_no_file_behind_it() {
+    let machine = Machine::new(MIB);
+    let engine = open(&machine, &options(MIB, 16 << 10));
+    put(&engine, CF, b"key", b"one");
+    engine.flush().unwrap();
+    let table = machine.only_table();
+    let is_there = || machine.fs.contents(&table).is_some();
+    // As a reader has it who is inside a call.
+    let version = engine.inner.common.catalog.version();
+    put(&engine, CF, b"key", b"two");
+    engine.flush().unwrap();
+    engine.compact(CF, (Unbounded, Unbounded)).unwrap();
+    assert!(is_there());
+    engine.close().unwrap();
+    assert!(is_there());
+    drop(version);
+    let error = engine.inner.reclaimer.reclaim().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    assert!(is_there());
+    // The next opening knows whose it is.
+    let next = open(&machine, &options(MIB, 16 << 10));
+    assert!(!is_there());
+    assert_eq!(get(&next, b"key").as_deref(), Some(&b"two"[..]));
 }
