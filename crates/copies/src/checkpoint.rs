@@ -45,5 +45,7 @@ fn fill<S: Store>(store: &S, target: &Target) -> Result<(State, SeqNo)> {
         let (from, to) = (store.dir().join(&name), target.dir().join(&name));
         link_or_copy(storage, &from, &to, || store.check_open())?;
     }
+    // Once it is closed another database may be in its folder. What was linked before has the store's names for its own files.
+    store.check_open()?;
     Ok((state, captured.seqno()))
 }

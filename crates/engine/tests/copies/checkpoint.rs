@@ -1,11 +1,14 @@
 //! Checkpoints, and copies of copies.
 
+use std::cell::Cell;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, ErrorKind, WriteBatch};
-use thermocline_engine::{Durability, Family};
-use thermocline_env::OpenMode;
+use thermocline_base::{CfId, ErrorKind, Result, SeqNo, WriteBatch};
+use thermocline_copies::{Installed, NewTables, Store};
+use thermocline_engine::{Durability, Engine, Family, KeyBounds};
+use thermocline_env::{Env, OpenMode};
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -270,4 +273,94 @@ fn files_that_go_meanwhile_are_held() {
     let without = Place::new(&disk, "/without").open();
     assert_eq!(without.families(), ["default"]);
     assert_eq!(without.find_family("default"), Some(Family::DEFAULT));
+}
+
+/// A store that is closed when it is asked for its folder the second time. By then others have files there, of the same names.
+struct Vanishing<'e> {
+    engine: &'e Engine,
+    place: &'e Place,
+    asked: Cell<u32>,
+}
+
+impl Vanishing<'_> {
+    fn vanish(&self) {
+        self.engine.close().unwrap();
+        for name in self.place.tables() {
+            let path = self.place.dir.join(name);
+            self.place.storage.remove(&path).unwrap();
+            let file = self.place.storage.open(&path, OpenMode::CreateNew);
+            file.unwrap().write_at(b"of another database", 0).unwrap();
+        }
+    }
+}
+
+impl Store for Vanishing<'_> {
+    type Captured = <Engine as Store>::Captured;
+    type Family = <Engine as Store>::Family;
+    type Entries = <Engine as Store>::Entries;
+
+    fn env(&self) -> &Env {
+        Store::env(self.engine)
+    }
+
+    fn dir(&self) -> &Path {
+        // First it is asked whether the copy lies elsewhere, then for each file.
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() == 2 {
+            self.vanish();
+        }
+        Store::dir(self.engine)
+    }
+
+    fn db_id(&self) -> [u8; 16] {
+        Store::db_id(self.engine)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        Store::check_open(self.engine)
+    }
+
+    fn check_accepts(&self, cf: CfId) -> Result<()> {
+        Store::check_accepts(self.engine, cf)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Store::flush(self.engine)
+    }
+
+    fn capture(&self) -> Result<Self::Captured> {
+        Store::capture(self.engine)
+    }
+
+    fn entries(&self, family: Family, bounds: KeyBounds<'_>) -> Result<Self::Entries> {
+        Store::entries(self.engine, family, bounds)
+    }
+
+    fn install(
+        &self,
+        cf: CfId,
+        bytes: u64,
+        write: &mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Result<()>,
+    ) -> Result<Installed> {
+        Store::install(self.engine, cf, bytes, write)
+    }
+}
+
+#[test]
+fn a_checkpoint_of_a_store_that_is_closed_meanwhile_takes_no_file_for_the_stores() {
+    let disk = disk();
+    let (place, copy) = (Place::new(&disk, "/db"), Place::new(&disk, "/copy"));
+    let engine = place.open();
+    put(&engine, CfId::DEFAULT, b"key", b"value");
+    engine.flush().unwrap();
+    assert_eq!(place.tables().len(), 1);
+    let store = Vanishing {
+        engine: &engine,
+        place: &place,
+        asked: Cell::new(0),
+    };
+    let error = thermocline_copies::checkpoint(&store, &copy.dir).unwrap_err();
+    assert_eq!(store.asked.get(), 2);
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    assert!(!disk.exists(&copy.dir.join("CURRENT")).unwrap());
 }
