@@ -367,7 +367,9 @@ impl Inner {
     fn let_left_go(&self, trim: impl FnOnce(&After<Moment>, &Readers) -> ReadsOn<Moment>) {
         drop(trim(&self.left, &self.common.commits.readers));
         if self.common.commits.readers.is_empty() {
-            drop(std::mem::take(&mut *lock(&self.reads.relics)));
+            let unneeded = std::mem::take(&mut *lock(&self.reads.relics));
+            // Without the lock: whoever has opened the store since looks at it while its writers wait.
+            drop(unneeded);
         }
     }
 

@@ -42,9 +42,12 @@ pub(crate) fn take_unneeded(relics: &Relics, first_drops: impl FnOnce() -> u64) 
 mod tests {
     use std::path::Path;
 
+    use thermocline_base::CfOptions;
+    use thermocline_env::LockGuard;
+
     use super::*;
     use crate::Engine;
-    use crate::sync::try_lock;
+    use crate::sync::{AtomicBool, Ordering, try_lock};
     use crate::tests::{options, world};
 
     /// Who came behind the look at readers was missed by it. A family that is dropped then is set aside for him, by another
@@ -74,5 +77,45 @@ mod tests {
         let gone = take_unneeded(&relics, || 3);
         assert!(gone.iter().map(|relic| relic.number).eq([3u64]));
         assert_eq!(lock(&relics).len(), 1);
+    }
+
+    /// A folder's lock that sees, when it goes, whether what is set aside can be looked at.
+    #[derive(Debug)]
+    struct Looks {
+        relics: Arc<Relics>,
+        is_free: Arc<AtomicBool>,
+    }
+
+    impl LockGuard for Looks {}
+
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            let is_free = try_lock(&self.relics).is_some();
+            self.is_free.store(is_free, Ordering::SeqCst);
+        }
+    }
+
+    /// What goes may be the indexes of memtables, which takes long; and whoever opens the store next looks at what is set aside under
+    /// its writer's lock.
+    #[test]
+    fn what_the_last_reader_of_a_closed_store_leaves_goes_without_the_lock() {
+        let engine = Engine::open(world(), Path::new("/db"), options()).unwrap();
+        engine.family("one", &CfOptions::default()).unwrap();
+        let reader = engine.snapshot();
+        engine.drop_family("one").unwrap();
+        engine.close().unwrap();
+        let reads = &engine.inner.reads;
+        assert_eq!(lock(&reads.relics).len(), 1);
+        let is_free = Arc::new(AtomicBool::new(false));
+        let looks = Looks {
+            relics: reads.relics.clone(),
+            is_free: is_free.clone(),
+        };
+        let pinned = reads.pins.upgrade().unwrap();
+        pinned.hold(Some(Box::new(looks)));
+        drop(pinned);
+        drop(reader);
+        assert!(lock(&reads.relics).is_empty());
+        assert!(is_free.load(Ordering::SeqCst));
     }
 }
