@@ -135,7 +135,20 @@ impl Source {
         (self.head, self.waits) = (None, None);
     }
 
+    /// Goes to the first record from the bound on.
     pub(super) fn restart(
+        &mut self,
+        memtable: &Memtable,
+        reader: Reader<'_>,
+        from: Bound<&[u8]>,
+    ) -> Result<()> {
+        self.collect(memtable, reader, from)?;
+        self.find_head(memtable, reader)
+    }
+
+    /// Collects records from the bound on, and asks for the first of them, which [`Source::find_head`] then reads. Whoever does other work
+    /// between the two does not wait for them. Until then it stands nowhere.
+    pub(super) fn collect(
         &mut self,
         memtable: &Memtable,
         reader: Reader<'_>,
@@ -149,8 +162,7 @@ impl Source {
         };
         (self.head, self.waits) = (None, None);
         self.chunk_len = self.first_chunk(memtable, reader);
-        self.fill(memtable, reader, from)?;
-        self.find_head(memtable, reader)
+        self.fill(memtable, reader, from)
     }
 
     /// How many entries are collected at first. A cursor that is placed again and again mostly goes on as far as before, and

@@ -157,12 +157,7 @@ impl Walk {
             // The cursor's moment is registered by now.
             source.gaps = memtable.gaps(reader.cf);
             source.first = first.into();
-            source.restart(memtable, reader, from)?;
-        }
-        let memtables = self.sources.iter_mut();
-        let collected = memtables.map(|s| std::mem::take(&mut s.collected)).sum();
-        if collected > 0 {
-            self.at.inner().common.scanned(collected);
+            source.collect(memtable, reader, from)?;
         }
         self.look_for_gaps();
         self.has_covering = self.sources.iter().any(|source| source.covering.is_some());
@@ -172,6 +167,15 @@ impl Walk {
             self.tables = Some(tables.clone());
         }
         place(&mut self.runs, from, reader.course())?;
+        // The first records were asked for before the tables were searched, and have arrived.
+        let mut collected = 0;
+        for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
+            source.find_head(memtable, reader)?;
+            collected += std::mem::take(&mut source.collected);
+        }
+        if collected > 0 {
+            self.at.inner().common.scanned(collected);
+        }
         if let Bound::Included(key) | Bound::Excluded(key) = from {
             self.at.rates().scan(&self.at.view, reader.cf, key);
         }
