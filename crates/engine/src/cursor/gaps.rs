@@ -24,7 +24,7 @@ use thermocline_policy::tuning::EMPTY_STEPS;
 
 use super::covering::Edge;
 use super::source::{First, Reader};
-use super::walk::Walk;
+use super::walk::{Copied, Walk};
 use passed::{GAP_COUNTS, NOTED_AFTER, behind};
 
 impl Walk {
@@ -74,7 +74,12 @@ impl Walk {
     }
 
     /// If the entry that comes first lies in a gap, moves its source on. Returns whether it did.
-    pub(super) fn pass_gap(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
+    pub(super) fn pass_gap(
+        &mut self,
+        copied: &mut Copied,
+        first: First,
+        reader: Reader<'_>,
+    ) -> Result<bool> {
         if self.is_before_gaps(first) {
             return Ok(false);
         }
@@ -98,26 +103,27 @@ impl Walk {
         };
         self.passed.near = None;
         let edge = edge.to_vec();
-        self.key.clear();
-        self.key.extend_from_slice(key);
+        copied.key.clear();
+        copied.key.extend_from_slice(key);
         // Other sources may stand in the same gap.
         if edge != self.passed.edge {
-            self.passed.count(&self.key, GAP_COUNTS);
+            self.passed.count(&copied.key, GAP_COUNTS);
             self.passed.edge.clone_from(&edge);
         }
         self.go_past(first, &Edge::At(edge), reader)?;
         Ok(true)
     }
 
-    /// Notes what the cursor has passed. It has come to the next key with a value, or to the end of what is asked for.
+    /// Notes what the cursor has passed. It has come to the next key with a value, or to the end of what is asked for. `key` was copied
+    /// last.
     #[inline]
-    pub(super) fn end_of_passed(&mut self) {
+    pub(super) fn end_of_passed(&self, key: &[u8]) {
         if self.passed.counts > 0 {
-            self.note_passed();
+            self.note_passed(key);
         }
     }
 
-    fn note_passed(&self) {
+    fn note_passed(&self, key: &[u8]) {
         let inner = self.at.inner();
         inner
             .common
@@ -128,10 +134,10 @@ impl Walk {
         }
         let first = &self.passed.first;
         let (start, end) = match (self.direction, self.valid) {
-            (Direction::Forward, true) => (first.clone(), self.key.clone()),
-            (Direction::Forward, false) => (first.clone(), behind(&self.key)),
-            (Direction::Reverse, true) => (behind(&self.key), behind(first)),
-            (Direction::Reverse, false) => (self.key.clone(), behind(first)),
+            (Direction::Forward, true) => (first.clone(), key.to_vec()),
+            (Direction::Forward, false) => (first.clone(), behind(key)),
+            (Direction::Reverse, true) => (behind(key), behind(first)),
+            (Direction::Reverse, false) => (key.to_vec(), behind(first)),
         };
         let Some(held_up) = inner.memtables.try_hold_writer_up() else {
             return;

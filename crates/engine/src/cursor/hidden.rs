@@ -20,7 +20,7 @@ use thermocline_tables::TableSource;
 
 use super::covering::Edge;
 use super::source::{First, Reader};
-use super::walk::Walk;
+use super::walk::{Copied, Walk};
 
 impl Walk {
     /// Whether any source has range tombstones.
@@ -30,9 +30,14 @@ impl Walk {
     }
 
     /// If a range tombstone hides the entry that comes first, moves its source on. Returns whether it did.
-    pub(super) fn pass_covered(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
+    pub(super) fn pass_covered(
+        &mut self,
+        copied: &mut Copied,
+        first: First,
+        reader: Reader<'_>,
+    ) -> Result<bool> {
         // The cursor is at no key, so the buffer is free.
-        let mut key = std::mem::take(&mut self.key);
+        let key = &mut copied.key;
         key.clear();
         match first {
             First::Memtable(i, head) => {
@@ -41,21 +46,17 @@ impl Walk {
             First::Run(i) => {
                 key.extend_from_slice(self.runs[i].key().unwrap_or_default());
                 // Newer runs forget as they are asked (`edge_over`). Nobody asks the oldest one.
-                self.runs[i].forget_passed(&key, reader.direction);
+                self.runs[i].forget_passed(key, reader.direction);
             }
         }
-        let passed = match self.edge_over(first, &key, reader) {
+        match self.edge_over(first, key, reader) {
             Some(edge) => self.go_past(first, &edge, reader).map(|()| true),
-            None => self
-                .step_if_covered(first, &key, reader)
-                .inspect(|stepped| {
-                    if *stepped {
-                        self.passed.step(&key);
-                    }
-                }),
-        };
-        self.key = key;
-        passed
+            None => self.step_if_covered(first, key, reader).inspect(|stepped| {
+                if *stepped {
+                    self.passed.step(key);
+                }
+            }),
+        }
     }
 
     /// The end of the stretch around `key` that the range tombstones of one layer above `first` cover; `None` if none

@@ -1,7 +1,7 @@
 //! Where a cursor is while it does not move: see `holds`.
 
 use std::fmt;
-use std::mem::{swap, take};
+use std::mem::take;
 use std::ops::Bound;
 
 use thermocline_base::Result;
@@ -10,7 +10,7 @@ use thermocline_catalog::View;
 use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
 
-use super::walk::Walk;
+use super::walk::{Copied, Walk};
 use crate::awaited::Elsewhere;
 use crate::families::table::Family;
 use crate::holds::registry::{Guest, Hold, HoldId, Left, Lent};
@@ -26,9 +26,7 @@ pub struct Cursor {
     seat: Arc<Seat>,
     hold: HoldId,
     valid: bool,
-    /// The key and value that the cursor lends. The walk has both buffers while it moves.
-    key: Vec<u8>,
-    value: Vec<u8>,
+    copied: Copied,
 }
 
 /// Bytes of two cache lines: processors fetch lines in pairs.
@@ -104,20 +102,15 @@ impl Cursor {
             seat,
             hold,
             valid: false,
-            key: Vec::new(),
-            value: Vec::new(),
+            copied: Copied::default(),
         }
     }
 
     /// Moves the cursor. It keeps its view and its place during the call.
     #[inline]
-    fn moved(&mut self, go: impl FnOnce(&mut Walk) -> Result<bool>) -> Result<bool> {
+    fn moved(&mut self, go: impl FnOnce(&mut Walk, &mut Copied) -> Result<bool>) -> Result<bool> {
         let mut walk = lock(&self.seat.walk);
-        swap(&mut walk.key, &mut self.key);
-        swap(&mut walk.value, &mut self.value);
-        let moved = go(&mut walk);
-        swap(&mut walk.key, &mut self.key);
-        swap(&mut walk.value, &mut self.value);
+        let moved = go(&mut walk, &mut self.copied);
         self.valid = walk.valid;
         moved
     }
@@ -159,7 +152,7 @@ impl Cursor {
         until: Bound<&[u8]>,
         direction: Direction,
     ) -> Result<bool> {
-        self.moved(|walk| walk.seek(from, until, direction))
+        self.moved(|walk, copied| walk.seek(copied, from, until, direction))
     }
 
     /// Goes to the next key in this direction, unless that lies behind `until`, as [`Cursor::seek_within`] does. Each step may have
@@ -168,7 +161,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn step_within(&mut self, until: Bound<&[u8]>, direction: Direction) -> Result<bool> {
-        self.moved(|walk| walk.step(walk.way(direction), until))
+        self.moved(|walk, copied| walk.step(copied, walk.way(direction), until))
     }
 
     /// Goes to the first key of all.
@@ -212,7 +205,7 @@ impl Cursor {
         if most == 0 {
             return Ok(0);
         }
-        self.moved(|walk| walk.explore(key, direction, most))?;
+        self.moved(|walk, copied| walk.explore(copied, key, direction, most))?;
         Ok(lock(&self.seat.walk).passed.stepped())
     }
 
@@ -221,7 +214,7 @@ impl Cursor {
     #[must_use = "it is the cursor"]
     pub fn keys_only(mut self) -> Cursor {
         lock(&self.seat.walk).keys_only = true;
-        self.value.clear();
+        self.copied.value.clear();
         self
     }
 
@@ -241,12 +234,12 @@ impl Cursor {
 
     /// The key it is at; empty if at none.
     pub fn key(&self) -> &[u8] {
-        if self.valid { &self.key } else { &[] }
+        if self.valid { &self.copied.key } else { &[] }
     }
 
     /// The value of that key.
     pub fn value(&self) -> &[u8] {
-        if self.valid { &self.value } else { &[] }
+        if self.valid { &self.copied.value } else { &[] }
     }
 
     /// Moves to what is visible now, at no key.

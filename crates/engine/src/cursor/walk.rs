@@ -20,6 +20,13 @@ use crate::operands;
 use crate::store::Moment;
 use crate::sync::Arc;
 
+/// The key and value that a cursor lends, copied from where they lie. They stay with the cursor, not in its seat.
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
+
 /// A position in one column family, at one moment of the store: the part of a cursor that moves.
 #[derive(Debug)]
 pub(super) struct Walk {
@@ -36,8 +43,6 @@ pub(super) struct Walk {
     pub(super) valid: bool,
     /// The entry that it shows, while its sources have not gone behind that: nobody may ask for more.
     shown: Option<First>,
-    pub(super) key: Vec<u8>,
-    pub(super) value: Vec<u8>,
     /// Whether no value is read or folded: it is empty then.
     pub(super) keys_only: bool,
     pub(super) chunk_max: usize,
@@ -64,8 +69,6 @@ impl Walk {
             direction: Direction::Forward,
             valid: false,
             shown: None,
-            key: Vec::new(),
-            value: Vec::new(),
             keys_only: false,
             has_gaps: false,
             has_covering: false,
@@ -76,9 +79,15 @@ impl Walk {
 
     /// Goes from `key` on to the next key with a value, which nobody wants, over at most `most` deleted ones. What it has passed is
     /// noted in any case.
-    pub(super) fn explore(&mut self, key: &[u8], way: Direction, most: u64) -> Result<bool> {
+    pub(super) fn explore(
+        &mut self,
+        copied: &mut Copied,
+        key: &[u8],
+        way: Direction,
+        most: u64,
+    ) -> Result<bool> {
         (self.steps_max, self.keys_only) = (most, true);
-        let found = self.start(Bound::Included(key), way, Bound::Unbounded);
+        let found = self.start(copied, Bound::Included(key), way, Bound::Unbounded);
         self.steps_max = u64::MAX;
         found
     }
@@ -86,11 +95,12 @@ impl Walk {
     /// Goes to the first key from `from` on in this direction of the family's order, unless that lies behind `until`.
     pub(super) fn seek(
         &mut self,
+        copied: &mut Copied,
         from: Bound<&[u8]>,
         until: Bound<&[u8]>,
         order: Direction,
     ) -> Result<bool> {
-        self.start(from, self.way(order), until)
+        self.start(copied, from, self.way(order), until)
     }
 
     /// The direction in the bytewise order for a direction in the family's order. Where keys descend, the first key
@@ -103,17 +113,22 @@ impl Walk {
         }
     }
 
-    pub(super) fn step(&mut self, direction: Direction, until: Bound<&[u8]>) -> Result<bool> {
+    pub(super) fn step(
+        &mut self,
+        copied: &mut Copied,
+        direction: Direction,
+        until: Bound<&[u8]>,
+    ) -> Result<bool> {
         if !self.valid {
             return Ok(false);
         }
         let renewed = self.at.renew(self.family.id);
         self.valid = renewed.is_ok();
         if !renewed? && direction == self.direction {
-            return self.settle(self.reader(until));
+            return self.settle(copied, self.reader(until));
         }
-        let key = std::mem::take(&mut self.key);
-        self.start(Bound::Excluded(&key), direction, until)
+        let key = std::mem::take(&mut copied.key);
+        self.start(copied, Bound::Excluded(&key), direction, until)
     }
 
     pub(super) fn reader<'a>(&self, until: Bound<&'a [u8]>) -> Reader<'a> {
@@ -129,6 +144,7 @@ impl Walk {
 
     pub(super) fn start(
         &mut self,
+        copied: &mut Copied,
         from: Bound<&[u8]>,
         direction: Direction,
         until: Bound<&[u8]>,
@@ -185,14 +201,14 @@ impl Walk {
             let passed_over = self.runs.iter().map(TableSource::has_passed_over);
             tables.charge_seek(reader.cf, key, passed_over);
         }
-        self.settle(reader)
+        self.settle(copied, reader)
     }
 
     /// Takes the next key that has a value, unless that lies behind what is asked for. First goes past the one that it shows.
-    pub(super) fn settle(&mut self, reader: Reader<'_>) -> Result<bool> {
+    pub(super) fn settle(&mut self, copied: &mut Copied, reader: Reader<'_>) -> Result<bool> {
         self.valid = false;
         if let Some(shown) = self.shown.take() {
-            self.advance_past(shown, reader)?;
+            self.advance_past(shown, &copied.key, reader)?;
         }
         self.resume(reader)?;
         self.passed.begin();
@@ -202,25 +218,25 @@ impl Walk {
             && !self.is_over(first, reader)?
         {
             // What a range tombstone hides in its own memtable is passed, too.
-            if self.has_gaps && self.pass_gap(first, reader)? {
+            if self.has_gaps && self.pass_gap(copied, first, reader)? {
                 continue;
             }
-            if self.has_covers() && self.pass_covered(first, reader)? {
+            if self.has_covers() && self.pass_covered(copied, first, reader)? {
                 continue;
             }
-            if self.take(first, reader)? {
+            if self.take(copied, first, reader)? {
                 self.shown = Some(first);
                 self.valid = true;
                 break;
             }
-            self.passed.step(&self.key);
+            self.passed.step(&copied.key);
             if let First::Run(run) = first {
                 deletes += 1;
                 self.charge_deletes(run, deletes);
             }
-            self.advance_past(first, reader)?;
+            self.advance_past(first, &copied.key, reader)?;
         }
-        self.end_of_passed();
+        self.end_of_passed(&copied.key);
         self.at.inner().common.compact_for_reads();
         Ok(self.valid)
     }
@@ -267,7 +283,12 @@ impl Walk {
     }
 
     /// Copies the key of the entry that comes first, and its value if that is asked for. Returns whether it has a value.
-    pub(super) fn take(&mut self, first: First, reader: Reader<'_>) -> Result<bool> {
+    pub(super) fn take(
+        &mut self,
+        copied: &mut Copied,
+        first: First,
+        reader: Reader<'_>,
+    ) -> Result<bool> {
         let (kind, key, value) = match first {
             First::Memtable(i, head) => {
                 let (key, value) = head.key_and_value(&self.at.view.memtables[i])?;
@@ -285,22 +306,22 @@ impl Walk {
             }
         };
         let found = matches!(kind, Kind::Put | Kind::PutBlob);
-        self.key.clear();
-        self.key.extend_from_slice(key);
+        copied.key.clear();
+        copied.key.extend_from_slice(key);
         if self.keys_only {
-            self.value.clear();
+            copied.value.clear();
             self.at.inner().common.space.region().check_media()?;
             // An operand makes a value of whatever it is on.
             return Ok(found || kind == Kind::Merge);
         }
         if kind == Kind::Merge {
-            return self.take_folded();
+            return self.take_folded(copied);
         }
         let mut blob = None;
         match value {
             Stored::Inline(value) if found => {
-                self.value.clear();
-                self.value.extend_from_slice(value);
+                copied.value.clear();
+                copied.value.extend_from_slice(value);
             }
             Stored::Blob(at) if found => blob = Some(at),
             _ => {}
@@ -309,10 +330,10 @@ impl Walk {
         self.at.inner().common.space.region().check_media()?;
         if let Some(blob) = blob {
             // The old buffer goes first, so that only one long value is in DRAM.
-            self.value = Vec::new();
+            copied.value = Vec::new();
             let files = &self.at.inner().common.catalog.table_files;
-            self.value = match first {
-                First::Memtable(..) => files.read_blob(self.family.id, &self.key, blob)?,
+            copied.value = match first {
+                First::Memtable(..) => files.read_blob(self.family.id, &copied.key, blob)?,
                 First::Run(i) => self.runs[i].read_value(blob, reader.course())?,
             };
         }
@@ -321,26 +342,31 @@ impl Walk {
 
     /// As [`Walk::take`], for the copied key, whose newest version is an operand.
     #[cold]
-    fn take_folded(&mut self) -> Result<bool> {
-        let place = (self.family.id, &*self.key);
+    fn take_folded(&self, copied: &mut Copied) -> Result<bool> {
+        let place = (self.family.id, &*copied.key);
         let common = &self.at.inner().common;
         let value = operands::folded(common, &self.at.view, place, self.at.seqno())?;
         let found = value.is_some();
-        self.value = value.unwrap_or_default();
+        copied.value = value.unwrap_or_default();
         Ok(found)
     }
 
-    /// Moves on all sources that stand at the copied key of `first`.
-    pub(super) fn advance_past(&mut self, first: First, reader: Reader<'_>) -> Result<()> {
+    /// Moves on all sources that stand at the `key` of `first`, which was copied.
+    pub(super) fn advance_past(
+        &mut self,
+        first: First,
+        key: &[u8],
+        reader: Reader<'_>,
+    ) -> Result<()> {
         let (newest, own_run) = match first {
             First::Memtable(i, _) => (i, None),
             First::Run(i) => (self.sources.len(), Some(i)),
         };
-        let prefix = first_bytes(&self.key);
+        let prefix = first_bytes(key);
         let memtables = self.sources.iter_mut().zip(&self.at.view.memtables);
         for (i, (source, memtable)) in memtables.enumerate().skip(newest) {
             let Some(head) = source.head else { continue };
-            if i == newest || head.cmp_key(memtable, prefix, &self.key)?.is_eq() {
+            if i == newest || head.cmp_key(memtable, prefix, key)?.is_eq() {
                 source.advance(memtable, reader)?;
                 if source.collected > 0 {
                     let collected = std::mem::take(&mut source.collected);
@@ -352,7 +378,7 @@ impl Walk {
         let runs = self.runs.iter_mut().enumerate();
         for (i, run) in runs.skip(own_run.unwrap_or(0)) {
             let is_own = own_run == Some(i);
-            if is_own || run.prefix() == Some(prefix) && run.key() == Some(&self.key[..]) {
+            if is_own || run.prefix() == Some(prefix) && run.key() == Some(key) {
                 run.advance(reader.course())?;
             }
         }

@@ -7,7 +7,7 @@ use thermocline_memtable::Direction;
 
 use super::*;
 use crate::cursor::source::{Reader, Source};
-use crate::cursor::walk::Walk;
+use crate::cursor::walk::{Copied, Walk};
 use crate::store::Moment;
 
 #[test]
@@ -44,12 +44,14 @@ fn a_first_chunk_has_about_as_many_entries_as_were_used_of_those_before() {
 /// Entries that a new cursor collects of the active memtable at first, which then shows `used` entries.
 fn first_chunk(engine: &Engine, from: u32, used: usize) -> usize {
     let mut walk = Walk::new(Moment::now(&engine.inner), Family::DEFAULT);
+    let mut copied = Copied::default();
     let (from, way) = (from.to_be_bytes(), Direction::Forward);
-    let mut found = walk.seek(Bound::Included(&from[..]), Bound::Unbounded, way);
+    let bound = Bound::Included(&from[..]);
+    let mut found = walk.seek(&mut copied, bound, Bound::Unbounded, way);
     let collected = walk.sources[0].chunk.len();
     for _ in 1..used {
         assert!(found.unwrap());
-        found = walk.step(walk.way(way), Bound::Unbounded);
+        found = walk.step(&mut copied, walk.way(way), Bound::Unbounded);
     }
     assert!(found.unwrap());
     collected

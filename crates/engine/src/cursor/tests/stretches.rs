@@ -6,7 +6,7 @@ use thermocline_base::Codec;
 use thermocline_memtable::Direction;
 
 use super::*;
-use crate::cursor::walk::Walk;
+use crate::cursor::walk::{Copied, Walk};
 use crate::store::Moment;
 use crate::tests::version_of;
 
@@ -71,12 +71,14 @@ fn a_long_cursor_keeps_few_tables_with_tombstones() {
     for way in [Direction::Forward, Direction::Reverse] {
         let mut walk = Walk::new(Moment::now(&engine.inner), Family::DEFAULT);
         let (mut seen, mut most) = (0, 0);
-        let mut more = walk.seek(Bound::Unbounded, Bound::Unbounded, way).unwrap();
+        let mut copied = Copied::default();
+        let all = Bound::Unbounded;
+        let mut more = walk.seek(&mut copied, all, all, way).unwrap();
         while more {
             seen += 1;
             let kept = walk.runs.iter().map(|run| run.covers_kept());
             most = most.max(kept.sum::<usize>());
-            more = walk.step(walk.way(way), Bound::Unbounded).unwrap();
+            more = walk.step(&mut copied, walk.way(way), all).unwrap();
         }
         assert_eq!(seen, 850, "{way:?}");
         assert!((1..=3).contains(&most), "{most}, {way:?}");
