@@ -43,6 +43,8 @@ pub(super) struct Walk {
     pub(super) valid: bool,
     /// The entry that it shows, while its sources have not gone behind that: nobody may ask for more.
     shown: Option<First>,
+    /// Whether any move since it was placed had a bound. Without one no source waits.
+    may_wait: bool,
     /// Whether no value is read or folded: it is empty then.
     pub(super) keys_only: bool,
     pub(super) chunk_max: usize,
@@ -69,6 +71,7 @@ impl Walk {
             direction: Direction::Forward,
             valid: false,
             shown: None,
+            may_wait: false,
             keys_only: false,
             has_gaps: false,
             has_covering: false,
@@ -149,7 +152,7 @@ impl Walk {
         direction: Direction,
         until: Bound<&[u8]>,
     ) -> Result<bool> {
-        (self.valid, self.shown) = (false, None);
+        (self.valid, self.shown, self.may_wait) = (false, None, false);
         self.direction = direction;
         self.at.renew(self.family.id)?;
         let reader = self.reader(until);
@@ -207,10 +210,13 @@ impl Walk {
     /// Takes the next key that has a value, unless that lies behind what is asked for. First goes past the one that it shows.
     pub(super) fn settle(&mut self, copied: &mut Copied, reader: Reader<'_>) -> Result<bool> {
         self.valid = false;
+        self.may_wait |= !matches!(reader.until, Bound::Unbounded);
         if let Some(shown) = self.shown.take() {
             self.advance_past(shown, &copied.key, reader)?;
         }
-        self.resume(reader)?;
+        if self.may_wait {
+            self.resume(reader)?;
+        }
         self.passed.begin();
         let mut deletes = 0;
         while self.passed.stepped() < self.steps_max
