@@ -204,7 +204,10 @@ impl Walk {
             let passed_over = self.runs.iter().map(TableSource::has_passed_over);
             tables.charge_seek(reader.cf, key, passed_over);
         }
-        self.settle(copied, reader)
+        let found = self.settle(copied, reader)?;
+        // What was counted and charged above may be worth a compaction.
+        self.at.inner().common.compact_for_reads();
+        Ok(found)
     }
 
     /// Takes the next key that has a value, unless that lies behind what is asked for. First goes past the one that it shows.
@@ -243,7 +246,10 @@ impl Walk {
             self.advance_past(first, &copied.key, reader)?;
         }
         self.end_of_passed(&copied.key);
-        self.at.inner().common.compact_for_reads();
+        if deletes > 0 {
+            // Tables may have been charged for them.
+            self.at.inner().common.compact_for_reads();
+        }
         Ok(self.valid)
     }
 

@@ -204,6 +204,8 @@ fn scans_after_large_deletes_become_fast_again() {
         scan();
     }
     scan_with(earlier.into_cursor(Family::DEFAULT).unwrap());
+    let reads = &engine.inner.common.catalog.table_files.reads;
+    assert!(!reads.has_news(), "the step that has charged it has asked");
     assert!(engine.compact_once().unwrap());
     assert_eq!((for_reads(&engine), deletes()), (1, 0));
     scan();
