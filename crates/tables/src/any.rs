@@ -106,12 +106,16 @@ pub enum AnyPart {
 }
 
 impl AnyPart {
-    /// Whether its table has range tombstones.
-    pub fn has_ranges(&self) -> bool {
-        match self {
-            AnyPart::File(part) => part.table().range_tombstones().next().is_some(),
-            AnyPart::Pm(part) => part.table().range_tombstones(part.cf()).next().is_some(),
-        }
+    /// This part of a table in a file, if that table has range tombstones.
+    pub fn file_with_ranges(part: &TablePart) -> Option<AnyPart> {
+        let mut ranges = part.table().range_tombstones();
+        ranges.next().map(|_| AnyPart::File(part.clone()))
+    }
+
+    /// This part of a PM table, if that table has range tombstones.
+    pub fn pm_with_ranges(part: &PmPart) -> Option<AnyPart> {
+        let mut ranges = part.table().range_tombstones(part.cf());
+        ranges.next().map(|_| AnyPart::Pm(part.clone()))
     }
 
     /// The newest range tombstone, at or below `at`, that covers `key`, within the limits.

@@ -79,7 +79,8 @@ pub use together::{LongValue, read_values, wait_for_all, wait_for_all_async};
 
 /// A table for a cursor.
 enum ToScan {
-    Open(AnyPart, AnyCursor<TableBlocks>),
+    /// With what it moves over, if the table has range tombstones. Else nobody asks for that: it costs counts that threads share.
+    Open(AnyCursor<TableBlocks>, Option<AnyPart>),
     /// All that is asked for begins with this, and the table says nothing of it.
     Denied(Vec<u8>),
 }
@@ -150,8 +151,8 @@ impl Tables {
         (direction, placed): (Direction, Option<KeyBounds<'_>>),
     ) -> Result<ToScan> {
         if let Some(part) = self.pm_part(cf, table) {
-            let cursor = AnyCursor::pm(part.clone(), self.files.verify);
-            return Ok(ToScan::Open(AnyPart::Pm(part), cursor));
+            let covers = AnyPart::pm_with_ranges(&part);
+            return Ok(ToScan::Open(AnyCursor::pm(part, self.files.verify), covers));
         }
         let (part, open) = self.open(table)?;
         if let Some(prefix) = placed.and_then(|range| open.denied_prefix(range)) {
@@ -159,8 +160,9 @@ impl Tables {
         }
         let way = (direction, placed.is_some());
         let blocks = TableBlocks::new(open, self.files.clone(), level, way);
-        let cursor = AnyCursor::file(SyncCursor::new(part.clone(), blocks));
-        Ok(ToScan::Open(AnyPart::File(part), cursor))
+        let covers = AnyPart::file_with_ranges(&part);
+        let cursor = AnyCursor::file(SyncCursor::new(part, blocks));
+        Ok(ToScan::Open(cursor, covers))
     }
 
     /// Appends to `operands`, newest first, those of `key` at or below `seqno`, down to the first entry or range

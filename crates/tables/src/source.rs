@@ -408,13 +408,11 @@ impl TableSource {
         let opened = self
             .tables
             .open_to_scan(self.cf, table, self.run.level, way)?;
-        let (part, cursor) = match opened {
-            ToScan::Open(part, cursor) => (part, cursor),
+        let (cursor, covers) = match opened {
+            ToScan::Open(cursor, covers) => (cursor, covers),
             ToScan::Denied(prefix) => return Ok(Entered::Denied(prefix)),
         };
-        if part.has_ranges() {
-            self.covers.push_back((at, part));
-        }
+        self.covers.extend(covers.map(|part| (at, part)));
         self.cursor = Some(cursor);
         self.at = at;
         Ok(Entered::Yes)
