@@ -51,12 +51,11 @@ impl Decoded {
         &self.keys[self.entries[n].key.clone()]
     }
 
-    /// How many entries lie before version `seqno` of `key`.
+    /// How many entries lie before version `seqno` of `key`. They ascend ([`Decoded::fill`]).
     fn before(&self, key: &[u8], seqno: SeqNo) -> usize {
-        let place = (key, SeqNo(!seqno.0));
-        (0..self.entries.len())
-            .take_while(|n| (self.key(*n), SeqNo(!self.entries[*n].seqno.0)) < place)
-            .count()
+        let place = (key, !seqno.0);
+        let own = |entry: &DecodedEntry| (&self.keys[entry.key.clone()], !entry.seqno.0);
+        self.entries.partition_point(|entry| own(entry) < place)
     }
 
     fn fill(&mut self, table: &PmTable, group: &Group<'_>) -> Result<()> {
