@@ -60,8 +60,8 @@ pub struct TableSource {
     paused: bool,
     /// The tables with range tombstones that were entered, by their places in the run.
     covers: VecDeque<(Position, AnyPart)>,
-    /// Reads what the tables refer to.
-    values: ValuesAhead,
+    /// Reads what the tables refer to. It is made when a value is asked for: most sources are never asked, and a scan may make its own.
+    values: Option<Box<ValuesAhead>>,
     /// A key that the cursor leaves or seeks, copied: no memory is asked for in each step.
     left: Vec<u8>,
 }
@@ -135,7 +135,7 @@ pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         denied: None,
         paused: false,
         covers: VecDeque::new(),
-        values: ValuesAhead::new(tables.files.clone(), run.level),
+        values: None,
         left: Vec::new(),
     };
     tables.runs(cf).iter().map(source).collect()
@@ -166,7 +166,10 @@ impl TableSource {
         let cursor = cursor.expect("it stands at an entry");
         let is_back = course.direction == Direction::Reverse;
         let of = (self.cf, cursor.key().user_key);
-        self.values.read(of, blob, |each| {
+        let (tables, level) = (&self.tables, self.run.level);
+        let ahead = || Box::new(ValuesAhead::new(tables.files.clone(), level));
+        let values = self.values.get_or_insert_with(ahead);
+        values.read(of, blob, |each| {
             // Persistent memory has references to long values only (`blob.inline_bytes_max`).
             if let AnyCursor::File(cursor) = cursor {
                 cursor.look_ahead(is_back, |key, _, value| match value {
@@ -277,7 +280,9 @@ impl TableSource {
         (self.there, self.cursor, self.waits) = (None, None, None);
         (self.paused, self.denied) = (false, None);
         self.covers.clear();
-        self.values.begin();
+        if let Some(values) = &mut self.values {
+            values.begin();
+        }
     }
 
     /// Goes to the first key from the bound on, on this course, that shows.

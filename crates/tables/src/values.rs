@@ -58,15 +58,17 @@ struct Plan<'a> {
 }
 
 impl ValuesAhead {
-    /// For a cursor over tables of a level.
+    /// For a cursor over tables of a level, which is placed.
     pub fn new(files: Arc<TableFiles>, level: Level) -> ValuesAhead {
-        ValuesAhead {
+        let mut ahead = ValuesAhead {
             files,
             level,
             window: Window::default(),
             pieces: Vec::new(),
             charge: None,
-        }
+        };
+        ahead.begin();
+        ahead
     }
 
     /// The cursor is placed.
