@@ -39,7 +39,7 @@ use thermocline_base::{AsyncIo, Error, Result};
 use thermocline_env::File;
 
 use crate::helpers::{Helpers, Work, run};
-use crate::order::{Order, Untaken, read_on, work_of};
+use crate::order::{Order, read_on, work_of};
 #[cfg(target_os = "linux")]
 use crate::poller::Poller;
 use crate::pool::BufPool;
@@ -82,7 +82,6 @@ pub struct AsyncReader {
     #[cfg(target_os = "linux")]
     tries: Mutex<Tries>,
     refusal: Arc<Refusal>,
-    untaken: Untaken,
     /// What waits to be done by [`AsyncReader::step`], in place of threads.
     script: Option<Mutex<Vec<Work>>>,
 }
@@ -104,8 +103,6 @@ pub struct Reading {
     pending: Pending<Result<RangeBuf>>,
     file: Arc<dyn File>,
     offset: u64,
-    /// Until the answer is taken, if it is the polling thread's.
-    untaken: Option<Untaken>,
 }
 
 /// Work that is under way. It is done whether it is polled or not. `None` if it has panicked.
@@ -138,7 +135,6 @@ impl AsyncReader {
             #[cfg(target_os = "linux")]
             tries: Mutex::default(),
             refusal: Arc::new(Refusal::none()),
-            untaken: Untaken::default(),
             script,
         }
     }
@@ -146,13 +142,10 @@ impl AsyncReader {
     /// Reads `len` bytes at `offset`. The first read decides in which way all are made, unless the system has no room for
     /// that: then helpers make this one, and a later one decides.
     pub fn read(&self, way: AsyncIo, file: Arc<dyn File>, offset: u64, len: usize) -> Reading {
-        let held = self.reads.hold();
-        let (pending, is_polled) = self.begin(way, file.clone(), (offset, len), held);
         Reading {
-            pending,
+            pending: self.send(way, file.clone(), (offset, len), self.reads.hold()),
             file,
             offset,
-            untaken: is_polled.then(|| self.untaken.clone()),
         }
     }
 
@@ -178,20 +171,9 @@ impl AsyncReader {
         &self,
         way: AsyncIo,
         file: Arc<dyn File>,
-        range: (u64, usize),
-        held: Held,
-    ) -> Pending<Result<RangeBuf>> {
-        self.begin(way, file, range, held).0
-    }
-
-    /// The same, and whether the polling thread makes the read.
-    fn begin(
-        &self,
-        way: AsyncIo,
-        file: Arc<dyn File>,
         (offset, len): (u64, usize),
         held: Held,
-    ) -> (Pending<Result<RangeBuf>>, bool) {
+    ) -> Pending<Result<RangeBuf>> {
         let (promise, pending) = promise();
         let wanted = Wanted {
             file,
@@ -199,7 +181,8 @@ impl AsyncReader {
             len,
             _held: held,
         };
-        (pending, self.order(way, (wanted, promise)))
+        self.order(way, (wanted, promise));
+        pending
     }
 
     /// Does `work` where it may wait.
@@ -213,22 +196,18 @@ impl AsyncReader {
         Running(pending)
     }
 
-    /// Has a read made. Whether the polling thread makes it.
-    fn order(&self, way: AsyncIo, order: Order) -> bool {
+    fn order(&self, way: AsyncIo, order: Order) {
         if self.script.is_some() {
-            self.bring(work_of(&self.pool, order));
-            return false;
+            return self.bring(work_of(&self.pool, order));
         }
         #[cfg(target_os = "linux")]
         if order.0.file.raw_reads().is_some()
             && let Some(poller) = self.poller(way)
         {
-            poller.read(order);
-            return true;
+            return poller.read(order);
         }
         let _ = way;
         read_on(&self.helpers, &self.pool, order);
-        false
     }
 
     #[cfg(target_os = "linux")]
@@ -257,8 +236,7 @@ impl AsyncReader {
         let tried = match way {
             AsyncIo::Threads => Ok(None),
             way => {
-                let (pool, helpers) = (self.pool.clone(), self.helpers.clone());
-                let with = (pool, helpers, self.untaken.clone());
+                let with = (self.pool.clone(), self.helpers.clone());
                 let falls_back = |error: &io::Error| tries.falls_back(error);
                 Poller::start(way, with, &self.refusal, falls_back).map(Some)
             }
@@ -323,7 +301,6 @@ impl Future for Reading {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<RangeBuf>> {
         let answer = ready!(Pin::new(&mut self.pending).poll(context));
-        drop(self.untaken.take());
         Poll::Ready(answer.unwrap_or_else(|| {
             let source = io::Error::other("the thread that made the read has panicked");
             Err(Error::io_at("read", self.file.path(), self.offset, source))
@@ -354,6 +331,3 @@ impl std::fmt::Debug for AsyncReader {
         f.debug_tuple("AsyncReader").field(&self.usage()).finish()
     }
 }
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests;

@@ -28,12 +28,6 @@ pub(crate) const FLIGHTS_MAX: usize = 256;
 /// Milliseconds after which the kernel's thread sleeps if there is no new read.
 const SQPOLL_IDLE_MS: u32 = 2;
 
-/// Nanoseconds after which a [rest](Flights::submit_and_rest) ends: about as long as an SSD takes for a read.
-const REST_NS: u32 = 50_000;
-
-/// A time that is over, as Linux numbers it.
-const ETIME: i32 = 62;
-
 /// The bell's number among the reads.
 const BELL: u64 = u64::MAX;
 
@@ -180,23 +174,6 @@ impl<T> Flights<T> {
         retried(|| self.ring.submit_and_wait(1).map(drop))
     }
 
-    /// Whether it can wait for a time. Where the device is polled it cannot.
-    pub fn can_rest(&self) -> bool {
-        self.has_bell() && self.ring.params().is_feature_ext_arg()
-    }
-
-    /// Tells it, and waits until so many reads are done, of at least one, or a [while](REST_NS) has passed. No bell is needed
-    /// for that; one that has rung before counts as a read.
-    pub fn submit_and_rest(&self, reads: usize) -> io::Result<()> {
-        let time = types::Timespec::new().nsec(REST_NS);
-        let args = types::SubmitArgs::new().timespec(&time);
-        let submitter = self.ring.submitter();
-        retried(|| match submitter.submit_with_args(reads, &args) {
-            Err(error) if error.raw_os_error() == Some(ETIME) => Ok(()),
-            done => done.map(drop),
-        })
-    }
-
     fn arm_bell(&mut self) {
         let Some(bell) = self.bell.as_ref().filter(|_| !self.bell_is_armed) else {
             return;
@@ -305,21 +282,6 @@ mod tests {
     use super::*;
     use crate::pool::BufPool;
     use crate::under_way::UnderWay;
-
-    /// If it did not, who brings a read meanwhile would wait for another one, which may take as long as it likes.
-    #[test]
-    fn a_rest_ends_though_nothing_is_done() {
-        let (ear, _bell) = io::pipe().unwrap();
-        // The system may refuse it.
-        let Ok(mut flights) = Flights::<()>::new(AsyncIo::Interrupt, ear) else {
-            return;
-        };
-        flights.enable().unwrap();
-        if flights.can_rest() {
-            flights.submit_and_rest(1).unwrap();
-        }
-        assert_eq!(flights.landed(|_| {}), 0);
-    }
 
     /// A place that is lost counts as a read under way for ever: the polling thread would never park, and never end; and one that
     /// finds its device not polled would make no read any more.

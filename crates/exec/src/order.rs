@@ -16,22 +16,6 @@ pub(crate) type ReadPromise = Promise<Result<RangeBuf>>;
 /// A read that is to be made.
 pub(crate) type Order = (Wanted, ReadPromise);
 
-/// Held by a future's read that the polling thread makes, from when it is brought until its answer is taken, or its future goes.
-/// So that thread knows how many answers lie ready.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Untaken(Arc<()>);
-
-impl Untaken {
-    /// How many reads hold one, about: beside them who begins reads and the polling thread do.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(dead_code, reason = "there is no polling thread elsewhere")
-    )]
-    pub fn reads(&self) -> usize {
-        Arc::strong_count(&self.0).saturating_sub(2)
-    }
-}
-
 /// Has a helper make a read.
 pub(crate) fn read_on(helpers: &Arc<Helpers>, pool: &BufPool, order: Order) {
     helpers.bring(work_of(pool, order));

@@ -3,18 +3,12 @@
 //! # Invariants
 //! 1. *Asked is answered.* A read is in the queue, under way, with the helpers, or answered. The thread ends when it was
 //!    told to and the first two are empty.
-//! 2. *No read waits for another one*, unless the ring is full or tasks are behind. The thread sleeps in one of three
-//!    ways. While nothing is under way it is *parked*, and a caller wakes it. Else it sleeps in the kernel, where the
-//!    *bell*, a byte in a pipe, ends its sleep. Before it sleeps it says so under the queue's lock, having seen that the
-//!    queue is empty. A caller that brings a read looks under the same lock. If there is no room for more it does not say
-//!    so, and nobody rings in vain. Then, and where the device is polled, for which there is no bell, a read that comes
-//!    meanwhile waits until one that is under way is done.
-//!
-//!    Tasks are *behind* if many answers lie ready that they have not taken ([`rest`]). They have enough to do then, and
-//!    what they bring is in no hurry: the thread *rests* in the kernel until half of what is under way is done, or a while
-//!    has passed ([`Flights::submit_and_rest`]), and nobody rings. A bell for each read would take system calls of both
-//!    sides and one more wake, and what is brought meanwhile is submitted together. The thread does not rest again before
-//!    it has found something done, so a read does not wait for others that take long.
+//! 2. *No read waits for another one*, unless the ring is full. The thread sleeps in one of two ways. While nothing is
+//!    under way it is *parked*, and a caller wakes it. Else it sleeps in the kernel, where the *bell*, a byte in a
+//!    pipe, ends its sleep. Before it sleeps it says so under the queue's lock, having seen that the queue is empty. A
+//!    caller that brings a read looks under the same lock. If there is no room for more it does not say so, and nobody
+//!    rings in vain. Then, and where the device is polled, for which there is no bell, a read that comes meanwhile waits
+//!    until one that is under way is done.
 //! 3. *As if read alone.* If the kernel does not answer a read in full, a helper reads it again by the file itself, and
 //!    that answer counts.
 //! 4. *Wakers hold up nothing but asynchronous reads*, and one that panics ends no read but its own.
@@ -32,7 +26,7 @@ use thermocline_base::{AsyncIo, Result};
 
 use crate::flights::{FLIGHTS_MAX, Flights, Landed};
 use crate::helpers::Helpers;
-use crate::order::{Order, ReadPromise, Untaken, read_on};
+use crate::order::{Order, ReadPromise, read_on};
 use crate::pool::BufPool;
 use crate::prepared::Prepared;
 use crate::refusal::Refusal;
@@ -77,7 +71,7 @@ impl Poller {
     /// The kernel's, where it refuses that as well, or is only short of something.
     pub fn start(
         way: AsyncIo,
-        with: (BufPool, Arc<Helpers>, Untaken),
+        with: (BufPool, Arc<Helpers>),
         refusal: &Arc<Refusal>,
         falls_back: impl Fn(&io::Error) -> bool,
     ) -> io::Result<Poller> {
@@ -178,28 +172,13 @@ struct Polling {
     pool: BufPool,
     helpers: Arc<Helpers>,
     refusal: Arc<Refusal>,
-    untaken: Untaken,
-    /// Answers that lay ready when it took the last reads, without those that it had given just before.
-    ready: usize,
-    /// Reads that were done when it looked last.
-    landed: usize,
-}
-
-/// Fewer answers that lie ready do not say that tasks are behind.
-const READY_MIN: usize = 4;
-
-/// For how many of the reads `under_way` to rest, if so many answers lie `ready` that nobody has taken. As many as half of what
-/// is under way, at least: otherwise it is the device that others wait for, and it should have their reads at once.
-fn rest(ready: usize, under_way: usize) -> Option<usize> {
-    let are_behind = ready >= READY_MIN.max(under_way / 2);
-    (are_behind && under_way > 0).then(|| under_way.div_ceil(2))
 }
 
 impl Polling {
     /// See [`Poller::start`].
     fn new(
         way: AsyncIo,
-        (pool, helpers, untaken): (BufPool, Arc<Helpers>, Untaken),
+        (pool, helpers): (BufPool, Arc<Helpers>),
         refusal: &Arc<Refusal>,
         falls_back: impl Fn(&io::Error) -> bool,
     ) -> io::Result<Polling> {
@@ -234,9 +213,6 @@ impl Polling {
             pool,
             helpers,
             refusal: refusal.clone(),
-            untaken,
-            ready: 0,
-            landed: 0,
         })
     }
 
@@ -247,11 +223,6 @@ impl Polling {
         while self.take(&mut orders) {
             let are_new = !orders.is_empty();
             orders.drain(..).for_each(|order| self.launch(order));
-            if let Some(reads) = self.rest() {
-                self.give_up_on(|ring| ring.submit_and_rest(reads));
-                self.reap();
-                continue;
-            }
             if are_new && self.under_way() > 0 {
                 self.give_up_on(|ring| ring.submit());
             }
@@ -290,22 +261,11 @@ impl Polling {
             }
             queue.sleep = Sleep::Parked;
             queue = wait(&self.shared.parked, queue);
-            self.landed = 0;
         }
         queue.sleep = Sleep::Awake;
-        // Who was answered just before has had no time to take that.
-        let others = under_way + queue.waiting.len() + self.landed;
-        self.ready = self.untaken.reads().saturating_sub(others);
         let some = queue.waiting.len().min(room);
         orders.extend(queue.waiting.drain(..some));
         true
-    }
-
-    /// For how many reads it rests, if it does. It has looked for what is done, and found something.
-    fn rest(&self) -> Option<usize> {
-        let flights = self.flights.as_ref().filter(|flights| flights.can_rest())?;
-        let reads = rest(self.ready, flights.under_way());
-        reads.filter(|_| self.landed > 0)
     }
 
     /// Whether to sleep in the kernel. If there is no room for more, what comes waits for that, and does not ring.
@@ -353,7 +313,7 @@ impl Polling {
         let refusal = &self.refusal;
         let polled = self.shared.way.load(Ordering::Relaxed) == AsyncIo::Iopoll as usize;
         let mut wakes = Wakes::default();
-        self.landed = flights.landed(|landed| {
+        flights.landed(|landed| {
             if let Err(error) = &landed.got
                 && polled
                 && landed.tag.direct
@@ -367,8 +327,7 @@ impl Polling {
                 Ok(None) => {}
                 Err(again) => read_on(helpers, pool, again),
             }
-        });
-        self.landed
+        })
     }
 
     /// Makes a call of the ring; returns whether it has failed for good. Then helpers make the reads that were under

@@ -24,8 +24,7 @@ fn order_of(file: &Arc<dyn File>) -> (Order, Pending<Result<RangeBuf>>) {
 
 /// What the thread has before it begins, and a file to be read. The system may refuse the ring.
 fn polling() -> Option<(Polling, Arc<dyn File>, tempfile::TempDir)> {
-    let helpers = Arc::new(Helpers::named("test"));
-    let with = (BufPool::new(0), helpers, Untaken::default());
+    let with = (BufPool::new(0), Arc::new(Helpers::named("test")));
     let refusal = Arc::new(Refusal::none());
     let made = Polling::new(AsyncIo::Interrupt, with, &refusal, |_| true);
     let folder = tempfile::tempdir().unwrap();
@@ -119,68 +118,4 @@ fn reads_that_are_done_together_wake_their_task_once() {
     for answer in pending {
         assert_eq!(wait_for(answer).unwrap().unwrap()[..], b"some"[..]);
     }
-}
-
-#[test]
-fn the_thread_rests_if_tasks_are_behind_more_than_the_device_is() {
-    for (ready, under_way, reads) in [
-        (0, 1, None),
-        (3, 1, None),
-        (4, 1, Some(1)),
-        (4, 9, Some(5)),
-        (4, 10, None),
-        (26, 6, Some(3)),
-        (26, 53, Some(27)),
-        (26, 54, None),
-        (100, 0, None),
-    ] {
-        let found = rest(ready, under_way);
-        assert_eq!(found, reads, "{ready} ready, {under_way} under way");
-    }
-}
-
-/// A system call for each read that tasks bring would take time from those that are behind already.
-#[test]
-fn nobody_rings_where_tasks_are_behind_and_all_are_answered() {
-    let Some((mut polling, file, _folder)) = polling() else {
-        return;
-    };
-    if !polling.flights.as_ref().is_some_and(Flights::can_rest) {
-        return;
-    }
-    let (shared, untaken) = (polling.shared.clone(), polling.untaken.clone());
-    let poller = Poller(shared.clone());
-    let (mut orders, mut pending) = (Vec::new(), Vec::new());
-    let mut bring = || {
-        let (order, answer) = order_of(&file);
-        poller.read(order);
-        pending.push(answer);
-    };
-    // It has looked, and found nothing: the device is slow, or somebody has rung.
-    let ready = vec![untaken.clone(); 10];
-    bring();
-    assert!(polling.take(&mut orders));
-    assert_eq!((orders.len(), polling.ready), (1, 9));
-    orders.drain(..).for_each(|order| polling.launch(order));
-    assert_eq!(polling.rest(), None);
-    // It has found one read, which is one of those answers.
-    polling.landed = 1;
-    assert!(polling.take(&mut orders));
-    assert_eq!((orders.len(), polling.ready), (0, 8));
-    assert_eq!(polling.rest(), Some(1));
-    bring();
-    assert!(lock(&shared.queue).sleep == Sleep::Awake);
-    drop(ready);
-    assert!(polling.take(&mut orders));
-    assert_eq!((orders.len(), polling.ready, polling.rest()), (1, 0, None));
-    orders.drain(..).for_each(|order| polling.launch(order));
-    // And with answers that nobody ever takes.
-    let _ready = vec![untaken; 10];
-    let thread = std::thread::spawn(move || polling.poll());
-    (0..100).for_each(|_| bring());
-    for answer in pending {
-        assert_eq!(wait_for(answer).unwrap().unwrap()[..], b"some"[..]);
-    }
-    poller.stop();
-    thread.join().unwrap();
 }
