@@ -34,13 +34,12 @@ impl Footprint for Whole<'_> {
                 self.writes.has_within(cf, (Bound::Included(key), to))
             }
         };
-        let mut deleted = self.writes.deleted();
-        writes || deleted.any(|span| span.meets(change)) || self.touched.meets(change)
+        writes || self.writes.deleted().meet(change) || self.touched.meets(change)
     }
 
     fn holds_for_all(&self, holds: &mut dyn FnMut(u64) -> bool) -> bool {
         // Hashes say nothing of a range that it deleted.
-        self.writes.deleted().next().is_none()
+        self.writes.deleted().is_empty()
             && self.touched.holds_for_all(holds)
             && self.writes.hashes().all(holds)
     }

@@ -45,9 +45,28 @@ impl Widest {
         (cf, key): (CfId, &[u8]),
         of: impl Fn(usize) -> Bounds<'a>,
     ) -> Option<Bounds<'a>> {
+        self.last(cf, |begin| begin <= key, of)
+    }
+
+    /// Of the ranges of a family that begin before `end`, if there is one, the one that reaches the furthest.
+    pub fn last_before<'a>(
+        &self,
+        (cf, end): (CfId, Option<&[u8]>),
+        of: impl Fn(usize) -> Bounds<'a>,
+    ) -> Option<Bounds<'a>> {
+        self.last(cf, |begin| end.is_none_or(|end| begin < end), of)
+    }
+
+    /// The last one of a family that begins where `is_it` says, which is so of all before it.
+    fn last<'a>(
+        &self,
+        cf: CfId,
+        is_it: impl Fn(&[u8]) -> bool,
+        of: impl Fn(usize) -> Bounds<'a>,
+    ) -> Option<Bounds<'a>> {
         let behind = self.0.partition_point(|n| {
             let (own, begin, _) = of(*n);
-            (own, begin) <= (cf, key)
+            own < cf || own == cf && is_it(begin)
         });
         let last = of(*self.0.get(behind.checked_sub(1)?)?);
         (last.0 == cf).then_some(last)

@@ -13,6 +13,8 @@
 //!
 //! A write is found by its key's hash. The order of keys is made when somebody goes along them, and kept from then on.
 
+mod ranges;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -25,8 +27,8 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 
 use crate::by_hash::ByHash;
 use crate::footprint::{Asked, OneKey, Span};
-use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, HIDDEN_BYTES, SAVEPOINT_BYTES, write_bytes};
-use crate::widest::Widest;
+use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, SAVEPOINT_BYTES, write_bytes};
+use ranges::{Deleted, Ranges};
 
 /// Bytes that a batch counts for each change beside key and value.
 const ENTRY_BYTES: usize = 16;
@@ -107,23 +109,6 @@ struct Written {
     replaced: Option<usize>,
 }
 
-/// A range that is deleted.
-#[derive(Debug)]
-pub(crate) struct Deleted {
-    span: Span,
-    /// How many writes there were before.
-    after: usize,
-    /// Those that counted, and lay within.
-    hidden: Box<[usize]>,
-}
-
-impl Deleted {
-    /// What it costs of DRAM.
-    pub fn cost(&self) -> u64 {
-        write_bytes(self.span.bytes()) + HIDDEN_BYTES * self.hidden.len() as u64
-    }
-}
-
 /// Keys of each family in order, and the write that counts.
 type Ordered = BTreeMap<CfId, BTreeMap<Box<[u8]>, usize>>;
 
@@ -137,9 +122,7 @@ pub(crate) struct Writes {
     /// Those that count, once somebody goes along the keys.
     ordered: OnceCell<Ordered>,
     asked: Asked,
-    ranges: Vec<Deleted>,
-    /// Those that do not lie within others, once it is asked whether a key lies in one.
-    widest: OnceCell<Widest>,
+    ranges: Ranges,
     /// Of what counts, ranges included: keys and values in bytes, and how many.
     bytes: usize,
     count: usize,
@@ -161,7 +144,6 @@ impl Writes {
         self.ordered.take();
         self.asked = Asked::default();
         self.ranges.clear();
-        self.widest.take();
         (self.bytes, self.count) = (0, 0);
         self.savepoints.clear();
         self.next_savepoint = 0;
@@ -170,9 +152,9 @@ impl Writes {
     /// Bytes of memory that it has while it has nothing.
     pub fn capacity(&self) -> usize {
         let states = self.states.capacity() * size_of::<Written>();
-        let ranges = self.ranges.capacity() * size_of::<Deleted>();
         let savepoints = self.savepoints.capacity() * size_of::<(u64, Point)>();
-        self.log.capacity() + states + self.found.capacity() + ranges + savepoints
+        let lists = states + self.ranges.capacity() + savepoints;
+        self.log.capacity() + self.found.capacity() + lists
     }
 
     /// The write of a key that counts.
@@ -214,23 +196,13 @@ impl Writes {
     }
 
     /// The ranges that were deleted.
-    pub fn deleted(&self) -> impl Iterator<Item = &Span> {
-        self.ranges.iter().map(|range| &range.span)
+    pub fn deleted(&self) -> &Ranges {
+        &self.ranges
     }
 
     /// Whether a range that has the key was deleted.
     pub fn covers(&self, cf: CfId, key: &[u8]) -> bool {
-        if self.ranges.is_empty() {
-            return false;
-        }
-        let of = |n: usize| self.ranges[n].span.bounds();
-        let widest = self.widest.get_or_init(|| {
-            let mut widest = Widest::default();
-            (0..self.ranges.len()).for_each(|n| widest.add(n, of));
-            widest
-        });
-        let last = widest.last_at((cf, key), of);
-        last.is_some_and(|(.., end)| end.is_none_or(|end| key < end))
+        self.ranges.cover(cf, key)
     }
 
     /// The first of its own writes in a range, or the last one, unless it is `ascending`.
@@ -388,10 +360,6 @@ impl Writes {
         self.bytes += range.span.bytes();
         self.count += 1;
         self.ranges.push(range);
-        let ranges = &self.ranges;
-        if let Some(widest) = self.widest.get_mut() {
-            widest.add(ranges.len() - 1, |n| ranges[n].span.bounds());
-        }
     }
 
     fn point(&self) -> Point {
@@ -436,10 +404,11 @@ impl Writes {
         self.savepoints.truncate(at + 1);
         let mut freed = SAVEPOINT_BYTES * later as u64;
         while self.point() != point {
-            let last_range = self.ranges.len() > point.ranges;
-            let last_range = self
-                .ranges
-                .pop_if(|r| last_range && r.after == self.log.len());
+            let (writes, more) = (self.log.len(), self.ranges.len() > point.ranges);
+            let last_range = match more {
+                true => self.ranges.pop_behind(writes),
+                false => None,
+            };
             freed += match last_range {
                 Some(range) => self.show_again(&range),
                 None => write_bytes(self.undo_write()),
@@ -452,8 +421,6 @@ impl Writes {
     fn show_again(&mut self, range: &Deleted) -> u64 {
         self.bytes -= range.span.bytes();
         self.count -= 1;
-        // What lies within this one was left out.
-        self.widest.take();
         for &number in &range.hidden {
             self.set_counts(number, true);
         }
@@ -483,7 +450,7 @@ impl Writes {
             return Ok(Cow::Borrowed(&self.log));
         }
         let mut batch = WriteBatch::new();
-        for Deleted { span, .. } in &self.ranges {
+        for span in self.ranges.spans() {
             batch.delete_range(span.cf, &span.start, span.end.as_deref())?;
         }
         let all = self.log.iter().zip(&self.states);
