@@ -121,7 +121,11 @@ impl WriteBatch {
         Ok(())
     }
 
-    fn check_more(&self, bytes: usize, entries: usize) -> Result<()> {
+    /// Checks that the batch could hold so many changes more, with so many bytes of keys and values.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if all of it would exceed [`limits::BATCH_BYTES_MAX`].
+    pub fn check_more(&self, bytes: usize, entries: usize) -> Result<()> {
         let bytes = self.counted_len() + bytes + CHANGE_BYTES * entries;
         if bytes <= limits::BATCH_BYTES_MAX {
             return Ok(());
@@ -130,14 +134,6 @@ impl WriteBatch {
             "a batch holds at most {} bytes; this one would have {bytes}",
             limits::BATCH_BYTES_MAX
         )))
-    }
-
-    /// Checks that one batch could hold this and the changes of another one.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if both would exceed [`limits::BATCH_BYTES_MAX`].
-    pub fn check_with(&self, other: &WriteBatch) -> Result<()> {
-        self.check_more(other.bytes.len(), other.entries.len())
     }
 
     fn append(&mut self, kind: Kind, cf: CfId, key: &[u8], value: &[u8]) {
@@ -295,8 +291,9 @@ mod tests {
         };
         assert_eq!(batch.counted_len(), (1 << 30) - (1 << 20) + 4 + 16 * 4);
         let room = (1 << 20) - (4 + 16 * 5);
-        batch.check_with(&other(room)).unwrap();
-        let error = batch.check_with(&other(room + 1)).unwrap_err();
+        let check = |other: WriteBatch| batch.check_more(other.data_len(), other.len());
+        check(other(room)).unwrap();
+        let error = check(other(room + 1)).unwrap_err();
         assert!(error.to_string().contains("1073741825"), "{error}");
         let alike = batch.put(CfId::DEFAULT, b"", &value[..=room]).unwrap_err();
         assert_eq!(alike.to_string(), error.to_string());

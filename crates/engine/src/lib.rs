@@ -215,7 +215,7 @@ pub use thermocline_base::report::{Fault, Report};
 pub use thermocline_base::stages::Stages;
 pub use thermocline_catalog::View;
 pub use thermocline_commit::recent::{Changed, Footprint, key_hash};
-pub use thermocline_commit::{Callback, Durability, WriteOptions};
+pub use thermocline_commit::{Callback, Durability, Entries, WriteOptions};
 pub use thermocline_copies::{
     BackupInfo, Backups, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, Exported,
     IngestWriter, Ingested, check_tables,

@@ -52,9 +52,9 @@ pub(crate) mod registry;
 use std::time::Duration;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Error, Result, SeqNo, WriteBatch, limits};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo, WriteBatch, limits};
 use thermocline_commit::recent::Footprint;
-use thermocline_commit::{Durability, WriteOptions};
+use thermocline_commit::{Durability, Entries, WriteOptions};
 use thermocline_version::Change;
 
 use crate::cursor::Cursor;
@@ -170,35 +170,34 @@ impl Reading {
 }
 
 impl Preparer {
-    /// Prepares a transaction that makes the changes of `batch`, unless something of a footprint has changed since a
-    /// moment. See [`Engine::prepare`](crate::Engine::prepare).
-    pub fn prepare(
+    /// Prepares a transaction that makes `changes`, unless something of a footprint has changed since a moment. See
+    /// [`Engine::prepare`](crate::Engine::prepare).
+    pub fn prepare<'a>(
         &self,
         name: &[u8],
-        (batch, claims): (&WriteBatch, Claims),
+        (changes, claims): (impl Entries<'a>, Claims),
         (since, footprint): (SeqNo, Option<&dyn Footprint>),
     ) -> Result<()> {
         let common = &*self.common;
         common.check_writable()?;
         check_name(name)?;
-        if batch.iter().any(|entry| entry.cf == CfId::METADATA) {
+        if changes.clone().any(|change| change.cf == CfId::METADATA) {
             return Err(Error::InvalidArgument(
                 "a transaction that is prepared sets no metadata of column families; write that beside it".into(),
             ));
         }
-        let bytes = format::encode(name, &claims, batch);
-        let puts = puts_of(name, &bytes, batch)?;
+        let bytes = format::encode(name, &claims, changes.clone());
+        let deletes = deletes_of(name, &bytes, changes.clone())?;
         let entry = Arc::new(Entry {
             name: name.into(),
             claims,
-            changes: batch.len() as u64,
+            changes: changes.len() as u64,
             bytes: bytes.len() as u64,
-            // Each was counted as one (`puts_of`).
-            parts: u32::try_from(puts.len()).expect("a batch of 16 KiB a part has fewer"),
+            // Each was counted as one (`deletes_of`).
+            parts: u32::try_from(deletes.len()).expect("a batch of 16 KiB a part has fewer"),
             since_ns: common.now_ns(),
             last: AtomicU64::new(0),
         });
-        drop(bytes);
         // Most refusals, before anything is written for it.
         common.prepared.check_new(&common.families, &entry)?;
         self.tell_manifest()?;
@@ -208,7 +207,14 @@ impl Preparer {
             false => Durability::Immediate,
         };
         let durably = durably.into();
-        self.inner()?.write_guarded(puts.iter(), durably, &guard)
+        // The parts are put as they lie in the whole.
+        let parts = deletes.iter().zip(bytes.chunks(PART_BYTES));
+        let puts = parts.map(|(part, value)| BatchEntry {
+            kind: Kind::Put,
+            value,
+            ..part
+        });
+        self.inner()?.write_guarded(puts, durably, &guard)
     }
 
     /// From now on the manifest says that there may be prepared transactions.
@@ -374,19 +380,20 @@ fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// The batch that prepares a transaction with these bytes. What commits it must fit a batch, too.
-fn puts_of(name: &[u8], bytes: &[u8], batch: &WriteBatch) -> Result<WriteBatch> {
-    let (mut puts, mut deletes) = (WriteBatch::new(), WriteBatch::new());
-    let mut fill = || -> Result<()> {
-        for (part, n) in bytes.chunks(PART_BYTES).zip(0u32..) {
-            let key = format::part_key(name, n);
-            puts.put(CfId::METADATA, &key, part)?;
-            deletes.delete(CfId::METADATA, &key)?;
+/// What removes the parts of a transaction with these bytes. What puts them must fit a batch, and so must what commits it.
+fn deletes_of<'a>(name: &[u8], bytes: &[u8], changes: impl Entries<'a>) -> Result<WriteBatch> {
+    let mut deletes = WriteBatch::new();
+    let fill = || -> Result<()> {
+        for (n, _) in (0u32..).zip(bytes.chunks(PART_BYTES)) {
+            deletes.delete(CfId::METADATA, &format::part_key(name, n))?;
         }
-        batch.check_with(&deletes)
+        // A put has the same key.
+        deletes.check_more(bytes.len(), 0)?;
+        let (count, lens) = (changes.len(), changes.map(|c| c.key.len() + c.value.len()));
+        deletes.check_more(lens.sum(), count)
     };
     fill().map_err(|error| too_large(name, &error))?;
-    Ok(puts)
+    Ok(deletes)
 }
 
 fn too_large(name: &[u8], error: &Error) -> Error {

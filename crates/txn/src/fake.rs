@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thermocline_base::bounds::{is_behind, is_below};
 use thermocline_base::merge::MergeOperator;
-use thermocline_base::{CfId, Error, Result, SeqNo, WriteBatch};
-use thermocline_engine::{Claims, Family, Footprint, PreparedState, Resolution, WriteOptions};
+use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_engine::{
+    Claims, Entries, Family, Footprint, PreparedState, Resolution, WriteOptions,
+};
 
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
@@ -48,14 +50,14 @@ impl Store for Fake {
         })
     }
 
-    fn write(&self, _: &WriteBatch, _: WriteOptions) -> Result<()> {
+    fn write<'a>(&self, _: impl Entries<'a>, _: WriteOptions) -> Result<()> {
         Ok(())
     }
 
-    fn prepare(
+    fn prepare<'a>(
         &self,
         _: &[u8],
-        _: (&WriteBatch, Claims),
+        _: (impl Entries<'a>, Claims),
         _: Option<(&At, &dyn Footprint)>,
     ) -> Result<()> {
         Ok(())
@@ -126,7 +128,7 @@ impl Moment for At {
         Ok(())
     }
 
-    fn write(&self, _: &WriteBatch, _: WriteOptions, _: &dyn Footprint) -> Result<()> {
+    fn write<'a>(&self, _: impl Entries<'a>, _: WriteOptions, _: &dyn Footprint) -> Result<()> {
         Ok(())
     }
 }

@@ -212,7 +212,7 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(CF, b"kept", b"value").unwrap();
         batch.delete_range(CF, b"d", Some(b"e")).unwrap();
-        let claims = Claims::of(&batch);
+        let claims = Claims::of(batch.iter());
         let mut held = lock_again(&table, &life, &claims);
         let claimed = kept_bytes(&held, &claims);
         let names: Vec<[u8; 4]> = (0..1000u32).map(u32::to_be_bytes).collect();
@@ -239,7 +239,7 @@ mod tests {
         let life = Arc::new(Life::new(1, 0, u64::MAX));
         let mut batch = WriteBatch::new();
         batch.delete_range(CF, b"f", Some(b"g")).unwrap();
-        let mut claims = Claims::of(&batch);
+        let mut claims = Claims::of(batch.iter());
         claims.read_range(CF, b"r", Some(b"s"));
         let mut held = lock_again(&table, &life, &claims);
         assert_eq!(table.counts(), (1, 2, 0));

@@ -4,10 +4,10 @@ use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
 use thermocline_base::merge::MergeOperator;
-use thermocline_base::{CfId, Result, SeqNo, WriteBatch};
+use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_engine::{
-    Claims, Cursor, Direction, Engine, Family, Footprint, PreparedState, Resolution, Value, Watch,
-    WriteOptions,
+    Claims, Cursor, Direction, Engine, Entries, Family, Footprint, PreparedState, Resolution,
+    Value, Watch, WriteOptions,
 };
 
 /// Of the DRAM that a store may have, the part that its transactions may have.
@@ -24,20 +24,20 @@ pub trait Store: Send + Sync + 'static {
     /// If the store is closed, or has failed.
     fn moment(&self) -> Result<Self::Moment>;
 
-    /// Writes a batch as one, wherever it comes to lie.
+    /// Writes changes as one, wherever they come to lie.
     ///
     /// # Errors
     /// Those of a write: nothing was written.
-    fn write(&self, batch: &WriteBatch, mode: WriteOptions) -> Result<()>;
+    fn write<'a>(&self, changes: impl Entries<'a>, mode: WriteOptions) -> Result<()>;
 
     /// Prepares a transaction under a name, unless something of a footprint has changed since a moment.
     ///
     /// # Errors
     /// See [`Engine::prepare`]: nothing was written.
-    fn prepare(
+    fn prepare<'a>(
         &self,
         name: &[u8],
-        what: (&WriteBatch, Claims),
+        what: (impl Entries<'a>, Claims),
         since: Option<(&Self::Moment, &dyn Footprint)>,
     ) -> Result<()>;
 
@@ -109,13 +109,13 @@ pub trait Moment: std::fmt::Debug {
     /// [`thermocline_base::Error::Conflict`] saying what has.
     fn check(&self, footprint: &dyn Footprint) -> Result<()>;
 
-    /// Writes a batch as one, if nothing of a footprint changes between the moment and the batch.
+    /// Writes changes as one, if nothing of a footprint changes between the moment and them.
     ///
     /// # Errors
     /// As [`Moment::check`], and those of a write: nothing was written.
-    fn write(
+    fn write<'a>(
         &self,
-        batch: &WriteBatch,
+        changes: impl Entries<'a>,
         mode: WriteOptions,
         footprint: &dyn Footprint,
     ) -> Result<()>;
@@ -150,14 +150,14 @@ impl Store for Engine {
         self.watch()
     }
 
-    fn write(&self, batch: &WriteBatch, mode: WriteOptions) -> Result<()> {
-        Engine::write(self, batch.iter(), mode)
+    fn write<'a>(&self, changes: impl Entries<'a>, mode: WriteOptions) -> Result<()> {
+        Engine::write(self, changes, mode)
     }
 
-    fn prepare(
+    fn prepare<'a>(
         &self,
         name: &[u8],
-        what: (&WriteBatch, Claims),
+        what: (impl Entries<'a>, Claims),
         since: Option<(&Watch, &dyn Footprint)>,
     ) -> Result<()> {
         Engine::prepare(self, name, what, since)
@@ -224,13 +224,13 @@ impl Moment for Watch {
         Watch::check(self, footprint)
     }
 
-    fn write(
+    fn write<'a>(
         &self,
-        batch: &WriteBatch,
+        changes: impl Entries<'a>,
         mode: WriteOptions,
         footprint: &dyn Footprint,
     ) -> Result<()> {
-        Watch::write(self, batch.iter(), mode, footprint)
+        Watch::write(self, changes, mode, footprint)
     }
 }
 

@@ -345,6 +345,7 @@ impl<S: Store> Transaction<S> {
         if end.is_some_and(|end| end <= start) {
             return Ok(());
         }
+        [start].into_iter().chain(end).try_for_each(check_key)?;
         let span = Span {
             cf: family.id,
             start: start.to_vec(),

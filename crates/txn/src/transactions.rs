@@ -132,10 +132,27 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
+    use thermocline_base::{ErrorKind, limits};
     use thermocline_engine::Family;
 
     use super::*;
     use crate::fake::Fake;
+
+    /// As a put with such a key is, and the transaction goes on.
+    #[test]
+    fn a_range_with_an_end_that_is_too_long_is_refused_at_once() {
+        let all = Transactions::new(Fake::default());
+        let long = vec![0xff; limits::KEY_LEN_MAX + 1];
+        for options in [TxnOptions::pessimistic(), TxnOptions::optimistic()] {
+            let mut txn = all.begin(options).unwrap();
+            for (start, end) in [(&b""[..], Some(&long[..])), (&long[..], None)] {
+                let refused = txn.delete_range(Family::DEFAULT, start, end);
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+            }
+            assert!(txn.is_empty());
+        }
+        assert_eq!(all.report().locked_keys, 0);
+    }
 
     #[test]
     fn a_report_asks_for_names_under_no_lock_of_its_own() {

@@ -13,6 +13,7 @@
 //!
 //! A write is found by its key's hash. The order of keys is made when somebody goes along them, and kept from then on.
 
+mod changes;
 mod ranges;
 
 use std::borrow::Cow;
@@ -28,6 +29,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, WriteBatch, limits
 use crate::by_hash::ByHash;
 use crate::footprint::{Asked, OneKey, Span};
 use crate::memory::{FIRST_BYTES, FIRST_ENTRIES, SAVEPOINT_BYTES, write_bytes};
+use changes::{Changes, Written};
 use ranges::{Deleted, Ranges};
 
 /// Bytes that a batch counts for each change beside key and value.
@@ -98,15 +100,6 @@ pub(crate) type Owner = (u64, u64);
 struct Point {
     writes: usize,
     ranges: usize,
-}
-
-/// A write of the log.
-#[derive(Debug)]
-struct Written {
-    /// Whether it is the last one of its key, which no range was deleted with since.
-    counts: bool,
-    /// The one that counted before.
-    replaced: Option<usize>,
 }
 
 /// Keys of each family in order, and the write that counts.
@@ -444,20 +437,15 @@ impl Writes {
         bytes
     }
 
-    /// All of it as one batch: the log, where all of that counts.
-    pub fn batch(&self) -> Result<Cow<'_, WriteBatch>> {
-        if self.ranges.is_empty() && self.count == self.log.len() {
-            return Ok(Cow::Borrowed(&self.log));
-        }
-        let mut batch = WriteBatch::new();
-        for span in self.ranges.spans() {
-            batch.delete_range(span.cf, &span.start, span.end.as_deref())?;
-        }
-        let all = self.log.iter().zip(&self.states);
-        for (write, _) in all.filter(|(_, state)| state.counts) {
-            batch.push_checked(&write);
-        }
-        Ok(Cow::Owned(batch))
+    /// The log, where all of it counts: then it is all that is written.
+    pub fn batch(&self) -> Option<&WriteBatch> {
+        let all_counts = self.ranges.is_empty() && self.count == self.log.len();
+        all_counts.then_some(&self.log)
+    }
+
+    /// All that is written, in this order: the ranges, then each write that counts.
+    pub fn changes(&self) -> Changes<'_> {
+        Changes::new(self.count, self.ranges.all(), (&self.log, &self.states))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thermocline_base::{CfId, Kind, WriteBatch};
+use thermocline_base::{BatchEntry, CfId, Kind};
 
 /// A range of keys of a family: from `start` up to, and not with, `end`; to the last one where there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl RangeClaim {
 /// use thermocline_engine::Claims;
 /// let mut batch = WriteBatch::new();
 /// batch.put(CfId(0), b"bob", b"3")?;
-/// let mut claims = Claims::of(&batch);
+/// let mut claims = Claims::of(batch.iter());
 /// claims.read(CfId(0), b"alice");
 /// claims.read(CfId(0), b"bob"); // it writes that anyway
 /// let keys: Vec<_> = claims.keys().map(|(_, key, writes)| (key, writes)).collect();
@@ -52,10 +52,10 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// All that a batch writes.
-    pub fn of(batch: &WriteBatch) -> Claims {
+    /// All that these changes write.
+    pub fn of<'a>(changes: impl Iterator<Item = BatchEntry<'a>>) -> Claims {
         let mut claims = Claims::default();
-        for entry in batch.iter() {
+        for entry in changes {
             match entry.kind {
                 Kind::RangeDelete => claims.add_range(RangeClaim {
                     cf: entry.cf,

@@ -28,6 +28,7 @@
 use thermocline_base::checksum::crc32c;
 use thermocline_base::varint::{put_varint, varint, varlen};
 use thermocline_base::{CfId, Error, Kind, Result, WriteBatch, limits};
+use thermocline_commit::Entries;
 
 use super::claims::{Claims, RangeClaim};
 
@@ -94,11 +95,11 @@ impl Header {
 }
 
 /// The whole.
-pub(super) fn encode(name: &[u8], claims: &Claims, batch: &WriteBatch) -> Vec<u8> {
+pub(super) fn encode<'a>(name: &[u8], claims: &Claims, changes: impl Entries<'a>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     encode_claims(claims, &mut bytes);
-    let batch_at = bytes.len();
-    for entry in batch.iter() {
+    let (batch_at, count) = (bytes.len(), changes.len() as u64);
+    for entry in changes {
         bytes.push(entry.kind as u8);
         put_varint(&mut bytes, u64::from(entry.cf.0));
         put_varint(&mut bytes, entry.key.len() as u64);
@@ -112,7 +113,7 @@ pub(super) fn encode(name: &[u8], claims: &Claims, batch: &WriteBatch) -> Vec<u8
     let batch_bytes = (bytes.len() - batch_at) as u64;
     bytes[8..16].copy_from_slice(&claims_bytes.to_le_bytes());
     bytes[16..24].copy_from_slice(&batch_bytes.to_le_bytes());
-    bytes[24..32].copy_from_slice(&(batch.len() as u64).to_le_bytes());
+    bytes[24..32].copy_from_slice(&count.to_le_bytes());
     let batch_crc = crc32c(seed, &bytes[batch_at..]);
     bytes[32..36].copy_from_slice(&batch_crc.to_le_bytes());
     let crc = crc32c(seed, &bytes[8..batch_at]);

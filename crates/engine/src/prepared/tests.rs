@@ -41,7 +41,7 @@ fn batch_of(parts: &[Part]) -> WriteBatch {
 }
 
 fn entry(name: &str, parts: &[Part]) -> Arc<Entry> {
-    let mut claims = Claims::of(&batch_of(parts));
+    let mut claims = Claims::of(batch_of(parts).iter());
     for part in parts {
         match *part {
             Read(key) => claims.read(CF, key.as_bytes()),
@@ -202,7 +202,7 @@ fn parts_of_another_one_of_its_name_are_no_damage() {
     let prepare = |value: &[u8]| {
         let mut batch = WriteBatch::new();
         batch.put(CfId::DEFAULT, b"k", value).unwrap();
-        let what = (&batch, Claims::of(&batch));
+        let what = (batch.iter(), Claims::of(batch.iter()));
         engine.prepare(b"one", what, None).unwrap();
     };
     let resolve = |resolution| engine.resolve(b"one", resolution, Durability::Immediate);
@@ -245,7 +245,7 @@ fn an_open_that_finds_a_damaged_one_leaves_nothing_behind() {
     let engine = open().unwrap();
     let mut batch = WriteBatch::new();
     batch.put(CfId::DEFAULT, b"k", b"v").unwrap();
-    let what = (&batch, Claims::of(&batch));
+    let what = (batch.iter(), Claims::of(batch.iter()));
     engine.prepare(b"one", what, None).unwrap();
     engine
         .resolve(b"one", Resolution::Commit, Durability::Immediate)

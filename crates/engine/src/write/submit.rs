@@ -251,26 +251,26 @@ impl Engine {
 
 /// Prepared transactions (`prepared`).
 impl Engine {
-    /// Prepares a transaction under a name. The changes of `batch` can be committed or rolled back later, even after a
+    /// Prepares a transaction under a name. `changes` can be committed or rolled back later, even after a
     /// crash. Until then no other write may change the keys and ranges of `claims`. The preparation is durable on
     /// return. With `since`, it is refused if anything of the footprint has changed since that moment. `claims` has all
-    /// keys that the batch writes, and all of the footprint.
+    /// keys that `changes` write, and all of the footprint.
     ///
     /// # Errors
     /// [`Error::Conflict`] naming the key that was changed, or a prepared transaction with an overlapping claim;
     /// [`Error::InvalidArgument`] for a name that is taken, empty or too long, for a family that was dropped, and for
     /// more than fits a batch; those of a write: nothing was written.
-    pub fn prepare(
+    pub fn prepare<'a>(
         &self,
         name: &[u8],
-        (batch, claims): (&WriteBatch, Claims),
+        (changes, claims): (impl Entries<'a>, Claims),
         since: Option<(&Watch, &dyn Footprint)>,
     ) -> Result<()> {
         let since = match since {
             None => (SeqNo::ZERO, None),
             Some((watch, footprint)) => (watch.snapshot().seqno(), Some(footprint)),
         };
-        self.inner.preparer.prepare(name, (batch, claims), since)
+        self.inner.preparer.prepare(name, (changes, claims), since)
     }
 
     /// Commits a prepared transaction, as one, or rolls it back. No conflict is looked for any more.

@@ -285,14 +285,14 @@ impl Life {
     /// Prepares as a transaction does: now and then one that has read.
     fn prepare(&self, name: &str, steps: &[Step]) -> Result<()> {
         let batch = Op::batch_of(steps);
-        let claims = Claims::of(&batch);
+        let claims = Claims::of(batch.iter());
         let watch = match steps.len() % 2 {
             0 => Some(self.engine().watch()?),
             _ => None,
         };
         let since = watch.as_ref().map(|w| (w, &Nothing as &dyn Footprint));
         self.engine()
-            .prepare(name.as_bytes(), (&batch, claims), since)
+            .prepare(name.as_bytes(), (batch.iter(), claims), since)
     }
 
     /// Lets a write be granted, and no more.

@@ -203,7 +203,7 @@ impl Model {
             Op::Write(changes) => changes.iter().for_each(|change| self.change(change)),
             Op::Steps(steps) => steps.iter().for_each(|step| self.step(step)),
             Op::Prepare(name, steps) => {
-                let (steps, claims) = (steps.clone(), Claims::of(&Op::batch_of(steps)));
+                let (steps, claims) = (steps.clone(), Claims::of(Op::batch_of(steps).iter()));
                 self.prepared
                     .insert(name.clone(), Prepared { steps, claims });
             }

@@ -1,7 +1,7 @@
 //! How a transaction ends: committed, prepared, or without a trace.
 
 use thermocline_base::Result;
-use thermocline_engine::{Claims, Durability, Footprint, WriteOptions};
+use thermocline_engine::{Claims, Durability, Entries, Footprint, WriteOptions};
 
 use crate::footprint::{OneKey, Span};
 use crate::prepared::Prepared;
@@ -49,14 +49,21 @@ impl<S: Store> Transaction<S> {
     fn write_all(&self, options: WriteOptions) -> Result<()> {
         let settled = self.life().settle();
         settled.map_err(|why| ended(self.life().id, why))?;
-        if self.reading.writes().is_empty() {
+        let writes = self.reading.writes();
+        if writes.is_empty() {
             return Ok(());
         }
-        let batch = self.reading.writes().batch()?;
+        match writes.batch() {
+            Some(batch) => self.write_changes(batch.iter(), options),
+            None => self.write_changes(writes.changes(), options),
+        }
+    }
+
+    fn write_changes<'a>(&self, changes: impl Entries<'a>, options: WriteOptions) -> Result<()> {
         match &*self.reading.moment_if_any() {
             // It has read nothing: wherever its writes come to lie, it began right before.
-            None => self.shared().store.write(&batch, options),
-            Some(moment) => moment.write(&batch, options, &self.reading.footprint()),
+            None => self.shared().store.write(changes, options),
+            Some(moment) => moment.write(changes, options, &self.reading.footprint()),
         }
     }
 
@@ -78,8 +85,7 @@ impl<S: Store> Transaction<S> {
     /// a name that is taken, empty or too long; [`thermocline_base::Error::OutOfSpace`] if transactions have all the DRAM that they may have.
     pub fn prepare(self, name: &[u8]) -> Result<Prepared<S>> {
         self.ready()?;
-        let batch = self.reading.writes().batch()?;
-        let mut claims = Claims::of(&batch);
+        let mut claims = Claims::of(self.reading.writes().changes());
         self.reading.lists().touched.borrow().add_to(&mut claims);
         self.lock_claims(&claims)?;
         let settled = self.life().settle();
@@ -90,7 +96,8 @@ impl<S: Store> Transaction<S> {
         let moment = self.reading.moment_if_any();
         let footprint = self.reading.footprint();
         let since = moment.as_ref().map(|m| (m, &footprint as &dyn Footprint));
-        let prepared = self.shared().store.prepare(name, (&batch, claims), since);
+        let what = (self.reading.writes().changes(), claims);
+        let prepared = self.shared().store.prepare(name, what, since);
         if let Err(error) = prepared {
             self.shared().let_go(name);
             return Err(error);

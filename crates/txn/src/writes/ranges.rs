@@ -5,7 +5,7 @@
 
 use std::cell::OnceCell;
 
-use thermocline_base::CfId;
+use thermocline_base::{BatchEntry, CfId, Kind};
 use thermocline_engine::{Changed, Footprint};
 
 use crate::footprint::{Asked, Span};
@@ -26,6 +26,16 @@ impl Deleted {
     /// What it costs of DRAM.
     pub fn cost(&self) -> u64 {
         write_bytes(self.span.bytes()) + HIDDEN_BYTES * self.hidden.len() as u64
+    }
+
+    /// As a change of a batch.
+    pub fn change(&self) -> BatchEntry<'_> {
+        BatchEntry {
+            kind: Kind::RangeDelete,
+            cf: self.span.cf,
+            key: &self.span.start,
+            value: self.span.end.as_deref().unwrap_or_default(),
+        }
     }
 }
 
@@ -49,6 +59,11 @@ impl Ranges {
     }
 
     /// Each of them.
+    pub fn all(&self) -> &[Deleted] {
+        &self.all
+    }
+
+    /// The keys of each.
     pub fn spans(&self) -> impl Iterator<Item = &Span> {
         self.all.iter().map(|range| &range.span)
     }

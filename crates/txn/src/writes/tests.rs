@@ -90,3 +90,37 @@ fn ranges_within_one_that_is_taken_back_still_cover_their_keys() {
     writes.rollback_to((1, 1), savepoint).unwrap();
     assert_eq!(covered(&writes), [false, true, false, false]);
 }
+
+/// Nothing of it is copied for that, however much was written again and deleted.
+#[test]
+fn what_is_written_is_gone_through_where_it_lies() {
+    let mut writes = Writes::default();
+    for key in [b"a", b"c", b"e"] {
+        put(&mut writes, key, b"v").unwrap();
+    }
+    let log = writes.batch().expect("all of it counts");
+    assert_eq!((log.len(), writes.changes().len()), (3, 3));
+    put(&mut writes, b"c", b"w").unwrap();
+    let span = Span {
+        cf: CF,
+        start: b"e".to_vec(),
+        end: None,
+    };
+    let range = writes.deletion(span).unwrap();
+    writes.delete_range(range);
+    put(&mut writes, b"f", b"x").unwrap();
+    assert!(writes.batch().is_none());
+    let changes = writes.changes();
+    assert_eq!(changes.len(), 4);
+    let all: Vec<_> = changes.clone().map(|c| (c.kind, c.key, c.value)).collect();
+    let expected: [(Kind, &[u8], &[u8]); 4] = [
+        (Kind::RangeDelete, b"e", b""),
+        (Kind::Put, b"a", b"v"),
+        (Kind::Put, b"c", b"w"),
+        (Kind::Put, b"f", b"x"),
+    ];
+    assert_eq!(all, expected);
+    for (change, number) in changes.skip(1).zip([0, 3, 4]) {
+        assert!(std::ptr::eq(change.value, writes.log.get(number).value));
+    }
+}

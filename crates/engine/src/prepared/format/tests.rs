@@ -12,7 +12,7 @@ fn small() -> (Claims, WriteBatch) {
     batch.put(CfId(0), b"bob", b"3").unwrap();
     batch.delete(CfId(0), b"").unwrap();
     batch.merge(CfId(258), b"n", b"+1").unwrap();
-    let mut claims = Claims::of(&batch);
+    let mut claims = Claims::of(batch.iter());
     claims.read(CfId(0), b"alice");
     claims.read_range(CfId(1), b"x", None);
     claims.read_range(CfId(1), b"", Some(b"c"));
@@ -35,7 +35,7 @@ fn decode(name: &[u8], bytes: &[u8]) -> Result<(Claims, WriteBatch)> {
 #[test]
 fn golden_of_a_prepared_transaction() {
     let (claims, batch) = small();
-    let bytes = encode(NAME, &claims, &batch);
+    let bytes = encode(NAME, &claims, batch.iter());
     let fields = [
         (1, "version"),
         (3, "zeros"),
@@ -82,11 +82,11 @@ fn what_is_written_is_read() {
                 _ => claims_of_reads.push((cf, key)),
             }
         }
-        let mut claims = Claims::of(&batch);
+        let mut claims = Claims::of(batch.iter());
         for (cf, key) in &claims_of_reads {
             claims.read(*cf, key);
         }
-        let bytes = encode(NAME, &claims, &batch);
+        let bytes = encode(NAME, &claims, batch.iter());
         let (found, changes) = decode(NAME, &bytes).unwrap();
         assert_eq!(found, claims, "round {round}");
         assert_eq!(entries(&changes), entries(&batch));
@@ -102,7 +102,7 @@ fn what_is_written_is_read() {
 #[test]
 fn every_flipped_bit_every_cut_and_every_other_name_is_an_error() {
     let (claims, batch) = small();
-    let bytes = encode(NAME, &claims, &batch);
+    let bytes = encode(NAME, &claims, batch.iter());
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
@@ -121,7 +121,7 @@ fn every_flipped_bit_every_cut_and_every_other_name_is_an_error() {
 #[test]
 fn nonsense_with_sound_checksums_is_an_error_or_a_transaction() {
     let (claims, batch) = small();
-    let bytes = encode(NAME, &claims, &batch);
+    let bytes = encode(NAME, &claims, batch.iter());
     let mut random = Rng::new(3);
     let (mut read, mut refused) = (0, 0);
     for _ in 0..20_000 {
