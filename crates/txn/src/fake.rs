@@ -17,8 +17,8 @@ use crate::sync::Arc;
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Is called when a family is named.
-type OnName = OnceLock<Box<dyn Fn() + Send + Sync>>;
+/// Is called when something is asked.
+type OnAsked = OnceLock<Box<dyn Fn() + Send + Sync>>;
 
 /// Entries that never change: what is written is nowhere.
 #[derive(Default)]
@@ -26,7 +26,10 @@ pub(crate) struct Fake {
     pub entries: Arc<Entries>,
     /// How often a value was looked at.
     pub values: Arc<AtomicUsize>,
-    pub on_name: Arc<OnName>,
+    /// When a family is named.
+    pub on_name: Arc<OnAsked>,
+    /// When a transaction is to be prepared.
+    pub on_prepare: Arc<OnAsked>,
 }
 
 #[derive(Debug, Clone)]
@@ -60,6 +63,9 @@ impl Store for Fake {
         _: (impl Entries<'a>, Claims),
         _: Option<(&At, &dyn Footprint)>,
     ) -> Result<()> {
+        if let Some(on_prepare) = self.on_prepare.get() {
+            on_prepare();
+        }
         Ok(())
     }
 

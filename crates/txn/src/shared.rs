@@ -34,6 +34,30 @@ struct Kept {
     held: Held,
 }
 
+/// The name and the locks of a transaction that is about to be prepared. Both are free when this is dropped, by an error or by
+/// a panic.
+#[must_use]
+pub(crate) struct Keeping<'a, S: Store> {
+    shared: &'a Shared<S>,
+    name: &'a [u8],
+    is_prepared: bool,
+}
+
+impl<S: Store> Keeping<'_, S> {
+    /// It is prepared, and keeps both until it is resolved.
+    pub fn prepared(mut self) {
+        self.is_prepared = true;
+    }
+}
+
+impl<S: Store> Drop for Keeping<'_, S> {
+    fn drop(&mut self) {
+        if !self.is_prepared {
+            self.shared.let_go(self.name);
+        }
+    }
+}
+
 /// DRAM for a prepared transaction: its locks, those of writes that it took back included, and the store's list of what it
 /// claims.
 fn kept_bytes(held: &Held, claims: &Claims) -> u64 {
@@ -132,12 +156,12 @@ impl<S: Store> Shared<S> {
     /// # Errors
     /// [`Error::InvalidArgument`] if there is one of this name; [`Error::OutOfSpace`] with the limit. Its locks are free
     /// then.
-    pub fn keep(
-        &self,
-        name: &[u8],
+    pub fn keep<'a>(
+        &'a self,
+        name: &'a [u8],
         life: &Arc<Life>,
         (mut held, claims): (Held, &Claims),
-    ) -> Result<()> {
+    ) -> Result<Keeping<'a, S>> {
         held.bytes = kept_bytes(&held, claims);
         let mut prepared = lock(&self.prepared);
         let taken = match prepared.contains_key(name) {
@@ -156,11 +180,15 @@ impl<S: Store> Shared<S> {
         let _ = life.name.set(name.into());
         let life = Arc::clone(life);
         prepared.insert(name.into(), Kept { life, held });
-        Ok(())
+        Ok(Keeping {
+            shared: self,
+            name,
+            is_prepared: false,
+        })
     }
 
     /// A prepared transaction has ended: its locks are free.
-    pub fn let_go(&self, name: &[u8]) {
+    fn let_go(&self, name: &[u8]) {
         let kept = lock(&self.prepared).remove(name);
         if let Some(mut kept) = kept {
             kept.held.release(&kept.life, &self.locks);

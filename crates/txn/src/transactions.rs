@@ -129,6 +129,8 @@ impl<S: Store> Transactions<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
     use std::thread;
 
@@ -152,6 +154,28 @@ mod tests {
             assert!(txn.is_empty());
         }
         assert_eq!(all.report().locked_keys, 0);
+    }
+
+    /// Nothing was granted: its name and its locks are free for others.
+    #[test]
+    fn one_that_a_panic_keeps_from_being_prepared_leaves_nothing_behind() {
+        let store = Fake::default();
+        let (on_prepare, dies) = (Arc::clone(&store.on_prepare), AtomicBool::new(true));
+        let dies_once = move || assert!(!dies.swap(false, Ordering::Relaxed), "planned");
+        assert!(on_prepare.set(Box::new(dies_once)).is_ok());
+        let all = Transactions::new(store);
+        let begin = || {
+            let mut txn = all.begin(TxnOptions::pessimistic()).unwrap();
+            txn.put(Family::DEFAULT, b"k", b"v").unwrap();
+            txn
+        };
+        let txn = begin();
+        let prepare = move || txn.prepare(b"one").is_ok();
+        assert!(catch_unwind(AssertUnwindSafe(prepare)).is_err());
+        let report = all.report();
+        assert_eq!((report.prepared, report.locked_keys), (0, 0));
+        drop(begin().prepare(b"one").unwrap());
+        assert_eq!(all.report().prepared, 1);
     }
 
     #[test]

@@ -92,16 +92,13 @@ impl<S: Store> Transaction<S> {
         settled.map_err(|why| ended(self.life().id, why))?;
         let held = self.held().take();
         self.shared().memory.give_back(held.bytes);
-        self.shared().keep(name, self.life(), (held, &claims))?;
+        let keeping = self.shared().keep(name, self.life(), (held, &claims))?;
         let moment = self.reading.moment_if_any();
         let footprint = self.reading.footprint();
         let since = moment.as_ref().map(|m| (m, &footprint as &dyn Footprint));
         let what = (self.reading.writes().changes(), claims);
-        let prepared = self.shared().store.prepare(name, what, since);
-        if let Err(error) = prepared {
-            self.shared().let_go(name);
-            return Err(error);
-        }
+        self.shared().store.prepare(name, what, since)?;
+        keeping.prepared();
         Ok(Prepared::new(Arc::clone(&self.reading.lane.shared), name))
     }
 
