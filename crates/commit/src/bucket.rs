@@ -12,9 +12,12 @@
 //! # Invariants
 //! 1. A bucket has at most one leader. It leaves by [`Led`]'s drop, on every path.
 //! 2. A request in the queue is answered once: by a verdict of the leader that took it, or by being
-//!    made the leader. A leader that dies answers those it took ([`Taken`]'s drop).
+//!    made the leader. A leader that dies before its group was granted has written nothing: those it took
+//!    come back to the front of the queue, and the first of them leads next. Those of whom it does not know what
+//!    became of them hear that ([`Taken`]'s drop).
 //! 3. The state is *followed* whenever the queue is not empty and nobody holds its lock.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -181,8 +184,12 @@ impl Led<'_> {
     }
 
     /// Takes followers, as long as they take at most `bytes_max` bytes together.
-    pub fn take(&self, bytes_max: u64) -> Taken {
-        let mut taken = Taken(Vec::new());
+    pub fn take(&self, bytes_max: u64) -> Taken<'_> {
+        let mut taken = Taken {
+            bucket: self.0,
+            requests: Vec::new(),
+            are_granted: Cell::new(false),
+        };
         if self.0.state.load(Ordering::Relaxed) != FOLLOWED {
             return taken;
         }
@@ -193,7 +200,7 @@ impl Led<'_> {
             if bytes > bytes_max {
                 break;
             }
-            taken.0.extend(queue.pop_front());
+            taken.requests.extend(queue.pop_front());
         }
         if queue.is_empty() {
             self.0.state.store(LED, Ordering::Relaxed);
@@ -226,37 +233,80 @@ impl Drop for Led<'_> {
     }
 }
 
-/// Followers that a leader has taken: it owes each an answer.
+/// Followers that a leader has taken: it owes each an answer. Its lead ends after that.
 #[derive(Debug)]
-pub struct Taken(Vec<Arc<Request>>);
+pub struct Taken<'a> {
+    bucket: &'a Bucket,
+    /// Those that have no answer yet, as they came.
+    requests: Vec<Arc<Request>>,
+    /// Whether all of them are in a group that was granted.
+    are_granted: Cell<bool>,
+}
 
-impl Taken {
+/// One that is being written, and what became of it, once that is known.
+struct Owed {
+    request: Arc<Request>,
+    result: Option<Result<()>>,
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        let result = self.result.take().unwrap_or_else(|| {
+            Err(Error::Poisoned(
+                "the thread that wrote this change died; its outcome is unknown".into(),
+            ))
+        });
+        self.request.answer(Turn::Done(result));
+    }
+}
+
+impl Taken<'_> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.requests.is_empty()
     }
 
     /// Those that have no answer yet.
     pub fn requests(&self) -> &[Arc<Request>] {
-        &self.0
+        &self.requests
+    }
+
+    /// The leader's group, with all of them, has its place.
+    pub fn granted(&self) {
+        self.are_granted.set(true);
     }
 
     /// Tells each what became of it.
     pub fn answer(mut self, mut result: impl FnMut(&Request) -> Result<()>) {
-        while let Some(request) = self.0.first() {
-            let result = result(request);
-            // Not before: should the function panic, the request is still owed its answer.
-            self.0.remove(0).answer(Turn::Done(result));
+        while !self.requests.is_empty() {
+            let mut owed = Owed {
+                request: self.requests.remove(0),
+                result: None,
+            };
+            // Should the function panic, this one is told that nobody knows, and the others come back to the queue.
+            owed.result = Some(result(&owed.request));
         }
     }
 }
 
-impl Drop for Taken {
+impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        for request in self.0.drain(..) {
-            request.answer(Turn::Done(Err(Error::Poisoned(
-                "the thread that wrote this change died; its outcome is unknown".into(),
-            ))));
+        let left = std::mem::take(&mut self.requests);
+        if left.is_empty() {
+            return;
         }
+        if self.are_granted.get() {
+            for request in left {
+                let result = None;
+                drop(Owed { request, result });
+            }
+            return;
+        }
+        let mut queue = lock(&self.bucket.queue);
+        left.into_iter()
+            .rev()
+            .for_each(|request| queue.push_front(request));
+        // Relaxed, as where a follower comes: the leader is still there, and hands over when it leaves.
+        self.bucket.state.store(FOLLOWED, Ordering::Relaxed);
     }
 }

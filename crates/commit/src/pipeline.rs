@@ -10,7 +10,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, Error, Result, SeqNo, WriteBatch};
 
 use crate::ack::Acks;
-use crate::bucket::{Bucket, Buckets, Joined, Led, Request};
+use crate::bucket::{Bucket, Buckets, Joined, Led, Request, Taken};
 use crate::env::{CommitEnv, Durability, Entries, Group, Persists, Reserved, WriteOptions};
 use crate::readers::Readers;
 use crate::recent::Recent;
@@ -150,12 +150,13 @@ impl Commits {
         &self,
         env: &impl CommitEnv,
         entries: impl Entries<'a>,
-        is_held: &mut bool,
+        (taken, is_held): (&Taken<'_>, &mut bool),
     ) -> Result<()> {
         let bytes = env.item_bytes(entries.clone());
         env.admit(entries.clone(), bytes, false)?;
         *is_held = true;
         let reserved = env.reserve_together(entries.clone(), bytes)?;
+        taken.granted();
         self.write_reserved(env, reserved, entries, Durability::Immediate)
     }
 
@@ -196,7 +197,7 @@ impl Commits {
             let mut all: Vec<BatchEntry<'_>> = entries.clone().collect();
             let followers = taken.requests().iter();
             all.extend(followers.flat_map(|request| request.batch.iter()));
-            self.write_together(env, all.iter().copied(), &mut is_held)
+            self.write_together(env, all.iter().copied(), (&taken, &mut is_held))
         };
         if result.is_ok() {
             taken.answer(|_| Ok(()));

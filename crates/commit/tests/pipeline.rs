@@ -36,6 +36,8 @@ struct Fake {
     fails: AtomicBool,
     /// Whether a thread that writes back dies of it.
     kills: AtomicBool,
+    /// Whether the next one that asks for a place for several does.
+    kills_leader: AtomicBool,
     poison: Mutex<Option<String>>,
     calls: AtomicU64,
     in_call: AtomicBool,
@@ -192,6 +194,7 @@ impl CommitEnv for Fake {
     }
 
     fn reserve_together<'a>(&self, entries: impl Entries<'a>, _: u64) -> Result<Reserved<()>> {
+        assert!(!self.kills_leader.swap(false, Ordering::SeqCst), "planned");
         self.find_place(entries)
     }
 
@@ -318,6 +321,31 @@ fn that_a_group_finds_no_room_is_told_to_nobody() {
     });
     assert_eq!(*fake.told.lock().unwrap(), [[b"large".to_vec()]]);
     assert_eq!(fake.owed.load(Ordering::SeqCst), 10);
+}
+
+/// Nothing was granted, and nothing is wrong with the store: who waited for it writes without it.
+#[test]
+fn who_waits_for_a_leader_that_dies_before_its_grant_is_written() {
+    // Each leader waits until another one has come.
+    let fake = Fake::gathering(1, 10, Duration::from_secs(60));
+    fake.kills_leader.store(true, Ordering::SeqCst);
+    let fake = &*fake;
+    std::thread::scope(|scope| {
+        let write = |key: &'static [u8]| {
+            let write = move || fake.write(&[key], Durability::Immediate);
+            scope.spawn(move || catch_unwind(AssertUnwindSafe(write)).ok())
+        };
+        let writes = [write(b"first"), write(b"other")];
+        while fake.kills_leader.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        fake.write(&[b"third"], Durability::Immediate).unwrap();
+        let mut ends = writes.map(|write| write.join().unwrap());
+        ends.sort_by_key(Option::is_some);
+        assert!(matches!(ends, [None, Some(Ok(()))]), "{ends:?}");
+    });
+    assert!(fake.check_poison().is_ok());
+    assert_eq!(fake.commits().ring.durable(), 2);
 }
 
 #[test]
