@@ -245,6 +245,19 @@ impl Layout {
         Ok(row)
     }
 
+    /// As [`Layout::row`], for a reader that has not asked for the schema of its moment: columns may have come since.
+    pub fn row_of_any_schema(&self, key: &[u8], value: &[u8]) -> Result<Row> {
+        let known = self.stored.columns.len();
+        match row::columns(value).filter(|count| *count > known) {
+            None => self.row(key, value),
+            Some(count) => Err(Error::InvalidArgument(format!(
+                "{}: the row has {count} columns, and this handle of the table knows {known}: the table has got columns since \
+                 it was opened; open it again with its schema",
+                self.place(key)
+            ))),
+        }
+    }
+
     /// The primary key in a row's key.
     pub fn key_fields(&self, key: &[u8]) -> Result<Vec<Field>> {
         let mut cursor = Cursor::new(key, 1);

@@ -55,7 +55,7 @@ impl<'r, R: Reader> Rows<'r, R> {
         };
         let row = entry.map(|entry| {
             let (key, value) = entry?;
-            self.layout.row(&key, &value)
+            self.layout.row_of_any_schema(&key, &value)
         });
         if !matches!(row, Some(Ok(_))) {
             self.scan = None;

@@ -124,13 +124,14 @@ impl<F> Table<F> {
     /// The row with this primary key.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key that does not fit; [`Error::Corruption`] naming table and key if the row does
-    /// not decode; those of the store.
+    /// [`Error::InvalidArgument`] for a key that does not fit, and for a row with columns that this handle does not know: open
+    /// the table again then. [`Error::Corruption`] naming table and key if the row does not decode; those of the store.
     pub fn get<R: Reader<Family = F>>(&self, reader: &R, key: &[Field]) -> Result<Option<Row>> {
         let layout = self.layout();
         let key = layout.key_of(key)?;
         let value = reader.get(self.family(), &key)?;
-        value.map(|value| layout.row(&key, &value)).transpose()
+        let row = |value: R::Value| layout.row_of_any_schema(&key, &value);
+        value.map(row).transpose()
     }
 
     /// As [`Table::get`], for a row that no other transaction changes before the commit; otherwise the commit is
@@ -146,7 +147,8 @@ impl<F> Table<F> {
         let layout = self.layout();
         let key = layout.key_of(key)?;
         let value = txn.get_for_update(self.family(), &key)?;
-        value.map(|value| layout.row(&key, &value)).transpose()
+        let row = |value: W::Value| layout.row_of_any_schema(&key, &value);
+        value.map(row).transpose()
     }
 
     /// The rows with these primary keys, in the order of the arguments.
@@ -163,8 +165,11 @@ impl<F> Table<F> {
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let values = reader.multi_get(self.family(), &keys)?;
         let rows = values.into_iter().zip(&keys);
-        rows.map(|(value, key)| value.map(|value| layout.row(key, &value)).transpose())
-            .collect()
+        let row = |(value, key): (Option<R::Value>, &Vec<u8>)| {
+            let row = value.map(|value| layout.row_of_any_schema(key, &value));
+            row.transpose()
+        };
+        rows.map(row).collect()
     }
 
     /// The rows whose primary keys lie in `range`, in key order, from both ends. A bound with fewer values than the

@@ -64,6 +64,14 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// How many columns the table had when this value was written, if it says so.
+pub(crate) fn columns(bytes: &[u8]) -> Option<usize> {
+    match bytes.first() {
+        Some(&VERSION) => varlen(bytes, &mut 1),
+        _ => None,
+    }
+}
+
 /// Reads a value into `row`, which has the columns of the key already.
 pub(crate) fn decode(
     bytes: &[u8],
@@ -80,10 +88,7 @@ pub(crate) fn decode(
     if count > columns.len() {
         return Err(Flaw::new(
             1,
-            format!(
-                "at most {} columns (if the table has got more since this handle was made: open it again)",
-                columns.len()
-            ),
+            format!("at most {} columns", columns.len()),
             count,
         ));
     }
