@@ -3,8 +3,8 @@
 //! In a database's own folder `LOCK` keeps others away, and a copy of the folder has copies of the logs.
 //! Elsewhere the copy finds the original's: same id, same names. So there
 //! 1. `thermocline-<id>-LOCK` is locked for as long as the store is open;
-//! 2. `thermocline-<id>-OWNER` names the database's folder. Another folder is refused while that one is there
-//!    and has a database with this id: they are two. If it is not there any more, the database was moved;
+//! 2. `thermocline-<id>-OWNER` has the database's id, too, and names its folder. Another folder is refused while that one
+//!    is there and has a database with this id: they are two. If it is not there any more, the database was moved;
 //! 3. the same file knows the newest chain, as a region does (`recover::check_witness`): a manifest that
 //!    does not know it has lost its last edit, or is a copy of a database that has gone on since. That tells
 //!    copies apart where folders cannot be seen, as from another machine.
@@ -66,7 +66,8 @@ impl Claims {
     ///
     /// # Errors
     /// [`Error::Locked`] naming the database that has them; [`Error::InvalidArgument`] if they are another
-    /// copy's; [`Error::Corruption`] if that copy has gone on; those of the storage.
+    /// copy's; [`Error::Corruption`] if that copy has gone on, or the file says that they are another database's; those of
+    /// the storage.
     pub fn make(
         storage: &dyn Storage,
         folder: &Path,
@@ -141,6 +142,16 @@ impl Claims {
         owner: &Owner,
         state: &State,
     ) -> Result<()> {
+        if owner.db_id != self.db_id {
+            let database = |id: [u8; 16]| format!("database {:032x}", u128::from_be_bytes(id));
+            return Err(Error::corruption(
+                "the file that says whose logs are has the name of one database and the content of another one",
+                path.display().to_string(),
+                16,
+                database(self.db_id),
+                database(owner.db_id),
+            ));
+        }
         let other = Path::new(OsStr::from_bytes(&owner.folder));
         if other != self.folder && self.is_there(storage, other)? {
             return Err(Error::InvalidArgument(format!(

@@ -2,6 +2,7 @@
 
 use thermocline_base::Error;
 use thermocline_base::planted::{Bug, plant};
+use thermocline_wal::{Owner, OwnerFile};
 
 use super::*;
 
@@ -189,6 +190,30 @@ fn logs_without_an_owner_get_one() {
     let error = open_at(&fs, COPY).unwrap_err();
     assert!(error.to_string().contains("/db"), "{error}");
     is_whole(&fs, DB, 5);
+}
+
+/// As after a restore that mixed up files: the name alone does not say whose logs they are.
+#[test]
+fn an_owner_with_another_databases_content_is_refused() {
+    let fs = killed_elsewhere();
+    let mut names = fs.list(Path::new(LOGS)).unwrap().into_iter();
+    let name = names.find(|name| name.ends_with("OWNER")).unwrap();
+    let path = Path::new(LOGS).join(name);
+    let (owner, _) = OwnerFile::read(&fs, &path).unwrap().unwrap();
+    let db_id = [9; 16];
+    OwnerFile::make(&fs, &path, &Owner { db_id, ..owner }).unwrap();
+    let before = content(&fs, LOGS);
+    for read_only in [false, true] {
+        let options = Options {
+            read_only,
+            ..shared()
+        };
+        let error = Engine::open(world(&fs), Path::new(DB), options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("OWNER") && text.contains("0909"), "{text}");
+    }
+    assert_eq!(content(&fs, LOGS), before);
 }
 
 /// The manifest is whole: the error names the log.
