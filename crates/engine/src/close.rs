@@ -64,7 +64,7 @@ use thermocline_pm::RegionKind;
 use thermocline_version::VersionEdit;
 
 use crate::store::{Elders, Handle, Inner, Left, Moment};
-use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, thread};
+use crate::sync::{Arc, AtomicBool, Ordering, fence, thread};
 use after::{After, ReadsOn};
 use position::Position;
 
@@ -126,8 +126,7 @@ impl Left {
             }
         }
         if let Some(relics) = self.relics.upgrade() {
-            for relic in &*lock(&relics) {
-                let view = relic.view();
+            relics.for_each_view(|view| {
                 for home in view.memtables.iter().flat_map(|m| m.homes()) {
                     held.memtables.insert(home.id());
                     held.files.extend(home.blobs().files());
@@ -136,7 +135,7 @@ impl Left {
                 held.files.extend(version.files().map(|(file, _)| file));
                 let tables = version.pm_tables().filter(|(_, of)| !of.is_empty());
                 held.files.extend(tables.map(|(table, _)| table.file));
-            }
+            });
         }
         if let Some(blobs) = self.blobs.upgrade() {
             held.files.extend(blobs.held());
@@ -202,7 +201,7 @@ impl Elders {
         let all: BTreeMap<SeqNo, Moment> = all.map(|by| (by.seqno(), by)).collect();
         for left in self.left.iter().filter_map(|left| left.inner.upgrade()) {
             // Where the store that they read in has something of its own for them they stay with that.
-            let is_kept = |by: &Moment| !lock(&by.inner().reads.relics).is_empty();
+            let is_kept = |by: &Moment| !by.inner().reads.relics.is_empty();
             drop(
                 left.left
                     .follow(&all, &left.common.commits.readers, is_kept),
@@ -367,9 +366,8 @@ impl Inner {
     fn let_left_go(&self, trim: impl FnOnce(&After<Moment>, &Readers) -> ReadsOn<Moment>) {
         drop(trim(&self.left, &self.common.commits.readers));
         if self.common.commits.readers.is_empty() {
-            let unneeded = std::mem::take(&mut *lock(&self.reads.relics));
-            // Without the lock: whoever has opened the store since looks at it while its writers wait.
-            drop(unneeded);
+            // Without their lock: whoever has opened the store since looks at them while its writers wait.
+            drop(self.reads.relics.take_all());
         }
     }
 

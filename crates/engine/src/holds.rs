@@ -42,7 +42,7 @@ use thermocline_commit::readers::Registration;
 use crate::close::after::ReadBy;
 use crate::report::{ReaderKind, ReaderState};
 use crate::store::{Inner, Moment, Reads, Registered};
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 use registry::{Hold, HoldId, named, sort};
 
 /// A view, for the length of a call.
@@ -234,7 +234,7 @@ impl Reads {
         if !of_elders.is_empty() {
             who.push(format!("of an earlier opening: {}", of_elders.join(", ")));
         }
-        if !lock(&self.relics).is_empty() {
+        if !self.relics.is_empty() {
             who.push("readers from before a family was dropped".to_string());
         }
         if self.common.reclaim.has_strangers() {
@@ -254,8 +254,6 @@ impl Reads {
         let Err(dropped) = self.common.families.check(cf, u64::MAX) else {
             return Ok(None);
         };
-        let relics = lock(&self.relics);
-        let own = relics.iter().find(|relic| relic.cf == cf);
-        own.map(|relic| Some(relic.view.clone())).ok_or(dropped)
+        self.relics.view_of(cf).map(Some).ok_or(dropped)
     }
 }

@@ -88,7 +88,6 @@ use thermocline_policy::tuning::RECLAIM_KEYS;
 use thermocline_version::{Change, VersionEdit};
 
 use crate::close::has_strangers;
-use crate::relics::list::take_unneeded;
 use crate::store::Reclaimer;
 use crate::sync::Arc;
 use crate::write::writer::Writer;
@@ -310,9 +309,8 @@ impl Reclaimer {
 
     /// Forgets what was set aside for nobody who is still there.
     pub fn forget_relics(&self) {
-        drop(take_unneeded(&self.reads.relics, || {
-            self.reads.holds.first_drops()
-        }));
+        let reads = &self.reads;
+        drop(reads.relics.take_unneeded(|| reads.holds.first_drops()));
     }
 }
 

@@ -27,7 +27,7 @@ use thermocline_tables::Tables;
 
 use crate::flush::Extent;
 use crate::store::FamilyChanges;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use crate::turns::HasTurn;
 use crate::write::writer::Writer;
 use list::Relic;
@@ -66,7 +66,7 @@ impl FamilyChanges {
             self.common.catalog.table_files.clone(),
             Some(&view.tables),
         );
-        lock(&self.reads.relics).push(Relic {
+        self.reads.relics.add(Relic {
             cf,
             number: self.common.families.moment() + 1,
             view: Arc::new(view.relic(memtables, tables)),
@@ -75,7 +75,7 @@ impl FamilyChanges {
 
     /// The family is not dropped after all.
     pub fn keep_after_all(&self, cf: CfId) {
-        lock(&self.reads.relics).retain(|relic| relic.cf != cf);
+        self.reads.relics.forget(cf);
     }
 
     /// Flushes what is left, so that nothing of other families is kept. What cannot be flushed is kept

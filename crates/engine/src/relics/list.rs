@@ -15,27 +15,58 @@ pub(crate) struct Relic {
 }
 
 /// What was set aside, by whoever may hold it beyond the store's end.
-pub(crate) type Relics = Mutex<Vec<Relic>>;
-
-impl Relic {
-    /// What is read in it.
-    pub fn view(&self) -> &View {
-        &self.view
-    }
+#[derive(Debug, Default)]
+pub(crate) struct Relics {
+    relics: Mutex<Vec<Relic>>,
 }
 
-/// Takes out what is set aside for nobody any more. `first_drops` says how many families had been dropped when the first of
-/// those began who are there. It is asked under the lock: whoever comes behind that look, and sees a family dropped, finds
-/// what is set aside for him only behind this.
-pub(crate) fn take_unneeded(relics: &Relics, first_drops: impl FnOnce() -> u64) -> Vec<Relic> {
-    let mut relics = lock(relics);
-    if relics.is_empty() {
-        return Vec::new();
+impl Relics {
+    /// Whether nothing is set aside.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.relics).is_empty()
     }
-    let first = first_drops();
-    relics
-        .extract_if(.., |relic| relic.number <= first)
-        .collect()
+
+    /// What is left of one more family.
+    pub fn add(&self, relic: Relic) {
+        lock(&self.relics).push(relic);
+    }
+
+    /// Nothing of this family is set aside any more.
+    pub fn forget(&self, cf: CfId) {
+        lock(&self.relics).retain(|relic| relic.cf != cf);
+    }
+
+    /// The view in which a family is read.
+    pub fn view_of(&self, cf: CfId) -> Option<Arc<View>> {
+        let relics = lock(&self.relics);
+        let own = relics.iter().find(|relic| relic.cf == cf);
+        own.map(|relic| Arc::clone(&relic.view))
+    }
+
+    /// Looks at each view.
+    pub fn for_each_view(&self, mut look: impl FnMut(&View)) {
+        let relics = lock(&self.relics);
+        relics.iter().for_each(|relic| look(&relic.view));
+    }
+
+    /// Takes all of it out.
+    pub fn take_all(&self) -> Vec<Relic> {
+        std::mem::take(&mut *lock(&self.relics))
+    }
+
+    /// Takes out what is set aside for nobody any more. `first_drops` says how many families had been dropped when the first of
+    /// those began who are there. It is asked under the lock: whoever comes behind that look, and sees a family dropped, finds
+    /// what is set aside for him only behind this.
+    pub fn take_unneeded(&self, first_drops: impl FnOnce() -> u64) -> Vec<Relic> {
+        let mut relics = lock(&self.relics);
+        if relics.is_empty() {
+            return Vec::new();
+        }
+        let first = first_drops();
+        relics
+            .extract_if(.., |relic| relic.number <= first)
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -61,11 +92,12 @@ mod tests {
             view: engine.inner.common.catalog.view_to_keep(),
         };
         let relics = Relics::default();
-        assert!(take_unneeded(&relics, || unreachable!("there are none")).is_empty());
-        lock(&relics).push(relic(1));
-        let gone = take_unneeded(&relics, || {
+        let gone = relics.take_unneeded(|| unreachable!("there are none"));
+        assert!(gone.is_empty());
+        relics.add(relic(1));
+        let gone = relics.take_unneeded(|| {
             // Nobody is there.
-            let mut later = try_lock(&relics);
+            let mut later = try_lock(&relics.relics);
             if let Some(relics) = &mut later {
                 relics.push(relic(2));
             }
@@ -73,10 +105,12 @@ mod tests {
         });
         assert!(gone.iter().map(|relic| relic.number).eq([1u64]));
         // Who began when three families had been dropped needs what was set aside of the fourth.
-        lock(&relics).extend([relic(3), relic(4)]);
-        let gone = take_unneeded(&relics, || 3);
+        [relic(3), relic(4)]
+            .into_iter()
+            .for_each(|relic| relics.add(relic));
+        let gone = relics.take_unneeded(|| 3);
         assert!(gone.iter().map(|relic| relic.number).eq([3u64]));
-        assert_eq!(lock(&relics).len(), 1);
+        assert_eq!(relics.take_all().len(), 1);
     }
 
     /// A folder's lock that sees, when it goes, whether what is set aside can be looked at.
@@ -90,7 +124,7 @@ mod tests {
 
     impl Drop for Looks {
         fn drop(&mut self) {
-            let is_free = try_lock(&self.relics).is_some();
+            let is_free = try_lock(&self.relics.relics).is_some();
             self.is_free.store(is_free, Ordering::SeqCst);
         }
     }
@@ -105,7 +139,7 @@ mod tests {
         engine.drop_family("one").unwrap();
         engine.close().unwrap();
         let reads = &engine.inner.reads;
-        assert_eq!(lock(&reads.relics).len(), 1);
+        assert!(!reads.relics.is_empty());
         let is_free = Arc::new(AtomicBool::new(false));
         let looks = Looks {
             relics: reads.relics.clone(),
@@ -115,7 +149,7 @@ mod tests {
         pinned.hold(Some(Box::new(looks)));
         drop(pinned);
         drop(reader);
-        assert!(lock(&reads.relics).is_empty());
+        assert!(reads.relics.is_empty());
         assert!(is_free.load(Ordering::SeqCst));
     }
 }
