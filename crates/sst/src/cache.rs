@@ -7,7 +7,7 @@
 //!    deletes it says so ([`StoreCache::forget_files`]), or it would take room for long. Stores are told apart by a number that the cache gives them, not by the database's id: a
 //!    copied folder has the same one.
 //! 2. *Nothing that does not verify is kept*: [`Table::decode`] comes first. An error goes to whoever
-//!    met it, and whoever waited for the same block reads for himself.
+//!    met it. Those who waited for the same block read for themselves, side by side.
 //! 3. *The budget is kept at every moment*, up to blocks that readers hold ([`Arc`]s, which they count
 //!    themselves): a block that does not fit makes others go before it is in, and one that is larger
 //!    than what a part of the cache may hold is not kept at all, so that nothing has to go for it.
@@ -32,17 +32,16 @@ pub(crate) mod source;
 mod tests;
 mod values;
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
+use thermocline_base::FileId;
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
-use thermocline_base::{FileId, Result};
 
 use crate::block::Block;
 use crate::handle::{BlockHandle, BlockKind};
@@ -67,6 +66,8 @@ enum Cached {
     Block(Arc<Block>),
     /// A value in a blob file.
     Value(CachedValue),
+    /// Nothing, for those who waited for a read that failed. It is never in.
+    Failed,
 }
 
 impl Cached {
@@ -75,6 +76,7 @@ impl Cached {
         let bytes = match self {
             Cached::Block(block) => block.charge(),
             Cached::Value(value) => value.charge(),
+            Cached::Failed => 0,
         };
         bytes as u64 + ENTRY_BYTES
     }
@@ -82,7 +84,7 @@ impl Cached {
     fn block(&self) -> Option<&Arc<Block>> {
         match self {
             Cached::Block(block) => Some(block),
-            Cached::Value(_) => None,
+            Cached::Value(_) | Cached::Failed => None,
         }
     }
 }
@@ -372,6 +374,17 @@ impl StoreCache {
         })
     }
 
+    /// An entry that is only for those who wait for it.
+    fn unkept(&self, what: Cached) -> Entry {
+        Entry {
+            what,
+            is_kept: false,
+            own: Owned::new(0, &self.own),
+            _charge: None,
+            index: None,
+        }
+    }
+
     /// Has an entry in, to be found by `key`, if it is to be kept.
     fn insert(&self, key: Key, entry: Arc<Entry>) {
         if entry.is_kept {
@@ -408,7 +421,10 @@ impl StoreCache {
         if self.cache.bytes_max == 0 {
             return block;
         }
-        let key = self.key(table, handle);
+        self.keep_at(self.key(table, handle), block)
+    }
+
+    fn keep_at(&self, key: Key, block: Arc<Block>) -> Arc<Block> {
         if let Some(entry) = self.cache.blocks.get(&key)
             && let Some(kept) = entry.what.block()
         {
@@ -423,50 +439,6 @@ impl StoreCache {
     pub fn has(&self, table: &Table, handle: BlockHandle) -> bool {
         let blocks = &self.cache.blocks;
         self.cache.bytes_max > 0 && blocks.contains_key(&self.key(table, handle))
-    }
-
-    /// The block of `table` at `handle`, by `read` if it is not in the cache, and whether it was read.
-    ///
-    /// # Errors
-    /// Those of `read`.
-    pub fn find_or_read(
-        &self,
-        table: &Table,
-        handle: BlockHandle,
-        read: impl FnOnce() -> Result<Arc<Block>>,
-    ) -> Result<(Arc<Block>, bool)> {
-        if let Some(block) = self.find(table, handle) {
-            return Ok((block, false));
-        }
-        if self.cache.bytes_max == 0 {
-            self.count(Count::Misses);
-            return Ok((read()?, true));
-        }
-        self.read_once(self.key(table, handle), read)
-    }
-
-    /// The block at `key`, by `read` unless another thread has read it or reads it just now, and whether it was read.
-    fn read_once(
-        &self,
-        key: Key,
-        read: impl FnOnce() -> Result<Arc<Block>>,
-    ) -> Result<(Arc<Block>, bool)> {
-        let was_read = Cell::new(false);
-        let entry: Result<Arc<Entry>> = self.cache.blocks.get_or_insert_with(&key, || {
-            was_read.set(true);
-            // Handed to those who wait though it is not kept, or each would read it behind the one before.
-            Ok(self.admit(Cached::Block(read()?)))
-        });
-        let was_read = was_read.get();
-        self.count(if was_read { Count::Misses } else { Count::Hits });
-        let entry = entry?;
-        if was_read && entry.is_kept {
-            self.has_come(key, &entry);
-        }
-        let block = entry.what.block();
-        // One space of numbers, of which none is given twice: what a blob file has is never asked for as a block.
-        let block = block.expect("tables and blob files have different numbers");
-        Ok((block.clone(), was_read))
     }
 
     /// Forgets all blocks of files that are not there any more. It goes over all of the cache once.

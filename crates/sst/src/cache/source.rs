@@ -1,11 +1,13 @@
-//! Blocks of one table, from the cache or its file.
+//! Blocks of one table, from the cache or its file; and of several who miss one at once, who reads it.
 
 use std::sync::Arc;
 
+use quick_cache::sync::GuardResult;
 use thermocline_base::Result;
 use thermocline_env::File;
 
-use super::StoreCache;
+use super::own::Key;
+use super::{Cached, Count, StoreCache};
 use crate::block::Block;
 use crate::handle::BlockHandle;
 use crate::sync::{BlockSource, FileSource};
@@ -67,5 +69,68 @@ impl StoreCache {
             of: self.clone(),
             file: FileSource(file),
         }
+    }
+
+    /// The block of `table` at `handle`, by `read` if it is not in the cache, and whether it was read.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn find_or_read(
+        &self,
+        table: &Table,
+        handle: BlockHandle,
+        read: impl FnOnce() -> Result<Arc<Block>>,
+    ) -> Result<(Arc<Block>, bool)> {
+        if let Some(block) = self.find(table, handle) {
+            return Ok((block, false));
+        }
+        if self.cache.bytes_max == 0 {
+            self.count(Count::Misses);
+            return Ok((read()?, true));
+        }
+        self.read_once(self.key(table, handle), read)
+    }
+
+    /// The block at `key`, by `read` unless another thread has read it or reads it just now, and whether it was read.
+    pub(super) fn read_once(
+        &self,
+        key: Key,
+        read: impl FnOnce() -> Result<Arc<Block>>,
+    ) -> Result<(Arc<Block>, bool)> {
+        let entry = match self.cache.blocks.get_value_or_guard(&key, None) {
+            GuardResult::Value(entry) => entry,
+            GuardResult::Guard(guard) => {
+                self.count(Count::Misses);
+                let block = read();
+                // Handed to those who wait though it is not kept, or each would read it behind the one before.
+                let entry = match &block {
+                    Ok(block) => self.admit(Cached::Block(block.clone())),
+                    Err(_) => Arc::new(self.unkept(Cached::Failed)),
+                };
+                let _ = guard.insert(entry.clone());
+                if entry.is_kept {
+                    self.has_come(key, &entry);
+                }
+                return Ok((block?, true));
+            }
+            // Nobody sets a time; who has waited too long would read for himself.
+            GuardResult::Timeout => return self.read_beside(key, read),
+        };
+        let Some(block) = entry.what.block() else {
+            return self.read_beside(key, read);
+        };
+        self.count(Count::Hits);
+        Ok((block.clone(), false))
+    }
+
+    /// The block at `key`, by `read`, whoever else reads it.
+    #[cold]
+    pub(super) fn read_beside(
+        &self,
+        key: Key,
+        read: impl FnOnce() -> Result<Arc<Block>>,
+    ) -> Result<(Arc<Block>, bool)> {
+        self.count(Count::Misses);
+        Ok((self.keep_at(key, read()?), true))
     }
 }
