@@ -56,8 +56,9 @@ impl Reads {
             u64::try_from(share).unwrap_or(u64::MAX)
         };
         size.pm_bytes += share(memtable.bytes());
-        size.blob_bytes += share(memtable.blob_bytes());
-        size.entries += keys;
+        // Beside what tables say of themselves.
+        size.blob_bytes = size.blob_bytes.saturating_add(share(memtable.blob_bytes()));
+        size.entries = size.entries.saturating_add(keys);
         Ok(())
     }
 

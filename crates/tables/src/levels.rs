@@ -24,6 +24,16 @@ pub struct LevelState {
     pub deletes: u64,
 }
 
+impl LevelState {
+    /// One more table. What a manifest says of the tables of one family fits a number; of all of them it may not.
+    fn add(&mut self, table: &TableRef) {
+        self.tables += 1;
+        self.bytes = self.bytes.saturating_add(table.bytes);
+        self.entries = self.entries.saturating_add(table.entries);
+        self.deletes = self.deletes.saturating_add(table.deletes);
+    }
+}
+
 /// How many tables in files have which index (TridentKV §3.2, option `ssd.index`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TableIndexes {
@@ -67,10 +77,7 @@ impl Tables {
                 let sum = &mut levels[at];
                 let in_pm = |table: &TableRef| version.pm_table(table.file).is_some();
                 for table in tables.iter().filter(|table| !in_pm(table)) {
-                    sum.tables += 1;
-                    sum.bytes += table.bytes;
-                    sum.entries += table.entries;
-                    sum.deletes += table.deletes;
+                    sum.add(table);
                 }
                 of_family[at] = runs_in(level, tables);
             }
@@ -89,4 +96,32 @@ fn runs_in(level: Level, tables: &thermocline_version::LevelTables) -> u64 {
     let mut all: Vec<Run> = Vec::new();
     runs::runs_of_level(level, tables, &mut all);
     all.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::{FileId, KeyRange, SeqNo};
+
+    use super::*;
+
+    #[test]
+    fn sums_are_no_more_than_fit_the_number() {
+        let table = TableRef {
+            file: FileId(1),
+            file_bytes: u64::MAX,
+            bytes: u64::MAX,
+            entries: u64::MAX,
+            deletes: u64::MAX,
+            range: KeyRange::inclusive("a", "b").owned(),
+            limited_below: false,
+            limited_above: false,
+            smallest_seqno: SeqNo(1),
+            largest_seqno: SeqNo(2),
+            blobs: vec![],
+        };
+        let mut level = LevelState::default();
+        (0..2).for_each(|_| level.add(&table));
+        let sums = [level.bytes, level.entries, level.deletes];
+        assert_eq!((level.tables, sums), (2, [u64::MAX; 3]));
+    }
 }

@@ -26,7 +26,15 @@ pub struct RangeSize {
 impl RangeSize {
     /// Bytes in all.
     pub fn bytes(&self) -> u64 {
-        self.pm_bytes + self.table_bytes + self.blob_bytes
+        let tables = self.table_bytes.saturating_add(self.blob_bytes);
+        self.pm_bytes.saturating_add(tables)
+    }
+
+    /// More in tables. What they say of themselves may be anything, under checksums that are right.
+    fn add(&mut self, table_bytes: u64, blob_bytes: u64, entries: u64) {
+        self.table_bytes = self.table_bytes.saturating_add(table_bytes);
+        self.blob_bytes = self.blob_bytes.saturating_add(blob_bytes);
+        self.entries = self.entries.saturating_add(entries);
     }
 }
 
@@ -53,14 +61,10 @@ impl Tables {
             if begins_before || is_behind(&table.range.last, to) {
                 let (part, of) = self.share(cf, table, (from, to))?;
                 let share = |n: u64| u128::from(n) * u128::from(part) / u128::from(of.max(1));
-                let whole = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
-                size.table_bytes += whole(share(table.bytes));
-                size.blob_bytes += whole(share(blob_bytes));
-                size.entries += whole(share(table.entries));
+                let share = |n: u64| u64::try_from(share(n)).unwrap_or(u64::MAX);
+                size.add(share(table.bytes), share(blob_bytes), share(table.entries));
             } else {
-                size.table_bytes += table.bytes;
-                size.blob_bytes += blob_bytes;
-                size.entries += table.entries;
+                size.add(table.bytes, blob_bytes, table.entries);
             }
         }
         Ok(())
@@ -105,7 +109,7 @@ impl Tables {
             bytes: blob.bytes,
         });
         let ranges = says.range_tombstones;
-        let (entries, deletes) = (says.entries + ranges, says.deletes + ranges);
+        let [entries, deletes] = [says.entries, says.deletes].map(|n| n.saturating_add(ranges));
         Some((entries, deletes, blobs.collect()))
     }
 
@@ -151,4 +155,20 @@ fn share_in_pm(part: &PmPart, (from, to): KeyBounds<'_>) -> (u64, u64) {
     let low = key(from).unwrap_or(begin).max(begin);
     let high = key(to).unwrap_or(end).min(end);
     (high.saturating_sub(low), end.saturating_sub(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_no_more_than_fit_the_number() {
+        let mut size = RangeSize {
+            pm_bytes: 1,
+            ..RangeSize::default()
+        };
+        (0..2).for_each(|_| size.add(u64::MAX, u64::MAX - 1, u64::MAX / 2 + 1));
+        let sums = [size.table_bytes, size.blob_bytes, size.entries];
+        assert_eq!((sums, size.bytes()), ([u64::MAX; 3], u64::MAX));
+    }
 }

@@ -138,9 +138,11 @@ impl TableRef {
         self.blobs.iter().any(|blob| blob.bytes == 0)
     }
 
-    /// Bytes of values in blob files to which it refers, as far as it says so.
+    /// Bytes of values in blob files to which it refers, as far as it says so. No more than fit the number: what a manifest
+    /// says was compared with each blob file by itself.
     pub fn blob_bytes(&self) -> u64 {
-        self.blobs.iter().map(|blob| blob.bytes).sum()
+        let bytes = self.blobs.iter().map(|blob| blob.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// Bytes that an edit has of it where it is added, at most. Where it is removed, these are less.
@@ -247,5 +249,25 @@ impl fmt::Display for TableRef {
             f,
             "{part}table {file}, {range}, seqnos {smallest} to {largest}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// Under a checksum that is right a manifest may say anything.
+    #[test]
+    fn bytes_in_blob_files_are_no_more_than_fit_the_number() {
+        let blob = |file| BlobBytes {
+            file: FileId(file),
+            bytes: u64::MAX - 1,
+        };
+        let table = TableRef {
+            blobs: vec![blob(1), blob(2)],
+            ..fixture::table(3, ("a", "b"), (1, 2))
+        };
+        assert_eq!(table.blob_bytes(), u64::MAX);
     }
 }
