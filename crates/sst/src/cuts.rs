@@ -4,7 +4,7 @@
 //! tables cuts range tombstones where a table ends, and those of one table that begin at its first key, or
 //! end behind it, share that key ([`crate::TableWriter`] writes it once). So what limits a table is the
 //! bytes of the keys *inside* of it at which range tombstones begin or end, and a table without such
-//! keys takes some 300,000 of them, however long the keys and however much they overlap. [`tombstone_cuts`]
+//! keys takes some 130,000 of them, however long the keys and however much they overlap. [`tombstone_cuts`]
 //! says where to end tables for that, before any is written: without it, 33 overlapping range tombstones
 //! with keys of 65,000 bytes could not be written at all.
 //!

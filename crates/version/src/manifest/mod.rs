@@ -168,7 +168,7 @@ impl Manifest {
 
     /// A manifest in `dir` that names data although there is no `CURRENT` that names it. Where a
     /// creation was interrupted there is none: the first manifest of a database knows of no data.
-    /// A file that cannot be read as a manifest is none.
+    /// A file that cannot be read as a manifest is none, nor is a folder.
     ///
     /// # Errors
     /// Those of the storage.
@@ -178,6 +178,9 @@ impl Manifest {
                 continue;
             }
             let path = dir.join(&name);
+            if storage.is_dir(&path)? {
+                continue;
+            }
             let file = storage.open(&path, OpenMode::Read)?;
             let mut bytes = [0; format::HEADER_LEN];
             if file.read_at(&mut bytes, 0)? < bytes.len() {

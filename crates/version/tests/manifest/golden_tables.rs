@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
+use thermocline_env::Storage;
 use thermocline_version::{
     BlobBytes, BlobFile, Change, Level, Manifest, NextIds, PartitionId, Place, State, TableRef,
     VersionEdit, format,
@@ -258,5 +259,8 @@ fn a_manifest_with_files_is_an_orphan_where_nobody_names_it() {
     let file = FileId(1);
     let edit = Change::BlobFileAdded { file, bytes: 1 };
     manifest.append(&edit.into()).unwrap();
+    // It comes first in the listing.
+    let folder = dir().join(format::manifest_name(0));
+    fs.create_dir_all(&folder).unwrap();
     assert_eq!(Manifest::orphan(&fs, dir()).unwrap(), Some(path));
 }
