@@ -244,7 +244,8 @@ impl Backups {
         self.0.ids()
     }
 
-    /// Removes backup `id`, even if it is damaged, and the tables that no other backup needs.
+    /// Removes backup `id`, even if it is damaged, and the tables that no other backup needs. If it is the newest, the next backup
+    /// gets its number again: who notes backups by their numbers notes [`BackupInfo::seqno`], too.
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if there is no such backup or folder, or the folder has anything but backups;

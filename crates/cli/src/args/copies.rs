@@ -27,7 +27,8 @@ Examples:
 
 Each line is a backup: its number, the database, the sequence number up to which it has everything,
 tables, bytes. --verify reads everything and exits 1 with every fault if there is one. Deleting a backup
-keeps what others need. If one of several is not there, none is deleted.")]
+keeps what others need. If one of several is not there, none is deleted. After the newest was deleted the
+next backup gets its number again.")]
 pub(crate) struct BackupsArgs {
     /// The folder of backups
     pub dir: PathBuf,

@@ -33,7 +33,8 @@
 //! folder of backups, and is left as it is.
 //!
 //! A *deletion* removes the list, durably, then the files that no other list names: those that the deleted one named
-//! whatever became of their bytes, since the list says that they are ours. A *restoration* makes a copy
+//! whatever became of their bytes, since the list says that they are ours. Nothing says which numbers there were, so that of the newest
+//! is given again. A *restoration* makes a copy
 //! (`copy::Target`) of the listed files, each summed while it is copied, as a database with a new id. So the same
 //! backup restored twice gives two databases, and neither takes the other's files for its own.
 
@@ -61,7 +62,8 @@ const NOTE_NAME: &str = "BACKING-UP";
 /// A backup, as `list` describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupInfo {
-    /// Its number in its folder.
+    /// Its number in its folder: one more than the newest that is there when it is made, so a later one gets it again once
+    /// this one was the newest and is deleted.
     pub id: u64,
     /// The database that was backed up.
     pub db_id: [u8; 16],
