@@ -26,6 +26,18 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
+    /// Number of all faults.
+    ///
+    /// ```
+    /// use thermocline::{Fault, VerifyReport};
+    /// let fault = Fault { place: "a table".into(), offset: 7, what: "checksum".into() };
+    /// let report = VerifyReport { faults: vec![fault], more_faults: 3, ..VerifyReport::default() };
+    /// assert_eq!(report.fault_count(), 4);
+    /// ```
+    pub fn fault_count(&self) -> u64 {
+        self.faults.len() as u64 + self.more_faults
+    }
+
     pub(crate) fn of(report: thermocline_engine::Report) -> VerifyReport {
         let faults = report.faults.into_iter();
         VerifyReport {

@@ -132,7 +132,7 @@ fn verify(args: &BackupsArgs, all: &Backups, output: &mut Output) -> Outcome {
         ));
     }
     even_unread(printed.and_then(|()| output.finish()))?;
-    let faults = count(report.faults.len() as u64, "fault");
+    let faults = count(report.fault_count(), "fault");
     Err(Failure::Failed(format!(
         "{dir} has {faults}; make a new backup in another folder, as one in this would use the same files again, and \
          delete those that are damaged"

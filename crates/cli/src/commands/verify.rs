@@ -27,7 +27,7 @@ pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
     Err(Failure::Failed(format!(
         "{} has {}; copy the folder before you change anything in it",
         args.db.display(),
-        count(report.faults.len() as u64 + report.more_faults, "fault")
+        count(report.fault_count(), "fault")
     )))
 }
 

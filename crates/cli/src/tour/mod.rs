@@ -26,6 +26,7 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::Access;
+use crate::text::count;
 use crate::tour::cities::{BATCH_CITIES, City, cities};
 use crate::tour::home::Home;
 use crate::tour::pace::{go_on, millis, rate, seconds, timed, whole};
@@ -432,8 +433,8 @@ impl Tour<'_> {
         let report = report?;
         if let Some(fault) = report.faults.first() {
             return Err(Failure::Failed(format!(
-                "the tour found {} faults; the first is in {} at offset {}: {}",
-                report.faults.len(),
+                "the tour found {}; the first is in {} at offset {}: {}",
+                count(report.fault_count(), "fault"),
                 fault.place,
                 fault.offset,
                 fault.what
