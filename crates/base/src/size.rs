@@ -58,6 +58,7 @@ fn bad_size(text: &str) -> Error {
 /// assert_eq!(format_size(4 << 30), "4 GiB");
 /// assert_eq!(format_size(1_500_000), "1.4 MiB");
 /// assert_eq!(format_size(100), "100 B");
+/// assert_eq!(format_size((1 << 20) - 1), "1 MiB");
 /// ```
 pub fn format_size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
@@ -67,7 +68,8 @@ pub fn format_size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
     for name in units {
-        if value < 1024.0 {
+        // As it is printed, in tenths: what is rounded to 1024 is one of the next unit.
+        if (value * 10.0).round() < 10240.0 {
             break;
         }
         value /= 1024.0;
