@@ -12,7 +12,7 @@ use crate::commands::line_ends::LineEnds;
 use crate::commands::quotes::Quotes;
 use crate::fail::{Failure, Outcome};
 use crate::interrupt;
-use crate::text::count;
+use crate::text::{count, name_shown, names_shown};
 
 /// The file's start that some programs write before UTF-8 text.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
@@ -163,15 +163,17 @@ impl<R: Read> Separated<R> {
         for (i, column) in columns.iter().enumerate() {
             if columns[..i].contains(column) {
                 return Err(Failure::Failed(format!(
-                    "the first line of {name} names column '{column}' twice; rename one"
+                    "the first line of {name} names column '{}' twice; rename one",
+                    name_shown(column)
                 )));
             }
         }
         let place = |column: &String| {
             columns.iter().position(|c| c == column).ok_or_else(|| {
                 Failure::Failed(format!(
-                    "{name} has no column '{column}'; its columns are {}",
-                    columns.join(", ")
+                    "{name} has no column '{}'; its columns are {}",
+                    name_shown(column),
+                    names_shown(&columns)
                 ))
             })
         };
@@ -235,7 +237,7 @@ impl<R: Read> Separated<R> {
         let mut object = Map::new();
         for (column, field) in self.columns.iter().zip(&self.record) {
             let text = std::str::from_utf8(field)
-                .map_err(|_| format!("column '{column}' is not UTF-8 text"))?;
+                .map_err(|_| format!("column '{}' is not UTF-8 text", name_shown(column)))?;
             object.insert(column.clone(), Value::from(text));
         }
         let parts = self.key.iter();
@@ -316,8 +318,11 @@ impl<R: Read> Lines<R> {
             Some(Value::String(text)) => Ok(text.clone()),
             Some(Value::Number(number)) if number.is_f64() => decimal(column, number, text),
             Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
-            Some(Value::Null) | None => Err(format!("it has no '{column}'")),
-            Some(_) => Err(format!("'{column}' is a list or an object, not a key")),
+            Some(Value::Null) | None => Err(format!("it has no '{}'", name_shown(column))),
+            Some(_) => Err(format!(
+                "'{}' is a list or an object, not a key",
+                name_shown(column)
+            )),
         };
         let parts = self.key.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         let parts = self.key.iter().zip(&parts);
@@ -341,7 +346,8 @@ fn joined(parts: &[(&str, &[u8])]) -> Result<Vec<u8>, String> {
     let ahead = parts.split_last().map_or(&[][..], |(_, ahead)| ahead);
     if let Some((column, _)) = ahead.iter().find(|(_, part)| part.contains(&b'/')) {
         return Err(format!(
-            "'{column}' has a '/', by which the columns of the key are joined; only the last of them may have one"
+            "'{}' has a '/', by which the columns of the key are joined; only the last of them may have one",
+            name_shown(column)
         ));
     }
     let parts: Vec<&[u8]> = parts.iter().map(|(_, part)| *part).collect();
@@ -361,13 +367,16 @@ fn decimal(column: &str, number: &Number, text: &str) -> Result<String, String> 
     let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
     let digits = digits.trim_start_matches('0').len();
     let is_normal = number.as_f64().is_some_and(f64::is_normal);
+    let column = || name_shown(column);
     match digits {
         1.. if !is_normal => Err(format!(
-            "'{column}' is a number so near to 0 that a key does not keep its digits; write it as a text, in quotes"
+            "'{}' is a number so near to 0 that a key does not keep its digits; write it as a text, in quotes",
+            column()
         )),
         0..=DIGITS_MAX => Ok(number.to_string()),
         many => Err(format!(
-            "'{column}' is a number of {many} digits, of which a key keeps {DIGITS_MAX}; write it as a text, in quotes"
+            "'{}' is a number of {many} digits, of which a key keeps {DIGITS_MAX}; write it as a text, in quotes",
+            column()
         )),
     }
 }

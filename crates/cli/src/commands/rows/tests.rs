@@ -211,6 +211,36 @@ fn columns_must_be_there_and_once() {
     assert!(open("", "a").contains("empty"));
 }
 
+/// A file may have anything in its first line, and errors are read on a terminal.
+#[test]
+fn names_of_columns_are_escaped_in_errors() {
+    let refused = |text: &[u8], format, key: &[&str]| {
+        let key: Vec<String> = key.iter().map(ToString::to_string).collect();
+        let why = match Rows::new(text, "input", format, &key) {
+            Err(Failure::Failed(why)) => why,
+            Err(other) => panic!("{other:?}"),
+            Ok(mut rows) => rows.next_row().unwrap().unwrap().unwrap_err().what,
+        };
+        assert!(!why.contains('\u{1b}'), "{why:?}");
+        why.matches("\\x1b[2J").count()
+    };
+    let csv = Format::Csv;
+    assert_eq!(refused(b"a\x1b[2J,b,a\x1b[2J\n", csv, &["b"]), 1);
+    assert_eq!(refused(b"a\x1b[2J,b\n", csv, &["c\x1b[2J"]), 2);
+    let odd = "a\x1b[2J";
+    assert_eq!(refused(b"a\x1b[2J\n\xff\n", csv, &[odd]), 1);
+    assert_eq!(refused(b"a\x1b[2J,b\n1/2,3\n", csv, &[odd, "b"]), 1);
+    let json = [
+        "{}",
+        "{\"a\\u001b[2J\":[]}",
+        "{\"a\\u001b[2J\":1234567890123456.5}",
+        "{\"a\\u001b[2J\":1e-320}",
+    ];
+    for line in json {
+        assert_eq!(refused(line.as_bytes(), Format::Jsonl, &[odd]), 1, "{line}");
+    }
+}
+
 /// Nobody is asked behind a row that never comes: where lines are blank, or one line has no end.
 #[test]
 fn what_is_no_row_and_has_no_end_is_interrupted() {
