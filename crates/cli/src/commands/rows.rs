@@ -1,7 +1,7 @@
 //! The rows of an input file: keys and values, or what is wrong with a line.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
@@ -269,9 +269,10 @@ impl<R: Read> Lines<R> {
     fn next_row(&mut self) -> Next {
         let mut blank = 0u64;
         loop {
-            let is_whole = self
+            let read = self
                 .read_line()
                 .map_err(|e| Failure::Failed(format!("cannot read {}: {e}", self.name)))?;
+            let is_whole = read.ok_or_else(interrupted)?;
             if self.text.is_empty() {
                 return Ok(None);
             }
@@ -292,17 +293,36 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Reads a line into the text, which is empty behind the last one. Returns whether all of it is kept.
-    fn read_line(&mut self) -> std::io::Result<bool> {
+    /// Reads a line into the text, which is empty behind the last one. Returns whether all of it is kept; `None` if somebody
+    /// wants an end.
+    fn read_line(&mut self) -> std::io::Result<Option<bool>> {
         self.text.clear();
         let most = self.row_max as u64 + 1;
         let mut kept = self.input.by_ref().take(most);
         kept.read_until(b'\n', &mut self.text)?;
         let is_whole = self.text.len() <= self.row_max || self.text.ends_with(b"\n");
-        if !is_whole {
-            self.input.skip_until(b'\n')?;
+        let goes_on = is_whole || self.skip_line()?;
+        Ok(goes_on.then_some(is_whole))
+    }
+
+    /// Passes over the rest of a line. There may be no end of it: returns whether nobody wants one.
+    fn skip_line(&mut self) -> std::io::Result<bool> {
+        while !(self.asked)() {
+            let piece = match self.input.fill_buf() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                piece => piece?,
+            };
+            let end = piece.iter().position(|byte| *byte == b'\n');
+            let (passed, is_last) = match end {
+                Some(at) => (at + 1, true),
+                None => (piece.len(), piece.is_empty()),
+            };
+            self.input.consume(passed);
+            if is_last {
+                return Ok(true);
+            }
         }
-        Ok(is_whole)
+        Ok(false)
     }
 
     fn row(&self) -> Result<Row, String> {

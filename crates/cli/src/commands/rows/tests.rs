@@ -247,6 +247,7 @@ fn what_is_no_row_and_has_no_end_is_interrupted() {
     let key = ["id".to_string()];
     for (text, format, more) in [
         ("{\"id\":1}\n", Format::Jsonl, b'\n'),
+        ("{\"id\":1}\n", Format::Jsonl, b'x'),
         ("id\n1\n", Format::Csv, b'\n'),
         ("id\n1\n", Format::Tsv, b'\r'),
         ("id\n1\n", Format::Csv, b'x'),
