@@ -14,7 +14,7 @@ use crate::commands::prepared::{as_json, keys_line, line};
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
-use crate::text::name_shown;
+use crate::text::{hex, name_shown};
 
 /// Shows what the store says about itself.
 pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
@@ -29,17 +29,20 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
     let (metrics, families, plan) = (db.metrics(), db.column_families(), db.plan());
     let (shown, prepared) = (shown(&db, &families), db.prepared()?);
     let (huge_bytes, indexes) = (db.pm_huge_bytes(), db.table_indexes());
+    let database = hex(&db.id());
     db.close()?;
     if output.json {
         let mut document = json::as_json(&metrics, &families, &plan);
         document["pm_huge_bytes"] = huge_bytes.into();
         document["table_indexes"] = json::indexes_as_json(&indexes);
         document["prepared"] = prepared.iter().map(|one| as_json(one, false)).collect();
+        document["database"] = database.into();
         return output.document(&document);
     }
     output.line(&args.db.display().to_string())?;
     let rows = text::rows(&metrics, (huge_bytes, &indexes), &shown, &plan);
-    for (name, text) in rows.into_iter().chain(reading::rows(&metrics)) {
+    let rows = std::iter::once(("database", database)).chain(rows);
+    for (name, text) in rows.chain(reading::rows(&metrics)) {
         output.line(&format!("  {name:<18} {text}"))?;
     }
     for line in lists(&metrics) {

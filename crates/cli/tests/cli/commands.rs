@@ -73,6 +73,11 @@ fn changes_come_in_the_order_of_commits() {
     let third: u64 = lines[2][0].parse().unwrap();
     let database = rest.json()["database"].clone();
     assert_eq!(database.as_str().map(str::len), Some(32));
+    // Who follows asks for it before the first change.
+    let stat = |more: &[&str]| store.run(&[&["stat", "DB"], more].concat());
+    assert_eq!(stat(&["--json"]).json()["database"], database);
+    let row = format!("\n  {:<18} {}\n", "database", database.as_str().unwrap());
+    assert!(stat(&[]).out.contains(&row), "no {row}");
     assert_eq!(
         rest.json(),
         json!({
