@@ -47,6 +47,22 @@ impl Output {
         self.bytes(b"\n")
     }
 
+    /// Ends a JSON document that was written piece by piece, in a list within an object, with these members behind the list: also
+    /// if what was to be listed failed, and with that error as a last member then. So it is always one document, and who reads no
+    /// exit codes sees that it was cut.
+    pub fn end_list(&mut self, members: &str, listed: Outcome) -> Outcome {
+        match listed {
+            Ok(()) => self.line(&format!("],{members}}}")),
+            Err(Failure::Failed(why)) => {
+                let error = Value::from(why.as_str());
+                // Perhaps it was this output that failed.
+                let _ = self.line(&format!("],{members},\"error\":{error}}}"));
+                Err(Failure::Failed(why))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
     /// A line that says what was done: not in JSON and not when quiet.
     pub fn note(&mut self, text: &str) -> Outcome {
         if self.json || self.quiet {

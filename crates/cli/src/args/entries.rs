@@ -71,7 +71,8 @@ Examples:
 
 Each line is KEY<TAB>VALUE. In both, a tab is \\t, a line's end \\n, a backslash \\\\, and each byte
 that is not part of printable UTF-8 \\xNN. --hex prints digits instead. --json prints
-{\"entries\":[{\"key\":…,\"value\":…}],\"count\":N}; what is not UTF-8 stands there as key_hex, value_hex.
+{\"entries\":[{\"key\":…,\"value\":…}],\"count\":N}; what is not UTF-8 stands there as key_hex, value_hex. After an
+error the document ends with the entries before it and a member error, and the command exits 1.
 In a column family whose keys descend, --from is above --to, and --reverse begins at the lowest key. A range
 that ends before it begins is an error.")]
 pub(crate) struct ScanArgs {
@@ -138,7 +139,8 @@ value, or where a range begins and ends. The last number, or `position` with --j
 next time. Changes are there until they are flushed from persistent memory, or as long as
 --set feed.retain_bytes=SIZE says; what is gone is an error, which tells the first number that is not.
 A copy, or a database that was restored, gives out the numbers of its original again. So who follows one compares what
---json calls database with that of the last time, and begins anew where it is another.")]
+--json calls database with that of the last time, and begins anew where it is another. After an error the
+document of --json ends with the changes before it and a member error, and the command exits 1.")]
 pub(crate) struct ChangesArgs {
     /// The database's folder
     pub db: PathBuf,

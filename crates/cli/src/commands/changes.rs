@@ -1,7 +1,7 @@
 //! `changes`: what was committed since a sequence number.
 
 use serde_json::{Map, Value};
-use thermocline::{Change, ChangeOp};
+use thermocline::{Change, ChangeFeed, ChangeOp};
 
 use crate::args::ChangesArgs;
 use crate::fail::Outcome;
@@ -13,12 +13,41 @@ use crate::text::{escape, hex, insert};
 pub(crate) fn changes(args: &ChangesArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
     let mut feed = db.changes_since(args.since)?;
-    let limit = args.limit.unwrap_or(u64::MAX);
-    if output.json {
-        output.bytes(b"{\"changes\":[")?;
+    let mut printed = Printed {
+        count: 0,
+        last: args.since,
+    };
+    if !output.json {
+        return print(args, &mut feed, &mut printed, output);
     }
-    let mut count = 0;
-    while count < limit
+    output.bytes(b"{\"changes\":[")?;
+    let listed = print(args, &mut feed, &mut printed, output);
+    let position = match listed {
+        Ok(()) => feed.position(),
+        // The feed has gone past what could not be read.
+        Err(_) => printed.last,
+    };
+    // A position is one of this database, and does not say so.
+    let (count, database) = (printed.count, hex(&db.id()));
+    let members = format!("\"count\":{count},\"position\":{position},\"database\":\"{database}\"");
+    output.end_list(&members, listed)
+}
+
+/// How many changes were printed, and the number of the last one.
+struct Printed {
+    count: u64,
+    last: u64,
+}
+
+/// Prints whole groups, until there are enough.
+fn print(
+    args: &ChangesArgs,
+    feed: &mut ChangeFeed,
+    printed: &mut Printed,
+    output: &mut Output,
+) -> Outcome {
+    let limit = args.limit.unwrap_or(u64::MAX);
+    while printed.count < limit
         && let Some(group) = feed.next()
     {
         for change in group?.changes() {
@@ -30,19 +59,11 @@ pub(crate) fn changes(args: &ChangesArgs, output: &mut Output) -> Outcome {
             if !output.json {
                 output.line(&line(&change, args.hex))?;
             } else {
-                output.bytes(if count > 0 { b"," } else { b"" })?;
+                output.bytes(if printed.count > 0 { b"," } else { b"" })?;
                 output.value(&object(&change, args.hex))?;
             }
-            count += 1;
+            (printed.count, printed.last) = (printed.count + 1, change.seqno);
         }
-    }
-    let position = feed.position();
-    if output.json {
-        // A position is one of this database, and does not say so.
-        let database = hex(&db.id());
-        return output.line(&format!(
-            "],\"count\":{count},\"position\":{position},\"database\":\"{database}\"}}"
-        ));
     }
     Ok(())
 }

@@ -50,35 +50,34 @@ pub(crate) fn scan(args: &ScanArgs, output: &mut Output) -> Outcome {
             }
         }
         output.line(&text)
-    })?;
-    Ok(())
+    })
 }
 
 fn print_json(args: &ScanArgs, entries: Scan, limit: u64, output: &mut Output) -> Outcome {
     output.bytes(b"{\"entries\":[")?;
-    let mut first = true;
-    let count = each(entries, args.reverse, limit, |key, value| {
+    let mut count = 0u64;
+    let listed = each(entries, args.reverse, limit, |key, value| {
         let mut object = Map::new();
         insert(&mut object, "key", key, args.hex);
         if !args.keys_only {
             insert(&mut object, "value", value, args.hex);
         }
-        if !first {
+        if count > 0 {
             output.bytes(b",")?;
         }
-        first = false;
+        count += 1;
         output.value(&Value::Object(object))
-    })?;
-    output.line(&format!("],\"count\":{count}}}"))
+    });
+    output.end_list(&format!("\"count\":{count}"), listed)
 }
 
-/// Calls `show` with each entry, and counts them.
+/// Calls `show` with each entry.
 fn each(
     mut entries: Scan,
     reverse: bool,
     limit: u64,
     mut show: impl FnMut(&[u8], &[u8]) -> Outcome,
-) -> Outcome<u64> {
+) -> Outcome {
     let mut count = 0;
     while count < limit {
         let entry = if reverse {
@@ -91,7 +90,7 @@ fn each(
         show(&key, &value)?;
         count += 1;
     }
-    Ok(count)
+    Ok(())
 }
 
 /// What `--from`, `--to` and `--prefix` say.

@@ -833,6 +833,19 @@ fn a_flipped_byte_is_reported_with_its_place() {
         place <= offset && offset - place < 4096,
         "{fault} for {offset}"
     );
+    // What is printed piece by piece is one document all the same.
+    let scan = store.run(&["scan", "DB", "--reverse", "--json"]);
+    let document = scan.json();
+    let entries = document["entries"].as_array().unwrap().len();
+    assert_eq!((scan.code, &document["count"]), (1, &json!(entries)));
+    let error = document["error"].as_str().unwrap();
+    assert!(error.starts_with("corruption"), "{error}");
+    assert!(scan.err.contains(error), "{}", scan.err);
+    let changes = store.run(&["changes", "DB", "--json"]);
+    let document = changes.json();
+    assert_eq!((changes.code, &document["count"]), (1, &json!(1)));
+    assert_eq!(document["position"], document["changes"][0]["seqno"]);
+    assert!(document["error"].is_string() && document["database"].is_string());
     for command in [vec!["get", "DB", "bad"], vec!["scan", "DB"]] {
         let run = store.run(&command);
         assert_eq!(run.code, 1, "{command:?}: {}", run.out);
