@@ -289,7 +289,7 @@ fn who_prepares_beside_closing_writes_nothing_into_the_manifest_of_the_next_open
     // It takes the place that nobody has taken from it.
     let mut batch = WriteBatch::new();
     batch.put(CfId::DEFAULT, b"k", b"v").unwrap();
-    let what = (&batch, Claims::of(&batch));
+    let what = (batch.iter(), Claims::of(batch.iter()));
     next.prepare(b"one", what, None).unwrap();
     next.close().unwrap();
     let names = open().prepared().unwrap().into_iter();
