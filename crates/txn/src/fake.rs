@@ -15,7 +15,7 @@ use thermocline_engine::{
 use crate::store::{Moment, Place, Store};
 use crate::sync::Arc;
 
-type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Is called when something is asked.
 type OnAsked = OnceLock<Box<dyn Fn() + Send + Sync>>;
@@ -23,7 +23,7 @@ type OnAsked = OnceLock<Box<dyn Fn() + Send + Sync>>;
 /// Entries that never change: what is written is nowhere.
 #[derive(Default)]
 pub(crate) struct Fake {
-    pub entries: Arc<Entries>,
+    pub entries: Arc<Stored>,
     /// How often a value was looked at.
     pub values: Arc<AtomicUsize>,
     /// When a family is named.
@@ -34,7 +34,7 @@ pub(crate) struct Fake {
 
 #[derive(Debug, Clone)]
 pub(crate) struct At {
-    entries: Arc<Entries>,
+    entries: Arc<Stored>,
     values: Arc<AtomicUsize>,
 }
 
