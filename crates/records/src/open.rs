@@ -73,8 +73,8 @@ impl<F: Clone> Table<F> {
     /// and cannot be added; or if the column family has entries that belong to no table; or naming a row whose values
     /// are too long for a new index: the index is not there then. [`Error::Duplicate`] naming two rows, if a new unique
     /// index meets rows with the same values: nor is it then. [`Error::Busy`] naming open transactions that have written
-    /// to the table, if it has to be changed. [`Error::Corruption`] if the stored schema does not decode; those of the
-    /// store.
+    /// to the table, if it has to be changed: not if all that is left to do is to take the entries of a dropped index away, which
+    /// a later opening does. [`Error::Corruption`] if the stored schema does not decode; those of the store.
     pub fn open<S: Store<Family = F>>(store: &S, schema: Schema) -> Result<Table<F>> {
         schema.check()?;
         let name = schema.name.clone();
@@ -92,7 +92,13 @@ impl<F: Clone> Table<F> {
             match (step, found.as_ref()) {
                 (Step::Store(new), _) => drop(swap(store, &family, bytes, &new)?),
                 (Step::Drop(index), Some((stored, bytes))) => {
-                    finish_drop(store, &family, (stored, bytes), &index)?;
+                    let dropped = finish_drop(store, &family, (stored, bytes), &index);
+                    // Somebody writes rows for long. Nobody reads the index, and a later opening takes its entries away.
+                    if matches!(dropped, Err(Error::Busy(_))) && is_all_else(&schema, stored)? {
+                        let layout = Layout::new(&name, stored.clone());
+                        return Ok(Table::new(family, schema, layout));
+                    }
+                    dropped?;
                 }
                 (Step::Build(index), Some((stored, bytes))) => {
                     let layout = Layout::new(&name, stored.clone());
@@ -218,7 +224,7 @@ fn finish_build<S: Store>(
             if swapped {
                 let bytes = new.encode();
                 match finish_drop(store, family, (&new, &bytes), index) {
-                    // Somebody writes rows for long. Nobody reads the index, and the next opening takes its entries away.
+                    // As in an opening.
                     Ok(()) | Err(Error::Busy(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -271,6 +277,13 @@ fn next(schema: &Schema, stored: Option<&Stored>) -> Result<Step> {
     }
     let building = stored.indexes.iter().find(|of| of.state == State::Building);
     Ok(building.map_or(Step::Done, |index| Step::Build(index.clone())))
+}
+
+/// Whether the stored schema is the declared one but for indexes that are to be dropped.
+fn is_all_else(schema: &Schema, stored: &Stored) -> Result<bool> {
+    let mut kept = stored.clone();
+    kept.indexes.retain(|of| of.state != State::Dropping);
+    Ok(next(schema, Some(&kept))? == Step::Done)
 }
 
 /// The schema of a table that has no rows.

@@ -247,6 +247,47 @@ fn an_index_is_not_dropped_below_open_transactions() {
     }
 }
 
+/// Who declares a table as it is opens it beside open transactions, though the entries of a dropped index are there still.
+#[test]
+fn entries_of_a_dropped_index_keep_nobody_from_opening() {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, indexed()).unwrap();
+    fill(&db, &table);
+    let (writer, handle) = (db.clone(), table.clone());
+    let open_one = Rc::new(RefCell::new(None::<Transaction>));
+    let kept = Rc::clone(&open_one);
+    let hook = move |number: usize| {
+        // The first step has two places.
+        if number == 2 {
+            let mut txn = begin(&writer);
+            handle.insert(&mut txn, &fields![1, 1, 1])?;
+            drop(kept.replace(Some(txn)));
+        }
+        Ok(())
+    };
+    let drop_one = || Table::drop_index(&Hooked(db.clone()), "t", "code");
+    let (answer, _) = hooked(hook, drop_one);
+    assert!(matches!(answer, Err(Error::Busy(_))), "{answer:?}");
+    let txn = open_one.take().expect("it is open");
+    let declared = || plain().index("group", ["group"]);
+    let opened = Table::open(&Hooked(db.clone()), declared()).unwrap();
+    let mut other = begin(&db);
+    opened.insert(&mut other, &fields![3, 3, 1]).unwrap();
+    other.commit().unwrap();
+    check(&db, &opened);
+    // Who declares the index anew needs its place.
+    let again = Table::open(&Hooked(db.clone()), indexed());
+    assert!(matches!(again, Err(Error::Busy(_))), "{again:?}");
+    txn.commit().unwrap();
+    let opened = Table::open(&db, declared()).unwrap();
+    // It is gone.
+    assert!(!Table::drop_index(&db, "t", "code").unwrap());
+    let rows = opened.range(&db.snapshot(), ..).unwrap().count();
+    assert_eq!(rows as u64, ROWS + 2);
+    check(&db, &opened);
+}
+
 /// An index that two rows keep from being added is dropped, and somebody writes rows meanwhile. The error says why it is not
 /// there, and the next opening takes the rest away.
 #[test]
