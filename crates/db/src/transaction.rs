@@ -294,7 +294,7 @@ impl Transaction {
     /// [`Db::delete_range`](crate::Db::delete_range). Keys that the transaction puts there later stay.
     ///
     /// A pessimistic transaction locks each key of the range, its first one in any case, and the range against new keys.
-    /// So it costs as much as reading the range, and waits for who deleted parts of it. An optimistic one pays nothing.
+    /// So it costs as much as reading the range, and waits for who deleted parts of it. An optimistic one pays little.
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.

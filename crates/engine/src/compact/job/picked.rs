@@ -153,7 +153,7 @@ impl Job {
     }
 
     /// From here on it keeps the tables that it reads, in files or in persistent memory, and no others: what other jobs take away
-    /// while it runs takes no room until it ends.
+    /// while it runs takes no room until it ends. Of others in persistent memory its version says nothing true any more.
     pub(super) fn keep_inputs(&mut self, catalog: &Catalog) {
         let inputs = self.inputs.iter().map(|(_, table)| &**table);
         self.version = catalog.keep_only(&self.version, inputs);
