@@ -21,8 +21,8 @@
 //! What is kept for change feeds (`feed`) goes first, memtable by memtable. Readers that hold what was
 //! flushed are waited for a moment ([`ROOM_READERS_MS`]): a scan may end. So are compactions that work with the DRAM which
 //! the write needs ([`ROOM_JOBS_MS`]), and the
-//! other stores of the runtime where it is its DRAM that they have together ([`ROOM_OTHERS_MS`]): those are
-//! asked to flush what they have beyond their share.
+//! other stores of the runtime where it is its DRAM that they have together: those are
+//! asked to flush what they have beyond their share ([`ROOM_OTHERS_MS`], or while they flush, [`ROOM_JOBS_MS`]).
 //!
 //! # Deletes
 //! They may use the zone that is kept back, and come here only when that is full, too. Sealing the active
@@ -187,25 +187,32 @@ impl Admission {
     /// ended since room was made `made` times, or has given back some of the `charged` bytes; or did so before those were
     /// looked at, behind the attempt that was refused: then what that lacked is there.
     fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
-        let (account, share) = (
-            &self.common.account,
-            self.common.options.dram / ROOM_DRAM_PARTS,
-        );
         let lacking = self.common.room.lacking();
-        // What a write lacks has what writes under way were promised in it already.
-        let is_full = || account.is_full(share) || !account.fits_beside_used(lacking);
         let _hurry = self.common.compactions.hurry();
         for _ in 0..ROOM_JOBS_MS {
-            let ended = self.common.room.made() != made;
-            if ended || !self.waits() || !is_full() || !self.common.compactions.is_any_running() {
+            let ended = self.common.room.made() != made || !self.waits();
+            if ended || !self.is_full(lacking) || !self.common.compactions.is_any_running() {
                 break;
             }
             self.common.world.env.clock.sleep_ms(1);
         }
-        // Once for what was noted: this write may lack something else.
-        let fits = || !is_full() && !self.common.is_crowded();
-        let is_there = || fits() && self.common.room.forget_lacking();
-        self.common.room.made() != made || self.common.account.charged() < charged || is_there()
+        let given_back = || self.common.account.charged() < charged;
+        self.common.room.made() != made || given_back() || self.is_there(lacking)
+    }
+
+    /// Whether there is too little DRAM for a write that lacks so much. What it lacks has what writes under way were promised in
+    /// it already.
+    fn is_full(&self, lacking: u64) -> bool {
+        let (account, share) = (
+            &self.common.account,
+            self.common.options.dram / ROOM_DRAM_PARTS,
+        );
+        account.is_full(share) || !account.fits_beside_used(lacking)
+    }
+
+    /// Whether what was noted as lacking is there. Once for what was noted: this write may lack something else.
+    fn is_there(&self, lacking: u64) -> bool {
+        !self.is_full(lacking) && !self.common.is_crowded() && self.common.room.forget_lacking()
     }
 
     /// Whether somebody may bring what a write waits for, and the write still waits: closing waits for a batch that is being
@@ -214,19 +221,25 @@ impl Admission {
         self.common.world.background && !self.common.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.
+    /// Whether other stores of the runtime have given back DRAM, of which there is too little for all. Who flushes is waited for as
+    /// long as a compaction would be.
     fn wait_for_others(&self) -> bool {
         let budget = self.common.account.budget();
         let held = budget.held();
-        if !self.waits() || !self.common.is_crowded() {
+        if !self.waits() {
             return false;
         }
+        if !self.common.is_crowded() {
+            // They have given it back since the jobs of this store were looked at.
+            return self.is_there(self.common.room.lacking());
+        }
         self.common.background.request_job_of_all(Job::Flush);
-        for _ in 0..ROOM_OTHERS_MS {
+        let flushes = || self.common.background.is_under_way_elsewhere(Job::Flush);
+        for waited in 0..ROOM_JOBS_MS {
             if budget.held() < held {
                 return true;
             }
-            if !self.waits() {
+            if !self.waits() || (waited >= ROOM_OTHERS_MS && !flushes()) {
                 return false;
             }
             self.common.world.env.clock.sleep_ms(1);

@@ -208,6 +208,15 @@ impl Jobs {
         lanes.into_iter().for_each(|lane| self.request(lane, job));
     }
 
+    /// Whether a job of this kind is asked for, or runs, in another lane than this one.
+    pub fn is_under_way_beside(&self, lane: u64, job: Job) -> bool {
+        let kind = job as usize;
+        let is_under_way = |own: &Lane| own.asked[kind] || !own.running[kind].is_empty();
+        let state = lock(&self.state);
+        let mut others = state.lanes.iter().filter(|(other, _)| **other != lane);
+        others.any(|(_, own)| is_under_way(own))
+    }
+
     /// Ends the jobs of a lane, and the lane (J4). The client sees to it that those that run end soon.
     pub fn leave(&self, lane: u64) {
         let me = thread::current().id();

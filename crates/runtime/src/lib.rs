@@ -42,6 +42,7 @@ mod calling;
 mod client;
 mod jobs;
 mod metrics;
+mod others;
 mod starter;
 mod strand;
 mod workers;
@@ -416,13 +417,6 @@ impl Background {
     pub fn request_job(&self, job: Job) {
         if let Some((jobs, lane)) = &self.jobs {
             jobs.request(*lane, job);
-        }
-    }
-
-    /// Has a job run soon in every store of the runtime.
-    pub fn request_job_of_all(&self, job: Job) {
-        if let Some((jobs, _)) = &self.jobs {
-            jobs.request_of_all(job);
         }
     }
 

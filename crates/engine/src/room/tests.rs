@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use thermocline_base::budget::Spare;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, ErrorKind, WriteBatch};
 use thermocline_env::Clock;
 use thermocline_observe::cause::StallCause;
+use thermocline_policy::tuning::ROOM_OTHERS_MS;
 
 use crate::busy::busy;
 use crate::tests::Machine;
@@ -257,4 +260,100 @@ fn a_store_that_cannot_flush_gives_up_what_it_has_promised() {
     drop(common.poison.poison(Error::Unsupported("a device".into())));
     engine.inner.flusher.flush_job().unwrap_err();
     assert_eq!(common.account.held(), common.account.used());
+}
+
+/// A clock whose sleeps take no time, until there were so many that somebody is told. Then a flush has its time.
+#[derive(Debug)]
+struct Patient {
+    slept: AtomicU64,
+    until: u64,
+    told: Sender<()>,
+}
+
+impl Clock for Patient {
+    fn now_ns(&self) -> u64 {
+        self.slept.load(Ordering::Relaxed) * 1_000_000
+    }
+
+    fn sleep_ms(&self, ms: u64) {
+        let slept = self.slept.fetch_add(ms, Ordering::Relaxed) + ms;
+        if slept == self.until {
+            self.told.send(()).unwrap();
+        }
+        if slept >= self.until {
+            std::thread::sleep(Duration::from_millis(ms));
+        }
+    }
+
+    fn unix_s(&self) -> u64 {
+        0
+    }
+}
+
+/// Another store has the DRAM, and its flush takes longer than stores are waited for that do nothing. Whoever is refused then is told
+/// that there is no room, though there will be.
+#[test]
+fn another_store_that_flushes_is_waited_for() {
+    const PM: u64 = 64 << 20;
+    const DRAM: u64 = 4 << 20;
+    let runtime = Runtime::new(RuntimeOptions {
+        dram: DRAM,
+        workers: 1,
+        ..RuntimeOptions::default()
+    });
+    let runtime = runtime.unwrap();
+    let machines = [Machine::new(PM), Machine::new(PM)];
+    let open = |machine: &Machine, clock: Option<Arc<Patient>>| {
+        let mut options = Options {
+            pm: PM,
+            dram: DRAM,
+            ..Options::default()
+        };
+        options.memtable.bytes_max = PM;
+        options.flush.dram_percent = 90;
+        let setup = Setup {
+            runtime: Some(runtime.clone()),
+            ..Setup::default()
+        };
+        let mut world = machine.world();
+        world.background = true;
+        if let Some(clock) = clock {
+            world.env.clock = clock;
+        }
+        Engine::open_with(world, Path::new("/db"), options, setup).unwrap()
+    };
+    let (told, hears) = channel();
+    let clock = Arc::new(Patient {
+        slept: AtomicU64::new(0),
+        until: 2 * ROOM_OTHERS_MS,
+        told: told.clone(),
+    });
+    let first = open(&machines[0], None);
+    let second = open(&machines[1], Some(clock));
+    let common = &first.inner.common;
+    // Its flush gets no turn.
+    let turn = common.turns.flushing.take();
+    let mut n = 0u64;
+    while !common.is_crowded() {
+        let mut batch = WriteBatch::new();
+        for _ in 0..100 {
+            n += 1;
+            let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            batch.put(CfId::DEFAULT, &key, b"value").unwrap();
+        }
+        first.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let admission = &second.inner.admission;
+            let mut attempts = admission.begin_attempts();
+            let refused = Error::OutOfSpace("one more write".into());
+            let waited = admission.wait_for_room(&mut attempts, refused, 10, false);
+            told.send(()).unwrap();
+            waited
+        });
+        hears.recv().unwrap();
+        drop(turn);
+        waits.join().unwrap().unwrap();
+    });
 }

@@ -56,15 +56,15 @@ pub const ROOM_ATTEMPTS_MAX: u32 = 100;
 /// Milliseconds for which a writer waits for readers of what was flushed. *Chosen* (commit 3ed150c): a scan may end meanwhile.
 pub const ROOM_READERS_MS: u64 = 250;
 
-/// Milliseconds for which a writer waits for a compaction that works with the DRAM that it needs. *Chosen*
-/// (commit 92dc4be).
+/// Milliseconds for which a writer waits for a compaction that works with the DRAM that it needs, or for another store that flushes.
+/// *Chosen* (commit 92dc4be).
 pub const ROOM_JOBS_MS: u64 = 10_000;
 
 /// A store with less than one part in so many of `dram` left may have too little for a write; a large one says how much it lacks.
 /// *Chosen* (commit 92dc4be).
 pub const ROOM_DRAM_PARTS: u64 = 8;
 
-/// Milliseconds for which a writer waits for other stores to give back DRAM. *Chosen* (commit 7472c43).
+/// Milliseconds for which a writer waits for other stores to give back DRAM, if none of them flushes. *Chosen* (commit 7472c43).
 pub const ROOM_OTHERS_MS: u64 = 500;
 
 /// A writer that found no room, and holds its lock, looks so often in vain whether readers have let go of what is dead, and gives up
