@@ -42,7 +42,7 @@ mod calling;
 mod client;
 mod jobs;
 mod metrics;
-mod others;
+mod options;
 mod starter;
 mod strand;
 mod workers;
@@ -66,11 +66,10 @@ pub use calling::is_calling;
 pub use client::{Client, Job, Task};
 use jobs::Jobs;
 pub use metrics::RuntimeMetrics;
+use options::THREADS_MAX;
+pub use options::{RuntimeOptions, cores};
 use strand::{SettledAfter, Strand};
 use workers::Workers;
-
-/// Most worker threads, and job threads, of a runtime.
-const THREADS_MAX: usize = 256;
 
 /// Most threads of a runtime that make calls of the user's: so many stores may be in calls at a time. They
 /// start when they are needed.
@@ -82,43 +81,6 @@ const BUFS_IDLE_MAX: u64 = 16 << 20;
 
 /// What decides when a runtime without threads makes reads and writes of jobs.
 const INLINE_SEED: u64 = 0x7468_6572_6d6f;
-
-/// What a runtime may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuntimeOptions {
-    /// Most DRAM that all its stores together use for indexes and caches, in bytes. Each stays below
-    /// its own [`dram`](thermocline_base::options::Options::dram) too. A limit, not a reservation.
-    pub dram: u64,
-    /// Most threads that serve short tasks of the stores, from 1 to 256. They start when they are
-    /// needed.
-    pub workers: usize,
-    /// Most threads that run long jobs of the stores, such as flushes, from 1 to 256. They start when
-    /// they are needed.
-    pub jobs: usize,
-}
-
-/// Cores that this process may use. The answer is kept: asking reads files of the system, which
-/// took a fourteenth of the time of opening a small store.
-pub fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    let asked = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    *CORES.get_or_init(asked)
-}
-
-/// Two for each core: half of their time they wait for the device.
-fn default_jobs() -> usize {
-    (2 * cores()).min(THREADS_MAX)
-}
-
-impl Default for RuntimeOptions {
-    fn default() -> Self {
-        RuntimeOptions {
-            dram: 1 << 30,
-            workers: 1,
-            jobs: default_jobs(),
-        }
-    }
-}
 
 /// What the stores of a process share: threads and a budget of DRAM. Clones share it; its threads end
 /// when the last clone and the last store in it have gone.
@@ -418,6 +380,19 @@ impl Background {
         if let Some((jobs, lane)) = &self.jobs {
             jobs.request(*lane, job);
         }
+    }
+
+    /// Has a job run soon in every store of the runtime.
+    pub fn request_job_of_all(&self, job: Job) {
+        if let Some((jobs, _)) = &self.jobs {
+            jobs.request_of_all(job);
+        }
+    }
+
+    /// Whether a job is asked for, or runs, in another store of the runtime.
+    pub fn is_under_way_elsewhere(&self, job: Job) -> bool {
+        let jobs = self.jobs.as_ref();
+        jobs.is_some_and(|(jobs, lane)| jobs.is_under_way_beside(*lane, job))
     }
 
     /// Stores that are open in its runtime.
