@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use thermocline_base::budget::Spare;
 use thermocline_base::options::Options;
@@ -14,6 +13,7 @@ use thermocline_observe::cause::StallCause;
 use thermocline_policy::tuning::ROOM_OTHERS_MS;
 
 use crate::busy::busy;
+use crate::sync::{Mutex, lock};
 use crate::tests::Machine;
 use crate::{Durability, Engine, Runtime, RuntimeOptions, Setup};
 
@@ -262,12 +262,13 @@ fn a_store_that_cannot_flush_gives_up_what_it_has_promised() {
     assert_eq!(common.account.held(), common.account.used());
 }
 
-/// A clock whose sleeps take no time, until there were so many that somebody is told. Then a flush has its time.
+/// A clock whose sleeps take no time, but for one: of that somebody is told, and it ends when it is told to.
 #[derive(Debug)]
 struct Patient {
     slept: AtomicU64,
     until: u64,
     told: Sender<()>,
+    goes_on: Mutex<Receiver<()>>,
 }
 
 impl Clock for Patient {
@@ -279,9 +280,7 @@ impl Clock for Patient {
         let slept = self.slept.fetch_add(ms, Ordering::Relaxed) + ms;
         if slept == self.until {
             self.told.send(()).unwrap();
-        }
-        if slept >= self.until {
-            std::thread::sleep(Duration::from_millis(ms));
+            lock(&self.goes_on).recv().unwrap();
         }
     }
 
@@ -323,10 +322,12 @@ fn another_store_that_flushes_is_waited_for() {
         Engine::open_with(world, Path::new("/db"), options, setup).unwrap()
     };
     let (told, hears) = channel();
+    let (goes_on, waits) = channel();
     let clock = Arc::new(Patient {
         slept: AtomicU64::new(0),
         until: 2 * ROOM_OTHERS_MS,
         told: told.clone(),
+        goes_on: Mutex::new(waits),
     });
     let first = open(&machines[0], None);
     let second = open(&machines[1], Some(clock));
@@ -354,6 +355,8 @@ fn another_store_that_flushes_is_waited_for() {
         });
         hears.recv().unwrap();
         drop(turn);
+        first.flush().unwrap();
+        goes_on.send(()).unwrap();
         waits.join().unwrap().unwrap();
     });
 }
