@@ -35,7 +35,7 @@ impl Cursor {
     /// # Errors
     /// [`crate::Error::Corruption`] naming file or region and offset; [`crate::Error::Closed`]; [`crate::Error::Io`]
     /// if a file cannot be read; [`crate::Error::InvalidArgument`] for operands that the family's merge operator
-    /// cannot merge. All moves have these errors.
+    /// cannot merge, and for a family that was dropped while the cursor was being made. All moves have these errors.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.timed(Operation::Seek, |cursor| cursor.seek(key))
     }

@@ -146,9 +146,7 @@ impl Store {
         }
         let (mut found, mut at) = (0, from);
         while found < want && at.partition < self.layout.partitions {
-            if let Some(cursor) = self.cursor(at.partition)? {
-                found += read(cursor, keys.key(at.index()), want - found)?;
-            }
+            found += self.scan_family(keys, at, want - found)?;
             at = At {
                 partition: at.partition + 1,
                 entry: 0,
@@ -157,16 +155,17 @@ impl Store {
         Ok(found)
     }
 
-    /// Over a family, unless it was dropped.
-    fn cursor(&self, partition: u64) -> Result<Option<Cursor>> {
-        let family = self.family(partition);
-        let Some(family) = family.filter(|_| !self.is_gone(partition)) else {
-            return Ok(None);
+    /// Reads so many entries of one family from a key on; none if it was dropped.
+    fn scan_family(&self, keys: &mut KeyMaker, from: At, want: usize) -> Result<usize> {
+        let family = self.family(from.partition);
+        let Some(family) = family.filter(|_| !self.is_gone(from.partition)) else {
+            return Ok(0);
         };
-        match family.cursor() {
-            // A moment ago.
-            Err(Error::InvalidArgument(_)) if self.is_gone(partition) => Ok(None),
-            cursor => cursor.map(Some),
+        let cursor = family.cursor();
+        match cursor.and_then(|cursor| read(cursor, keys.key(from.index()), want)) {
+            // A moment ago: before the cursor was made, or beside that, which it says when it is moved.
+            Err(Error::InvalidArgument(_)) if self.is_gone(from.partition) => Ok(0),
+            found => found,
         }
     }
 
