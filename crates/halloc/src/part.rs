@@ -234,7 +234,7 @@ pub(crate) fn read_parts(region: &Region, seed: u64) -> Result<(Vec<Part>, bool)
         for copy in [at, at + 64] {
             let block = region
                 .bytes(PmOff(copy), 64)
-                .map_err(|_| cut_short(region, offset))?;
+                .map_err(|_| cut_short(region, copy + 64))?;
             header = header.or(PartHeader::decode(block, seed, index, offset));
         }
         let header = header.ok_or_else(|| damaged("a part header", region.path(), at))?;

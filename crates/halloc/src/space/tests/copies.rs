@@ -223,3 +223,26 @@ fn nothing_grows_over_parts_whose_count_could_not_be_written() {
         });
     }
 }
+
+/// Wherever it ends, it is told to be longer than it is.
+#[test]
+fn a_region_that_was_cut_short_is_told_how_long_it_must_be() {
+    let (image, _) = of_two_parts();
+    // Where the second part should begin, and within it.
+    for len in [SECOND, SECOND + 4096] {
+        let sim = memory_of(&image);
+        let region = Region::open(&region_spec(&sim)).unwrap();
+        // SAFETY: nobody holds a slice of the region.
+        unsafe { region.shrink(len) }.unwrap();
+        let error = open(&sim, &[1]).unwrap_err();
+        let Error::Corruption { expected, got, .. } = &error else {
+            panic!("{error}")
+        };
+        assert!(error.to_string().contains("cut short"), "{error}");
+        assert_eq!(*got, format!("{len} bytes"));
+        let needed = expected.strip_prefix("at least ");
+        let needed = needed.and_then(|text| text.strip_suffix(" bytes"));
+        let needed: u64 = needed.unwrap().parse().unwrap();
+        assert!(needed > len, "{error}");
+    }
+}
