@@ -107,16 +107,11 @@ pub fn walk_incarnation(
         join(region, plan, scans, &mut outcome, &mut gap)?;
     }
     outcome.seqno_seen = outcome.seqno_seen.max(outcome.last_seqno);
-    if let Some(at) = gap
-        && outcome.known_durable > outcome.last_seqno
-        && !active(Bug::CutBelowPublished)
-    {
-        return Err(missing(
-            region,
-            at,
-            outcome.last_seqno + 1,
-            outcome.known_durable,
-        ));
+    if outcome.known_durable > outcome.last_seqno && !active(Bug::CutBelowPublished) {
+        let last = plans.iter().flat_map(|plan| &plan.segments).next_back();
+        let at = gap.or(last.map(|segment| segment.to)).unwrap_or_default();
+        let lost = outcome.last_seqno + 1;
+        return Err(missing(region, at, lost, outcome.known_durable));
     }
     verify_tail(region, plans, &mut outcome)?;
     Ok(outcome)
@@ -175,13 +170,12 @@ fn join(
         } else {
             scan.items.clear();
         }
-        if behind < segment.to {
-            *gap = Some(if follows {
-                scan.stop
-            } else {
-                gap.unwrap_or(behind)
-            });
-        }
+        let rest = |at| (behind < segment.to).then_some(at);
+        *gap = match follows {
+            // Before what is here nothing is missing.
+            true => rest(scan.stop),
+            false => gap.or(rest(behind)),
+        };
         if plan.cut.is_none() {
             outcome.unsealed_bytes += segment.to.0 - behind.0;
             let (published, seen) = try_every_line(region, &plan.chain, segment, behind)?;

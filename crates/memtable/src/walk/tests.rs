@@ -160,6 +160,26 @@ fn a_torn_tail_is_cut_and_what_was_published_is_not() {
     );
 }
 
+/// Zones before the last one that follows may have a rest, and miss nothing.
+#[test]
+fn a_missing_item_is_told_where_it_was() {
+    let mut f = Fixture::new();
+    f.item(1, 10_000, 0);
+    f.item(1, 10_000, 1);
+    // This one fills the second zone.
+    let left = index(f.writer.state().left);
+    f.item(1, left - ITEM_HEADER - RECORD_HEADER - 8, 2);
+    assert_eq!((f.zones.len(), f.writer.state().left), (2, 0));
+    let lost = f.item(1, 100, 3);
+    f.item(1, 100, 4);
+    assert_eq!(f.walk().unwrap().last_seqno, 5);
+    f.sim.rot(lost.0 + 8, 1);
+    let error = f.walk().unwrap_err();
+    assert!(error.to_string().contains("seqno 4"), "{error}");
+    let is_there = matches!(error, Error::Corruption { offset, .. } if offset == lost.0);
+    assert!(is_there, "{error}");
+}
+
 #[test]
 fn a_gap_ends_the_walk() {
     let mut f = Fixture::new();
