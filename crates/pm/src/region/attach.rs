@@ -255,7 +255,8 @@ impl Region {
 
     fn grow_sim(&self, sim: &SimPm, from: u64, to: u64, keep: u64) -> Result<()> {
         if !sim.take_disk(to + keep) {
-            return Err(self.no_growth(from, to, keep, &"no space left in the simulator"));
+            let why = "no space left in the simulator";
+            return Err(self.no_growth((from, to, keep), true, &why));
         }
         sim.take_disk(to);
         self.sync_growth(|| sim.grow(from, to, SITE_GROW))?;
@@ -301,7 +302,7 @@ impl Region {
             shadow.forget(from);
         }
         let refused = |error: Error| match &error {
-            Error::Io { .. } => self.no_growth(from, to, keep, &error),
+            Error::Io { .. } => self.no_growth((from, to, keep), error.is_no_room(), &error),
             _ => error,
         };
         // What is refused before a sync is no more than that.
@@ -341,15 +342,22 @@ impl Region {
         };
         map_more.map_err(|e| {
             let _ = file.set_len(mapped);
-            self.no_growth(from, to, keep, &Error::io("map", &inner.path, e))
+            let error = Error::io("map", &inner.path, e);
+            self.no_growth((from, to, keep), false, &error)
         })?;
         inner.len.fetch_max(to, Ordering::AcqRel);
         Ok(())
     }
 
-    /// The error for a growth that was not to be, of which nothing is left.
+    /// The error for a growth that was not to be, of which nothing is left: its device is full, or something else is in
+    /// the way.
     #[cold]
-    fn no_growth(&self, from: u64, to: u64, keep: u64, why: &dyn std::fmt::Display) -> Error {
+    fn no_growth(
+        &self,
+        (from, to, keep): (u64, u64, u64),
+        is_full: bool,
+        why: &dyn std::fmt::Display,
+    ) -> Error {
         let beyond = match keep {
             0 => String::new(),
             _ => format!(
@@ -357,9 +365,13 @@ impl Region {
                 format_size(keep)
             ),
         };
+        let path = self.inner.path.display();
+        let what = match is_full {
+            true => format!("the device of region {path} is full: it"),
+            false => format!("region {path}"),
+        };
         Error::OutOfSpace(format!(
-            "the device of region {} is full: it cannot grow from {} to {}{beyond} ({why})",
-            self.inner.path.display(),
+            "{what} cannot grow from {} to {}{beyond} ({why})",
             format_size(from),
             format_size(to)
         ))

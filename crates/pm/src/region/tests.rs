@@ -550,6 +550,9 @@ fn a_growth_that_is_refused_is_no_more_than_that() {
         assert_eq!(region.len(), 1 << 20);
         let is_full = matches!(error, Error::OutOfSpace(_));
         assert_eq!(is_full, no_more, "{fault:?} {op:?}: {error}");
+        // What is said of the device is true.
+        let says_full = error.to_string().contains("is full");
+        assert_eq!(says_full, fault != Fault::Eio, "{error}");
         if no_more {
             region.grow_keeping(1 << 20, 2 << 20, 4096).unwrap();
             write(&region, PmOff(3 << 19), b"hello");
