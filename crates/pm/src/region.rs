@@ -85,6 +85,9 @@ impl Drop for Inner {
         // Closing alone would not do: a child process that another thread is starting may hold a
         // copy of the open file for a moment.
         self.unlock();
+        if let Backend::Msync = &self.backend {
+            unsynced::forget(self.number);
+        }
     }
 }
 

@@ -249,6 +249,19 @@ fn several_flushes_of_one_thread_become_durable_with_one_fence() {
     assert!(region.fence(SITE).is_err());
 }
 
+/// An open that fails may have flushed a million ranges. Later fences of its thread would go through all of them.
+#[test]
+fn a_region_that_is_gone_leaves_nothing_to_sync() {
+    for dir in folders() {
+        let region = Region::create(&spec(&dir.path().join("r"), 1 << 20), 1 << 20).unwrap();
+        let (kind, number) = (region.kind(), region.inner.number);
+        write(&region, PmOff(64), &[1; 64]);
+        region.flush(PmOff(64), 64);
+        drop(region);
+        assert!(unsynced::take(number).is_empty(), "{kind:?}");
+    }
+}
+
 #[test]
 fn a_region_is_written_by_one_and_read_by_many() {
     for dir in folders() {

@@ -36,6 +36,16 @@ pub(super) fn take(region: u64) -> Vec<(u64, u64)> {
     own
 }
 
+/// The region of this number is gone. What this thread has flushed of it nobody fences any more.
+pub(super) fn forget(region: u64) {
+    UNSYNCED.with_borrow_mut(|all| {
+        all.retain(|range| range.region != region);
+        if all.is_empty() {
+            **all = Vec::new();
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
