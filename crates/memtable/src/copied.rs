@@ -81,6 +81,7 @@ impl ItemCopy {
             bad(
                 &self.region,
                 place,
+                "a record ends behind its item",
                 "a record within its item",
                 "its end beyond",
             )

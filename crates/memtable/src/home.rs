@@ -225,16 +225,19 @@ pub(crate) fn record_of<'b>(
         let crc = record_crc(seed, at.0, bytes);
         if crc != header.crc {
             let (expected, got) = (format!("{crc:#010x}"), format!("{:#010x}", header.crc));
-            return Err(bad(region, at, expected, got));
+            let what = "a record's checksum does not match";
+            return Err(bad(region, at, what, expected, got));
         }
     }
-    let kind = header
-        .kind()
-        .ok_or_else(|| bad(region, at, "a record kind", "another number"))?;
+    let kind = header.kind().ok_or_else(|| {
+        let what = "a record is of no kind that there is";
+        bad(region, at, what, "a record kind", "another number")
+    })?;
     let (key, value) = bytes[RECORD_HEADER..].split_at(usize::from(header.key_len));
     if kind == Kind::PutBlob && value.len() != BLOB_REF_LEN {
         let expected = format!("a reference of {BLOB_REF_LEN} bytes");
-        return Err(bad(region, at, expected, value.len()));
+        let what = "what a record refers to a blob file with is none";
+        return Err(bad(region, at, what, expected, value.len()));
     }
     Ok(RecordRef {
         at,
@@ -327,7 +330,8 @@ impl Records {
             Some(span) => Ok(&homes[span.home]),
             None => {
                 let expected = "a zone of a memtable that was merged";
-                Err(bad(&self.region, at, expected, "another place"))
+                let what = "a merged index leads to no record";
+                Err(bad(&self.region, at, what, expected, "another place"))
             }
         }
     }
@@ -415,18 +419,46 @@ fn header(region: &Region, at: PmOff) -> Result<RecordHeader> {
 pub(crate) fn bad(
     region: &Region,
     at: PmOff,
+    what: &str,
     expected: impl ToString,
     got: impl ToString,
 ) -> Error {
     let place = region.path().display().to_string();
     // A page that is gone reads as zeros: name the cause, not the symptom.
-    region.check_media().err().unwrap_or_else(|| {
-        Error::corruption(
-            "a record's checksum does not match",
-            place,
-            at.0,
-            expected,
-            got,
-        )
-    })
+    let media = region.check_media().err();
+    media.unwrap_or_else(|| Error::corruption(what, place, at.0, expected, got))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound;
+
+    use super::*;
+    use crate::{Direction, fixture};
+
+    /// Who reads without checksums is told of none.
+    #[test]
+    fn an_error_names_what_was_found_to_be_wrong() {
+        let space = fixture::space(1 << 20, 256 << 10);
+        let memtable = fixture::memtable(&space, 1, &[(0, b"key", 1, true)], &[]);
+        let mut found = Vec::new();
+        memtable
+            .scan(
+                CfId(0),
+                Bound::Unbounded,
+                Direction::Forward,
+                SeqNo::MAX,
+                10,
+                &mut found,
+            )
+            .unwrap();
+        let at = found[0].at;
+        let says = |verify| memtable.record(at, verify).unwrap_err().to_string();
+        // A kind that there is not.
+        fixture::rot(space.region(), at.plus(15), &[0xf0]);
+        assert!(says(true).contains("checksum"), "{}", says(true));
+        let unverified = says(false);
+        assert!(unverified.contains("of no kind"), "{unverified}");
+        assert!(!unverified.contains("checksum"), "{unverified}");
+    }
 }
