@@ -4,7 +4,8 @@
 //! A stranger's file may lie in the folder, under a name that looks like one of ours. A file is removed only if it is proven
 //! ours:
 //! - A *table* is written under a name that says whose it is ([`FileName::Unfinished`]). It gets its own name when its bytes
-//!   are durable. So a file with a table's name that does not end as a table of ours never was ours.
+//!   are durable, and only if nothing has that by then. So a file with a table's name that does not end as a table of ours never was
+//!   ours; nor is one beside a table that has not got its name.
 //! - A *blob file* begins with a header that says whose it is. One that begins with a part of that header, or with zeros, is
 //!   what a crash leaves of one: it holds no value.
 //! - A folder, a link, a device is not ours: we make none. Nor is what we may not read: all that we make is its owner's.
@@ -87,14 +88,19 @@ pub fn sweep(
 /// Removes a file that nobody names or reads any more. Returns whether it is gone.
 pub fn unlink(files: &TableFiles, (file, kind): (FileId, FileKind)) -> bool {
     let storage = &files.storage;
-    let removed = |path: &Path| storage.remove(path).is_ok();
     // Several may do so at the same time: what somebody else has removed is gone, too.
-    let gone = |path: &Path| removed(path) || matches!(storage.exists(path), Ok(false));
+    let gone =
+        |path: &Path| storage.remove(path).is_ok() || matches!(storage.exists(path), Ok(false));
     let path = path_of(files, (file, kind));
-    match kind {
-        FileKind::Blob => gone(&path),
-        // What has no name may never have got it, if its writer gave up.
-        FileKind::Table => removed(&path) || gone(&path) && gone(&files.unfinished_path(file)),
+    if kind == FileKind::Blob {
+        return gone(&path);
+    }
+    let unfinished = files.unfinished_path(file);
+    match storage.exists(&unfinished) {
+        // Its writer gave up. What has the name that it never got is somebody's.
+        Ok(true) => gone(&unfinished),
+        Ok(false) => gone(&path),
+        Err(_) => false,
     }
 }
 

@@ -10,6 +10,7 @@
 //! so to the runtime's budget; both give way to indexes ([`Evict`]).
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, Weak};
 
@@ -19,7 +20,7 @@ use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
 use thermocline_base::sync::{Mutex, MutexGuard, lock};
-use thermocline_base::{AsyncIo, BlobRef, CfId, FileId, Result};
+use thermocline_base::{AsyncIo, BlobRef, CfId, Error, FileId, Result};
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, JobIo, PIECE_BYTES};
@@ -249,9 +250,13 @@ impl TableFiles {
     /// Gives a table that was written, and is durable, its name.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system; of kind `AlreadyExists` if somebody has put something there while the table was written:
+    /// it stays.
     pub fn name(&self, file: FileId) -> Result<()> {
         let (from, to) = (self.unfinished_path(file), self.path(file));
+        if self.storage.exists(&to)? {
+            return Err(Error::io("rename", &to, ErrorKind::AlreadyExists.into()));
+        }
         self.storage.rename(&from, &to)
     }
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, ErrorKind, Result, Steps, When};
+use thermocline_base::{CfId, ErrorKind, Point, Result, Steps, When};
 use thermocline_engine::{Backups, Engine};
-use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 use thermocline_testkit::explore::one_in;
 
@@ -279,6 +279,79 @@ fn what_a_stranger_put_into_a_store_stays_there() {
             assert_eq!(left.remove(name).as_ref(), Some(bytes), "{name}");
         }
         assert!(!left.keys().any(unfinished), "{:?}", left.keys());
+    }
+}
+
+/// Whether a table is being written in `/db`.
+fn is_written(fs: &SimFs) -> bool {
+    let names = fs.list(path("/db")).unwrap();
+    names.iter().any(|name| name.ends_with(".part"))
+}
+
+/// Has a stranger put these files there as soon as `begins` says so, and calls `then`.
+fn put_strangers(
+    fs: &SimFs,
+    names: &[String],
+    begins: impl Fn(&SimFs, Point) -> bool + Send + Sync + 'static,
+    then: impl Fn() + Send + Sync + 'static,
+) {
+    let (meddling, names) = (fs.clone(), names.to_vec());
+    fs.steps().observe(Some(Arc::new(move |point| {
+        let is_first = meddling.contents(path(&names[0])).is_none();
+        if is_first && begins(&meddling, point) {
+            for name in &names {
+                meddling.install(path(name), PRECIOUS);
+            }
+            then();
+        }
+    })));
+}
+
+#[track_caller]
+fn strangers_are_unharmed(fs: &SimFs, names: &[String]) {
+    for name in names {
+        let bytes = fs.contents(path(name));
+        assert_eq!(bytes.as_deref(), Some(PRECIOUS), "{name}");
+    }
+}
+
+/// Somebody is faster with the name of a table that is being written, and that is whole then, or whose writer gives up.
+#[test]
+fn a_strangers_file_at_the_name_of_a_table_that_is_being_written_stays() {
+    for gives_up in [false, true] {
+        let fs = SimFs::new(Steps::new());
+        let faulty = FaultStorage::over_sim(fs.clone());
+        let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+        let place = Place::new(&storage, "/db");
+        let engine = place.open();
+        put(&engine, CfId::DEFAULT, b"k", b"v");
+        let names: Vec<String> = (1..20).map(|n| format!("/db/{n:06}.sst")).collect();
+        let begins = |fs: &SimFs, point: Point| {
+            point.site.0 == "env: name created" && point.when == When::After && is_written(fs)
+        };
+        let failing = faulty.clone();
+        put_strangers(&fs, &names, begins, move || {
+            if gives_up {
+                failing.arm(Plan {
+                    fault: Fault::Eio,
+                    op: Some(Op::Write),
+                    at: failing.calls_for(Fault::Eio, Some(Op::Write)),
+                    repeat: Repeat::Once,
+                });
+            }
+        });
+        let error = engine.flush().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(faulty.fired(), u64::from(gives_up));
+        fs.steps().observe(None);
+        strangers_are_unharmed(&fs, &names);
+        // It goes under another name.
+        engine.flush().unwrap();
+        drop(engine);
+        strangers_are_unharmed(&fs, &names);
+        assert!(!is_written(&fs));
+        let found = place.open().get(CfId::DEFAULT, b"k", <[u8]>::to_vec);
+        assert_eq!(found.unwrap().as_deref(), Some(&b"v"[..]));
     }
 }
 
