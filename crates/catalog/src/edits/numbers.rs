@@ -1,7 +1,9 @@
 //! Numbers of files that are about to be made. They are reserved in the manifest ahead, many at a time.
 
+use std::io::ErrorKind;
+
 use thermocline_base::sync::lock;
-use thermocline_base::{FileId, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_version::FileKind;
 
 use crate::edits::Catalog;
@@ -38,6 +40,17 @@ impl Catalog {
             FileKind::Table => files.path(file),
             FileKind::Blob => files.blob_path(file),
         })
+    }
+
+    /// A file of a pinned number could not be made. If somebody has put one of that name there since the number was given out, that is
+    /// not ours, and stays. Gives the error back.
+    pub fn not_made(&self, file: FileId, error: Error) -> Error {
+        if let Error::Io { source, .. } = &error
+            && source.kind() == ErrorKind::AlreadyExists
+        {
+            lock(&self.versions).disown_output(file);
+        }
+        error
     }
 
     /// Ends the pins of these files: the edit is installed, or there will be none and they are obsolete.

@@ -188,9 +188,11 @@ impl Stager {
         file: FileId,
         long: impl Iterator<Item = BatchEntry<'a>>,
     ) -> Result<(Vec<[u8; BLOB_REF_LEN]>, BlobMeta)> {
-        let files = &self.common.catalog.table_files;
+        let catalog = &self.common.catalog;
+        let files = &catalog.table_files;
         let path = files.blob_path(file);
-        let writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+        let writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file));
+        let writer = writer.map_err(|error| catalog.not_made(file, error))?;
         let mut writer = writer.through(|file| files.new_files.begin(file));
         let mut references = Vec::new();
         for entry in long {

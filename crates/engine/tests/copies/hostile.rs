@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, ErrorKind, Point, Result, Steps, When};
-use thermocline_engine::{Backups, Engine};
+use thermocline_base::{CfId, ErrorKind, Point, Result, Steps, When, WriteBatch};
+use thermocline_engine::{Backups, Durability, Engine};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 use thermocline_testkit::explore::one_in;
 
 use crate::backup::backups;
-use crate::machine::{ALL, Place, disk, dump, path, put};
+use crate::machine::{ALL, Place, disk, dump, options, path, put};
 
 const PRECIOUS: &[u8] = b"somebody's";
 
@@ -352,6 +352,52 @@ fn a_strangers_file_at_the_name_of_a_table_that_is_being_written_stays() {
         assert!(!is_written(&fs));
         let found = place.open().get(CfId::DEFAULT, b"k", <[u8]>::to_vec);
         assert_eq!(found.unwrap().as_deref(), Some(&b"v"[..]));
+    }
+}
+
+/// Somebody is faster with the name of a blob file: of a long value that is written, and of values that a flush writes apart.
+#[test]
+fn a_strangers_file_at_the_name_of_a_blob_file_that_is_made_stays() {
+    for flushes in [false, true] {
+        let fs = SimFs::new(Steps::new());
+        let storage: Arc<dyn Storage> = Arc::new(fs.clone());
+        let place = Place::new(&storage, "/db");
+        let mut options = options();
+        options.blob.value_bytes_min = 100;
+        let engine = place.try_open(&options).unwrap();
+        // The one is longer than what lies in memtables itself.
+        let value = vec![7u8; if flushes { 200 } else { 400 }];
+        let work = || {
+            if flushes {
+                return engine.flush().map(drop);
+            }
+            let mut batch = WriteBatch::new();
+            batch.put(CfId::DEFAULT, b"k", &value)?;
+            engine.write(batch.iter(), Durability::Immediate).map(drop)
+        };
+        if flushes {
+            put(&engine, CfId::DEFAULT, b"k", &value);
+        }
+        let names: Vec<String> = (1..20).map(|n| format!("/db/{n:06}.blob")).collect();
+        let begins = move |fs: &SimFs, point: Point| {
+            // Of a flush the table is made first.
+            let is_next = !flushes || is_written(fs);
+            point.site.0 == "env: name created" && point.when == When::Before && is_next
+        };
+        put_strangers(&fs, &names, begins, || ());
+        let error = work().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        fs.steps().observe(None);
+        strangers_are_unharmed(&fs, &names);
+        // It gets another name.
+        work().unwrap();
+        let files = engine.metrics().blobs.files;
+        assert_eq!(files, 1, "{flushes}");
+        drop(engine);
+        strangers_are_unharmed(&fs, &names);
+        let engine = place.try_open(&options).unwrap();
+        let found = engine.get(CfId::DEFAULT, b"k", <[u8]>::to_vec);
+        assert_eq!(found.unwrap().as_ref(), Some(&value), "{flushes}");
     }
 }
 

@@ -165,7 +165,8 @@ fn begin(catalog: &Catalog, apart: &Apart<'_>, outputs: &mut Outputs) -> Result<
     outputs.files.push(file);
     let files = &*catalog.table_files;
     let path = files.blob_path(file);
-    let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+    let made = BlobWriter::create(&*files.blob_storage, &path, files.identity(file));
+    let made = made.map_err(|error| catalog.not_made(file, error))?;
     let mut behind = None;
     let made = made.through(|file| {
         let (file, own) = files.new_files.begin_of_job(file, apart.writes);
