@@ -26,7 +26,7 @@
 //! [`CfId::METADATA`], which has no name and lies behind all ids that are given out. So it is
 //! durable with its batch, and a snapshot has that of its moment. It goes with its family: an id
 //! that is gone is never asked for again, and opens pass over its metadata as over its other
-//! records.
+//! records. What tables have of it goes when they are merged, were that after later openings.
 
 use thermocline_base::merge::MergeOperator;
 use thermocline_base::planted::{Bug, active};

@@ -196,13 +196,12 @@ impl Families {
 
     /// Whether the record of `key` in `cf` belongs to a family that was not dropped, durably.
     pub fn exists(&self, cf: CfId, key: &[u8]) -> bool {
-        if self.moment() == 0 {
-            return true;
+        if cf == CfId::METADATA {
+            // The tables of a dropped family are gone. Those with its metadata are not, were it dropped before this opening.
+            let owner = CfId::of_metadata_key(key);
+            return owner.is_none_or(|owner| read(&self.table).named.contains_key(&owner));
         }
-        let of_metadata = (cf == CfId::METADATA)
-            .then(|| CfId::of_metadata_key(key))
-            .flatten();
-        !self.dropped.has(of_metadata.unwrap_or(cf))
+        self.moment() == 0 || !self.dropped.has(cf)
     }
 
     /// Whether all families of a batch exist. The caller holds the writer's lock (invariant 2).

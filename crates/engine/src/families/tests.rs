@@ -1,5 +1,6 @@
 //! Families in a simulated world: what is refused after a drop, what goes on, what an open indexes.
 
+use std::ops::Bound;
 use std::path::Path;
 
 use thermocline_base::planted::plant;
@@ -183,6 +184,39 @@ fn a_name_that_returns_is_another_family_with_nothing_in_it() {
             engine.close().unwrap();
         }
     }
+}
+
+/// Its tables go with a family that is dropped, and those with metadata have that of all families.
+#[test]
+fn metadata_of_a_family_that_an_earlier_opening_dropped_goes_when_tables_are_merged() {
+    let world = world();
+    let write = |engine: &Engine, of: &[Family], blob: &[u8]| {
+        let mut batch = WriteBatch::new();
+        for family in of {
+            batch.set_metadata(family.id, blob).unwrap();
+        }
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+        engine.flush().unwrap();
+    };
+    let left = |engine: &Engine| -> u64 {
+        let version = engine.inner.common.catalog.version();
+        let tables = version.tables_of(CfId::METADATA);
+        tables.map(|(_, table)| table.entries).sum()
+    };
+    let engine = open(&world);
+    let gone = make(&engine, "gone");
+    write(&engine, &[Family::DEFAULT, gone], b"1");
+    assert_eq!(left(&engine), 2);
+    engine.drop_family("gone").unwrap();
+    drop(engine);
+    let engine = open(&world);
+    // So that the tables are merged, and not moved.
+    write(&engine, &[Family::DEFAULT], b"2");
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    engine.compact(CfId::METADATA, all).unwrap();
+    assert_eq!(left(&engine), 1);
+    let found = engine.metadata(CfId::DEFAULT, <[u8]>::to_vec);
+    assert_eq!(found.unwrap().unwrap(), b"2");
 }
 
 /// An open spends index memory on families that exist only.
