@@ -48,7 +48,8 @@
 //! **Dropping an index.** The schema gets it as *dropping*: nobody reads or writes it from then on. Then one transaction
 //! deletes the range of its entries and takes it out of the schema. Only then can its number be given again. That one locks
 //! nothing, as it would lock every entry: another one beside it locks the schema's key, and so waits for who has written
-//! rows meanwhile. An opening that waits in vain, and has nothing else to change, leaves that to a later one.
+//! rows meanwhile. An opening that waits in vain, or may not write or finds no room, and has nothing else to change, leaves that
+//! to a later one.
 //!
 //! **Old moments.** A reader of an index reads the schema at the same moment, and is refused if the index was not
 //! ready then.

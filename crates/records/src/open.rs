@@ -73,8 +73,9 @@ impl<F: Clone> Table<F> {
     /// and cannot be added; or if the column family has entries that belong to no table; or naming a row whose values
     /// are too long for a new index: the index is not there then. [`Error::Duplicate`] naming two rows, if a new unique
     /// index meets rows with the same values: nor is it then. [`Error::Busy`] naming open transactions that have written
-    /// to the table, if it has to be changed: not if all that is left to do is to take the entries of a dropped index away, which
-    /// a later opening does. [`Error::Corruption`] if the stored schema does not decode; those of the store.
+    /// to the table, if it has to be changed. [`Error::Corruption`] if the stored schema does not decode; those of the store.
+    /// If all that is left to do is to take the entries of a dropped index away, neither open transactions keep anybody from
+    /// opening the table, nor a database that is open for reading only or has no room: a later opening does it.
     pub fn open<S: Store<Family = F>>(store: &S, schema: Schema) -> Result<Table<F>> {
         schema.check()?;
         let name = schema.name.clone();
@@ -93,8 +94,7 @@ impl<F: Clone> Table<F> {
                 (Step::Store(new), _) => drop(swap(store, &family, bytes, &new)?),
                 (Step::Drop(index), Some((stored, bytes))) => {
                     let dropped = finish_drop(store, &family, (stored, bytes), &index);
-                    // Somebody writes rows for long. Nobody reads the index, and a later opening takes its entries away.
-                    if matches!(dropped, Err(Error::Busy(_))) && is_all_else(&schema, stored)? {
+                    if dropped.as_ref().is_err_and(may_stay) && is_all_else(&schema, stored)? {
                         let layout = Layout::new(&name, stored.clone());
                         return Ok(Table::new(family, schema, layout));
                     }
@@ -204,6 +204,12 @@ fn finish_drop<S: Store>(
     done.map(drop)
 }
 
+/// Whether the entries of a dropped index may stay for now, since taking them away has failed so: somebody writes rows for
+/// long, or the store takes no writes, or has no room. Nobody reads the index, and a later opening takes its entries away.
+fn may_stay(error: &Error) -> bool {
+    matches!(error, Error::Busy(_) | Error::InvalidArgument(_)) || error.is_no_room()
+}
+
 /// Ends a pass over the rows.
 fn finish_build<S: Store>(
     store: &S,
@@ -223,10 +229,10 @@ fn finish_build<S: Store>(
             let swapped = swap(store, family, Some(bytes), &new)?;
             if swapped {
                 let bytes = new.encode();
-                match finish_drop(store, family, (&new, &bytes), index) {
-                    // As in an opening.
-                    Ok(()) | Err(Error::Busy(_)) => {}
-                    Err(error) => return Err(error),
+                let dropped = finish_drop(store, family, (&new, &bytes), index);
+                // As in an opening.
+                if !dropped.as_ref().is_err_and(may_stay) {
+                    dropped?;
                 }
             }
             Err(not_added(&index.name, why))

@@ -9,11 +9,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use thermocline::records::{Schema, Store, Table, Type, fields};
-use thermocline::{ColumnFamily, Db, Error, Result, Snapshot, Transaction, TxnOptions, limits};
+use thermocline::{
+    ColumnFamily, Db, Error, Options, Result, Snapshot, Transaction, TxnOptions, limits,
+};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_testkit::Rng;
 
-use super::{begin, check, open};
+use super::{begin, check, open, options};
 
 /// What is done at each place, told its number.
 type Hook = Rc<dyn Fn(usize) -> Result<()>>;
@@ -286,6 +288,48 @@ fn entries_of_a_dropped_index_keep_nobody_from_opening() {
     let rows = opened.range(&db.snapshot(), ..).unwrap().count();
     assert_eq!(rows as u64, ROWS + 2);
     check(&db, &opened);
+}
+
+/// They keep nobody from opening it either who has opened the database for reading only, and cannot take them away.
+#[test]
+fn entries_of_a_dropped_index_are_passed_over_where_nothing_is_written() {
+    let home = open();
+    let table = Table::open(&home.db, indexed()).unwrap();
+    fill(&home.db, &table);
+    let (writer, handle) = (home.db.clone(), table.clone());
+    let open_one = Rc::new(RefCell::new(None::<Transaction>));
+    let kept = Rc::clone(&open_one);
+    let hook = move |number: usize| {
+        // The first step has two places.
+        if number == 2 {
+            let mut txn = begin(&writer);
+            handle.insert(&mut txn, &fields![1, 1, 1])?;
+            drop(kept.replace(Some(txn)));
+        }
+        Ok(())
+    };
+    let drop_one = || Table::drop_index(&Hooked(home.db.clone()), "t", "code");
+    let (answer, _) = hooked(hook, drop_one);
+    assert!(matches!(answer, Err(Error::Busy(_))), "{answer:?}");
+    drop(open_one.take());
+    let path = home.db.path().to_path_buf();
+    home.db.clone().close().unwrap();
+
+    let options = Options {
+        read_only: true,
+        ..options()
+    };
+    let db = Db::open(path, options).unwrap();
+    let opened = Table::open(&db, plain().index("group", ["group"])).unwrap();
+    let rows = opened.range(&db.snapshot(), ..).unwrap().count();
+    assert_eq!(rows as u64, ROWS);
+    let by_group = opened.index("group").unwrap();
+    let keys = by_group.keys(&db.snapshot(), ..).unwrap().count();
+    assert_eq!(keys as u64, ROWS);
+    check(&db, &opened);
+    // Who declares more hears that nothing is written.
+    let again = Table::open(&db, indexed());
+    assert!(matches!(again, Err(Error::InvalidArgument(_))), "{again:?}");
 }
 
 /// An index that two rows keep from being added is dropped, and somebody writes rows meanwhile. The error says why it is not
