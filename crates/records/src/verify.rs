@@ -23,12 +23,27 @@ pub struct TableReport {
     pub entries: u64,
     /// The faults, each naming the row or entry; at most [`FAULTS_MAX`].
     pub faults: Vec<String>,
+    /// Number of faults that are not among `faults`.
+    pub more_faults: u64,
 }
 
 impl TableReport {
+    /// Number of all faults.
+    ///
+    /// ```
+    /// # use thermocline_records::TableReport;
+    /// let faults = vec!["table 'parts': key 'k' is of no index".to_string()];
+    /// let report = TableReport { faults, more_faults: 3, ..TableReport::default() };
+    /// assert_eq!(report.fault_count(), 4);
+    /// ```
+    pub fn fault_count(&self) -> u64 {
+        self.faults.len() as u64 + self.more_faults
+    }
+
     fn fault(&mut self, what: String) {
-        if self.faults.len() < FAULTS_MAX {
-            self.faults.push(what);
+        match self.faults.len() < FAULTS_MAX {
+            true => self.faults.push(what),
+            false => self.more_faults += 1,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thermocline::filter::{CompactionFilter, Entry, Verdict};
-use thermocline::records::{Decimal, Field, Row, Schema, Table, Type, fields};
+use thermocline::records::{Decimal, FAULTS_MAX, Field, Row, Schema, Table, Type, fields};
 use thermocline::{CfOptions, Db, DbBuilder, Error, ErrorKind, Result, TxnOptions, limits};
 
 use super::{begin, check, home, open, options, parts};
@@ -753,6 +753,22 @@ fn what_others_wrote_into_the_family_is_named() {
         ErrorKind::Corruption,
         &["schema"],
     );
+}
+
+/// A report names some, and counts all.
+#[test]
+fn faults_past_those_that_are_named_are_counted() {
+    let db = open();
+    let table = Table::open(&*db, parts()).unwrap();
+    let family = db.find_column_family("parts").unwrap();
+    let more = 7;
+    for n in 0..FAULTS_MAX + more {
+        family.put(format!("stray {n}"), "").unwrap();
+    }
+    let report = table.verify(&db.snapshot()).unwrap();
+    assert_eq!(report.faults.len(), FAULTS_MAX);
+    assert_eq!(report.more_faults, more as u64);
+    assert_eq!(report.fault_count(), report.entries);
 }
 
 /// Entries that lead nowhere, and rows that an index cannot have: damage to readers, and faults to the check.
