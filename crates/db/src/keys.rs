@@ -80,6 +80,10 @@ impl Keys<'_> {
             key: start,
             value: end.as_deref().unwrap_or_default(),
         });
+        if entry.is_none() {
+            // A write of nothing does not look at the family.
+            self.engine.check_accepts(self.family.id)?;
+        }
         let times = self.engine.latencies();
         // Without keys, this is a write of nothing. It may still have to make earlier writes durable.
         times.time(Operation::Delete, || {

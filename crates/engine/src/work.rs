@@ -46,6 +46,16 @@ impl Engine {
         self.inner.family_changes.drop_family(name)
     }
 
+    /// Whether a family takes writes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a store that takes none, and for a family that was dropped; [`Error::Closed`];
+    /// [`Error::Poisoned`].
+    pub fn check_accepts(&self, cf: CfId) -> Result<()> {
+        self.inner.common.check_writable()?;
+        self.inner.common.check_family(cf)
+    }
+
     /// Seals the active memtable, unless it is empty, and moves all sealed ones into tables. Returns
     /// how many those were. Where there is no descriptor for another memtable, the active one stays.
     ///
@@ -352,8 +362,7 @@ impl Store for Engine {
     }
 
     fn check_accepts(&self, cf: CfId) -> Result<()> {
-        self.inner.common.check_writable()?;
-        self.inner.common.check_family(cf)
+        Engine::check_accepts(self, cf)
     }
 
     fn flush(&self) -> Result<()> {

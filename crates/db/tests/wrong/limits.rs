@@ -225,6 +225,27 @@ fn ranges_that_end_before_they_begin() {
     assert_filled(&db);
 }
 
+/// A range without keys is written nowhere. Whether anything could be deleted there is asked all the same.
+#[test]
+fn an_empty_range_is_refused_where_any_other_is() {
+    let home = home();
+    let db = Db::open(home.path().join("db"), options()).unwrap();
+    let gone = db.column_family("gone", CfOptions::default()).unwrap();
+    gone.delete_range("k".."k").unwrap();
+    db.drop_column_family("gone").unwrap();
+    for range in ["k".."l", "k".."k"] {
+        refused(
+            gone.delete_range(range),
+            ErrorKind::InvalidArgument,
+            &["'gone'"],
+        );
+    }
+    db.clone().close().unwrap();
+    for range in ["k".."l", "k".."k"] {
+        refused(db.delete_range(range), ErrorKind::Closed, &["closed"]);
+    }
+}
+
 #[test]
 fn names_of_column_families() {
     let home = home();

@@ -23,6 +23,8 @@ fn use_it(dir: &Path, options: Options) {
     let says = ["reading only"];
     refused(db.put("k", "v"), kind, &says);
     refused(db.delete("k"), kind, &says);
+    refused(db.delete_range("k".."l"), kind, &says);
+    refused(db.delete_range("k".."k"), kind, &says);
     let mut batch = db.batch();
     batch.put("k", "v");
     refused(batch.commit(Durability::Immediate), kind, &says);
