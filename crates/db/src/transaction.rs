@@ -1,5 +1,7 @@
 //! Transactions: isolated reads and writes that take effect as one.
 
+mod ranges;
+
 use std::ops::{Bound, RangeBounds};
 
 use thermocline_base::Result;
@@ -288,38 +290,6 @@ impl Transaction {
     pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
         let family = self.family(cf)?;
         self.inner.delete(family, key.as_ref())
-    }
-
-    /// Removes all keys in `range` from the default column family, when the transaction commits; see
-    /// [`Db::delete_range`](crate::Db::delete_range). Keys that the transaction puts there later stay.
-    ///
-    /// A pessimistic transaction locks each key of the range, its first one in any case, and the range against new keys.
-    /// So it costs as much as reading the range, and waits for who deleted parts of it. An optimistic one pays little.
-    ///
-    /// # Errors
-    /// As [`Transaction::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.
-    pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> Result<()> {
-        self.remove_range(Family::DEFAULT, &owned(&range))
-    }
-
-    /// As [`Transaction::delete_range`], in `cf`, with the bounds in its order.
-    ///
-    /// # Errors
-    /// As [`Transaction::delete_range`] and [`Transaction::put_cf`].
-    pub fn delete_range_cf<K: AsRef<[u8]>>(
-        &mut self,
-        cf: &ColumnFamily,
-        range: impl RangeBounds<K>,
-    ) -> Result<()> {
-        let family = self.family(cf)?;
-        self.remove_range(family, &owned(&range))
-    }
-
-    fn remove_range(&mut self, family: Family, bounds: &Bounds) -> Result<()> {
-        match byte_range(bounds, family.reverse)? {
-            Some((start, end)) => self.inner.delete_range(family, &start, end.as_deref()),
-            None => Ok(()),
-        }
     }
 
     /// All entries of the default column family, in key order, from both ends: the transaction's own writes over its

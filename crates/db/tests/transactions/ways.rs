@@ -122,6 +122,13 @@ fn families_of_both_orders_are_one_transaction() {
     assert_eq!(keys(txn.prefix_cf(&down, "e")), b"e");
     txn.delete_range_cf(&down, "c".."b").unwrap();
     assert_eq!(keys(txn.iter_cf(&down)), b"eb");
+    let before = txn.savepoint();
+    for cf in [&up, &down] {
+        txn.delete_prefix_cf(cf, "e").unwrap();
+    }
+    assert_eq!(keys(txn.iter_cf(&up)), b"bc");
+    assert_eq!(keys(txn.iter_cf(&down)), b"b");
+    txn.rollback_to(before).unwrap();
     txn.commit().unwrap();
     let left = |cf: &thermocline::ColumnFamily| -> Vec<u8> {
         cf.iter().map(|entry| entry.unwrap().0[0]).collect()
