@@ -1,11 +1,11 @@
-//! Ranges of keys to delete: from bounds in the order of a family to ranges in the order of bytes.
+//! Ranges of keys to delete, or to read in a transaction: from bounds in the order of a family to ranges in the order of bytes.
 
 use std::ops::Bound;
 
 use thermocline_base::batch::check_key;
 use thermocline_base::bounds::behind;
 use thermocline_base::shown::shown;
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Result, limits};
 
 /// Where a range begins and where it ends, in the order of its family.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -37,6 +37,30 @@ pub(crate) fn byte_range((begin, end): &Bounds, reverse: bool) -> Result<Option<
     };
     let is_empty = end.as_ref().is_some_and(|end| *end <= start);
     Ok((!is_empty).then_some((start, end)))
+}
+
+/// As [`byte_range`], to be read: bounds may be longer than any key.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if the range ends before it begins.
+pub(crate) fn read_range(bounds: &Bounds, reverse: bool) -> Result<Option<ByteRange>> {
+    let (begin, end) = bounds;
+    if beginning(begin).is_none() && beginning(end).is_none() {
+        return byte_range(bounds, reverse);
+    }
+    check_order(begin, end, reverse)?;
+    let (low, high) = if reverse { (end, begin) } else { (begin, end) };
+    let owned = |key: Option<&[u8]>| key.map(<[u8]>::to_vec);
+    // No key lies between the longest one that such a bound begins with and the bound.
+    let low = owned(beginning(low)).map_or_else(|| low.clone(), Bound::Excluded);
+    let high = owned(beginning(high)).map_or_else(|| high.clone(), Bound::Included);
+    byte_range(&if reverse { (high, low) } else { (low, high) }, reverse)
+}
+
+/// The longest key that a bound begins with, if the bound is longer than any key.
+fn beginning(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    let key = key(bound).filter(|key| key.len() > limits::KEY_LEN_MAX)?;
+    key.get(..limits::KEY_LEN_MAX)
 }
 
 /// Refuses a range that ends before it begins, in a family whose keys descend if `reverse`. Such a range is a
@@ -74,7 +98,7 @@ fn key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_base::limits;
+    use thermocline_base::bounds::{is_behind, is_below};
 
     use super::*;
     use Bound::{Excluded, Included, Unbounded};
@@ -128,6 +152,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Between the longest keys, and around them, in both orders.
+    #[test]
+    fn bounds_of_what_is_read_may_be_longer_than_keys() {
+        let longest = |last: u8| [vec![7; limits::KEY_LEN_MAX - 1], vec![last]].concat();
+        let keys = [vec![], longest(6), longest(7), longest(8), vec![8]];
+        let long = [0, 9].map(|last| [longest(7), vec![last]].concat());
+        let bounds = keys
+            .iter()
+            .chain(&long)
+            .flat_map(|key| [Included(key.clone()), Excluded(key.clone())]);
+        let bounds: Vec<_> = bounds.chain([Unbounded]).collect();
+        for begin in &bounds {
+            for end in &bounds {
+                for reverse in [false, true] {
+                    let range = match read_range(&(begin.clone(), end.clone()), reverse) {
+                        Ok(range) => range,
+                        Err(_) => {
+                            assert!(check_order(begin, end, reverse).is_err());
+                            continue;
+                        }
+                    };
+                    let (low, high) = if reverse { (end, begin) } else { (begin, end) };
+                    let (low, high) = (bytes(low), bytes(high));
+                    for key in &keys {
+                        let found = range.as_ref().is_some_and(|(start, end)| {
+                            start <= key && end.as_ref().is_none_or(|end| key < end)
+                        });
+                        assert_eq!(found, !is_below(key, low) && !is_behind(key, high));
+                    }
+                }
+            }
+        }
+    }
+
+    fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+        bound.as_ref().map(Vec::as_slice)
     }
 
     #[test]

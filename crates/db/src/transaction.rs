@@ -7,7 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use thermocline_base::Result;
 use thermocline_engine::{Engine, Family, Latencies, Operation};
 
-use crate::range::{Bounds, byte_range};
+use crate::range::{Bounds, read_range};
 use crate::scan::{owned, prefix_bounds};
 use crate::{ColumnFamily, Prepared, Savepoint, Value, WriteOptions};
 
@@ -348,7 +348,7 @@ impl Transaction {
     }
 
     fn scan(&self, family: Result<Family>, bounds: &Bounds) -> TransactionScan<'_> {
-        let range = family.and_then(|family| Ok((family, byte_range(bounds, family.reverse)?)));
+        let range = family.and_then(|family| Ok((family, read_range(bounds, family.reverse)?)));
         TransactionScan(match range {
             Err(error) => thermocline_txn::Scan::failed(error),
             Ok((_, None)) => thermocline_txn::Scan::empty(),

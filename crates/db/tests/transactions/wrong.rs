@@ -59,6 +59,36 @@ fn limits_and_ranges_are_checked_and_nothing_is_done() {
     }
 }
 
+/// As outside of transactions: nothing lies behind the longest keys, and to ask for it is no mistake.
+#[test]
+fn bounds_may_be_longer_than_keys() {
+    let db = open();
+    let down = CfOptions::default().reverse(true);
+    let down = db.column_family("down", down).unwrap();
+    let longest = vec![0xff; 65_535];
+    let long = [&longest[..], b"x"].concat();
+    for key in [&b"a"[..], &longest] {
+        db.put(key, "").unwrap();
+        down.put(key, "").unwrap();
+    }
+    for options in all_options() {
+        let txn = db.transaction(options).unwrap();
+        let keys = |scan: thermocline::TransactionScan<'_>| -> usize {
+            let entries: Result<Vec<_>, _> = scan.collect();
+            entries.unwrap().len()
+        };
+        assert_eq!(keys(txn.range(..long.clone())), 2);
+        assert_eq!(keys(txn.range(long.clone()..)), 0);
+        assert_eq!(keys(txn.range_cf(&down, ..long.clone())), 0);
+        assert_eq!(keys(txn.range_cf(&down, long.clone()..)), 2);
+        assert_eq!(keys(txn.prefix(&longest)), 1);
+        assert_eq!(keys(txn.prefix(&long)), 0);
+        assert_eq!(keys(txn.prefix_cf(&down, &long)), 0);
+        let error = txn.range(long.clone()..longest.clone()).next().unwrap();
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
 #[test]
 fn savepoints_of_others_are_refused() {
     let db = open();
