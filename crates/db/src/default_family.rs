@@ -167,8 +167,32 @@ impl Db {
     /// # Errors
     /// As [`Db::delete_range`].
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_prefix_with(prefix, WriteOptions::default())
+    }
+
+    /// As [`Db::delete_prefix`], with a [`crate::Durability`] or [`WriteOptions`].
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// use thermocline::Durability;
+    /// for item in ["cart:7:apple", "cart:8:plum"] {
+    ///     db.put(item, "1")?;
+    /// }
+    /// db.delete_prefix_with("cart:7:", Durability::Buffered)?; // visible now, durable within a second
+    /// assert_eq!(db.prefix("cart:").count(), 1);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::delete_prefix`]; [`crate::Error::Busy`] if the options ask not to wait.
+    pub fn delete_prefix_with(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
         let bounds = prefix_bounds(prefix.as_ref(), false);
-        self.keys().delete_range(&bounds, WriteOptions::default())
+        self.keys().delete_range(&bounds, options.into())
     }
 
     /// Removes all keys of the partition that begins with `start` from the default column family, durably and at once, as

@@ -153,8 +153,20 @@ impl ColumnFamily {
     /// # Errors
     /// As [`ColumnFamily::delete_range`].
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_prefix_with(prefix, WriteOptions::default())
+    }
+
+    /// As [`Db::delete_prefix_with`](crate::Db::delete_prefix_with), in this family.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::delete_prefix`]; [`Error::Busy`] if the options ask not to wait.
+    pub fn delete_prefix_with(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
         let bounds = prefix_bounds(prefix.as_ref(), self.family.reverse);
-        self.keys().delete_range(&bounds, WriteOptions::default())
+        self.keys().delete_range(&bounds, options.into())
     }
 
     /// As [`Db::drop_partition`](crate::Db::drop_partition), in this family. `start` is the partition's least key, whatever the

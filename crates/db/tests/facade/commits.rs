@@ -380,6 +380,34 @@ fn what_adds_nothing_makes_durable_what_came_before_it() {
 }
 
 #[test]
+fn a_deleted_prefix_is_as_durable_as_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.commit.buffered_bytes = 1 << 20;
+    options.commit.buffered_ms = 3_600_000;
+    options.memtable.idle_ms = 0;
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    let down = CfOptions::default().reverse(true);
+    let down = db.column_family("down", down).unwrap();
+    for key in ["ka", "kb", "l"] {
+        db.put(key, "1").unwrap();
+        down.put(key, "1").unwrap();
+    }
+    let durable = || {
+        let metrics = db.metrics();
+        metrics.seqno_durable == metrics.seqno_visible
+    };
+    assert!(durable());
+    db.delete_prefix_with("k", Durability::Buffered).unwrap();
+    down.delete_prefix_with("k", Durability::Buffered).unwrap();
+    assert!(!durable(), "nobody asked for it");
+    assert_eq!((db.iter().count(), down.iter().count()), (1, 1));
+    down.delete_prefix_with("l", Durability::Immediate).unwrap();
+    assert!(durable());
+    assert_eq!((db.iter().count(), down.iter().count()), (1, 0));
+}
+
+#[test]
 fn writers_that_meet_become_groups() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
