@@ -9,15 +9,20 @@ use thermocline_engine::Operation;
 /// All moves are in the family's order: first, next, at or after. Where keys descend ([`crate::CfOptions::reverse`]),
 /// the first key is the largest, and a key at or after another one is not above it.
 ///
+/// A new cursor is at no key, and one that has moved past either end is at none, either. Only a seek leads from there to a
+/// key; [`Cursor::next`] and [`Cursor::prev`] do not.
+///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
 /// db.put("a", "1")?;
 /// db.put("c", "3")?;
 /// let mut cursor = db.cursor()?;
+/// assert!(!cursor.valid() && !cursor.next()?);
 /// assert!(cursor.seek(b"b")?);
 /// assert_eq!((cursor.key(), cursor.value()), (&b"c"[..], &b"3"[..]));
 /// assert!(cursor.prev()? && cursor.key() == b"a");
+/// assert!(!cursor.prev()? && !cursor.next()?); // past the end it is at no key
 /// # Ok::<(), thermocline::Error>(())
 /// ```
 #[derive(Debug)]
@@ -64,7 +69,8 @@ impl Cursor {
         self.timed(Operation::Seek, |cursor| cursor.seek_to_last())
     }
 
-    /// Moves to the next key; returns whether there is one. Past the last key the cursor is not valid.
+    /// Moves to the next key; returns whether there is one. Past the last key the cursor is not valid, and one that is not
+    /// valid stays so.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -76,7 +82,8 @@ impl Cursor {
         self.timed(Operation::Step, |cursor| cursor.next())
     }
 
-    /// Moves to the key before; returns whether there is one. Before the first key the cursor is not valid.
+    /// Moves to the key before; returns whether there is one. Before the first key the cursor is not valid, and one that is
+    /// not valid stays so.
     ///
     /// # Errors
     /// As [`Cursor::seek`].

@@ -344,7 +344,7 @@ impl Db {
         self.keys().prefix(prefix)
     }
 
-    /// A cursor over the default column family, before any key.
+    /// A cursor over the default column family, at no key yet: a seek comes first.
     ///
     /// # Errors
     /// None: the default column family cannot be dropped. Reading with the cursor can fail.

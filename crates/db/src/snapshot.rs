@@ -179,7 +179,7 @@ impl Snapshot {
         self.scan(prefix_bounds(prefix.as_ref(), self.family.reverse))
     }
 
-    /// A cursor over the entries at this moment, before any key.
+    /// A cursor over the entries at this moment, at no key yet: a seek comes first.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the column family had been dropped at this moment.
