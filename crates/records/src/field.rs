@@ -1,8 +1,13 @@
 //! Values of columns, and their types.
 
 use std::fmt;
+use std::str::FromStr;
 
 use thermocline_base::shown::shown;
+use thermocline_base::{Error, Result};
+
+/// Most digits behind the point of a decimal.
+pub const DECIMAL_SCALE_MAX: u8 = 18;
 
 /// The values of a row, in the order of the table's columns.
 pub type Row = Vec<Field>;
@@ -59,6 +64,67 @@ impl Decimal {
     /// `units` × 10^-`scale`.
     pub fn new(units: i64, scale: u8) -> Decimal {
         Decimal { units, scale }
+    }
+
+    /// The same number with so many digits behind the point, as a column of [`Type::Decimal`] takes it. `None` if digits
+    /// would be lost, or the number becomes too large.
+    ///
+    /// ```
+    /// # use thermocline_records::Decimal;
+    /// let price: Decimal = "19.9".parse()?;
+    /// assert_eq!(price.rescaled(2), Some(Decimal::new(1990, 2)));
+    /// assert_eq!(price.rescaled(0), None);
+    /// # Ok::<(), thermocline_base::Error>(())
+    /// ```
+    pub fn rescaled(self, scale: u8) -> Option<Decimal> {
+        let factor = 10i64.checked_pow(u32::from(scale.abs_diff(self.scale)));
+        let units = match factor {
+            _ if self.units == 0 => Some(0),
+            Some(factor) if scale >= self.scale => self.units.checked_mul(factor),
+            Some(factor) => (self.units % factor == 0).then(|| self.units / factor),
+            None => None,
+        };
+        units.map(|units| Decimal { units, scale })
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) prints. There are as many digits behind the point as the text has there.
+///
+/// ```
+/// # use thermocline_records::Decimal;
+/// assert_eq!("-0.50".parse::<Decimal>()?, Decimal::new(-50, 2));
+/// assert!("0.5 EUR".parse::<Decimal>().is_err());
+/// # Ok::<(), thermocline_base::Error>(())
+/// ```
+impl FromStr for Decimal {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Error::InvalidArgument`] with the text, and what a decimal is.
+    fn from_str(text: &str) -> Result<Decimal> {
+        let (sign, digits) = match text.strip_prefix('-') {
+            Some(digits) => ("-", digits),
+            None => ("", text),
+        };
+        let (whole, part) = match digits.split_once('.') {
+            Some((whole, part)) => (whole, Some(part)),
+            None => (digits, None),
+        };
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let scale = u8::try_from(part.map_or(0, str::len)).ok();
+        let scale = scale.filter(|scale| *scale <= DECIMAL_SCALE_MAX);
+        let units = (is_number(whole) && part.is_none_or(is_number))
+            .then(|| format!("{sign}{whole}{}", part.unwrap_or_default()))
+            .and_then(|units| units.parse().ok());
+        match (units, scale) {
+            (Some(units), Some(scale)) => Ok(Decimal { units, scale }),
+            _ => Err(Error::InvalidArgument(format!(
+                "'{}' is not a decimal: it has digits, then perhaps a point and up to {DECIMAL_SCALE_MAX} more, and all digits \
+                 together are a number of at most {}",
+                shown(text.as_bytes()),
+                i64::MAX
+            ))),
+        }
     }
 }
 
@@ -232,4 +298,59 @@ macro_rules! fields {
     ($($value:expr),* $(,)?) => {
         ::std::vec![$($crate::Field::from($value)),*]
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decimal_reads_back_as_it_is_printed() {
+        let most = DECIMAL_SCALE_MAX;
+        for units in [0, 1, -1, 7, -90, 123_456, i64::MAX, i64::MIN] {
+            for scale in [0, 1, 2, 9, most] {
+                let decimal = Decimal::new(units, scale);
+                let text = decimal.to_string();
+                assert_eq!(text.parse::<Decimal>().unwrap(), decimal, "{text}");
+            }
+        }
+        assert_eq!("007.10".parse::<Decimal>().unwrap(), Decimal::new(710, 2));
+        assert_eq!("-0".parse::<Decimal>().unwrap(), Decimal::new(0, 0));
+        let long = format!("0.{}", "0".repeat(usize::from(most) + 1));
+        for wrong in [
+            "",
+            "-",
+            ".",
+            "1.",
+            ".5",
+            "+1",
+            "--1",
+            "1.-5",
+            "1.2.3",
+            " 1",
+            "1e3",
+            "1,5",
+            "\u{661}",
+            "9223372036854775808",
+            "92233720368547758.08",
+            &long,
+        ] {
+            let error = wrong.parse::<Decimal>().unwrap_err();
+            assert_eq!(error.kind(), thermocline_base::ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains(wrong), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_decimal_takes_another_scale_if_it_stays_the_same_number() {
+        let of = |units, scale, to| Decimal::new(units, scale).rescaled(to);
+        assert_eq!(of(-190, 1, 3), Some(Decimal::new(-19_000, 3)));
+        assert_eq!(of(-190, 1, 1), Some(Decimal::new(-190, 1)));
+        assert_eq!(of(-190, 1, 0), Some(Decimal::new(-19, 0)));
+        assert_eq!(of(-191, 1, 0), None);
+        assert_eq!(of(i64::MAX, 0, 1), None);
+        assert_eq!(of(1, 0, 19), None);
+        assert_eq!(of(1, 255, 0), None);
+        assert_eq!(of(0, 255, 2), Some(Decimal::new(0, 2)));
+    }
 }

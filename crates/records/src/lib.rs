@@ -80,11 +80,9 @@ mod table;
 mod verify;
 mod write;
 
-pub use field::{Decimal, Field, Row, Type};
+pub use field::{DECIMAL_SCALE_MAX, Decimal, Field, Row, Type};
 pub use scan::{IndexKeys, IndexRows, Rows};
-pub use schema::{
-    COLUMNS_MAX, Column, DECIMAL_SCALE_MAX, INDEXES_MAX, IndexSchema, NAME_LEN_MAX, Schema,
-};
+pub use schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexSchema, NAME_LEN_MAX, Schema};
 pub use store::{Reader, Store, Writer};
 pub use table::{Index, Table};
 pub use verify::{FAULTS_MAX, TableReport};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use thermocline_base::limits::CF_NAME_LEN_MAX;
 use thermocline_base::{Error, Result};
 
-use crate::field::Type;
+use crate::field::{DECIMAL_SCALE_MAX, Type};
 
 /// Most columns of a table.
 pub const COLUMNS_MAX: usize = 1000;
@@ -15,9 +15,6 @@ pub const INDEXES_MAX: usize = 64;
 
 /// Longest name of a column or index, in bytes.
 pub const NAME_LEN_MAX: usize = 255;
-
-/// Most digits behind the point of a decimal.
-pub const DECIMAL_SCALE_MAX: u8 = 18;
 
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]

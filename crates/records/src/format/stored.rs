@@ -14,9 +14,9 @@
 
 use thermocline_base::varint::{put_varint, varint, varlen};
 
-use crate::field::Type;
+use crate::field::{DECIMAL_SCALE_MAX, Type};
 use crate::format::{Flaw, INDEX_FIRST, INDEX_LAST};
-use crate::schema::{COLUMNS_MAX, Column, DECIMAL_SCALE_MAX, INDEXES_MAX, NAME_LEN_MAX};
+use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, NAME_LEN_MAX};
 
 const VERSION: u8 = 1;
 
