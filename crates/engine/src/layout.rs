@@ -117,6 +117,16 @@ pub(crate) fn lock_to_read(
     Ok(storage.lock_shared(&path)?.or(folder))
 }
 
+/// Refuses the empty path: no folder has it.
+pub(crate) fn check_path(dir: &Path) -> Result<()> {
+    match dir.as_os_str().is_empty() {
+        true => Err(Error::InvalidArgument(
+            "a database is a folder; an empty path was given".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a folder that is somebody else's: not empty, and without a database. `options` are those of the database that is
 /// to be made there.
 pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<()> {

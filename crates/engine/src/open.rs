@@ -49,6 +49,7 @@ impl Engine {
         mut setup: Setup,
     ) -> Result<Engine> {
         options.validate()?;
+        layout::check_path(dir)?;
         let ttls = Ttls::new(std::mem::take(&mut setup.ttls))?;
         world.env.storage = Frugal::new(world.env.storage.clone());
         let options = layout::absolute(options.settled())?;

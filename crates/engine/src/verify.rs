@@ -35,6 +35,7 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
         read_only: true,
         ..options.clone()
     };
+    layout::check_path(dir)?;
     // There may be more blob files than descriptors.
     let mut world = world.clone();
     world.env.storage = Frugal::new(world.env.storage.clone());

@@ -87,6 +87,20 @@ pub struct Options {
     pub metrics: MetricsOptions,
 }
 
+/// Refuses an empty path for `pm_path` or `wal_path`.
+pub(super) fn check_place(name: &str, place: &Path) -> Result<()> {
+    if !place.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let what = match name {
+        "pm_path" => "a file or a folder",
+        _ => "a folder",
+    };
+    Err(Error::InvalidArgument(format!(
+        "{name} is {what}; an empty path was given"
+    )))
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -135,18 +149,15 @@ impl Options {
         match name {
             "dram" => self.dram = parse_size(value)?,
             "pm" => self.pm = parse_size(value)?,
-            "pm_path" if value.is_empty() => {
-                return Err(Error::InvalidArgument(
-                    "pm_path is a file or a folder; an empty path was given".to_string(),
-                ));
+            "pm_path" | "wal_path" => {
+                let place = Path::new(value);
+                check_place(name, place)?;
+                let option = match name {
+                    "pm_path" => &mut self.pm_path,
+                    _ => &mut self.wal_path,
+                };
+                *option = Some(place.to_path_buf());
             }
-            "pm_path" => self.pm_path = Some(value.into()),
-            "wal_path" if value.is_empty() => {
-                return Err(Error::InvalidArgument(
-                    "wal_path is a folder; an empty path was given".to_string(),
-                ));
-            }
-            "wal_path" => self.wal_path = Some(value.into()),
             "partition.keys" => self.partition_keys = keys::parse(value)?,
             "region" => self.region = RegionDemand::parse(value)?,
             "emulate" => self.emulate = Emulation::parse(value)?,

@@ -1,7 +1,7 @@
 //! Which options fit together.
 
 use crate::error::{Error, Result};
-use crate::options::all::Options;
+use crate::options::all::{Options, check_place};
 use crate::options::derived::{DRAM_MAX, DRAM_MIN, PM_MAX, PM_MIN};
 use crate::options::region::{Emulation, RegionDemand};
 use crate::options::shape::Shape;
@@ -42,6 +42,11 @@ impl Options {
     }
 
     fn validate_places(&self) -> Result<()> {
+        for (name, place) in [("pm_path", &self.pm_path), ("wal_path", &self.wal_path)] {
+            place
+                .as_deref()
+                .map_or(Ok(()), |it| check_place(name, it))?;
+        }
         let refused = match self.in_dram() {
             false if self.wal_path.is_some() => "wal_path is for presets 'leveled' and 'trident'",
             true if self.pm_path.is_some() => {

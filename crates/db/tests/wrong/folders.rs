@@ -1,6 +1,7 @@
 //! Folders that are no database, or none yet.
 
 use thermocline::Backups;
+use thermocline::options::Preset;
 
 use super::*;
 
@@ -21,6 +22,38 @@ fn a_path_that_is_a_file() {
     assert!(Db::open(&file, read_only).is_err());
     assert!(Db::verify(&file, options()).is_err());
     assert_unchanged(home.path(), &before);
+}
+
+/// As of a variable that is not set.
+#[test]
+fn a_path_that_is_empty() {
+    let home = home();
+    let dir = home.path().join("db");
+    let kind = ErrorKind::InvalidArgument;
+    let says = ["folder", "empty path"];
+    let read_only = Options {
+        read_only: true,
+        ..options()
+    };
+    refused(Db::open("", options()), kind, &says);
+    refused(Db::open("", read_only), kind, &says);
+    refused(Db::verify("", options()), kind, &says);
+    assert_eq!(Db::stored_options("").unwrap(), None);
+    let empty = Some(PathBuf::new());
+    let region = Options {
+        pm_path: empty.clone(),
+        ..options()
+    };
+    let logs = Options {
+        wal_path: empty,
+        ..Options::preset(Preset::Leveled)
+    };
+    for (options, name) in [(region, "pm_path"), (logs, "wal_path")] {
+        refused(Db::open(&dir, options), kind, &[name, "empty path"]);
+        assert!(!dir.exists());
+        let error = Options::default().set(name, "");
+        refused(error, kind, &[name, "empty path"]);
+    }
 }
 
 #[test]
