@@ -15,6 +15,9 @@ use crate::{Options, Runtime};
 ///
 /// [`Options`] are kept with the database. A runtime and a listener belong to this process.
 ///
+/// A relative path is looked up in the working folder of the process each time that a file is made, opened or removed. A
+/// process that changes its working folder while the database is open gives an absolute path.
+///
 /// ```
 /// use std::sync::{Arc, Mutex};
 /// use thermocline::{Db, Event, Options};

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// An open database. Clones share it, and so do its families, batches, tables of records and transactions, prepared ones
-/// too: it is closed when the last of all of them is dropped, or by [`Db::close`]. Snapshots and iterators do not keep it open.
+/// too: the last of them that is dropped closes it, or [`Db::close`]. Snapshots, cursors, iterators and feeds do not keep it open.
 ///
 /// All methods may be called from several threads at once. Reads of memtables take no lock; those that come to tables take short
 /// ones, of the cache and of files. Writes are put in order one at a time, but stored, persisted and indexed in parallel.
@@ -278,7 +278,7 @@ impl Db {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] for a database that was opened for reading only; those of the file system,
-    /// after which everything is as before; [`crate::Error::Poisoned`].
+    /// after which everything is as before; [`crate::Error::Closed`]; [`crate::Error::Poisoned`].
     pub fn flush(&self) -> Result<()> {
         self.engine.flush().map(drop)
     }

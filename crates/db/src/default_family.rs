@@ -371,7 +371,7 @@ impl Db {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if the range ends before it begins; [`crate::Error::Corruption`] of an
-    /// index; those of the file system.
+    /// index; [`crate::Error::Closed`]; those of the file system.
     pub fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
