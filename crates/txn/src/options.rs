@@ -30,7 +30,15 @@ pub enum Locking {
     Optimistic,
 }
 
-/// How a transaction is to be run.
+/// How a transaction is to be run. By default it is [pessimistic](TxnOptions::pessimistic).
+///
+/// ```
+/// # use thermocline_txn as thermocline;
+/// use thermocline::{Isolation, TxnOptions};
+/// assert_eq!(TxnOptions::default(), TxnOptions::pessimistic());
+/// let options = TxnOptions::default().isolation(Isolation::Serializable);
+/// assert_ne!(options, TxnOptions::default());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxnOptions {
     pub(crate) locking: Locking,
@@ -38,6 +46,12 @@ pub struct TxnOptions {
     pub(crate) durability: Durability,
     pub(crate) lock_timeout: Duration,
     pub(crate) expiration: Option<Duration>,
+}
+
+impl Default for TxnOptions {
+    fn default() -> TxnOptions {
+        TxnOptions::pessimistic()
+    }
 }
 
 impl TxnOptions {
