@@ -253,14 +253,21 @@ impl TableWriter {
 
     fn check_order(&self, last: &Option<InternalKey>, key: KeyRef<'_>) -> Result<()> {
         match last {
-            Some(last) if last.as_ref() >= key => refused(format!(
-                "{} at {} must not be written after {} at {} to {}",
-                shown(key.user_key),
-                key.seqno,
-                shown(&last.user_key),
-                last.seqno,
-                self.out.file().path().display()
-            )),
+            Some(last) if last.as_ref() >= key => {
+                // Whoever writes a table outside of a database knows of no seqnos.
+                let at = |of: SeqNo| match key.seqno == last.seqno {
+                    true => String::new(),
+                    false => format!(" at {of}"),
+                };
+                refused(format!(
+                    "{}{} must not be written after {}{} to {}: keys ascend strictly",
+                    shown(key.user_key),
+                    at(key.seqno),
+                    shown(&last.user_key),
+                    at(last.seqno),
+                    self.out.file().path().display()
+                ))
+            }
             _ => Ok(()),
         }
     }

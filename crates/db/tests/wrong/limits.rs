@@ -6,7 +6,7 @@ use thermocline::limits::{
     CF_NAME_LEN_MAX, KEY_LEN_MAX, METADATA_LEN_MAX, VALUE_INLINE_MAX, VALUE_LEN_MAX,
 };
 use thermocline::options::{DRAM_MAX, Preset};
-use thermocline::{CfOptions, Db, Durability, ErrorKind, Options};
+use thermocline::{CfOptions, Db, Durability, ErrorKind, IngestWriter, Options};
 
 use super::*;
 
@@ -244,6 +244,23 @@ fn an_empty_range_is_refused_where_any_other_is() {
     for range in ["k".."l", "k".."k"] {
         refused(db.delete_range(range), ErrorKind::Closed, &["closed"]);
     }
+}
+
+#[test]
+fn keys_of_a_table_that_do_not_ascend() {
+    let home = home();
+    let mut table = IngestWriter::create(home.path().join("t.sst")).unwrap();
+    table.put("b", "1").unwrap();
+    table.delete_range("k", "l").unwrap();
+    let kind = ErrorKind::InvalidArgument;
+    for key in ["a", "b"] {
+        let says = format!("b\"{key}\" must not be written after the key b\"b\" to ");
+        refused(table.put(key, "2"), kind, &[&says[..], "ascend"]);
+    }
+    let says = "b\"k\" must not be written after the key b\"k\" to ";
+    refused(table.delete_range("k", "m"), kind, &[says, "ascend"]);
+    table.put("c", "3").unwrap();
+    assert_eq!(table.finish().unwrap().entries, 2);
 }
 
 #[test]
