@@ -62,7 +62,7 @@ pub trait MergeOperator: fmt::Debug + Send + Sync {
     /// Whether an operand can be merged. It is asked before the operand is written.
     ///
     /// # Errors
-    /// A text that says what an operand should be. Nothing is written then.
+    /// A text that says what an operand should be. Nothing is written then. A panic counts as an error.
     fn check(&self, _operand: &[u8]) -> std::result::Result<(), String> {
         Ok(())
     }
@@ -282,17 +282,24 @@ pub fn check_operand(operator: &dyn MergeOperator, operand: &[u8]) -> Result<()>
             operand.len()
         )));
     }
-    operator.check(operand).map_err(|why| {
-        let name = operator.name();
-        Error::InvalidArgument(format!(
-            "merge operator '{name}' does not take this operand: {why}"
-        ))
-    })
+    let asked = Asked::begin();
+    let checked = catch_unwind(AssertUnwindSafe(|| operator.check(operand)));
+    drop(asked);
+    let why = match checked {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(why)) => why,
+        Err(_) => "it panicked".into(),
+    };
+    let name = operator.name();
+    Err(Error::InvalidArgument(format!(
+        "merge operator '{name}' does not take this operand: {why}"
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asked::is_asked;
 
     #[derive(Debug)]
     struct Panics;
@@ -346,6 +353,47 @@ mod tests {
             check_operand(&Counter, operand).unwrap_err();
         }
         check_operand(&Append::new(""), &long[1..]).unwrap();
+    }
+
+    /// Looks at operands, as its own user code.
+    #[derive(Debug)]
+    struct Looks;
+
+    impl MergeOperator for Looks {
+        fn name(&self) -> &str {
+            "looks"
+        }
+
+        fn merge(
+            &self,
+            _: &[u8],
+            _: Option<&[u8]>,
+            operand: &[u8],
+        ) -> std::result::Result<Vec<u8>, String> {
+            Ok(operand.to_vec())
+        }
+
+        fn check(&self, operand: &[u8]) -> std::result::Result<(), String> {
+            assert!(operand != b"panic", "a fault of the operator's");
+            match is_asked() {
+                true => Ok(()),
+                false => Err("here it could close the database".into()),
+            }
+        }
+    }
+
+    /// It is asked about operands as it is asked to merge them.
+    #[test]
+    fn an_operator_that_looks_at_an_operand_is_asked_and_may_panic() {
+        check_operand(&Looks, b"fits").unwrap();
+        assert!(!is_asked());
+        let error = check_operand(&Looks, b"panic").unwrap_err();
+        assert!(!is_asked());
+        let text = error.to_string();
+        assert!(
+            text.contains("'looks'") && text.contains("it panicked"),
+            "{text}"
+        );
     }
 
     #[test]
