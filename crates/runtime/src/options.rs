@@ -8,8 +8,8 @@ pub(crate) const THREADS_MAX: usize = 256;
 /// What a runtime may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeOptions {
-    /// Most DRAM that all its stores together use for indexes and caches, in bytes. Each stays below
-    /// its own [`dram`](thermocline_base::options::Options::dram) too. A limit, not a reservation.
+    /// Most DRAM that all its stores together use for indexes and caches, in bytes: 1 GiB unless set, and not less than 1 MiB.
+    /// Each stays below its own [`dram`](thermocline_base::options::Options::dram) too. A limit, not a reservation.
     pub dram: u64,
     /// Most threads that serve short tasks of the stores, from 1 to 256. They start when they are
     /// needed.
