@@ -144,7 +144,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.
+    /// As [`Db::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins, or for a bound that is longer than
+    /// a key. Bounds of what is read may have any length.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.delete_range_with(range, WriteOptions::default())
     }
@@ -403,8 +404,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::flush`]; [`crate::Error::InvalidArgument`] if the range ends before it begins;
-    /// [`crate::Error::Corruption`] of a table, naming file and offset.
+    /// As [`Db::flush`]; [`crate::Error::InvalidArgument`] if the range ends before it begins, or for a bound that is longer
+    /// than a key; [`crate::Error::Corruption`] of a table, naming file and offset.
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.keys().compact(range)
     }
