@@ -5,9 +5,10 @@
 //! values lie one behind the other without gaps, so that no byte but the zeros between is unaccounted for.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use thermocline_base::numbers::len_of;
-use thermocline_base::{CfId, KeyRange, Kind, PmFamily, Result, SeqNo};
+use thermocline_base::{BlobRef, CfId, FileId, KeyRange, Kind, PmBlob, PmFamily, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::cursor::PmCursor;
@@ -30,19 +31,40 @@ pub struct Verified {
 /// The entry before, over groups, runs and pieces.
 type Before = Option<(CfId, Vec<u8>, SeqNo)>;
 
+/// What was found so far, to be held against what the edit says.
+#[derive(Debug, Default)]
+struct Found {
+    before: Before,
+    families: Vec<PmFamily>,
+    /// By file.
+    blobs: BTreeMap<FileId, PmBlob>,
+}
+
+impl Found {
+    /// Counts a value that lies in a blob file.
+    fn blob(&mut self, to: BlobRef) {
+        let used = self.blobs.entry(to.file).or_insert(PmBlob {
+            file: to.file,
+            values: 0,
+            bytes: 0,
+        });
+        used.values += 1;
+        used.bytes = used.bytes.saturating_add(u64::from(to.len));
+    }
+}
+
 /// Checks every byte of a table that is open.
 ///
 /// # Errors
 /// [`thermocline_base::Error::Corruption`] with region and offset of the first that is wrong.
 pub fn verify_table(table: &std::sync::Arc<PmTable>) -> Result<Verified> {
-    let mut before = None;
-    let mut families: Vec<PmFamily> = Vec::new();
+    let mut found = Found::default();
     let mut bytes = 0;
     for piece in 0..table.pieces.len() {
-        check_piece(table, piece, &mut before, &mut families)?;
+        check_piece(table, piece, &mut found)?;
         bytes += u64::from(table.pieces[piece].header.end);
     }
-    check_meta(table, families)?;
+    check_meta(table, found)?;
     Ok(Verified {
         entries: table.meta().entries,
         range_tombstones: table.meta().range_tombstones,
@@ -50,12 +72,7 @@ pub fn verify_table(table: &std::sync::Arc<PmTable>) -> Result<Verified> {
     })
 }
 
-fn check_piece(
-    table: &std::sync::Arc<PmTable>,
-    number: usize,
-    before: &mut Before,
-    families: &mut Vec<PmFamily>,
-) -> Result<()> {
+fn check_piece(table: &std::sync::Arc<PmTable>, number: usize, found: &mut Found) -> Result<()> {
     let piece = &table.pieces[number];
     let header = &piece.header;
     let (mut group_at, mut value_at) = (header.groups_at, u32::try_from(HEADER_LEN).unwrap_or(0));
@@ -72,7 +89,7 @@ fn check_piece(
                 let at = place(piece, group_at);
                 return Err(table.damaged("a group", at, group_at, group.entry.at));
             }
-            group_at = check_group(table, cf, &group, before, families, &mut value_at)?;
+            group_at = check_group(table, cf, &group, found, &mut value_at)?;
             entries += group.bytes.count as u64;
         }
     }
@@ -121,8 +138,7 @@ fn check_group(
     table: &std::sync::Arc<PmTable>,
     cf: CfId,
     group: &Group<'_>,
-    before: &mut Before,
-    families: &mut Vec<PmFamily>,
+    found: &mut Found,
     value_at: &mut u32,
 ) -> Result<u32> {
     let wrong = |what: &str, at: PmOff| table.damaged(what, at, "what was written", "other bytes");
@@ -131,7 +147,7 @@ fn check_group(
     let mut cursor = PmCursor::new(part, true);
     cursor.enter(group)?;
     let first = (cf, cursor.user_key().to_vec(), cursor.seqno());
-    check_begin(table, group, &first, before)
+    check_begin(table, group, &first, &found.before)
         .ok_or_else(|| wrong("the begin of a group", group.place))?;
     check_prefix(table, group, &first.1).ok_or_else(|| wrong("a prefix", group.place))?;
     let mut count = 0;
@@ -145,6 +161,10 @@ fn check_group(
             }
             *value_at = at + len;
         }
+        if let crate::Value::Blob(to) = value {
+            found.blob(to);
+        }
+        let families = &mut found.families;
         if families.last().is_none_or(|family| family.cf != cf) {
             families.push(empty(cf, key));
         }
@@ -157,7 +177,7 @@ fn check_group(
             family.value_bytes += bytes.len() as u64;
         }
         cover(family, KeyRange::inclusive(key, key), seqno);
-        *before = Some((cf, key.to_vec(), seqno));
+        found.before = Some((cf, key.to_vec(), seqno));
         if !cursor.step_within_group() {
             break;
         }
@@ -208,8 +228,9 @@ fn check_prefix(table: &PmTable, group: &Group<'_>, key: &[u8]) -> Option<()> {
 }
 
 /// Holds what was found against what the edit says.
-fn check_meta(table: &PmTable, mut families: Vec<PmFamily>) -> Result<()> {
+fn check_meta(table: &PmTable, found: Found) -> Result<()> {
     let meta = table.meta();
+    let mut families = found.families;
     // All that the table has, whatever the edit says of their families.
     for (cf, all) in table.tombstones_by_family() {
         for tombstone in all.iter() {
@@ -227,10 +248,30 @@ fn check_meta(table: &PmTable, mut families: Vec<PmFamily>) -> Result<()> {
     families.sort_by_key(|family| family.cf);
     let seqnos = families.iter().map(|family| family.seqnos);
     let seqnos = seqnos.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let at = table.pieces[0].base;
     if families != meta.families || seqnos != Some(meta.seqnos) {
-        let at = table.pieces[0].base;
         let got = format!("{families:?}");
         return Err(table.damaged("families", at, format!("{:?}", meta.families), got));
     }
+    // A blob file of which the edit does not say that the table refers to it goes when nobody else does.
+    let (blobs, said): (Vec<PmBlob>, _) = (found.blobs.into_values().collect(), &meta.blobs);
+    let mut places = 0..blobs.len().max(said.len());
+    if let Some(n) = places.find(|n| blobs.get(*n) != said.get(*n)) {
+        let (said, got) = (shown(said.get(n)), shown(blobs.get(n)));
+        return Err(table.damaged("blob files", at, said, got));
+    }
     Ok(())
+}
+
+/// What a table refers to in a blob file, for messages.
+fn shown(blob: Option<&PmBlob>) -> String {
+    blob.map_or_else(
+        || "no more".to_string(),
+        |of| {
+            format!(
+                "{} values of {} bytes in blob file {}",
+                of.values, of.bytes, of.file
+            )
+        },
+    )
 }

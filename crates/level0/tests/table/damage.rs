@@ -1,7 +1,9 @@
 //! Bytes that are not what was written: noticed, and never more than an error.
 
-use thermocline_base::{CfId, Error, ErrorKind, Kind, Result, SeqNo};
-use thermocline_level0::{FoundValue, GroupSize, PmCursor, PmPart, PmTable, Written, verify_table};
+use thermocline_base::{BlobRef, CfId, Error, ErrorKind, FileId, Kind, Result, SeqNo};
+use thermocline_level0::{
+    FoundValue, GroupSize, PmBlob, PmCursor, PmPart, PmTable, Written, verify_table,
+};
 use thermocline_pm::{PmOff, Region, SimPm};
 use thermocline_testkit::Rng;
 use thermocline_testkit::explore::one_in;
@@ -324,6 +326,51 @@ fn a_table_cut_short_does_not_open_or_says_so() {
     }
     drop(sim);
     assert!(read(&open(&space, &written).unwrap(), &model).unwrap() == expected);
+}
+
+/// By what the manifest says of them blob files are kept, so a check counts what the table refers to.
+#[test]
+fn blob_files_of_which_the_manifest_says_otherwise_are_noticed() {
+    let mut model = Model::default();
+    for n in 0..40u64 {
+        let blob = BlobRef {
+            file: FileId(1 + n % 2),
+            offset: 64 + 8 * n,
+            len: 5000,
+        };
+        let key = format!("key/{n:02}");
+        model.put(0, key.as_bytes(), n + 1, Kind::Put, Content::Blob(blob));
+    }
+    let (_, space) = space(1 << 20, 256 << 10);
+    let written = model
+        .write(&space, options(GroupSize::Eight))
+        .unwrap()
+        .unwrap();
+    let of = |file| PmBlob {
+        file: FileId(file),
+        values: 20,
+        bytes: 20 * 5000,
+    };
+    assert_eq!(written.meta.blobs, [of(1), of(2)]);
+    verify_table(&open(&space, &written).unwrap()).unwrap();
+    let less = |values, bytes| PmBlob {
+        values,
+        bytes,
+        ..of(2)
+    };
+    for said in [
+        vec![],
+        vec![of(1)],
+        vec![of(1), of(2), of(3)],
+        vec![of(1), less(19, 20 * 5000)],
+        vec![of(1), less(20, 19 * 5000)],
+    ] {
+        let mut meta = written.meta.clone();
+        meta.blobs = said;
+        let table = PmTable::open(space.region(), DB_ID, meta, &written.zones).unwrap();
+        let error = verify_table(&table).unwrap_err();
+        assert!(is_corruption(&error), "{error}");
+    }
 }
 
 /// Bytes of anything at all in the place of a table.
