@@ -8,13 +8,14 @@ use std::path::Path;
 use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
 use thermocline_base::report::{Fault, Report};
-use thermocline_base::{Error, ErrorKind, Result};
+use thermocline_base::{BlobRef, Error, ErrorKind, Result};
 use thermocline_env::frugal::Frugal;
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
+use thermocline_pm::PmOff;
 use thermocline_version::{Manifest, State};
 
-use files::{References, check_files};
+use files::{References, Referrer, check_files};
 
 use crate::create::lacks_region;
 use crate::layout;
@@ -123,7 +124,18 @@ fn check_region(
     if let Err(error) = recover::check_witness(&space, state) {
         report.note(error)?;
     }
-    verify_pm_tables((&space, &zones), (state.version(), *db_id), report)?;
+    let mut notes = |blob: BlobRef, at: PmOff| {
+        // To what a table refers that nobody reads any more, that may have gone with its file.
+        if state.version().blob_file(blob.file).is_some() {
+            note_reference(references, blob, "an entry of a PM table", at);
+        }
+    };
+    verify_pm_tables(
+        (&space, &zones),
+        (state.version(), *db_id),
+        &mut notes,
+        report,
+    )?;
     let descriptors = match loaded {
         None => Descriptor::read_all(&space, db_id)?,
         Some(_) => described(&space, db_id, state, loaded)?,
@@ -138,6 +150,12 @@ fn check_region(
     let ids: Vec<u64> = written.map(|(id, _)| *id).collect();
     let known = Known::of(state);
     check_records((&space, &known), &found, &ids, references, report)
+}
+
+/// Notes that something at `at` of the region refers to a value in a blob file.
+fn note_reference(references: &mut References, blob: BlobRef, what: &'static str, at: PmOff) {
+    let of_file = references.entry(blob.file).or_default();
+    of_file.entry(blob).or_insert(Referrer { what, at });
 }
 
 /// Reads every record of every kept item, values included. Notes what those of families that exist refer to.
@@ -175,7 +193,7 @@ fn check_records(
                 if let Some(blob) = record.blob()
                     && known.admits(space, at, memtable.family_of(at)?, record.key)?
                 {
-                    references.entry(blob.file).or_default().insert(blob, at);
+                    note_reference(references, blob, "a record", at);
                 }
             }
         }

@@ -21,7 +21,7 @@
 //! | write a table | [`PmTableWriter`]: add in order, finish; gives a [`PmTableMeta`] and zones |
 //! | open one | [`PmTable::open`] |
 //! | read one | [`PmPart`] (all of a family, or within limits): [`PmPart::get`], [`PmCursor`] |
-//! | check everything | [`verify_table`] |
+//! | check everything | [`verify_table`], [`verify_table_with`] |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -109,7 +109,7 @@ pub use identity::TableIdentity;
 pub use table::{PmPart, PmTable};
 pub use thermocline_base::{PmBlob, PmFamily, PmTableMeta};
 pub use value::{Found, FoundValue, Pinned, Value};
-pub use verify::{Verified, verify_table};
+pub use verify::{NoteBlob, Verified, verify_table, verify_table_with};
 pub use writer::{GroupSize, PmTableWriter, WriteOptions, Written};
 
 thermocline_base::sites! {

@@ -31,18 +31,22 @@ pub struct Verified {
 /// The entry before, over groups, runs and pieces.
 type Before = Option<(CfId, Vec<u8>, SeqNo)>;
 
+/// Is shown where values lie in blob files, each with the place in the region of the group whose entry says so.
+pub type NoteBlob<'a> = &'a mut dyn FnMut(BlobRef, PmOff);
+
 /// What was found so far, to be held against what the edit says.
-#[derive(Debug, Default)]
-struct Found {
+struct Found<'a> {
     before: Before,
     families: Vec<PmFamily>,
     /// By file.
     blobs: BTreeMap<FileId, PmBlob>,
+    notes: NoteBlob<'a>,
 }
 
-impl Found {
-    /// Counts a value that lies in a blob file.
-    fn blob(&mut self, to: BlobRef) {
+impl Found<'_> {
+    /// Counts a value that lies in a blob file, as an entry of the group at `at` says.
+    fn blob(&mut self, to: BlobRef, at: PmOff) {
+        (self.notes)(to, at);
         let used = self.blobs.entry(to.file).or_insert(PmBlob {
             file: to.file,
             values: 0,
@@ -58,7 +62,20 @@ impl Found {
 /// # Errors
 /// [`thermocline_base::Error::Corruption`] with region and offset of the first that is wrong.
 pub fn verify_table(table: &std::sync::Arc<PmTable>) -> Result<Verified> {
-    let mut found = Found::default();
+    verify_table_with(table, &mut |_, _| ())
+}
+
+/// As [`verify_table`]; and shows `notes` what entries refer to in blob files. Whether that is there it does not look.
+///
+/// # Errors
+/// As [`verify_table`].
+pub fn verify_table_with(table: &std::sync::Arc<PmTable>, notes: NoteBlob<'_>) -> Result<Verified> {
+    let mut found = Found {
+        before: None,
+        families: Vec::new(),
+        blobs: BTreeMap::new(),
+        notes,
+    };
     let mut bytes = 0;
     for piece in 0..table.pieces.len() {
         check_piece(table, piece, &mut found)?;
@@ -72,7 +89,11 @@ pub fn verify_table(table: &std::sync::Arc<PmTable>) -> Result<Verified> {
     })
 }
 
-fn check_piece(table: &std::sync::Arc<PmTable>, number: usize, found: &mut Found) -> Result<()> {
+fn check_piece(
+    table: &std::sync::Arc<PmTable>,
+    number: usize,
+    found: &mut Found<'_>,
+) -> Result<()> {
     let piece = &table.pieces[number];
     let header = &piece.header;
     let (mut group_at, mut value_at) = (header.groups_at, u32::try_from(HEADER_LEN).unwrap_or(0));
@@ -138,7 +159,7 @@ fn check_group(
     table: &std::sync::Arc<PmTable>,
     cf: CfId,
     group: &Group<'_>,
-    found: &mut Found,
+    found: &mut Found<'_>,
     value_at: &mut u32,
 ) -> Result<u32> {
     let wrong = |what: &str, at: PmOff| table.damaged(what, at, "what was written", "other bytes");
@@ -162,7 +183,7 @@ fn check_group(
             *value_at = at + len;
         }
         if let crate::Value::Blob(to) = value {
-            found.blob(to);
+            found.blob(to, group.place);
         }
         let families = &mut found.families;
         if families.last().is_none_or(|family| family.cf != cf) {
@@ -228,7 +249,7 @@ fn check_prefix(table: &PmTable, group: &Group<'_>, key: &[u8]) -> Option<()> {
 }
 
 /// Holds what was found against what the edit says.
-fn check_meta(table: &PmTable, found: Found) -> Result<()> {
+fn check_meta(table: &PmTable, found: Found<'_>) -> Result<()> {
     let meta = table.meta();
     let mut families = found.families;
     // All that the table has, whatever the edit says of their families.

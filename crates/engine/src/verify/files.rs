@@ -17,9 +17,17 @@ use thermocline_version::{FileKind, Origins, State, Version};
 
 use crate::sync::Arc;
 
-/// References of records to values in blob files, by file: where each record lies in the region, by where its
-/// value does.
-pub(super) type References = BTreeMap<FileId, BTreeMap<BlobRef, PmOff>>;
+/// References from the region to values in blob files, by file: who refers to each value, by where that lies.
+pub(super) type References = BTreeMap<FileId, BTreeMap<BlobRef, Referrer>>;
+
+/// Who refers to a value in a blob file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Referrer {
+    /// For messages.
+    pub what: &'static str,
+    /// Where that lies in the region; of an entry, where its group does.
+    pub at: PmOff,
+}
 
 /// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records and tables
 /// refer to is there.
@@ -69,7 +77,7 @@ impl Files<'_> {
         &mut self,
         file: FileId,
         kind: FileKind,
-        references: Option<&BTreeMap<BlobRef, PmOff>>,
+        references: Option<&BTreeMap<BlobRef, Referrer>>,
     ) -> Result<()> {
         let path = self.dir.join(file_name(file, kind).to_string());
         if !self.there.contains(&(file, kind)) {
@@ -137,27 +145,29 @@ impl Files<'_> {
         }
     }
 
-    /// Whether all files to which records refer are named.
+    /// Whether all files to which the region refers are named.
     fn check_named(&mut self, references: &References) {
         let named = |file: &FileId| self.version.blob_file(*file).is_some();
         for (file, references) in references.iter().filter(|(file, _)| !named(file)) {
-            let at = references.values().next().map_or(0, |at| at.0);
-            let what =
-                format!("a record refers to blob file {file}, which the manifest does not name");
+            let Some(Referrer { what, at }) = references.values().next() else {
+                continue;
+            };
             self.report.faults.push(Fault {
                 place: "the region".into(),
-                offset: at,
-                what,
+                offset: at.0,
+                what: format!(
+                    "{what} refers to blob file {file}, which the manifest does not name"
+                ),
             });
         }
     }
 }
 
-/// Whether values begin in a blob file where records say. Damage of the file itself has been noted.
+/// Whether values begin in a blob file where the region says. Damage of the file itself has been noted.
 fn check_references(
     file: &Arc<dyn File>,
     identity: Identity,
-    references: &BTreeMap<BlobRef, PmOff>,
+    references: &BTreeMap<BlobRef, Referrer>,
     report: &mut Report,
 ) -> Result<()> {
     let Ok(opened) = BlobFile::open(&**file, identity) else {
@@ -168,11 +178,14 @@ fn check_references(
     let Ok(there) = there else {
         return Ok(());
     };
-    for (blob, at) in references.iter().filter(|(blob, _)| !there.contains(blob)) {
+    for (blob, from) in references.iter().filter(|(blob, _)| !there.contains(blob)) {
         report.faults.push(Fault {
             place: file.path().display().to_string(),
             offset: blob.offset,
-            what: format!("no value is there, and a record at {at} of the region refers to {blob}"),
+            what: format!(
+                "no value is there, and {} at {} of the region refers to {blob}",
+                from.what, from.at
+            ),
         });
     }
     Ok(())

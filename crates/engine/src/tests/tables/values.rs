@@ -5,6 +5,7 @@ use std::ops::Bound;
 use thermocline_memtable::Direction;
 
 use thermocline_base::Codec;
+use thermocline_sst::BlobWriter;
 
 use super::*;
 
@@ -261,6 +262,47 @@ fn compressed_values_read_as_others() {
             }
         }
         assert_eq!(get_len(&engine, 77).unwrap(), Some(300));
+    }
+}
+
+/// A check looks up to what entries in persistent memory refer, as it does for those of tables in files.
+#[test]
+fn a_value_that_has_gone_is_missed_by_the_entry_in_persistent_memory() {
+    let mut home = Home::new();
+    for (name, value) in [("level0.shape", "pm-tables"), ("level0.internal", "off")] {
+        home.options.set(name, value).unwrap();
+    }
+    home.options.blob.inline_bytes_max = 64;
+    let (one, two) = ([1; 100], [2; 300]);
+    let engine = home.open();
+    let mut batch = WriteBatch::new();
+    batch.put(CF, &key(1), &one).unwrap();
+    batch.put(CF, &key(2), &two).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    engine.flush().unwrap();
+    assert_eq!(version_of(&engine).pm_table_count(), 1);
+    let (file, _) = version_of(&engine).blob_files().next().unwrap();
+    let path = files(&engine).blob_path(file);
+    let identity = files(&engine).identity(file);
+    engine.close().unwrap();
+    let faults = || {
+        let report = crate::verify(&home.world, Path::new(DIR), &home.options);
+        report.unwrap().faults
+    };
+    assert_eq!(faults(), []);
+    // The file is sound and has the same values, but not where they were.
+    let storage = &*home.world.env.storage;
+    storage.remove(&path).unwrap();
+    let mut writer = BlobWriter::create(storage, &path, identity).unwrap();
+    writer.append(CF, &key(2), &two).unwrap();
+    writer.append(CF, &key(1), &one).unwrap();
+    writer.finish().unwrap();
+    let faults = faults();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    for fault in faults {
+        let says = "no value is there, and an entry of a PM table at";
+        assert!(fault.what.contains(says), "{fault:?}");
+        assert_eq!(fault.place, path.display().to_string());
     }
 }
 
