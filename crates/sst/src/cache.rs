@@ -32,6 +32,7 @@ pub(crate) mod source;
 mod tests;
 mod values;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -274,6 +275,9 @@ impl BlockCache {
     fn shrink(&self, bytes: u64) {
         let _one = lock(&self.resizing);
         let goal = self.blocks.weight().saturating_sub(bytes);
+        if goal == 0 {
+            return self.empty();
+        }
         self.set_capacity(goal);
         if self.blocks.weight() > goal {
             // What stays does not lie evenly in the cache's parts: for a moment nothing does.
@@ -281,6 +285,18 @@ impl BlockCache {
             self.blocks.set_capacity(goal);
             self.kept.capacity.store(goal, Ordering::Relaxed);
         }
+    }
+
+    /// Lets all blocks go. The library remembers some of those that have gone, so that it knows what comes back from what a scan
+    /// brings once; were it to have room for none, it would remember none ever after.
+    fn empty(&self) {
+        let gone = RefCell::new(Vec::new());
+        self.blocks.retain(|_, entry| {
+            gone.borrow_mut().push(entry.clone());
+            false
+        });
+        // They are freed when the cache's locks have been given up.
+        drop(gone);
     }
 
     fn set_capacity(&self, bytes: u64) {

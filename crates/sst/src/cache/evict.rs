@@ -222,6 +222,42 @@ mod tests {
         assert_eq!(second.own.bytes(), others);
     }
 
+    /// A block that has gone and is read again stays though others are read once after it: of the cache's own choice, and so also after
+    /// it was made to let all go, with blocks in it and without.
+    #[test]
+    fn what_comes_back_is_known_again_after_all_have_gone() {
+        for before in [None, Some(0), Some(50)] {
+            // So few blocks that they lie in one part, whatever the machine.
+            let cache = BlockCache::new(100_000);
+            let store = cache.store();
+            if let Some(before) = before {
+                (0..before).for_each(|n| keep(&store, n));
+                store.evict(u64::MAX);
+                assert_eq!((cache.bytes(), store.own.entries()), (0, 0));
+            }
+            let has = |n: u64| {
+                store.has_value(BlobRef {
+                    file: FileId(1),
+                    offset: 8 * n,
+                    len: 4,
+                })
+            };
+            // One more than there is room for.
+            let mut full = 0;
+            let gone = loop {
+                keep(&store, full);
+                full += 1;
+                if let Some(gone) = (0..full).find(|n| !has(*n)) {
+                    break gone;
+                }
+            };
+            assert!(full > 100, "{full}");
+            keep(&store, gone);
+            (1000..1020).for_each(|n| keep(&store, n));
+            assert!(has(gone) && !has(1000), "{gone} of {full}, {before:?}");
+        }
+    }
+
     /// Fills a store, has `let_go` let most of it go, and fills it a little.
     fn places_after(let_go: impl Fn(&BlockCache, &StoreCache)) -> usize {
         let cache = BlockCache::new(10 << 20);
