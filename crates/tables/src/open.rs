@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. *Bounded.* Tables that are open take no more than an eighth of the store's DRAM, which is charged to its account, and
 //!    no more stay open than `read.open_tables` says (decision 170). Beyond that tables are closed that were not
-//!    read since the last look (second chance). A table that somebody reads stays open for him, and is
-//!    counted, until he is done.
+//!    read since the last look (second chance). A table that somebody reads, or has a cursor in, is passed over: it stays open
+//!    for him, and is counted, until he is done. To close it would free nothing, and it would be opened a second time beside itself.
 //! 2. *Read once.* Of threads that need a table that is not open one opens it, and the others wait for
 //!    it.
 //! 3. *No error is kept.* Who meets a table that does not open gets the error, naming file and offset, and
@@ -150,6 +150,11 @@ impl Handle {
     pub fn opened(&self) -> Option<Arc<OpenTable>> {
         self.open.load_full()
     }
+
+    /// Whether somebody has the table, beside this.
+    fn is_held(&self) -> bool {
+        matches!(&*self.open.load(), Some(open) if Arc::strong_count(open) > 1)
+    }
 }
 
 impl OpenTables {
@@ -191,7 +196,7 @@ impl OpenTables {
     }
 }
 
-/// Closes tables, those first that were not read since they were looked at.
+/// Closes tables that nobody has, those first that were not read since they were looked at.
 fn close_while(
     ring: &mut VecDeque<Weak<Handle>>,
     goes_on: impl Fn(&VecDeque<Weak<Handle>>) -> bool,
@@ -207,7 +212,7 @@ fn close_while(
         let Some(handle) = weak.upgrade() else {
             continue;
         };
-        match handle.used.swap(false, Ordering::Relaxed) {
+        match handle.used.swap(false, Ordering::Relaxed) || handle.is_held() {
             true => ring.push_back(weak),
             false => handle.open.store(None),
         }
@@ -216,7 +221,54 @@ fn close_while(
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use thermocline_base::budget::{Account, Budget};
+    use thermocline_base::{CfId, Kind, SeqNo, Steps};
+    use thermocline_env::Storage;
+    use thermocline_env::sim::SimFs;
+    use thermocline_sst::{
+        BlockCache, Identity, KeyRef, TableWriter, Value, WriteOptions, open_table,
+    };
+
     use super::*;
+
+    /// A table that is open, and takes so many bytes.
+    fn open_one(open: &OpenTables, account: &Arc<Account>, bytes: u64) -> Arc<Handle> {
+        let fs = SimFs::new(Steps::new());
+        let (path, identity) = (PathBuf::from("/table"), Identity::new([1; 16], FileId(7)));
+        let options = WriteOptions::default();
+        let mut table = TableWriter::create(&fs, &path, identity, CfId(0), options).unwrap();
+        let at = KeyRef::new(b"key", SeqNo(1));
+        table.add(at, Kind::Put, Value::Inline(b"value")).unwrap();
+        table.finish().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(fs);
+        let file = TableFile::open(&storage, path).unwrap();
+        let table = open_table(&*file, identity).unwrap();
+        let source = BlockCache::new(0).store().source(file.clone());
+        let charge = account.charge_over(bytes);
+        let opened = OpenTable::new((table, file), source, charge, &open.of);
+        let handle = Handle::new(FileId(7));
+        handle.open.store(Some(Arc::new(opened)));
+        open.add(&handle);
+        handle
+    }
+
+    #[test]
+    fn tables_that_somebody_has_are_passed_over() {
+        let account = Account::new(Budget::new(1 << 20), 1 << 20);
+        let open = OpenTables::new(0, u64::MAX);
+        let [first, second, third] = [(); 3].map(|()| open_one(&open, &account, 1000));
+        let held = first.opened();
+        open.evict(500);
+        // It was the oldest, and its bytes would be there as before.
+        let are_open = [&first, &second, &third].map(|handle| handle.opened().is_some());
+        assert_eq!(are_open, [true, false, true]);
+        assert_eq!((open.of.tables(), account.charged()), (2, 2000));
+        drop(held);
+        open.evict(u64::MAX);
+        assert_eq!((open.of.tables(), account.charged()), (0, 0));
+    }
 
     #[test]
     fn tables_that_have_gone_keep_no_place() {
