@@ -172,9 +172,16 @@ impl PmTable {
             )),
         })?;
         let is_last = n + 1 == len_of(self.meta.zones);
-        if header.ordinal as usize != n || header.table.is_some() != is_last {
+        if header.ordinal as usize != n {
             let at = base.plus(48);
             return Err(self.damaged("ordinal of a piece", at, n, header.ordinal));
+        }
+        if header.table.is_some() != is_last {
+            let (expected, got) = match is_last {
+                true => ("the last one", "one that others follow"),
+                false => ("one that others follow", "the last one"),
+            };
+            return Err(self.damaged("a piece", base.plus(52), expected, got));
         }
         let from = self.runs.len();
         self.open_runs(n, base, seed, &header)?;

@@ -321,6 +321,37 @@ fn a_table_is_found_by_its_own_identity_and_zones_only() {
     assert!(table.charge() > 0 && table.charge() < 4096);
 }
 
+/// Of a table that the manifest says to have fewer pieces, or more, the error names what is wrong with the last one there.
+#[test]
+fn a_last_piece_that_is_none_is_named() {
+    let (_, space) = space(1 << 20, 256 << 10);
+    let mut writer = PmTableWriter::new(space.clone(), identity(), WriteOptions::default());
+    for n in 0..3000u32 {
+        let key = format!("{n:020}");
+        writer
+            .add(
+                CfId(0),
+                key.as_bytes(),
+                SeqNo(1),
+                Kind::Put,
+                Value::Inline(&[1; 30]),
+            )
+            .unwrap();
+    }
+    let written = writer.finish().unwrap().unwrap();
+    let count = written.zones.len();
+    assert!(count > 2, "{count}");
+    let mut meta = written.meta.clone();
+    meta.zones -= 1;
+    let zones = &written.zones[..count - 1];
+    let error = PmTable::open(space.region(), DB_ID, meta, zones).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    let text = error.to_string();
+    for part in ["the last one", "one that others follow"] {
+        assert!(text.contains(part), "no '{part}' in: {text}");
+    }
+}
+
 #[test]
 fn sizes_before_keys_ascend() {
     let (_, space) = space(16 << 20, 256 << 10);
