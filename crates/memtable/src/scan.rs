@@ -47,8 +47,9 @@ impl Memtable {
         self.scan_in(cf, (from, direction), seqno, limit, keys, out)
     }
 
-    /// As [`Memtable::scan`], but asks for no record, only for the headers of the first [`HEADERS_AHEAD`]: whoever reads some asks
-    /// for the others, and for whole records, a few before each ([`Memtable::prefetch_header`], [`Memtable::prefetch`]).
+    /// As [`Memtable::scan`], but asks only for the headers of the first [`HEADERS_AHEAD`] records, and for the first [`RECORDS_AHEAD`]
+    /// records as a whole, when their headers have arrived: they come while the others are collected. Whoever reads more asks for the
+    /// other headers, and for the other records, a few before each ([`Memtable::prefetch_header`], [`Memtable::prefetch`]).
     ///
     /// # Errors
     /// As [`Memtable::scan`].
@@ -61,11 +62,18 @@ impl Memtable {
         limit: usize,
         out: &mut Vec<ScanEntry>,
     ) -> Result<bool> {
+        let begin = out.len();
         let keys = (&AskedLater(self.records()), HEADERS_AHEAD);
-        self.scan_in(cf, (from, direction), seqno, limit, keys, out)
+        let more = self.scan_in(cf, (from, direction), seqno, limit, keys, out)?;
+        // Those with so many behind them were asked for on the way.
+        let asked = (out.len() - begin).saturating_sub(HEADERS_AHEAD);
+        let others = out[begin..].iter().take(RECORDS_AHEAD).skip(asked);
+        others.for_each(|entry| self.prefetch(entry.at));
+        Ok(more)
     }
 
-    /// As [`Memtable::scan`], with keys of this source; asks for so many headers.
+    /// As [`Memtable::scan`], with keys of this source. Asks for so many headers, and if that is not none, so many entries later for each
+    /// of the first [`RECORDS_AHEAD`] records.
     fn scan_in<K: KeySource>(
         &self,
         cf: CfId,
@@ -80,14 +88,17 @@ impl Memtable {
         };
         let (tree, seqno) = (&index.tree, index.stored(seqno));
         let guard = tree.pin();
-        let (headers, full) = (out.len() + headers, out.len() + limit);
+        let (begin, full) = (out.len(), out.len() + limit);
+        let records = RECORDS_AHEAD.min(headers);
         out.reserve(limit.min(SCAN_RESERVED));
         tree.scan(&guard, from, direction, keys, |entry| {
             // A key that the reader does not see counts, too. There may be very many such keys, behind all that is asked for.
             let leaf = entry.at(seqno).unwrap_or_else(|| entry.leaf());
             let at = PmOff(leaf.offset());
-            if out.len() < headers {
-                self.prefetch_header(at);
+            match (out.len() - begin).checked_sub(headers) {
+                None => self.prefetch_header(at),
+                Some(n) if n < records => self.prefetch(out[begin + n].at),
+                Some(_) => {}
             }
             out.push(ScanEntry { at });
             Ok(if out.len() < full {

@@ -205,9 +205,6 @@ impl Source {
         self.more =
             memtable.scan_to_read_later(cf, from, direction, seqno, self.chunk_len, chunk)?;
         self.collected += self.chunk.len() as u64;
-        for entry in self.chunk.iter().take(RECORDS_AHEAD) {
-            memtable.prefetch(entry.at);
-        }
         Ok(())
     }
 
