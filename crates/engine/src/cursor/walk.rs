@@ -233,7 +233,11 @@ impl Walk {
             if self.has_covers() && self.pass_covered(copied, first, reader)? {
                 continue;
             }
-            if self.take(copied, first, reader)? {
+            let found = self.take(copied, first, reader)?;
+            if let First::Memtable(i, _) = first {
+                self.sources[i].ask_for_beginning(&self.at.view.memtables[i]);
+            }
+            if found {
                 self.shown = Some(first);
                 self.valid = true;
                 break;
