@@ -411,6 +411,9 @@ impl Walk {
 
     /// The source whose head comes first. Of equal keys the newest source wins.
     pub(super) fn first(&self) -> Result<Option<First>> {
+        if let ([only], []) = (&self.sources[..], &self.runs[..]) {
+            return Ok(only.head.map(|head| First::Memtable(0, head)));
+        }
         let memtables = &self.at.view.memtables;
         let mut best: Option<(usize, Head)> = None;
         for (i, source) in self.sources.iter().enumerate() {
