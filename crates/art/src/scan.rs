@@ -61,10 +61,20 @@ impl Tree {
         V: FnMut(Entry<'g>) -> Result<ControlFlow<()>>,
     {
         let mut cursor = Cursor::seek(self.root(guard), from, direction, keys)?;
+        let ahead = keys.ahead().clamp(1, AHEAD);
+        if ahead == 1 {
+            // Each is visited when it is found.
+            while let Some(link) = cursor.next() {
+                keys.prefetch(newest(link));
+                if visit(self.entry(link))?.is_break() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
         let mut queue = [Link::EMPTY; AHEAD];
         let (mut taken, mut put) = (0usize, 0usize);
         let mut more = true;
-        let ahead = keys.ahead().clamp(1, AHEAD);
         loop {
             while more && put - taken < ahead {
                 match cursor.next() {
