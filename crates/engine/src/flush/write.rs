@@ -38,9 +38,14 @@ impl FlushWriter {
         promise: &mut Option<Promise>,
         outputs: &mut Outputs,
     ) -> Result<()> {
+        let failures = &self.common.compactions.failures;
+        // Of what goes to level 0 in any case nothing follows for what does not.
+        let takes_along = !along.is_empty();
         match self.write_at_once(taken, group, along, outputs) {
             Ok(()) => {
-                self.common.compactions.failures.sank();
+                if takes_along {
+                    failures.sank();
+                }
                 return Ok(());
             }
             Err(error @ (Error::Closed | Error::Busy(_))) => return Err(error),
@@ -48,7 +53,9 @@ impl FlushWriter {
                 if self.common.check_writable().is_err() {
                     return Err(error);
                 }
-                self.common.compactions.failures.sink_failed(&error);
+                if takes_along {
+                    failures.sink_failed(&error);
+                }
             }
         }
         // What was written is gone, and nothing was named.

@@ -5,13 +5,14 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::CfId;
 use thermocline_base::options::Options;
+use thermocline_base::{CfId, Error};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Env, Storage};
 use thermocline_version::{Level, TableRef};
 
 use super::{Names, Sink};
+use crate::flush::Extent;
 use crate::flush::tests::{Model, check_now, delete, put};
 use crate::partitions::waiting::Waiter;
 use crate::tests::{Machine, version_of};
@@ -289,6 +290,36 @@ fn a_group_that_finds_no_room_goes_to_level_0() {
         );
     }
     assert!(instead > 5, "{instead}");
+}
+
+/// A flush that goes to level 0 says nothing of the base level.
+#[test]
+fn what_has_failed_below_level_0_is_told_until_a_flush_goes_there() {
+    let machine = Machine::new(PM);
+    let engine = open(machine.world(), options(1));
+    let mut model = Model::new();
+    // Without the compactions that are due.
+    let flush = || {
+        engine.inner.memtables.seal_active().unwrap();
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
+    };
+    let compactions = &engine.inner.common.compactions;
+    let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
+    compactions.failures.sink_failed(&bad);
+    let is_told = || engine.metrics().compaction.last_failure.is_some();
+    assert!(is_told());
+    {
+        let _by_hand = compactions.begin_by_hand();
+        write(&engine, 0, &mut model);
+        flush();
+    }
+    assert!(!tables(&engine, 0).is_empty() && tables(&engine, 1).is_empty());
+    assert!(is_told());
+    write(&engine, 1, &mut model);
+    flush();
+    assert!(tables(&engine, 0).is_empty() && !tables(&engine, 1).is_empty());
+    assert!(!is_told());
+    check(&engine, &model);
 }
 
 /// Before, a group took along whatever its ranges meet, and one edit named all of it: with long keys the manifest refused it,
