@@ -266,6 +266,8 @@ impl Inner {
         self.common.turns.flushing.wait();
         // And each compaction.
         self.common.compactions.gate.wait();
+        // Whoever waits for one does so outside.
+        self.common.compactions.closed();
         // And whoever makes a blob file, or removes any file.
         self.sweeper.blobs.gate.wait();
         // So does whoever stages a batch, and gives up, or has committed when this returns.

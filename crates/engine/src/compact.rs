@@ -46,7 +46,7 @@
 //! A trivial move makes no file: its edit names the same one in another level.
 //!
 //! # Locks
-//! `gate` is held shared by each job, so that closing can wait for all of them; it comes before the
+//! `gate` is held shared by each job, so that closing can wait for all of them, and not by who waits for one; it comes before the
 //! writer's lock. `jobs` comes before what is promised of persistent memory and before `versions`. Whoever picks a job
 //! looks under it, one after the other, at the registry of readers and at leaves: what is known of costs ([`costs`]),
 //! filters, deletes, failures and what they leave alone, at rates of partitions, sums of levels ([`sums`]), tables that

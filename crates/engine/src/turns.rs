@@ -44,6 +44,12 @@ impl Gate {
         drop(write(&self.0));
     }
 
+    /// Whether nobody is inside.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.0.try_write().is_some()
+    }
+
     /// Nobody enters while this is held.
     #[cfg(test)]
     pub fn shut(&self) -> thermocline_base::sync::RwLockWriteGuard<'_, ()> {

@@ -25,6 +25,7 @@ use super::{Compactions, Ends, Jobs, Running};
 use crate::partitions::waiting::{Waiter, Waiting};
 use crate::store::Picker;
 use crate::sync::{Arc, lock};
+use crate::turns::Inside;
 
 /// A key in one level.
 fn at(level: Level, key: &[u8]) -> Held {
@@ -97,8 +98,8 @@ impl Compactions {
         Some((waiting.cf, waiting.key.clone()))
     }
 
-    /// Waits until a job ends for which this one waits, unless there is none.
-    pub fn wait_for_turn(&self, waiter: Waiter) {
+    /// Waits until a job ends for which this one waits, unless there is none; not inside the gate.
+    pub fn wait_for_turn(&self, inside: Inside<'_>, waiter: Waiter) {
         let jobs = lock(&self.jobs);
         let waiting = jobs.position(waiter).map(|at| &jobs.waiting[at]);
         let runs = |waiting: &Waiting| {
@@ -106,7 +107,7 @@ impl Compactions {
             holds.any(|held| jobs.meets(waiting.cf, held))
         };
         if waiting.is_some_and(runs) {
-            self.wait_for_end(jobs);
+            self.wait_for_end(inside, jobs);
         }
     }
 }

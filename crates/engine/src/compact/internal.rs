@@ -72,7 +72,7 @@ impl Compactor {
         loop {
             // Whoever flushes has been promised all the room that there is.
             let flushing = alone.then(|| self.common.turns.flushing.take());
-            let _gate = self.common.compactions.gate.enter();
+            let inside = self.common.compactions.gate.enter();
             // Again, since the store may be closing.
             self.common.check_writable()?;
             let mut jobs = lock(&self.common.compactions.jobs);
@@ -85,7 +85,7 @@ impl Compactor {
                 }
                 Wanted::Wait => {
                     drop(flushing);
-                    self.common.compactions.wait_for_end(jobs);
+                    self.common.compactions.wait_for_end(inside, jobs);
                 }
                 Wanted::Room if !alone => alone = true,
                 Wanted::Room => {

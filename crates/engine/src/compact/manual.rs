@@ -89,7 +89,7 @@ impl Compactor {
     fn collect_due(&self) -> Result<()> {
         let tables = self.common.catalog.version().tables().count() as u64;
         for _ in 0..tables + COLLECTIONS_BY_HAND {
-            let _gate = self.common.compactions.gate.enter();
+            let inside = self.common.compactions.gate.enter();
             self.common.check_writable()?;
             let to_move = self.picker.room_to_move();
             let compactions = &self.common.compactions;
@@ -103,7 +103,7 @@ impl Compactor {
                         ran => ran?,
                     }
                 }
-                (None, true) if !jobs.running.is_empty() => compactions.wait_for_end(jobs),
+                (None, true) if !jobs.running.is_empty() => compactions.wait_for_end(inside, jobs),
                 (None, _) => break,
             }
         }
@@ -114,7 +114,7 @@ impl Compactor {
         let visible = SeqNo(self.common.commits.ring.visible());
         let before = self.common.catalog.next_file();
         loop {
-            let _gate = self.common.compactions.gate.enter();
+            let inside = self.common.compactions.gate.enter();
             // Again, since the store may be closing.
             self.common.check_writable()?;
             let compactions = &self.common.compactions;
@@ -136,7 +136,7 @@ impl Compactor {
                 }
                 Manual::Wait => {
                     debug_assert!(!running.is_empty(), "nobody will end this wait");
-                    compactions.wait_for_end(jobs);
+                    compactions.wait_for_end(inside, jobs);
                 }
                 Manual::Done => return Ok(()),
             }

@@ -107,6 +107,12 @@ impl Pace {
         Hurry(&self.awaited)
     }
 
+    /// How many do.
+    #[cfg(test)]
+    pub fn awaited(&self) -> u64 {
+        self.awaited.load(Ordering::Relaxed)
+    }
+
     /// A job begins; `reader` counts the reads of clients, to which it gives way where jobs do.
     pub fn begin<'a>(&'a self, reader: Option<&'a BatchReader>) -> Paced<'a> {
         let reader = reader.filter(|_| self.gives_way);

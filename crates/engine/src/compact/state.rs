@@ -26,7 +26,7 @@ use super::sums::LevelSums;
 use crate::partitions::waiting::{AdjustTurn, Waiting};
 use crate::report::{FilterUse, levels, partitions};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, lock, wait};
-use crate::turns::Gate;
+use crate::turns::{Gate, Inside};
 
 /// The compactions of a store.
 #[derive(Debug)]
@@ -272,10 +272,25 @@ impl Compactions {
         self.pace.hurry()
     }
 
-    /// Waits until a job has ended.
-    pub(super) fn wait_for_end(&self, jobs: MutexGuard<'_, Jobs>) {
+    /// Waits until a job has ended, or a split keeps its key free no more, or the store is closed. Not inside the gate: the split may be
+    /// about to enter, and would wait for who closes the store, who would wait for this one.
+    pub(super) fn wait_for_end(&self, inside: Inside<'_>, jobs: MutexGuard<'_, Jobs>) {
+        drop(inside);
         let _hurry = self.hurry();
         drop(wait(&self.ended, jobs));
+    }
+
+    /// The store is closed, and nobody is inside the gate: who waits for a job finds that out.
+    pub fn closed(&self) {
+        // Who is about to wait has this lock until it does.
+        drop(lock(&self.jobs));
+        self.ended.notify_all();
+    }
+
+    /// How many wait for running jobs.
+    #[cfg(test)]
+    pub fn awaited(&self) -> u64 {
+        self.pace.awaited()
     }
 
     /// Waits until no compaction runs; whether one did.

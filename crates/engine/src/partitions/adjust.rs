@@ -137,7 +137,7 @@ impl Partitioner {
     fn adjust_when_free(&self, cf: CfId, what: &Adjustment, waiter: Waiter) -> Result<bool> {
         loop {
             self.common.check_writable()?;
-            let _gate = self.common.compactions.gate.enter();
+            let inside = self.common.compactions.gate.enter();
             // Again, since the store may be closing.
             self.common.check_writable()?;
             let outcome = {
@@ -147,7 +147,7 @@ impl Partitioner {
             match outcome {
                 Outcome::Done => return Ok(true),
                 Outcome::Gone => return Ok(false),
-                Outcome::Waits => self.common.compactions.wait_for_turn(waiter),
+                Outcome::Waits => self.common.compactions.wait_for_turn(inside, waiter),
             }
         }
     }

@@ -13,6 +13,7 @@ use thermocline_sst::sites::TABLE_WRITTEN;
 
 use super::*;
 use crate::flush::tests::{files, get, tables};
+use crate::sync::lock;
 use crate::world::Setup;
 use crate::{CompactionReason, Event, JobDone};
 
@@ -184,6 +185,47 @@ fn a_range_waits_for_the_job_that_holds_it() {
     thread.join().unwrap();
     assert_eq!(levels(&engine)[0], 0);
     has(&engine, 0..60);
+}
+
+/// What keeps a call waiting may itself wait for who closes the store; so closing waits for no such call.
+#[test]
+fn who_waits_for_a_job_does_not_keep_the_store_from_closing() {
+    let machine = Machine::new(PM);
+    // Tables of all keys.
+    let mut options = tiny();
+    options.compaction.table_bytes = 64 << 10;
+    options.compaction.base_bytes = 256 << 10;
+    options.compaction.level0_tables = 2;
+    let engine = open(&machine, &options);
+    for _ in 0..2 {
+        load(&engine, CfId::DEFAULT, 0..60);
+        flush(&engine);
+    }
+    // A split waits for a job, and does not come when that has ended.
+    let (inner, waiter) = (&engine.inner, Waiter::Hand(0));
+    let (picker, compactions) = (&inner.compactor.picker, &inner.common.compactions);
+    let job = picker.take_due().unwrap();
+    let key = 30u64.to_be_bytes();
+    assert!(picker.hold_for_split(CfId::DEFAULT, &key, waiter).is_none());
+    inner.compactor.run(job).unwrap();
+    load(&engine, CfId::DEFAULT, 0..60);
+    flush(&engine);
+    let other = engine.clone();
+    let thread = std::thread::spawn(move || {
+        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        other.compact(CfId::DEFAULT, all)
+    });
+    // The call waits as a whole, and for a job.
+    while compactions.awaited() < 2 {
+        assert!(!thread.is_finished());
+        std::thread::yield_now();
+    }
+    drop(lock(&compactions.jobs));
+    assert!(compactions.is_waiting(waiter) && compactions.gate.is_empty());
+    engine.close().unwrap();
+    assert!(matches!(thread.join().unwrap(), Err(Error::Closed)));
+    drop(engine);
+    has(&open(&machine, &options), 0..60);
 }
 
 /// A clock that calls somebody before each nap.
