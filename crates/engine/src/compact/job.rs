@@ -51,7 +51,8 @@ fn did(job: &Job, outputs: &Outputs, installed: bool) -> Option<LevelUse> {
     installed.then_some(LevelUse {
         jobs: 1,
         tables_moved: moved,
-        bytes_in: match job.picked.is_within_level0() {
+        bytes_in: match job.picked.from == job.picked.to {
+            // It stood there before.
             true => 0,
             false => above.map(|(_, table)| table.bytes).sum(),
         },

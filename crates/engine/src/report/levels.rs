@@ -17,7 +17,7 @@ pub struct LevelUse {
     /// Bytes of tables that those jobs read.
     pub bytes_read: u64,
     /// Bytes of tables that they brought from the level above, or from level 0, unread ones among them. None for level
-    /// 0.
+    /// 0, nor of tables that are written anew, or go, where they stand.
     pub bytes_in: u64,
     /// Bytes of tables that they wrote.
     pub bytes_written: u64,

@@ -54,6 +54,32 @@ fn nothing_is_left_of_what_was_deleted() {
     assert_eq!(get(&engine, &keys[3]), None);
 }
 
+/// Else a level of which much is written anew would seem to write little for what comes to it.
+#[test]
+fn what_is_written_anew_where_it_stands_came_from_no_other_level() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &tiny());
+    let (cf, key) = (CfId::DEFAULT, |n: u64| n.to_be_bytes());
+    (0..60).for_each(|n| put(&engine, cf, &key(n), &[7; 100]));
+    let snapshot = engine.snapshot();
+    delete(&engine, cf, &key(30));
+    engine.compact(cf, ALL).unwrap();
+    let counted = || {
+        let levels = engine.metrics().compaction.levels;
+        let brought: u64 = levels.iter().map(|level| level.bytes_in).sum();
+        let written: u64 = levels.iter().map(|level| level.bytes_written).sum();
+        (brought, written)
+    };
+    let before = counted();
+    assert!(before.0 > 0);
+    // The table with the delete, which nobody needs any more.
+    drop(snapshot);
+    engine.compact(cf, ALL).unwrap();
+    let after = counted();
+    assert!(after.1 > before.1, "{before:?}, {after:?}");
+    assert_eq!(after.0, before.0);
+}
+
 #[test]
 fn what_a_snapshot_reads_stays_until_it_has_gone() {
     let machine = Machine::new(PM);
