@@ -15,7 +15,7 @@
 //!    all others of its keys in level 0: those stay, and are below. If the outputs go to the base level, the range
 //!    takes along all its level-0 tables, and all tables of the base level that these overlap. Such tables may reach
 //!    further than the range, where level 0 has tables that stay. The memtables' data does not: outputs end at both
-//!    ends of the range.
+//!    ends of the range. While somebody compacts a range by hand nothing goes to the base level (`compact::manual`).
 //! 2. *Once, at every moment.* One edit names the outputs, removes the tables that were taken along, and says how far
 //!    the memtables are evacuated. One view follows it (`evacuate`, 2). References that reach over an end of the range
 //!    stay with the part that lies outside.
@@ -151,11 +151,15 @@ impl Evacuator {
 
     fn hold_along(&self, cf: CfId, span: &Span, bytes: u64, must: bool) -> Option<Along<'_>> {
         let (from, end) = span.of(cf)?;
+        let compactions = &self.common.compactions;
         let (ends, version, picked) = self.picker.hold_along_flush(cf, |levels, running| {
-            let options = self.common.compactions.shape.pick_options(levels);
+            let options = compactions.shape.pick_options(levels);
             let state = levels.state(running);
             let range = levels.range_of(from, end);
-            pick_along(&state, &options, &range, bytes, must)
+            let picked = pick_along(&state, &options, &range, bytes, must)?;
+            // Who compacts a range would have that to compact, too.
+            let may = picked.to == 0 || !compactions.is_compacting_by_hand();
+            may.then_some(picked)
         })?;
         let catalog = &self.common.catalog;
         Some(Along::of(catalog, (cf, version), picked, (from, end), ends))

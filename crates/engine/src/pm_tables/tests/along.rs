@@ -161,6 +161,32 @@ fn what_is_cold_leaves_with_a_flush_and_what_is_read_stays() {
     }
 }
 
+/// Else who compacts a range by hand would always find more to be compacted, as long as somebody writes.
+#[test]
+fn nothing_goes_to_the_base_level_beside_who_compacts_by_hand() {
+    let (_machine, engine) = tiered(|_| ());
+    flush(&engine, 0..300, &[7; 300]);
+    let compactions = &engine.inner.common.compactions;
+    compactions.costs.bypass_always();
+    let is_in_level0 = || {
+        let version = version_of(&engine);
+        let mut tables = version.tables_of(CfId::DEFAULT);
+        tables.all(|(at, _)| at.level == Level::ZERO)
+    };
+    {
+        let _by_hand = compactions.begin_by_hand();
+        flush(&engine, (0..300).step_by(7), &[8; 300]);
+        assert!(is_in_level0());
+    }
+    flush(&engine, (0..300).step_by(5), &[9; 300]);
+    assert!(!is_in_level0());
+    for n in 0..300u16 {
+        let newest = [(5, 9), (7, 8), (1, 7)];
+        let (_, value) = newest.into_iter().find(|(step, _)| n % step == 0).unwrap();
+        assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![value; 300]));
+    }
+}
+
 /// What a job takes it finds when it has written it, whatever a flush takes along meanwhile; and the flush writes where
 /// the job is not in its way.
 #[test]
