@@ -98,7 +98,8 @@ fn check_owners(space: &Space, state: &State) -> Result<()> {
 /// The region remembers the chain that was recorded last. A manifest that does not know it lost its
 /// last edit, or is an older copy; one that knows another chain of that id is another copy, which
 /// has gone its own way. A crash between edit and witness leaves the witness one chain behind; nothing
-/// was granted to that chain yet. Writes nothing, and comes before anything is changed.
+/// was granted to that chain yet. So opens that are killed there, one after the other, leave it several behind, of which
+/// each is of another incarnation. Writes nothing, and comes before anything is changed.
 pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
     let Some(found) = space.witness()? else {
         return Ok(());
@@ -110,7 +111,7 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
     let known = state.chains().find(|(_, chain)| Some(chain.id) == meant);
     let other = known.is_some_and(|(_, chain)| found != Witness::of(chain.id, chain.nonce));
     if distance <= 0 && !other {
-        return Ok(());
+        return check_unwitnessed(space, state, meant);
     }
     Err(Error::corruption(
         "the region knows a chain that the manifest does not: the manifest lost its last edit, or is \
@@ -124,6 +125,33 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
             "another one".into()
         },
     ))
+}
+
+/// No incarnation names a chain before the region knows the one before. So where the region knows neither of two chains of
+/// one, it is an older copy of itself, without what was written since: of an incarnation that was not sealed nothing else
+/// might tell that. `known` is the newest chain that it knows.
+fn check_unwitnessed(space: &Space, state: &State, known: Option<u64>) -> Result<()> {
+    let Some(known) = known else {
+        return Ok(());
+    };
+    let mut before = None;
+    // What was staged was known before it was named.
+    let unknown = state
+        .chains()
+        .filter(|(_, chain)| chain.id > known && !chain.staged);
+    for (_, chain) in unknown {
+        if before.replace(chain.incarnation) == Some(chain.incarnation) {
+            return Err(Error::corruption(
+                "the region does not know chains that the manifest names: it is an older copy of the database's \
+                 region",
+                space.region().path().display().to_string(),
+                Space::witness_offset(),
+                format!("chain {} or the one before it", chain.id),
+                format!("chain {known}"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a memtable takes no more writes: by its floor, or because it is a batch that was staged,

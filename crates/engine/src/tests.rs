@@ -14,6 +14,7 @@ use thermocline_version::Version;
 use super::*;
 
 mod keys;
+mod regions;
 mod shapes;
 mod stopped;
 mod tables;

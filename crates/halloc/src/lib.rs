@@ -31,7 +31,8 @@
 //! 6. **Witness.** The region remembers which chain was recorded last in the manifest: its id and a
 //!    hash of its nonce, in a checked word of two copies, written after the edit and before the
 //!    first grant. So a manifest that lost its last edit, or an older or other copy of it, is
-//!    noticed, though the chain may own no zone yet.
+//!    noticed, though the chain may own no zone yet; and so is an older copy of the region that lacks two chains that one
+//!    opening has named.
 //! 7. **Reserve.** Ordinary attachments leave one zone free, for deletes and seals when the region
 //!    is full.
 //!

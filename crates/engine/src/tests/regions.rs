@@ -1,0 +1,55 @@
+//! A manifest, and a region that is of another time than it.
+
+use thermocline_base::ErrorKind;
+
+use super::*;
+
+/// The files of one machine, and the persistent memory of another one.
+fn mixed(files: Machine, region: Machine) -> Machine {
+    Machine {
+        fs: files.fs,
+        pm: region.pm,
+        pm_bytes: region.pm_bytes,
+    }
+}
+
+/// Somebody has put an older copy of the region in its place, and the process was killed: no chain of its has an end that
+/// the manifest knows, and the memtables of which the copy knows nothing look as if they had never been used.
+#[test]
+fn an_older_copy_of_the_region_is_noticed() {
+    let machine = Machine::new(1 << 20);
+    let engine = machine.open().unwrap();
+    put(&engine, b"a", b"value");
+    let older = machine.killed();
+    for key in [b"b", b"c"] {
+        engine.inner.memtables.seal_active().unwrap();
+        put(&engine, key, b"value");
+    }
+    let both = mixed(machine.killed(), older);
+    let error = both.open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.to_string().contains("an older copy"), "{error}");
+    let report = verify(&both.world(), Path::new("/db"), &options()).unwrap();
+    assert!(!report.faults.is_empty(), "{report:?}");
+    // What belongs together opens.
+    let engine = machine.killed().open().unwrap();
+    for key in [b"a", b"b", b"c"] {
+        assert_eq!(get(&engine, key), Some(b"value".to_vec()));
+    }
+}
+
+/// Opens may be killed, one after the other, when each has named its chain and before the region knows that.
+#[test]
+fn a_region_that_knows_no_chain_of_opens_that_were_killed_is_the_right_one() {
+    let machine = Machine::new(1 << 20);
+    let engine = machine.open().unwrap();
+    put(&engine, b"a", b"value");
+    let mut left = machine.killed();
+    for _ in 0..4 {
+        let next = left.killed();
+        let _opened = next.open().unwrap();
+        left = mixed(next.killed(), left);
+    }
+    let engine = left.open().unwrap();
+    assert_eq!(get(&engine, b"a"), Some(b"value".to_vec()));
+}
