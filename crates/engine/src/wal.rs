@@ -20,7 +20,8 @@
 //!    that is torn is an item that is missing, behind it lies the next one, and its `published` tells
 //!    whether that is the end or corruption.
 //! 5. *Floors are found anew.* A memtable's descriptor is gone with the region. A memtable counts as
-//!    sealed if a later memtable was used, or if tables have records of it (`flush`, invariant 2). A
+//!    sealed if a later memtable was used, or if tables have records of it (`flush`, invariant 2), were it
+//!    only of some keys (`flush::evacuate`, 4): nobody would find what was written to that one before the front. A
 //!    memtable was *used* if it has an item; the item without records that covers an idle store is enough.
 //!    It was used, too, if one of its chains begins with a seqno that the manifest knows, as behind an
 //!    ingestion, or behind a memtable that was dropped. Both come only after the seal of the memtable

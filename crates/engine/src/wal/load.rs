@@ -1,6 +1,6 @@
 //! Putting what logs have back into a region: steps 1 and 3 of recovery ([`super`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use thermocline_base::planted::{Bug, active};
@@ -132,11 +132,10 @@ impl Loaded {
         descriptors: &mut [Descriptor],
     ) -> Result<()> {
         let mut follows = false;
+        let taken = self.taken(state, flushed);
         for (id, memtable) in state.memtables().iter().rev() {
-            let mut records = self
-                .items_of(memtable)
-                .filter(|item| item.next > item.first);
-            let in_tables = records.any(|item| item.first <= flushed);
+            let mut items = self.items_of(memtable);
+            let in_tables = taken.contains(id) && items.any(|item| item.next > item.first);
             let last = self.items_of(memtable).map(|item| item.next - 1).max();
             let own = descriptors.iter_mut().find(|d| d.memtable == *id);
             if (follows || in_tables && !active(Bug::FloorForgetsTables))
@@ -151,6 +150,31 @@ impl Loaded {
             follows |= last.is_some() || based;
         }
         Ok(())
+    }
+
+    /// The memtables of which tables have all keys, or some, as the manifest and tables tell by their bases (`flush`, 2, and
+    /// `flush::evacuate`, 4), and perhaps others without records. `flushed` is the last seqno in a table.
+    fn taken(&self, state: &State, flushed: u64) -> BTreeSet<u64> {
+        let up_to = state.evacuation().map_or(flushed, |going| going.up_to);
+        let mut taken = BTreeSet::new();
+        let (mut before, mut last_memtable) = (0u64, None);
+        for (memtable, chain) in state.chains() {
+            // A chain that follows another one begins behind it.
+            let base = match chain.base_seqno {
+                0 => before.saturating_add(1),
+                base => base,
+            };
+            // The first chain of a memtable has its base.
+            if last_memtable.replace(memtable) != Some(memtable) && base <= up_to {
+                taken.insert(memtable);
+            }
+            let log = self.logs.get(&chain.id);
+            let items = log.into_iter().flat_map(|log| &log.items);
+            let last = items.map(|item| item.next - 1).max();
+            let end = chain.cut.map(|cut| cut.last_seqno).or(last);
+            before = end.unwrap_or(0).max(base - 1);
+        }
+        taken
     }
 
     fn items_of(&self, memtable: &MemtableEntry) -> impl Iterator<Item = &LoadedItem> {

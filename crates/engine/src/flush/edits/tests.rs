@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use thermocline_base::CfOptions;
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Preset};
 use thermocline_jobs::Outputs;
 
 use super::*;
-use crate::flush::tests::{Model, check_now, delete_range, put};
+use crate::flush::tests::{Model, check_now, delete_range, get, put};
 use crate::flush::write::To;
 use crate::tests::Machine;
 use crate::{Engine, Family};
@@ -169,4 +169,72 @@ fn what_is_named_piece_by_piece_is_there_once_at_each_moment() {
     drop(taken);
     engine.flush().unwrap();
     check_now(&engine, &families, &models, &keys);
+}
+
+/// Records lie in DRAM: no floor outlives the process.
+fn open_in_dram(machine: &Machine) -> Engine {
+    let mut options = Options {
+        preset: Preset::Leveled,
+        dram: 4 << 20,
+        ..Options::default()
+    };
+    options.flush.automatic = false;
+    Engine::open(machine.world(), Path::new("/db"), options).unwrap()
+}
+
+/// Names by one edit what sealed memtables have of the default family up to a key.
+fn name_up_to(engine: &Engine, key: &[u8]) {
+    let flusher = &engine.inner.flusher;
+    let taken = flusher.evacuator.take(u64::MAX);
+    let made = flusher.begin_flush(&taken.memtables, "a test".into());
+    let to = Position {
+        cf: CfId::DEFAULT,
+        key: key.into(),
+    };
+    let span = Span {
+        from: Position::first(),
+        to: Some(to),
+    };
+    let mut outputs = Outputs::default();
+    flusher
+        .flush_writer
+        .write_tables(&taken.memtables, &span, &[], To::Files, &mut outputs)
+        .unwrap();
+    let named = (&outputs, &[][..]);
+    let evacuator = &flusher.evacuator;
+    evacuator.name_tables(&taken, &span, named, &made).unwrap();
+    flusher.making.release(&outputs);
+    flusher.common.reclaim.take_up_to(0);
+}
+
+/// A memtable of which one edit has named some keys was sealed: what came into it before the front nobody would read. (Here
+/// a write would seal it before, since it spans many seqnos after a crash; elsewhere memtables span more.)
+#[test]
+fn a_memtable_in_dram_of_which_some_keys_were_named_takes_no_writes_after_a_crash() {
+    let machine = Machine::new(PM);
+    let engine = open_in_dram(&machine);
+    put(&engine, CfId::DEFAULT, b"a", b"old");
+    put(&engine, CfId::DEFAULT, b"z", b"old");
+    engine.inner.memtables.seal_active().unwrap();
+    name_up_to(&engine, b"m");
+    let killed = machine.killed();
+    let next = open_in_dram(&killed);
+    let view = next.inner.common.catalog.view_to_keep();
+    let front = view.front().expect("the rest is not named");
+    assert!(!front.takes(&view.memtables[0]), "it takes writes");
+    drop(view);
+    put(&next, CfId::DEFAULT, b"b", b"new");
+    put(&next, CfId::DEFAULT, b"y", b"new");
+    let check = |store: &Engine| {
+        assert_eq!(get(store, b"a").as_deref(), Some(&b"old"[..]));
+        assert_eq!(get(store, b"b").as_deref(), Some(&b"new"[..]));
+        assert_eq!(get(store, b"y").as_deref(), Some(&b"new"[..]));
+        assert_eq!(get(store, b"z").as_deref(), Some(&b"old"[..]));
+    };
+    check(&next);
+    check(&open_in_dram(&killed.killed()));
+    next.flush().unwrap();
+    check(&next);
+    drop(next);
+    check(&open_in_dram(&killed));
 }
