@@ -38,7 +38,7 @@ impl Walk {
     #[inline]
     fn is_before_gaps(&self, first: First) -> bool {
         let begins = match first {
-            First::Memtable(_, head) => head.prefix,
+            First::Memtable(i) => self.sources[i].standing().prefix,
             First::Run(i) => self.runs[i].prefix().unwrap_or_default(),
         };
         self.passed.near.is_some_and(|near| match self.direction {
@@ -84,7 +84,10 @@ impl Walk {
             return Ok(false);
         }
         let (key, newest) = match first {
-            First::Memtable(i, head) => (head.key(&self.at.view.memtables[i])?, i + 1),
+            First::Memtable(i) => {
+                let head = self.sources[i].standing();
+                (head.key(&self.at.view.memtables[i])?, i + 1)
+            }
             First::Run(i) => (self.runs[i].key().unwrap_or_default(), self.sources.len()),
         };
         let edge = self.sources[..newest].iter().find_map(|source| {

@@ -40,7 +40,8 @@ impl Walk {
         let key = &mut copied.key;
         key.clear();
         match first {
-            First::Memtable(i, head) => {
+            First::Memtable(i) => {
+                let head = self.sources[i].standing();
                 key.extend_from_slice(head.key(&self.at.view.memtables[i])?);
             }
             First::Run(i) => {
@@ -63,7 +64,7 @@ impl Walk {
     /// does.
     fn edge_over(&mut self, first: First, key: &[u8], reader: Reader<'_>) -> Option<Edge> {
         let (memtables, runs) = match first {
-            First::Memtable(i, _) => (i, 0),
+            First::Memtable(i) => (i, 0),
             First::Run(i) => (self.sources.len(), i),
         };
         let layers = self.sources[..memtables].iter_mut();
@@ -90,10 +91,10 @@ impl Walk {
             (Edge::At(key), Direction::Reverse) => Some(Bound::Excluded(&key[..])),
         };
         match (first, from) {
-            (First::Memtable(i, _), Some(from)) => {
+            (First::Memtable(i), Some(from)) => {
                 self.sources[i].restart(&self.at.view.memtables[i], reader, from)
             }
-            (First::Memtable(i, _), None) => {
+            (First::Memtable(i), None) => {
                 self.sources[i].end();
                 Ok(())
             }
@@ -109,11 +110,12 @@ impl Walk {
     /// Returns whether it did.
     fn step_if_covered(&mut self, first: First, key: &[u8], reader: Reader<'_>) -> Result<bool> {
         match first {
-            First::Memtable(i, head) => {
+            First::Memtable(i) => {
                 let memtable = &self.at.view.memtables[i];
                 let source = &mut self.sources[i];
+                let at = source.standing().at;
                 let over = source.covering.as_mut().and_then(|c| c.over(key));
-                let covered = over > Some(memtable.record(head.at, false)?.seqno);
+                let covered = over > Some(memtable.record(at, false)?.seqno);
                 if covered {
                     source.advance(memtable, reader)?;
                 }

@@ -43,7 +43,7 @@ pub(super) struct Source {
 }
 
 /// The next record of a source.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Head {
     pub(super) at: PmOff,
     /// The first bytes of its key ([`first_bytes`]): most comparisons end here, without touching the record.
@@ -97,11 +97,12 @@ impl Head {
     }
 }
 
-/// The source with the entry that comes first.
+/// The source with the entry that comes first. The entry itself stays there: to copy what it says from place to place, with each step,
+/// takes longer than to look.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum First {
     /// The source of a memtable.
-    Memtable(usize, Head),
+    Memtable(usize),
     /// The source of a run.
     Run(usize),
 }
@@ -130,6 +131,12 @@ impl<'a> Reader<'a> {
 }
 
 impl Source {
+    /// The record at which it stands.
+    #[inline]
+    pub(super) fn standing(&self) -> &Head {
+        self.head.as_ref().expect("the source stands at a record")
+    }
+
     /// Goes to the end, where there is no record.
     pub(super) fn end(&mut self) {
         self.chunk.clear();

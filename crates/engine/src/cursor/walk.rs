@@ -234,7 +234,7 @@ impl Walk {
                 continue;
             }
             let found = self.take(copied, first, reader)?;
-            if let First::Memtable(i, _) = first {
+            if let First::Memtable(i) = first {
                 self.sources[i].ask_for_beginning(&self.at.view.memtables[i]);
             }
             if found {
@@ -276,8 +276,9 @@ impl Walk {
             return Ok(false);
         };
         let order = match first {
-            First::Memtable(i, head) => {
+            First::Memtable(i) => {
                 let memtable = &self.at.view.memtables[i];
+                let head = self.sources[i].standing();
                 head.cmp_key(memtable, first_bytes(until), until)?
             }
             First::Run(i) => self.runs[i].key().unwrap_or_default().cmp(until),
@@ -306,7 +307,8 @@ impl Walk {
         reader: Reader<'_>,
     ) -> Result<bool> {
         let (kind, key, value) = match first {
-            First::Memtable(i, head) => {
+            First::Memtable(i) => {
+                let head = self.sources[i].standing();
                 let (key, value) = head.key_and_value(&self.at.view.memtables[i])?;
                 let blob = match head.kind {
                     Kind::PutBlob => decode_blob_ref(value),
@@ -375,13 +377,13 @@ impl Walk {
         reader: Reader<'_>,
     ) -> Result<()> {
         let (newest, own_run) = match first {
-            First::Memtable(i, _) => (i, None),
+            First::Memtable(i) => (i, None),
             First::Run(i) => (self.sources.len(), Some(i)),
         };
         let prefix = first_bytes(key);
         let memtables = self.sources.iter_mut().zip(&self.at.view.memtables);
         for (i, (source, memtable)) in memtables.enumerate().skip(newest) {
-            let Some(head) = source.head else { continue };
+            let Some(head) = &source.head else { continue };
             if i == newest || head.cmp_key(memtable, prefix, key)?.is_eq() {
                 source.advance(memtable, reader)?;
                 if source.collected > 0 {
@@ -412,30 +414,31 @@ impl Walk {
     /// The source whose head comes first. Of equal keys the newest source wins.
     pub(super) fn first(&self) -> Result<Option<First>> {
         if let ([only], []) = (&self.sources[..], &self.runs[..]) {
-            return Ok(only.head.map(|head| First::Memtable(0, head)));
+            return Ok(only.head.as_ref().map(|_| First::Memtable(0)));
         }
         let memtables = &self.at.view.memtables;
-        let mut best: Option<(usize, Head)> = None;
+        let mut best: Option<(usize, &Head)> = None;
         for (i, source) in self.sources.iter().enumerate() {
-            let Some(head) = source.head else { continue };
-            let sooner = match &best {
+            let Some(head) = &source.head else { continue };
+            let sooner = match best {
                 None => true,
                 Some((best, than)) => {
-                    self.is_sooner(head.cmp(&memtables[i], than, &memtables[*best])?)
+                    self.is_sooner(head.cmp(&memtables[i], than, &memtables[best])?)
                 }
             };
             if sooner {
                 best = Some((i, head));
             }
         }
-        let mut first = best.map(|(i, head)| (head.prefix, First::Memtable(i, head)));
+        let mut first = best.map(|(i, head)| (head.prefix, First::Memtable(i)));
         for (i, run) in self.runs.iter().enumerate() {
             let Some(prefix) = run.prefix() else { continue };
             let order = match first {
                 None => None,
                 Some((than, _)) if than != prefix => Some(prefix.cmp(&than)),
-                Some((_, First::Memtable(of, head))) => {
+                Some((_, First::Memtable(of))) => {
                     let key = run.key().unwrap_or_default();
+                    let head = self.sources[of].standing();
                     Some(head.cmp_key(&memtables[of], prefix, key)?.reverse())
                 }
                 Some((_, First::Run(of))) => Some(run.key().cmp(&self.runs[of].key())),
