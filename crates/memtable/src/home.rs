@@ -12,7 +12,6 @@ use thermocline_art::{KeySource, Leaf};
 use thermocline_base::sync::{AtomicU64, Ordering};
 use thermocline_base::{CfId, Error, Kind, Line, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
-use thermocline_policy::tuning::RECORD_BEGIN;
 
 use crate::blobs::BlobUse;
 use crate::chain::Chain;
@@ -362,30 +361,6 @@ impl Records {
         if let Ok(header) = header(&self.region, at) {
             self.region.prefetch_range(at, header.len());
         }
-    }
-
-    /// Asks for the record at `at`, whose header was asked for before, but not for the first [`RECORD_BEGIN`] bytes of one that is
-    /// longer. Returns whether it is.
-    #[inline]
-    pub fn prefetch_end(&self, at: PmOff) -> bool {
-        // As in `prefetch_whole`.
-        let Ok(header) = header(&self.region, at) else {
-            return false;
-        };
-        let len = header.len();
-        if len <= RECORD_BEGIN {
-            self.region.prefetch_range(at, len);
-            return false;
-        }
-        let end = at.plus(RECORD_BEGIN as u64);
-        self.region.prefetch_range(end, len - RECORD_BEGIN);
-        true
-    }
-
-    /// Asks for the first [`RECORD_BEGIN`] bytes of the record at `at`.
-    #[inline]
-    pub fn prefetch_beginning(&self, at: PmOff) {
-        self.region.prefetch_range(at, RECORD_BEGIN);
     }
 
     /// The family of the record at `at`.

@@ -349,19 +349,6 @@ impl Memtable {
         self.records.prefetch_whole(at);
     }
 
-    /// As [`Memtable::prefetch`], but a long record's beginning is not asked for: so many lines at once would wait for each other.
-    /// Returns whether it is long. Then [`Memtable::prefetch_beginning`] is called for it some work later.
-    #[inline]
-    pub fn prefetch_end(&self, at: PmOff) -> bool {
-        self.records.prefetch_end(at)
-    }
-
-    /// Asks the CPU to load the beginning of a long record: see [`Memtable::prefetch_end`].
-    #[inline]
-    pub fn prefetch_beginning(&self, at: PmOff) {
-        self.records.prefetch_beginning(at);
-    }
-
     /// The record at an offset that a scan returned, its checksum verified if `verify`.
     ///
     /// # Errors

@@ -30,8 +30,6 @@ pub(super) struct Source {
     /// The record at which it stopped, verified: it does not show, and lies behind what was asked for. There is no head
     /// then.
     pub(super) waits: Option<PmOff>,
-    /// The long record of which the beginning is still to be asked for.
-    begins: Option<PmOff>,
     /// Entries that were collected and are not counted yet.
     pub(super) collected: u64,
     /// The range tombstones of its memtable.
@@ -169,7 +167,7 @@ impl Source {
             Direction::Forward => not_before(from, &first),
             Direction::Reverse => from,
         };
-        (self.head, self.waits, self.begins) = (None, None, None);
+        (self.head, self.waits) = (None, None);
         self.chunk_len = self.first_chunk(memtable, reader);
         self.fill(memtable, reader, from)
     }
@@ -220,23 +218,12 @@ impl Source {
     /// Asks for what is read next, piece by piece. Asked for at once, when the chunk is filled, it would be waited for then, and
     /// in vain where the scan ends before.
     #[inline]
-    fn ask_ahead(&mut self, memtable: &Memtable) {
-        // Of one that was not given out.
-        self.ask_for_beginning(memtable);
+    fn ask_ahead(&self, memtable: &Memtable) {
         if let Some(ahead) = self.chunk.get(self.at + HEADERS_AHEAD) {
             memtable.prefetch_header(ahead.at);
         }
         if let Some(ahead) = self.chunk.get(self.at + RECORDS_AHEAD) {
-            self.begins = memtable.prefetch_end(ahead.at).then_some(ahead.at);
-        }
-    }
-
-    /// Asks for the beginning of a long record whose end [`Source::ask_ahead`] has asked for. In between the record at hand was verified and
-    /// copied. All lines at once would be more than can be on their way, and the processor would wait.
-    #[inline]
-    pub(super) fn ask_for_beginning(&mut self, memtable: &Memtable) {
-        if let Some(at) = self.begins.take() {
-            memtable.prefetch_beginning(at);
+            memtable.prefetch(ahead.at);
         }
     }
 

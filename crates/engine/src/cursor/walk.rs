@@ -233,11 +233,7 @@ impl Walk {
             if self.has_covers() && self.pass_covered(copied, first, reader)? {
                 continue;
             }
-            let found = self.take(copied, first, reader)?;
-            if let First::Memtable(i) = first {
-                self.sources[i].ask_for_beginning(&self.at.view.memtables[i]);
-            }
-            if found {
+            if self.take(copied, first, reader)? {
                 self.shown = Some(first);
                 self.valid = true;
                 break;

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use thermocline_halloc::Space;
-use thermocline_policy::tuning::RECORD_BEGIN;
 
 use super::*;
 use crate::fixture::{memtable, space};
@@ -60,27 +59,6 @@ fn all_versions_come_in_order_however_many_keys_at_a_time() {
     assert_eq!(families, [CfId(0), CfId(3)]);
     assert_eq!(versions(&memtable, CfId(3), 1), [row(b"other", 4, true)]);
     assert_eq!(versions(&memtable, CfId(1), 1), []);
-}
-
-#[test]
-fn the_beginning_of_a_long_record_is_left_for_later() {
-    let space = space(1 << 20, 256 << 10);
-    let long = vec![b'k'; RECORD_BEGIN];
-    let rows = [(0, &b"a short one"[..], 1, true), (0, &long[..], 2, true)];
-    let memtable = memtable(&space, 1, &rows, &[]);
-    let mut chunk = Vec::new();
-    let (from, way) = (Bound::Unbounded, Direction::Forward);
-    memtable
-        .scan(CfId(0), from, way, SeqNo(9), 9, &mut chunk)
-        .unwrap();
-    let left: Vec<bool> = chunk
-        .iter()
-        .map(|entry| memtable.prefetch_end(entry.at))
-        .collect();
-    assert_eq!(left, [false, true]);
-    chunk
-        .iter()
-        .for_each(|entry| memtable.prefetch_beginning(entry.at));
 }
 
 /// What a reader who is registered at `seqno` needs, `limit` keys at a time: key and seqno.

@@ -20,10 +20,6 @@ pub const CHUNK_GROWTH: usize = 2;
 /// are, have arrived by then.
 pub const RECORDS_AHEAD: usize = 2;
 
-/// Bytes at the beginning of a long record that a cursor asks for apart from its end. *Derived*: a processor has buffers for 10 to 16 lines
-/// that are on their way. Who asks for more lines at once waits until one of them is free.
-pub const RECORD_BEGIN: usize = 512;
-
 /// Headers of records that a scan asks for ahead of the record that it reads. *Chosen* (commit 1f1622a): each may be the first of its page,
 /// whose address is to be translated.
 pub const HEADERS_AHEAD: usize = 8;
