@@ -32,6 +32,12 @@
 //! fences; `durable` then jumps over it. So what a crash takes is always a suffix of the order of grants, never a hole:
 //! recovery keeps the items up to the first that is missing.
 //!
+//! A buffered write that has [`alone_bytes`] by itself is written as if it were durable. Deferred, it would reach [`buffered_bytes`]
+//! alone, and be written back before it returns all the same: one thread at a time, under `syncing`, which two threads with
+//! such writes would hold by turns. Now each persists its own, beside the others, and as long as nothing is deferred `durable`
+//! moves with `visible`. It returns no sooner than a durable write does, so what was deferred before it is durable by then, too.
+//! Where a persist is a sync nothing is that large: those behind it would become visible no sooner than the sync has ended.
+//!
 //! Bytes that are to be written back by another thread must not be stored past the cache: a
 //! non-temporal store may lie in a buffer of the storing core, and no flush by another one reaches it.
 //! Through the cache a flush by any thread that has seen the store (here: through the ring) takes it
@@ -42,6 +48,7 @@
 //! another room taken but by [`Persists::write_back`], which has the log's. The registry of [`readers`] is a leaf, and so is
 //! what is [`recent`].
 //!
+//! [`alone_bytes`]: Limits::alone_bytes
 //! [`buffered_bytes`]: thermocline_base::options::CommitOptions::buffered_bytes
 //! [`buffered_ms`]: thermocline_base::options::CommitOptions::buffered_ms
 #![forbid(unsafe_code)]

@@ -32,6 +32,8 @@ pub struct Limits {
     pub buffered_bytes: u64,
     /// Time after which they are.
     pub buffered_time: Duration,
+    /// Bytes of a buffered write from which on it is not deferred: its own thread persists it, beside other groups.
+    pub alone_bytes: u64,
 }
 
 /// The commits of a store, from the opening on.
@@ -142,7 +144,17 @@ impl Commits {
     ) -> Result<()> {
         env.admit(entries.clone(), owed, mode.no_slowdown)?;
         let reserved = env.reserve(entries.clone(), bytes, mode)?;
-        self.write_reserved(env, reserved, entries, mode.durability)
+        let durability = self.durability_of(mode.durability, bytes);
+        self.write_reserved(env, reserved, entries, durability)
+    }
+
+    /// How a group of `bytes` bytes is written for which `durability` was asked: a large buffered one as a durable one, since it
+    /// would be written back at once (the [crate's text](crate) has more).
+    pub fn durability_of(&self, durability: Durability, bytes: u64) -> Durability {
+        match durability {
+            Durability::Buffered if bytes >= self.limits.alone_bytes => Durability::Immediate,
+            asked_for => asked_for,
+        }
     }
 
     /// Writes what several callers have brought as one group. `is_held` from when it was held back for all of them.

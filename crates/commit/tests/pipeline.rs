@@ -57,6 +57,7 @@ impl Fake {
             group_wait,
             buffered_bytes: 100,
             buffered_time: Duration::from_secs(1),
+            alone_bytes: 100,
         };
         Arc::new(Fake {
             commits: Some(Commits::new(limits, 0)),
@@ -280,6 +281,26 @@ fn a_buffered_write_is_persisted_by_whatever_durable_comes_behind() {
     }
     assert_eq!(fake.write_backs.load(Ordering::SeqCst), before + 1);
     assert!(fake.is_persisted(&[99]));
+}
+
+/// Deferred, it would be written back at once, and one thread at a time.
+#[test]
+fn a_large_buffered_write_is_persisted_by_its_own_thread() {
+    let fake = Fake::new(1);
+    let (first, second, short) = ([0u8; 100], [1u8; 100], [2u8; 99]);
+    fake.write(&[&first], Durability::Buffered).unwrap();
+    assert!(fake.is_persisted(&first));
+    assert_eq!(fake.write_backs.load(Ordering::SeqCst), 0);
+    assert_eq!(fake.commits().ring.durable(), 1);
+    // One byte less is not enough.
+    fake.write(&[&short], Durability::Buffered).unwrap();
+    assert!(!fake.is_persisted(&short));
+    assert_eq!(fake.commits().ring.durable(), 1);
+    // As behind any durable write, what was deferred before it is durable.
+    fake.write(&[&second], Durability::Buffered).unwrap();
+    assert!(fake.is_persisted(&short) && fake.is_persisted(&second));
+    assert_eq!(fake.write_backs.load(Ordering::SeqCst), 1);
+    assert_eq!(fake.commits().ring.durable(), 3);
 }
 
 #[test]

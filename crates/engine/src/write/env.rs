@@ -49,6 +49,11 @@ fn is_slow(kind: RegionKind) -> bool {
 pub(crate) fn limits(options: &Options, kind: RegionKind, longest_run: u64) -> Limits {
     let commit = &options.commit;
     let slow = is_slow(kind);
+    let buffered_bytes = match commit.buffered_bytes {
+        0 if slow => 1 << 20,
+        0 => 256,
+        bytes => bytes,
+    };
     // A longer group would ask for a flush, in vain, before its members are written one by one.
     let group_bytes_most = options.memtable.item_bytes_max.min(longest_run);
     Limits {
@@ -60,12 +65,10 @@ pub(crate) fn limits(options: &Options, kind: RegionKind, longest_run: u64) -> L
         ring_slots: index(commit.ring_slots),
         group_bytes: commit.group_bytes_max.min(group_bytes_most),
         group_wait: Duration::from_micros(commit.group_wait_us),
-        buffered_bytes: match commit.buffered_bytes {
-            0 if slow => 1 << 20,
-            0 => 256,
-            bytes => bytes,
-        },
+        buffered_bytes,
         buffered_time: Duration::from_millis(commit.buffered_ms),
+        // Where a persist is a sync, those behind it would become visible no sooner than that has ended.
+        alone_bytes: if slow { u64::MAX } else { buffered_bytes },
     }
 }
 
@@ -233,6 +236,7 @@ impl Inner {
     ) -> Result<()> {
         let commits = &self.common.commits;
         self.admit(entries.clone(), bytes, mode.no_slowdown)?;
+        let durability = commits.durability_of(mode.durability, bytes);
         let (last, due) = match self.reserve_in_one(entries.clone(), (bytes, mode), guard)? {
             None => {
                 let stager = &self.stager;
@@ -241,11 +245,11 @@ impl Inner {
             }
             Some(reserved) => {
                 let last = reserved.group.last;
-                commits.carry(self, reserved.group, entries, mode.durability)?;
+                commits.carry(self, reserved.group, entries, durability)?;
                 (last, reserved.due)
             }
         };
-        let acknowledged = commits.acknowledge(self, last, mode.durability);
+        let acknowledged = commits.acknowledge(self, last, durability);
         self.wrote(due);
         acknowledged
     }

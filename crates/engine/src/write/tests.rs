@@ -8,12 +8,14 @@ use std::time::Duration;
 use thermocline_base::options::{Options, Preset};
 use thermocline_base::{BatchEntry, CfId, ErrorKind, Result, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
+use thermocline_pm::RegionKind;
 use thermocline_policy::seal;
 
 use crate::store::Engine;
 use crate::sync::{Arc, Mutex, lock};
 use crate::tests::{Machine, options};
 use crate::world::World;
+use crate::write::env::limits;
 
 const CF: CfId = CfId::DEFAULT;
 
@@ -405,4 +407,19 @@ fn a_group_is_no_longer_than_the_longest_run_of_a_small_region() {
     assert!(space.needs_pieces(options.commit.group_bytes_max));
     let most = engine.inner.common.commits.limits().group_bytes;
     assert!(most > 100 << 10 && !space.needs_pieces(most), "{most}");
+}
+
+/// Where a persist is a sync, whoever writes behind it would be seen no sooner than that has ended.
+#[test]
+fn a_large_buffered_write_is_deferred_only_where_a_persist_is_a_sync() {
+    let alone = |kind: RegionKind, bytes: u64| {
+        let mut options = options();
+        options.commit.buffered_bytes = bytes;
+        limits(&options, kind, 1 << 20).alone_bytes
+    };
+    assert_eq!(alone(RegionKind::Shm, 0), 256);
+    assert_eq!(alone(RegionKind::Dax, 4096), 4096);
+    for slow in [RegionKind::File, RegionKind::Dram] {
+        assert_eq!([alone(slow, 0), alone(slow, 4096)], [u64::MAX; 2]);
+    }
 }
