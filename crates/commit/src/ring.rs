@@ -262,6 +262,19 @@ impl Ring {
         }
     }
 
+    /// Grants a group that is persisted and indexed already, and finishes it; readers see it on return. The
+    /// caller holds the writer's lock, and nothing is in flight.
+    ///
+    /// That is so when `head` has passed the group before. Whoever has moved it may still carry the baton
+    /// to this one's slot, and then moves over this one, too: he is waited for. He takes no lock but the
+    /// ring's own, so he waits for nobody who waits for the writer's.
+    pub fn grant_finished(&self, last: u64, records: u64) {
+        let ticket = self.grant(last, records);
+        self.finish(ticket, None);
+        // If the ring has failed, whoever waits for the group to be durable learns of it.
+        let _is_seen = self.wait_empty();
+    }
+
     /// Moves the watermarks over a finished group, and over those that have finished behind it. The
     /// caller holds the baton.
     fn pass_on(&self, ticket: u64) {

@@ -293,12 +293,12 @@ impl Ingester {
         self.memtables.go_over_to_log(log);
         self.memtables.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.memtable, chain, nonce), seqno)?;
-        // As for a staged batch: somebody else may move over it.
+        // Before it is visible.
         if writer.watched {
             writer.watched = self.common.note_family(seqno, cf);
         }
-        let ticket = self.common.commits.ring.grant(seqno.0, 0);
-        self.common.commits.ring.finish(ticket, None);
+        // Before others get the lock, as for a staged batch.
+        self.common.commits.ring.grant_finished(seqno.0, 0);
         flying.finished();
         Ok(())
     }

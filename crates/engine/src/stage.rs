@@ -18,7 +18,8 @@
 //!    goes in the same edit: memtables are numbered in the order of their seqnos. (Where the active
 //!    one has no record, as behind another staged batch, it goes itself and nothing is sealed.)
 //! 4. *Publish*: the view with both memtables, then `visible` and `durable` move over the batch at
-//!    once, as over any other group.
+//!    once, as over any other group. Only then the lock is let go: who holds it finds every sealed memtable of the
+//!    view visible and durable.
 //!
 //! # Invariants
 //! 1. *Law of age.* What was granted before step 3 lies in older memtables, with lower seqnos; what is
@@ -174,7 +175,7 @@ impl Stager {
         }
         let last = staged?;
         self.common.count_entries(entries);
-        // `visible` and `durable` may move over it a little later, in somebody else's hands.
+        // It is durable, unless the ring has failed.
         let commits = &self.common.commits;
         match commits.make_durable(&*self.memtables, last) {
             // Either the caller hears of it or the callback.
@@ -346,10 +347,9 @@ impl Stager {
         if let Some(told) = told {
             told.granted(last);
         }
-        // Nothing is in flight; yet whoever has moved over the last group may still hold the baton, and moves over this
-        // one, too (`Ring::finish`).
-        let ticket = self.common.commits.ring.grant(last.0, staged.records);
-        self.common.commits.ring.finish(ticket, None);
+        // Before others get the lock: what is in the view, and sealed, counts as settled for them (`flush`, `capture`).
+        let ring = &self.common.commits.ring;
+        ring.grant_finished(last.0, staged.records);
         flying.finished();
         // With this one.
         self.flush_due.flush_if_due();

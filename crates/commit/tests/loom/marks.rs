@@ -3,7 +3,8 @@
 //!
 //! Seen to fail on: arrivals that do not acquire and release; `head` stored before the watermarks; no
 //! notice to who waits; a baton laid down after one group; `visible` stored outside the lock of the list,
-//! or before `durable`; `behind` not asked; `persisted` that takes `visible` though more is deferred.
+//! or before `durable`; `behind` not asked; `persisted` that takes `visible` though more is deferred; no wait
+//! behind a group that is granted when it has finished.
 //! Not caught: no fence before `parked` is read, since the models put one at the addition before it.
 
 use crate::ring::{Range, Ring};
@@ -183,6 +184,21 @@ fn a_seal_waits_until_nothing_is_in_flight() {
         writers
             .into_iter()
             .for_each(|writer| writer.join().unwrap());
+    });
+}
+
+#[test]
+fn a_group_that_is_granted_finished_is_seen_at_once() {
+    check_sc("ring, a group is granted finished behind a seal", 2, || {
+        let store = Store::new(2, 1);
+        let before = spawn(&store, |store| store.write(1));
+        // As whoever commits a staged batch: the other one may still have the baton in hand.
+        assert!(store.ring.wait_empty());
+        store.persist(2);
+        store.index(2);
+        store.ring.grant_finished(2, 1);
+        store.holds(2, 2);
+        before.join().unwrap();
     });
 }
 
