@@ -225,8 +225,7 @@ impl Keeping<'_> {
             _ => head.kind,
         };
         if decision == Decision::Drop {
-            self.count_record(head, false);
-            outputs.entries_read += 1;
+            self.count_record((input, head), false, outputs);
             outputs.dropped += 1;
             return Ok(true);
         }
@@ -243,8 +242,7 @@ impl Keeping<'_> {
             outputs.filtered = filtered;
             return Ok(false);
         }
-        self.count_record(head, true);
-        outputs.entries_read += 1;
+        self.count_record((input, head), true, outputs);
         if let Decision::KeepAfterDelete(seqno) = decision {
             // It counted as one that was left out.
             outputs.dropped -= 1;
@@ -284,9 +282,16 @@ impl Keeping<'_> {
         Ok(true)
     }
 
-    /// The record was read, and stays or was replaced.
+    /// The record at which `input` stands was read, and stays or was replaced.
     #[inline]
-    fn count_record(&mut self, head: Head<'_>, stays: bool) {
+    fn count_record(
+        &mut self,
+        (input, head): (&Input<'_>, Head<'_>),
+        stays: bool,
+        outputs: &mut Outputs,
+    ) {
+        outputs.entries_read += 1;
+        outputs.memtable_bytes += input.memtable_bytes();
         if let Some(counting) = &mut self.counting {
             counting.meet(head.user_key, head.seqno, stays);
         }

@@ -89,7 +89,9 @@ pub struct Outputs {
     pub stages: Stages,
     /// Entries that were read.
     pub entries_read: u64,
-    /// Of those, entries that were not written.
+    /// Of those, bytes of the keys and values that came out of memtables.
+    pub memtable_bytes: u64,
+    /// Of the entries, those that were not written.
     pub dropped: u64,
     /// What the family's filter has done.
     pub filtered: Filtered,
@@ -117,6 +119,7 @@ impl Outputs {
         self.bytes_read += later.bytes_read;
         self.stages.add(later.stages);
         self.entries_read += later.entries_read;
+        self.memtable_bytes += later.memtable_bytes;
         self.dropped += later.dropped;
         self.filtered.append(&later.filtered);
         self.counted.extend(later.counted);

@@ -68,6 +68,16 @@ impl Input<'_> {
         matches!(self, Input::Run(run) if run.is_short())
     }
 
+    /// Bytes of the key and the value at which it stands, if it is a memtable.
+    pub(crate) fn memtable_bytes(&self) -> u64 {
+        match self {
+            Input::Memtable(memtable) => memtable
+                .head()
+                .map_or(0, |record| (record.key.len() + record.value.len()) as u64),
+            Input::Run(_) | Input::Last(_) => 0,
+        }
+    }
+
     /// Bytes of DRAM that what is read takes.
     pub(crate) fn memory(&self) -> u64 {
         match self {

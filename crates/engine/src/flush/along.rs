@@ -87,6 +87,8 @@ pub(super) struct Along<'a> {
     version: Arc<Version>,
     /// Whole references, and the places where they stand.
     inputs: Vec<(Place, Arc<TableRef>)>,
+    /// Bytes of what it takes of level 0, about.
+    level0_bytes: u64,
     /// The part of each reference that lies in the range, as runs, newest first.
     runs: Vec<Vec<Arc<TableRef>>>,
     /// The parts that stay, of references that reach further, and where.
@@ -196,6 +198,7 @@ impl<'a> Along<'a> {
             run.map(|table| inside(Level::ZERO, table)).collect()
         });
         let mut runs: Vec<Vec<Arc<TableRef>>> = runs.collect();
+        let level0_bytes = runs.iter().flatten().map(|table| table.bytes).sum();
         if !picked.overlapped.is_empty() {
             let lower = of(to, &picked.overlapped);
             let taken = lower.iter().map(|(_, table)| match picked.is_cut {
@@ -210,6 +213,7 @@ impl<'a> Along<'a> {
             to,
             version: catalog.keep_only(&version, inputs.iter().map(|(_, table)| &**table)),
             inputs,
+            level0_bytes,
             runs,
             rests,
             is_cut: picked.is_cut,
@@ -336,6 +340,14 @@ impl<'a> Along<'a> {
     /// Bytes of the tables that were taken along, of all levels.
     pub fn bytes(&self) -> u64 {
         self.inputs.iter().map(|(_, table)| table.bytes).sum()
+    }
+
+    /// Bytes that came to the level of the outputs from level 0, about: none if that is level 0 itself.
+    pub fn brought_bytes(&self) -> u64 {
+        match self.to == Level::ZERO {
+            true => 0,
+            false => self.level0_bytes,
+        }
     }
 }
 

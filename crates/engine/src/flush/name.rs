@@ -23,11 +23,17 @@ impl Evacuator {
     pub(super) fn count_flush(&self, outputs: &Outputs, along: &[Along<'_>]) {
         self.partitioner.counted_by_merge(&outputs.counted);
         let to = along.iter().map(|along| usize::from(along.to.0)).max();
+        let to = to.unwrap_or(0);
+        let brought: u64 = along.iter().map(Along::brought_bytes).sum();
         self.common.compactions.usage.add(
-            to.unwrap_or(0),
+            to,
             LevelUse {
                 jobs: 1,
                 bytes_read: outputs.bytes_read,
+                bytes_in: match to {
+                    0 => 0,
+                    _ => outputs.memtable_bytes + brought,
+                },
                 bytes_written: outputs.bytes,
                 entries_dropped: outputs.dropped,
                 ..LevelUse::default()

@@ -16,8 +16,9 @@ pub struct LevelUse {
     pub tables_moved: u64,
     /// Bytes of tables that those jobs read.
     pub bytes_read: u64,
-    /// Bytes of tables that they brought from the level above, or from level 0, unread ones among them. None for level
-    /// 0, nor of tables that are written anew, or go, where they stand.
+    /// Bytes that they brought from above: of tables of the level above, or of level 0, unread ones among them; and where
+    /// a flush goes to a deeper level, of the keys and values that it took out of memtables, needed or not. None for
+    /// level 0, nor of tables that are written anew, or go, where they stand.
     pub bytes_in: u64,
     /// Bytes of tables that they wrote.
     pub bytes_written: u64,

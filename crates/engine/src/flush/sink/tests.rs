@@ -246,6 +246,41 @@ fn a_small_flush_over_a_large_base_level_goes_to_level_0() {
     );
 }
 
+/// Else that level would seem to write much for what comes to it.
+#[test]
+fn what_leaves_memtables_and_level_0_counts_as_brought_to_the_base_level() {
+    let machine = Machine::new(PM);
+    let engine = open(machine.world(), options(2));
+    let write = |round: u8| {
+        for n in 0..KEYS {
+            put(&engine, CfId::DEFAULT, &key(n), &value(round, n));
+        }
+        engine.flush().unwrap();
+    };
+    let brought = || {
+        let levels = engine.metrics().compaction.levels;
+        (levels[0].bytes_in, levels[1].bytes_in)
+    };
+    let own = u64::from(KEYS) * (2 + 200);
+    write(0);
+    assert_eq!(brought(), (0, own));
+    for n in [1, 300, 599] {
+        put(&engine, CfId::DEFAULT, &key(n), b"new");
+    }
+    engine.flush().unwrap();
+    let level0: u64 = tables(&engine, 0).iter().map(|table| table.bytes).sum();
+    assert!(level0 > 0);
+    assert_eq!(brought(), (0, own), "a flush into level 0 brings nothing");
+    write(1);
+    assert!(tables(&engine, 0).is_empty());
+    let (above, brought) = brought();
+    assert_eq!(above, 0);
+    assert!(
+        brought > 2 * own && brought <= 2 * own + level0,
+        "{brought} of {own}, {level0}"
+    );
+}
+
 /// Whichever write to the disk fails: what was written is gone, and the group goes to level 0.
 #[test]
 fn a_group_that_finds_no_room_goes_to_level_0() {
