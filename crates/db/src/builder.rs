@@ -15,8 +15,7 @@ use crate::{Options, Runtime};
 ///
 /// [`Options`] are kept with the database. A runtime and a listener belong to this process.
 ///
-/// A relative path is looked up in the working folder of the process each time that a file is made, opened or removed. A
-/// process that changes its working folder while the database is open gives an absolute path.
+/// A relative path means the working folder that the process has when it opens the database. It may change that later.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

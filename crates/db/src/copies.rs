@@ -196,7 +196,8 @@ impl IngestWriter {
 pub struct Backups(thermocline_engine::Backups);
 
 impl Backups {
-    /// The backups in the folder `path`, which the first backup makes. This call reads nothing.
+    /// The backups in the folder `path`, which the first backup makes. This call reads nothing. A relative path means the
+    /// working folder of this moment.
     pub fn new(path: impl AsRef<Path>) -> Backups {
         Backups(thermocline_engine::Backups::new(
             World::real().env,

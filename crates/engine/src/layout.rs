@@ -62,6 +62,18 @@ pub(crate) fn absolute(mut options: Options) -> Result<Options> {
     Ok(options)
 }
 
+/// A path of an existing folder that leads there whatever the working folder of the process becomes. It is `dir` itself where
+/// the absolute path does not lead there, as below a folder that may not be searched.
+pub(crate) fn lasting(storage: &dyn Storage, dir: &Path) -> PathBuf {
+    if dir.is_absolute() {
+        return dir.to_path_buf();
+    }
+    let absolute = std::path::absolute(dir).ok();
+    let leads_there = |path: &PathBuf| matches!(storage.is_same(dir, path), Ok(true));
+    let absolute = absolute.filter(leads_there);
+    absolute.unwrap_or_else(|| dir.to_path_buf())
+}
+
 /// Where the region of an existing database is: where `pm_path` says, or else in the database's
 /// folder, or else at the remembered place.
 pub(crate) fn find_region(

@@ -67,8 +67,11 @@ impl Engine {
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
         }
-        let named = Named::read(world, dir, options)?;
-        open_named(named, dir, (setup, ttls), lock, started)
+        // Files are made and removed for as long as it is open.
+        let lasting = layout::lasting(&*storage, dir);
+        let named = Named::read(world, &lasting, options)?;
+        let dirs = (dir, lasting.as_path());
+        open_named(named, dirs, (setup, ttls), lock, started)
     }
 
     /// The options that the database in `dir` was last opened with for writing; `None` if there is
@@ -106,7 +109,7 @@ impl Engine {
 
 fn open_named(
     mut named: Named,
-    dir: &Path,
+    (given, dir): (&Path, &Path),
     (setup, ttls): (Setup, Ttls),
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
@@ -125,6 +128,7 @@ fn open_named(
     }
     let dropped = recovered.start.dropped().to_vec();
     let shared = Shared {
+        given: given.to_path_buf(),
         runtime,
         account,
         listener: setup.listener,

@@ -249,7 +249,7 @@ impl Admission {
         Err(Error::OutOfSpace(format!(
             "the disk of {} has {} left of {}, and {} are kept for flushing and compaction: make room there, or \
              delete, and what that frees comes back soon; reads and deletes go on",
-            self.common.dir.display(),
+            self.common.given.display(),
             format_size(disk.free),
             format_size(disk.total),
             format_size(disk.reserve())

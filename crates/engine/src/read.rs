@@ -305,7 +305,7 @@ impl Engine {
 
     /// The folder, as it was given to the opening.
     pub fn dir(&self) -> &Path {
-        &self.inner.common.dir
+        &self.inner.common.given
     }
 
     /// The options in force.

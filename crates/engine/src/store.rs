@@ -59,7 +59,10 @@ pub struct Engine {
 
 /// What all rooms of a store have in common: its parts, each of which guards its own state, and plain fields.
 pub(crate) struct Common {
+    /// The folder: a path that stays right when the working folder changes.
     pub dir: PathBuf,
+    /// The same as it was given to the opening, for who asks, and for errors.
+    pub given: PathBuf,
     pub world: World,
     pub options: Options,
     pub db_id: [u8; 16],

@@ -94,19 +94,25 @@ impl BackupInfo {
 #[derive(Debug, Clone)]
 pub struct Backups {
     env: Env,
+    /// A path that stays right when the working folder changes.
     dir: PathBuf,
+    /// The same as it was given, for errors.
+    given: PathBuf,
 }
 
 impl Backups {
-    /// The backups in `dir`, which the first backup makes. This call reads nothing.
+    /// The backups in `dir`, which the first backup makes. This call reads nothing. A relative path means the working folder
+    /// of this moment.
     pub fn new(env: Env, dir: &Path) -> Backups {
-        let dir = dir.to_path_buf();
+        let given = dir.to_path_buf();
+        // Where there is no working folder, each call says so.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| given.clone());
         // Stores of the process give descriptors back, if they have all of them.
         let env = Env {
             storage: Frugal::new(env.storage),
             ..env
         };
-        Backups { env, dir }
+        Backups { env, dir, given }
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -189,7 +195,7 @@ impl Backups {
         if self.storage().is_dir(&self.dir)? {
             return Ok(());
         }
-        let dir = self.dir.display();
+        let dir = self.given.display();
         Err(Error::InvalidArgument(
             match self.storage().exists(&self.dir)? {
                 true => format!("{dir} is a file, not a folder; backups lie in a folder"),
@@ -217,7 +223,7 @@ impl Backups {
         match found.stranger {
             None => Ok(found),
             Some(name) => {
-                let dir = self.dir.display();
+                let dir = self.given.display();
                 Err(Error::InvalidArgument(format!(
                     "{dir} is not a folder of backups: it has '{name}'; choose an empty or new folder, \
                      or move that away"
@@ -249,7 +255,7 @@ impl Backups {
         if lists.contains(&id) {
             return Ok(());
         }
-        let dir = self.dir.display();
+        let dir = self.given.display();
         let there: Vec<String> = lists.iter().map(ToString::to_string).collect();
         Err(Error::InvalidArgument(match there.is_empty() {
             true => format!("there is no backup {id} in {dir}, nor any other"),

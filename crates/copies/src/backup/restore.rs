@@ -25,7 +25,7 @@ impl Backups {
         let id = match id.or(self.found()?.lists.last().copied()) {
             Some(id) => id,
             None => {
-                let dir = self.dir.display();
+                let dir = self.given.display();
                 let none = format!("there is no backup in {dir}");
                 return Err(Error::InvalidArgument(none));
             }
@@ -35,7 +35,7 @@ impl Backups {
             return Err(Error::InvalidArgument(format!(
                 "{} lies in the folder of backups {}, in which nothing but backups may lie; choose a folder outside",
                 dir.display(),
-                self.dir.display()
+                self.given.display()
             )));
         }
         let listed = self.read(id)?;

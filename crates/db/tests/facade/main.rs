@@ -1,7 +1,7 @@
 //! The facade, looked at from outside.
 //!
-//! One program, since each one more is linked, and has its copy of all that is generic. Alone stay `kill` and
-//! what is large (the folders here).
+//! One program, since each one more is linked, and has its copy of all that is generic. Alone stay `kill`,
+//! `working_folder`, which changes what the process has in common, and what is large (the folders here).
 
 mod awaited;
 mod commits;

@@ -208,7 +208,7 @@ impl Stager {
             Error::Io { .. } if error.is_no_room() => Error::OutOfSpace(format!(
                 "the disk of {} has no room for a long value: make room there, or delete and compact; reads and \
                  deletes go on ({error})",
-                self.common.dir.display()
+                self.common.given.display()
             )),
             _ => error,
         }

@@ -1,6 +1,6 @@
 //! Step 4 of opening: the store, of what was found.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Weak;
 
 use thermocline_base::Result;
@@ -61,8 +61,10 @@ use crate::write::held::WriterLock;
 use crate::write::seal_limits;
 use crate::write::writer::Writer;
 
-/// What the store has in common with others, and who listens.
+/// What the store has in common with others, who listens, and how they know it.
 pub(super) struct Shared {
+    /// Its folder, as it was given.
+    pub given: PathBuf,
     pub runtime: Runtime,
     pub account: Arc<Account>,
     pub listener: Option<Arc<dyn EventListener>>,
@@ -194,7 +196,7 @@ impl Parts<'_> {
         let client = me.clone() as Weak<dyn Client>;
         let threads = world.background && !options.read_only;
         let background = Arc::new(Background::new(shared.runtime, client, threads));
-        let events = Events::new(self.dir, shared.listener, background.clone());
+        let events = Events::new(&shared.given, shared.listener, background.clone());
         let events = Arc::new(events);
         let poison = Arc::new(Poison::telling(events.clone()));
         let rates = named.manifest.state().rates();
@@ -203,6 +205,7 @@ impl Parts<'_> {
         let common = Common {
             stalls: Stalls::new(clock.clone(), events.clone()),
             dir: self.dir.to_path_buf(),
+            given: shared.given,
             world,
             db_id: named.db_id,
             catalog: Catalog::new(

@@ -196,7 +196,7 @@ impl Pressure {
         match self.room_for_jobs() {
             Some(0) => Err(Error::OutOfSpace(format!(
                 "a compaction that was to make room on the disk of {} has found too little for itself",
-                self.common.dir.display()
+                self.common.given.display()
             ))),
             _ => Ok(()),
         }
