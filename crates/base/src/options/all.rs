@@ -317,7 +317,7 @@ impl Options {
             true => (80, Costs::Printed, PartitionBy::Size),
             false => (65, Costs::Corrected, PartitionBy::None),
         };
-        // FlatLSM has values apart, but for those of 256 bytes or less; the other papers and a classic store have none.
+        // FlatLSM has values of 512 bytes or more apart; the other papers and a classic store have none.
         self.blob.value_bytes_min = match preset {
             Preset::Thermocline => BlobOptions::default().value_bytes_min,
             Preset::FlatLsm => flat::VALUE_BYTES_MIN,
