@@ -122,7 +122,7 @@
 //! # Lock order
 //! `stages` (shared by all threads that stage a batch), `ahead` (working ahead of need), `ingesting`, then `flushing`
 //! and the turn of `merges`, or the `gate` of compactions (shared by each job); the `gate` of blob files (shared by
-//! threads that make or remove blob files, or remove PM tables); `writer`; `next`; then `manifest` or
+//! threads that make blob files, or remove files of tables, blob files or PM tables); `writer`; `next`; then `manifest` or
 //! the `jobs` of compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
 //! the range tombstones of a family in a memtable, then the registry of `readers`. A thread that waits for groups in
 //! flight holds nothing behind `next`. A bucket's queue, and `syncing` with the ring's list and the log behind it,
