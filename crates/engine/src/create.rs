@@ -180,7 +180,8 @@ fn make_region(
     Ok(options)
 }
 
-/// Where a region may lie that is in the way of one at `path`, or that the creation noted in this folder has left.
+/// Where a region may lie that is in the way of one at `path`, or that the creation noted in this folder has left. The note has
+/// no place: what a creation left at another `pm_path` is not found, and stays there.
 fn places(
     world: &World,
     dir: &Path,
