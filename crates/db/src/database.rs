@@ -90,7 +90,7 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn path(&self) -> &Path {
-        self.engine.dir()
+        self.engine.given_dir()
     }
 
     /// The options in force: those of this opening, with what it has decided. [`Options::pm_path`] is where the region lies, and

@@ -114,11 +114,11 @@ fn open_named(
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
 ) -> Result<Engine> {
-    let given = Given {
+    let handed = Given {
         operators: setup.merge_operators,
         filters: setup.compaction_filters.into_iter().collect(),
     };
-    let families = Families::of(&named.state, given)?;
+    let families = Families::of(&named.state, handed)?;
     let runtime = setup.runtime;
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
     let account = Account::new(runtime.budget().clone(), named.options.dram);

@@ -304,7 +304,7 @@ impl Engine {
     }
 
     /// The folder, as it was given to the opening.
-    pub fn dir(&self) -> &Path {
+    pub fn given_dir(&self) -> &Path {
         &self.inner.common.given
     }
 
