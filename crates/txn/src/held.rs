@@ -105,6 +105,36 @@ impl Held {
         })
     }
 
+    /// How many keys and ranges are locked by now.
+    #[inline]
+    pub fn locked(&self) -> (usize, usize) {
+        (self.keys.len(), self.ranges.len())
+    }
+
+    /// Gives back what was locked since there were so many keys and ranges. What that cost is spare.
+    pub fn back_to(&mut self, life: &Life, table: &LockTable, (keys, ranges): (usize, usize)) {
+        let less_ranges = self.ranges.len() > ranges;
+        while self.ranges.len() > ranges
+            && let Some(range) = self.ranges.pop()
+        {
+            table.release_range(range.arrival, (&range.start, &range.end));
+            self.spare += LOCK_BYTES + (range.start.len() + range.end.len()) as u64;
+        }
+        while self.keys.len() > keys
+            && let Some(key) = self.keys.pop()
+        {
+            table.release(life.id, &key);
+            self.spare += LOCK_BYTES + key.bytes().len() as u64;
+        }
+        if less_ranges {
+            // What lies within one that has gone was left out.
+            let (all, widest) = (&self.ranges, &mut self.widest);
+            widest.clear();
+            (0..all.len()).for_each(|number| widest.add(number, |n| all[n].bounds()));
+        }
+        self.count(life);
+    }
+
     /// Gives all locks back.
     pub fn release(&mut self, life: &Arc<Life>, table: &LockTable) {
         self.widest.clear();

@@ -93,7 +93,8 @@
 //! and commits last, is refused.
 //!
 //! Locks are held until the commit has been
-//! acknowledged, and kept when a savepoint is rolled back to. `locks::table` says why no wake-up is lost and nobody
+//! acknowledged, and kept when a savepoint is rolled back to. A call that is refused gives back what it had locked.
+//! `locks::table` says why no wake-up is lost and nobody
 //! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the
 //! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does. When the store
 //! is closed, whoever waits is told ([`Transactions::close`]): who has the lock may be prepared, and stay so.

@@ -147,6 +147,8 @@ impl<S: Store> Transaction<S> {
                 .acquire_range(self.life(), (&start, &end), wait_ns, |key| keys.push(key));
         for key in keys {
             // Few, and they are locked: the limit may be passed by them.
+            let cost = LOCK_BYTES + key.bytes().len() as u64;
+            self.reading.take_memory_anyway(cost);
             self.held().borrow_mut().add(self.life(), key);
         }
         let arrival = taken.map_err(|why| {
@@ -157,6 +159,17 @@ impl<S: Store> Transaction<S> {
             .borrow_mut()
             .add_range(self.life(), arrival, (start, end));
         self.ready()
+    }
+
+    /// Locks what `lock` does, or nothing: what it had locked before it was refused is given back, and nobody waits for it.
+    fn all_or_nothing(&self, lock: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = self.held().borrow().locked();
+        let locked = lock();
+        if locked.is_err() {
+            let table = &self.shared().locks;
+            self.held().borrow_mut().back_to(self.life(), table, before);
+        }
+        locked
     }
 
     /// What was just locked must be as its moment has it. Where it has changed since, and all that was read so far is
@@ -204,8 +217,10 @@ impl<S: Store> Transaction<S> {
     /// Prepares a read of a key that is to hold until the commit, beside others that only read it.
     fn before_shared_read(&self, key: &OneKey<'_>) -> Result<()> {
         if self.locks() {
-            self.lock(key, Mode::Shared)?;
-            self.settle_moment(key)?;
+            self.all_or_nothing(|| {
+                self.lock(key, Mode::Shared)?;
+                self.settle_moment(key)
+            })?;
         }
         self.touch(key)
     }
@@ -213,8 +228,10 @@ impl<S: Store> Transaction<S> {
     /// Prepares a write of a key, or a read of it that is to hold until the commit.
     fn before_write(&self, key: &OneKey<'_>) -> Result<()> {
         if self.locks() {
-            self.lock(key, Mode::Exclusive)?;
-            self.settle_moment(key)?;
+            self.all_or_nothing(|| {
+                self.lock(key, Mode::Exclusive)?;
+                self.settle_moment(key)
+            })?;
         }
         Ok(())
     }
@@ -352,9 +369,11 @@ impl<S: Store> Transaction<S> {
             end: end.map(<[u8]>::to_vec),
         };
         if self.locks() {
-            self.lock_deleted(&span)?;
-            self.settle_moment(&span)?;
-            self.lock_all(family, &span)?;
+            self.all_or_nothing(|| {
+                self.lock_deleted(&span)?;
+                self.settle_moment(&span)?;
+                self.lock_all(family, &span)
+            })?;
         }
         let range = self.reading.writes().deletion(span)?;
         self.take_memory(range.cost())?;
@@ -406,8 +425,10 @@ impl<S: Store> Transaction<S> {
             return Ok(false);
         }
         if self.locks() {
-            self.lock_range(span)?;
-            self.settle_moment(span)?;
+            self.all_or_nothing(|| {
+                self.lock_range(span)?;
+                self.settle_moment(span)
+            })?;
         }
         self.take_memory(2 * (TOUCHED_BYTES + span.bytes() as u64))?;
         if !self.locks() {

@@ -97,6 +97,49 @@ fn who_deletes_a_range_waits_for_who_deletes_one_that_meets_it() {
     }
 }
 
+/// Whoever is refused what has changed is as before, and may go on: nobody waits for what it has not got.
+#[test]
+fn who_is_refused_what_has_changed_has_not_locked_it() {
+    let db = open();
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        let options = patient().isolation(isolation);
+        let mut one = db.transaction(options).unwrap();
+        one.put("own", "0").unwrap();
+        one.take_snapshot().unwrap();
+        assert_eq!(one.range("a".."c").count(), 0);
+        db.put("k", "1").unwrap();
+        let mut round = || {
+            let refused = [
+                one.put("k", "2"),
+                one.get_for_update("k").map(drop),
+                one.get_for_share("k").map(drop),
+                one.delete_range("j".."l"),
+            ];
+            for error in refused.map(Result::unwrap_err) {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            }
+            if isolation == Isolation::Serializable {
+                assert!(one.range("j".."l").next().unwrap().is_err());
+            }
+            db.transactions().memory_bytes
+        };
+        let first = round();
+        assert_eq!((0..100).map(|_| round()).max(), Some(first));
+        // What it had locked before it has still, the range of a serializable one included.
+        assert_eq!(one.get("b").unwrap(), None);
+        let ranges = usize::from(isolation == Isolation::Serializable);
+        let report = db.transactions();
+        assert_eq!((report.locked_keys, report.locked_ranges), (1, ranges));
+        let hasty = options.lock_timeout(Duration::ZERO);
+        let mut two = db.transaction(hasty).unwrap();
+        two.put("k", "3").unwrap();
+        two.commit().unwrap();
+        one.put("own", "1").unwrap();
+        one.commit().unwrap();
+    }
+    assert_eq!(db.transactions().locked_keys, 0);
+}
+
 #[test]
 fn a_waiter_goes_on_with_what_it_waited_for() {
     let db = open();
