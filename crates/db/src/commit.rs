@@ -116,6 +116,8 @@ impl Future for Commit {
     /// # Panics
     /// If polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        // Dropped behind the lock: what goes with a waker may be a task, and all that it has.
+        let _before;
         let mut state = lock(&self.0.state);
         assert!(!state.over, "a commit is polled again after it was ready");
         match state.result.take() {
@@ -124,9 +126,79 @@ impl Future for Commit {
                 Poll::Ready(result)
             }
             None => {
-                state.waker = Some(context.waker().clone());
+                _before = state.waker.replace(context.waker().clone());
                 Poll::Pending
             }
         }
+    }
+}
+
+impl Drop for Commit {
+    /// It takes its waker along, and with it what that holds, however long the commit takes.
+    fn drop(&mut self) {
+        // Dropped behind the lock, as when it is polled.
+        let waker = lock(&self.0.state).waker.take();
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use thermocline_base::sync::try_lock;
+
+    use super::*;
+
+    /// How many wakers have gone, and how many of them while the commit was locked.
+    #[derive(Default)]
+    struct Gone {
+        all: AtomicUsize,
+        locked: AtomicUsize,
+    }
+
+    /// A waker, and whose it is.
+    struct Task {
+        commit: Arc<Shared>,
+        gone: Arc<Gone>,
+    }
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Task {
+        fn drop(&mut self) {
+            let is_locked = try_lock(&self.commit.state).is_none();
+            self.gone.all.fetch_add(1, Ordering::Relaxed);
+            let locked = usize::from(is_locked);
+            self.gone.locked.fetch_add(locked, Ordering::Relaxed);
+        }
+    }
+
+    /// With a waker a task may go, and what a task has may ask for the commit, or end the store that tells it.
+    #[test]
+    fn wakers_go_with_their_commit_or_before_and_under_no_lock() {
+        let (mut commit, tell) = Commit::new();
+        let gone = Arc::new(Gone::default());
+        for n in 0..3 {
+            let task = Task {
+                commit: commit.0.clone(),
+                gone: gone.clone(),
+            };
+            let waker = Waker::from(Arc::new(task));
+            let polled = Pin::new(&mut commit).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            drop(waker);
+            // The last one is there still.
+            let counts = [&gone.all, &gone.locked].map(|count| count.load(Ordering::Relaxed));
+            assert_eq!(counts, [n, 0]);
+        }
+        // Nobody is told yet.
+        drop(commit);
+        let counts = [&gone.all, &gone.locked].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [3, 0]);
+        tell(Ok(()));
     }
 }
