@@ -91,8 +91,9 @@ impl Transaction {
     /// Takes the snapshot now instead of at the first read. Returns the sequence number of the snapshot.
     ///
     /// A pessimistic transaction may move its snapshot forward when it locks a key that has changed meanwhile. It
-    /// does so only before this call, and before its first read other than [`Transaction::get_for_update`].
-    /// Afterwards it is refused such a key.
+    /// does so only before this call, and as long as it has locked all that it has read: until its first iterator, and
+    /// at snapshot isolation until its first read other than [`Transaction::get_for_update`] and
+    /// [`Transaction::get_for_share`]. Afterwards it is refused such a key.
     ///
     /// # Errors
     /// [`crate::Error::Closed`], [`crate::Error::Poisoned`]; [`crate::Error::Conflict`] if the transaction has
