@@ -39,7 +39,7 @@ use thermocline_policy::tuning::CREDIT_GROUPS;
 use thermocline_policy::{promise, seal};
 
 use crate::store::Memtables;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use crate::write::writer::Writer;
 use asked::Asked;
 use credit::Credit;
@@ -53,8 +53,16 @@ struct Flying {
     readers: usize,
     /// Groups up to this seqno have finished.
     visible: u64,
-    /// DRAM in use, or promised to batches that are staged.
+    /// DRAM in use, or promised to who grows an index without the writer's lock.
     used: u64,
+}
+
+/// What is `promised` to whoever grows an index without the writer's lock, and then what is `used`. His promise is taken off
+/// behind what he has taken: so that may count twice, and counts once at least.
+fn used_or_promised(promised: &AtomicU64, used: impl FnOnce() -> u64) -> u64 {
+    // Acquire: whoever has taken his promise off has released what he uses.
+    let promised = promised.load(Ordering::Acquire);
+    promised + used()
 }
 
 impl Memtables {
@@ -65,7 +73,7 @@ impl Memtables {
         let records = ring.records();
         let groups = ring.groups() + CREDIT_GROUPS;
         let visible = ring.visible();
-        let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
+        let used = self.used_or_promised();
         Flying {
             records,
             groups,
@@ -73,6 +81,11 @@ impl Memtables {
             visible,
             used,
         }
+    }
+
+    /// DRAM in use, or promised to who grows an index without the writer's lock.
+    pub fn used_or_promised(&self) -> u64 {
+        used_or_promised(&self.staging, || self.common.account.used())
     }
 
     /// What records in flight take, and `ahead` more, in whichever families.
@@ -188,9 +201,27 @@ impl Memtables {
 
     /// Gives up the credit of a store in which no write is in flight.
     pub fn give_up_credit(&self, writer: &mut Writer) {
-        if self.common.commits.ring.groups() == 0 && self.staging.load(Ordering::Relaxed) == 0 {
+        if self.common.commits.ring.groups() == 0 && self.staging.load(Ordering::Acquire) == 0 {
             writer.credit = Credit::default();
             self.common.account.settle();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A merge of indexes ends a step without the writer's lock, so that may be between any two looks of who promises.
+    #[test]
+    fn what_a_step_has_taken_counts_though_its_promise_ends_meanwhile() {
+        let (used, promised) = (AtomicU64::new(100), AtomicU64::new(50));
+        let counted = used_or_promised(&promised, || {
+            let seen = used.load(Ordering::Relaxed);
+            used.fetch_add(40, Ordering::Relaxed);
+            promised.fetch_sub(50, Ordering::Release);
+            seen
+        });
+        assert!(counted >= used.load(Ordering::Relaxed), "{counted}");
     }
 }

@@ -328,8 +328,7 @@ impl Merger {
 
     fn has_dram_for(&self, inputs: &[Arc<Memtable>]) -> bool {
         let more: u64 = inputs.iter().map(|m| m.index_bytes()).sum();
-        let used =
-            self.common.account.used() + self.memtables.staging.load(Ordering::Relaxed) + more;
+        let used = self.memtables.used_or_promised() + more;
         let fits = !self.common.flushes() || indexes::leaves_flushes(&self.common.dram(), used);
         fits && self.common.account.has_ample_room_for(used)
     }
@@ -380,9 +379,10 @@ impl Merger {
                 return Ok(None);
             };
             let more = merging.step(step, without);
+            // Release: behind what the step has taken.
             self.memtables
                 .staging
-                .fetch_sub(promised, Ordering::Relaxed);
+                .fetch_sub(promised, Ordering::Release);
             if !more? {
                 return Ok(Some(merging));
             }

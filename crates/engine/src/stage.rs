@@ -111,7 +111,8 @@ impl Drop for Staging<'_, '_> {
             inner.memtables.retire_logs(&[chain]);
         }
         let staging = &inner.memtables.staging;
-        staging.fetch_sub(self.promised, Ordering::Relaxed);
+        // Release: behind what the batch has taken.
+        staging.fetch_sub(self.promised, Ordering::Release);
         // What the batch did not use others may have, once this store is idle,
         inner.common.written();
         // and who writes here at once. Behind all that is given back.

@@ -145,7 +145,7 @@ pub(crate) struct Memtables {
     pub next: Next,
     /// The logs, which make writes durable where records lie in DRAM.
     pub wal: Option<Wal>,
-    /// DRAM promised to batches that are being staged. Raised under the writer's lock.
+    /// DRAM promised to batches that are being staged, and to merges of indexes. Raised under the writer's lock.
     pub staging: AtomicU64,
     /// The region's size, in bytes, when growth was last reported.
     pub region_seen: AtomicU64,
