@@ -8,6 +8,45 @@ use crate::store::Upkeep;
 use crate::sync::thread;
 use crate::write::writer::Writer;
 
+/// Looks whether those let go who hold what is dead. They may become more, too, and fewer again, for as long as they like: a
+/// value that is read in place can be cloned.
+struct Looks {
+    /// How many there were at the last look.
+    last: usize,
+    /// How few there were at any.
+    fewest: usize,
+    /// Looks since there were fewer than ever.
+    in_vain: u32,
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks {
+            last: usize::MAX,
+            fewest: usize::MAX,
+            in_vain: 0,
+        }
+    }
+}
+
+impl Looks {
+    /// There are so many `now`. Returns whether that is fewer than at the last look.
+    fn look(&mut self, now: usize) -> bool {
+        self.in_vain = if now < self.fewest {
+            0
+        } else {
+            self.in_vain + 1
+        };
+        self.fewest = self.fewest.min(now);
+        now < std::mem::replace(&mut self.last, now)
+    }
+
+    /// Whether there were so many in vain that nobody is waited for any longer.
+    fn are_in_vain(&self) -> bool {
+        self.in_vain >= PATIENCE_LOOKS
+    }
+}
+
 impl Upkeep {
     /// As [`Reclaimer::reclaim`](crate::store::Reclaimer), for whoever writes and lacks something. What cannot be read stays, for its
     /// reader to hear of.
@@ -58,15 +97,15 @@ impl Upkeep {
         if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(writer)? {
             return Ok(());
         }
-        let (begun, mut holders, mut in_vain) = (self.common.now_ns(), usize::MAX, 0);
+        let (begun, mut looks) = (self.common.now_ns(), Looks::default());
         loop {
             // Counted before anything is dropped: who lets go afterwards is missing from the next count.
             let now = self.holders();
-            in_vain = if now < holders { 0 } else { in_vain + 1 };
+            let some_went = looks.look(now);
             // What nobody holds is kept for others than readers.
-            let ends = now == 0 || in_vain >= PATIENCE_LOOKS && self.is_out_of_patience(begun);
+            let ends = now == 0 || looks.are_in_vain() && self.is_out_of_patience(begun);
             // At the end, too: one may have come as another one went.
-            if (now < holders || ends) && self.reclaimer.drop_dead(writer)? > 0 {
+            if (some_went || ends) && self.reclaimer.drop_dead(writer)? > 0 {
                 // What was not the oldest may be now.
                 self.reclaim_for(writer)?;
                 return Ok(());
@@ -74,7 +113,6 @@ impl Upkeep {
             if ends {
                 return Err(error);
             }
-            holders = now;
             thread::yield_now();
         }
     }
@@ -103,5 +141,31 @@ impl Upkeep {
             self.reclaim_for(writer)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All other writers wait meanwhile.
+    #[test]
+    fn who_comes_and_goes_all_the_time_is_not_waited_for() {
+        let mut looks = Looks::default();
+        assert!(looks.look(5), "who looks for the first time tries");
+        for _ in 0..PATIENCE_LOOKS {
+            assert!(!looks.look(6));
+            assert!(
+                looks.look(5),
+                "one of them may have been the last of its own"
+            );
+        }
+        assert!(looks.are_in_vain());
+        // Now there is one less than ever.
+        assert!(looks.look(4) && !looks.are_in_vain());
+        for _ in 1..PATIENCE_LOOKS {
+            assert!(!looks.look(4) && !looks.are_in_vain());
+        }
+        assert!(!looks.look(4) && looks.are_in_vain());
     }
 }
