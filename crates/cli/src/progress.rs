@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use thermocline_bench::clock::{Instant, now};
 
+use crate::fail::tell_aside;
 use crate::output::Output;
 
 /// How long something may take before a bar appears.
@@ -55,9 +56,32 @@ impl Progress {
         self.bar.set_position(done);
     }
 
+    /// What writes lines above the bar.
+    pub fn aside(&self, output: &Output) -> Aside {
+        Aside {
+            bar: self.bar.clone(),
+            quiet: output.quiet,
+        }
+    }
+
     /// Changes what the bar counts up to.
     pub fn set_total(&mut self, total: u64) {
         self.bar.set_length(total);
+    }
+}
+
+/// Lines on standard error beside a bar, whether that shows itself or not.
+pub(crate) struct Aside {
+    bar: ProgressBar,
+    quiet: bool,
+}
+
+impl Aside {
+    /// Writes a line, unless as little as possible is to be said.
+    pub fn tell(&self, text: &str) {
+        if !self.quiet {
+            self.bar.suspend(|| tell_aside(text));
+        }
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Found {
     pub cells: Vec<CellFound>,
     /// Whether it was ended early, so that cells are missing.
     pub interrupted: bool,
+    /// Which run failed, and why: that ended it early, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Why the numbers of a run cannot be trusted, of the first such run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_reason: Option<String>,
@@ -86,6 +89,7 @@ impl Found {
             bar: BAR,
             cells: Vec::new(),
             interrupted: false,
+            failure: None,
             invalid_reason: None,
         }
     }

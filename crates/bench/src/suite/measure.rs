@@ -13,47 +13,73 @@ use crate::run::run;
 use crate::scratch::Scratch;
 use crate::watch::Watch;
 
-/// Runs every cell. `watch` counts runs, and can end them early: then the cells that were not done are left out.
+/// Runs every cell, and tells of each that is done. `watch` counts runs, and can end them early: then the cells that were not
+/// done are left out. So it is where a run fails, which [`Found::failure`] tells: what was measured before is as right as ever.
 ///
 /// # Errors
-/// As [`Setting::validate`]; every error of the store.
-pub fn run_suite(cells: &[Cell], setting: &Setting, watch: &Watch) -> Result<Found> {
+/// As [`Setting::validate`].
+pub fn run_suite(
+    cells: &[Cell],
+    setting: &Setting,
+    watch: &Watch,
+    tell: &mut dyn FnMut(&CellFound),
+) -> Result<Found> {
     setting.validate(cells)?;
     let runs = cells.len() * setting.rounds * PRESETS.len();
     let mut found = Found::new(setting);
     watch.begin("suite", runs as u64);
     for cell in cells {
         watch.name(cell.workload.name());
-        let mut rounds = Vec::with_capacity(setting.rounds);
-        for round in 0..setting.rounds {
-            match run_round(cell, setting, round, watch)? {
-                Some(reports) => {
-                    found.distrust(cell, &reports);
-                    rounds.push(reports);
-                }
-                None => {
-                    found.interrupted = true;
-                    return Ok(found);
-                }
+        match run_cell(cell, setting, watch, &mut found) {
+            Ok(Some(done)) => {
+                tell(&done);
+                found.cells.push(done);
+            }
+            Ok(None) => {
+                found.interrupted = true;
+                break;
+            }
+            Err(why) => {
+                found.failure = Some(why);
+                break;
             }
         }
-        found.cells.push(CellFound::of(cell, setting, &rounds));
     }
     Ok(found)
 }
 
+/// All rounds of a cell; `None` if they were ended early. An error says which run failed, and why.
+fn run_cell(
+    cell: &Cell,
+    setting: &Setting,
+    watch: &Watch,
+    found: &mut Found,
+) -> std::result::Result<Option<CellFound>, String> {
+    let mut rounds = Vec::with_capacity(setting.rounds);
+    for round in 0..setting.rounds {
+        let Some(reports) = run_round(cell, setting, round, watch)? else {
+            return Ok(None);
+        };
+        found.distrust(cell, &reports);
+        rounds.push(reports);
+    }
+    Ok(Some(CellFound::of(cell, setting, &rounds)))
+}
+
 /// One run of each preset, in the order of [`PRESETS`]; `None` if it was ended early. Which one begins is another one in each round.
+/// An error says which run failed, and why.
 fn run_round(
     cell: &Cell,
     setting: &Setting,
     round: usize,
     watch: &Watch,
-) -> Result<Option<[Report; PRESETS.len()]>> {
+) -> std::result::Result<Option<[Report; PRESETS.len()]>, String> {
     let mut reports = [const { None }; PRESETS.len()];
     for turn in 0..PRESETS.len() {
         let at = (round + turn) % PRESETS.len();
         let part = watch.part();
-        let report = run_one(cell, PRESETS[at], setting, &part)?;
+        let report = run_one(cell, PRESETS[at], setting, &part)
+            .map_err(|e| format!("{} in cell {}: {e}", PRESETS[at].name(), cell.name))?;
         if watch.is_stopped() {
             return Ok(None);
         }
@@ -102,7 +128,7 @@ mod tests {
         let setting = small(&folder);
         let cells = choose(named(), &["ycsb-f-1x".into()]).unwrap();
         let watch = Watch::new();
-        let found = run_suite(&cells, &setting, &watch).unwrap();
+        let found = run_suite(&cells, &setting, &watch, &mut |_| ()).unwrap();
         assert_eq!((watch.snapshot().done, watch.snapshot().total), (5, 5));
         // A report says which preset its store had: sides are not mixed up by who begins.
         let second = run_round(&cells[0], &setting, 1, &watch).unwrap();
@@ -120,10 +146,44 @@ mod tests {
         let folder = Scratch::new("suite-test").unwrap();
         let watch = Watch::new();
         watch.stop();
-        let found = run_suite(&named(), &small(&folder), &watch).unwrap();
-        assert!(found.interrupted && found.cells.is_empty());
+        let mut told = 0;
+        let setting = small(&folder);
+        let found = run_suite(&named(), &setting, &watch, &mut |_| told += 1).unwrap();
+        assert!(found.interrupted && found.cells.is_empty() && told == 0);
         assert!(found.to_string().contains("0 of 0 cells pass"));
+        assert!(found.to_string().contains("ended early"));
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+
+    /// Rows of minutes are not thrown away because the disk is full at the end.
+    #[test]
+    fn what_was_measured_is_told_when_it_is_done_and_stays_where_a_later_run_fails() {
+        let (stores, folder) = (
+            Scratch::new("suite-test").unwrap(),
+            Scratch::new("suite-test").unwrap(),
+        );
+        let setting = Setting {
+            dir: Some(stores.path().to_path_buf()),
+            ..small(&folder)
+        };
+        let cells = choose(named(), &["put-pm".into(), "load-5x".into()]).unwrap();
+        let mut told = Vec::new();
+        let found = run_suite(&cells, &setting, &Watch::new(), &mut |cell: &CellFound| {
+            told.push(cell.in_a_line());
+            // The next run has no place.
+            crate::scratch::remove(stores.path()).unwrap();
+        });
+        let found = found.unwrap();
+        assert!(
+            told.len() == 1 && told[0].starts_with("put-pm: "),
+            "{told:?}"
+        );
+        assert_eq!(found.cells.len(), 1);
+        assert!(!found.interrupted);
+        let why = found.failure.as_ref().unwrap();
+        assert!(why.starts_with("thermocline in cell load-5x: "), "{why}");
+        let table = found.to_string();
+        assert!(table.contains("put-pm") && table.contains(why), "{table}");
     }
 
     #[test]

@@ -61,6 +61,15 @@ impl Found {
                 " So few rounds say little: a verdict takes 5 or more, up to {ROUNDS_MAX}."
             );
         }
+        if self.interrupted {
+            text += " It was ended early, so that cells are missing.";
+        }
+        if let Some(why) = &self.failure {
+            text += &format!(" A run failed, so that cells are missing: {why}.");
+        }
+        if let Some(reason) = &self.invalid_reason {
+            text += &format!(" INVALID: {reason}.");
+        }
         text
     }
 
@@ -90,6 +99,17 @@ fn header() -> Vec<String> {
 }
 
 impl CellFound {
+    /// The medians of all presets, in one line, for whoever waits for the rest.
+    pub fn in_a_line(&self) -> String {
+        let sides = [&self.ours].into_iter().chain(&self.rivals);
+        let medians = sides.map(|side| {
+            let rate = grouped(whole(side.ops_per_sec_median));
+            format!("{} {rate}", side.preset)
+        });
+        let medians: Vec<String> = medians.collect();
+        format!("{}: {} operations/s", self.cell, medians.join(", "))
+    }
+
     fn row(&self) -> Vec<String> {
         let rate = |side: &Side| grouped(whole(side.ops_per_sec_median));
         let mut row = vec![self.cell.clone(), rate(&self.ours)];
@@ -165,6 +185,14 @@ mod tests {
         assert!((bad.ratio.mean - 0.9).abs() < 0.001);
         assert_eq!(found.worst().unwrap().cell, bad.cell);
         assert_eq!(found.passed(), 1);
+    }
+
+    #[test]
+    fn a_line_has_all_medians() {
+        assert_eq!(
+            found().cells[1].in_a_line(),
+            "load-5x: thermocline 901, global-index 1,001, leveled 10, pm-blade 500, flat-lsm 400 operations/s"
+        );
     }
 
     #[test]

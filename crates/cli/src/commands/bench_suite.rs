@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use thermocline::options::Emulation;
 use thermocline_bench::counts::{choose_scripts, count};
-use thermocline_bench::suite::{Cell, Found, Setting, choose, full, named, run_suite};
+use thermocline_bench::suite::{Cell, CellFound, Found, Setting, choose, full, named, run_suite};
 
 use crate::args::{BenchArgs, DurabilityArg};
-use crate::commands::measured::{finished, followed};
+use crate::commands::measured::{finished, followed, told};
 use crate::fail::{Failure, Outcome, even_unread};
 use crate::interrupt;
 use crate::output::Output;
@@ -40,7 +40,13 @@ pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
         return list(&cells, &setting, output);
     }
     interrupt::catch();
-    let found = followed(output, "runs", |watch| run_suite(&cells, &setting, watch))?;
+    let found = told(output, "runs", |watch, tell| {
+        let mut done = |cell: &CellFound| tell(&cell.in_a_line());
+        run_suite(&cells, &setting, watch, &mut done)
+    })?;
+    if let Some(why) = found.failure.as_ref().filter(|_| found.cells.is_empty()) {
+        return Err(Failure::Failed(why.clone()));
+    }
     let text = match args.suite.markdown {
         true => found.markdown(),
         false => found.to_string(),
@@ -48,6 +54,10 @@ pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
     let value = serde_json::to_value(&found);
     let doubts = (found.interrupted, found.invalid_reason.clone());
     let printed = finished(output, value, &text, doubts);
+    if let Some(why) = &found.failure {
+        even_unread(printed)?;
+        return Err(Failure::Failed(why.clone()));
+    }
     match args.suite.check {
         // The exit code tells it, too.
         true => even_unread(printed).and_then(|()| check(&found)),
@@ -189,7 +199,7 @@ fn listed(all: Vec<Value>, output: &mut Output) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_bench::suite::{CellFound, Ratio, Side};
+    use thermocline_bench::suite::{Ratio, Side};
 
     use super::*;
 
@@ -225,6 +235,7 @@ mod tests {
             bar: 0.95,
             cells,
             interrupted: false,
+            failure: None,
             invalid_reason: None,
         };
         check(&found(vec![cell("one", true)])).unwrap();

@@ -70,8 +70,18 @@ pub(super) fn followed<T>(
     unit: &str,
     work: impl FnOnce(&Watch) -> Result<T>,
 ) -> Result<T> {
+    told(output, unit, |watch, _| work(watch))
+}
+
+/// As [`followed`], of work that has lines to say meanwhile.
+pub(super) fn told<T>(
+    output: &Output,
+    unit: &str,
+    work: impl FnOnce(&Watch, &dyn Fn(&str)) -> Result<T>,
+) -> Result<T> {
     let watch = Watch::new();
     let mut progress = Progress::new(output, 0, unit);
+    let aside = progress.aside(output);
     let look = || {
         if interrupt::asked() {
             watch.stop();
@@ -80,7 +90,7 @@ pub(super) fn followed<T>(
         progress.set_total(now.total.max(now.done));
         progress.set(now.phase, now.done);
     };
-    beside(look, || work(&watch))
+    beside(look, || work(&watch, &|text: &str| aside.tell(text)))
 }
 
 /// Does `work` here, and calls `look` on another thread once in a [`TICK`] until that has ended, be it by a panic.

@@ -26,6 +26,13 @@ fn cells_run_with_every_preset_and_leave_nothing_behind() {
         .map(|cell| cell["cell"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["put-pm", "ycsb-a-5x", "put-file"]);
+    // Each was told when it was done.
+    let told: Vec<_> = run.err.lines().collect();
+    assert_eq!(told.len(), names.len(), "{}", run.err);
+    for (line, name) in told.iter().zip(&names) {
+        assert!(line.starts_with(&format!("{name}: thermocline ")), "{line}");
+        assert!(line.contains("pm-blade "), "{line}");
+    }
     for cell in cells {
         let rivals = cell["rivals"].as_array().unwrap();
         let sides: Vec<&Value> = [&cell["ours"]].into_iter().chain(rivals).collect();
@@ -70,7 +77,9 @@ fn a_table_for_people_and_one_for_notes() {
     let lines: Vec<&str> = run.out.lines().collect();
     assert_eq!(lines.len(), 4, "{}", run.out);
     assert!(lines[1].contains("pm-blade") && lines[2].starts_with("> get-pm"));
-    let run = suite(&store, &[&one[..], &["--markdown"]].concat());
+    assert!(run.err.starts_with("get-pm: "), "{}", run.err);
+    let run = suite(&store, &[&one[..], &["--markdown", "--quiet"]].concat());
+    assert_eq!(run.err, "");
     assert!(run.out.contains("| **get-pm** | **"), "{}", run.out);
     assert!(store.names().is_empty(), "{:?}", store.names());
 }
