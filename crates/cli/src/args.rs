@@ -189,7 +189,8 @@ Examples:
   thermocline reproduce pm-blade --pm-path /dev/shm --report pm-blade.html
 
 Each result is saved as a file in --out, too. An experiment takes a minute or two, and shapes hold or not
-by what was measured: let nothing else run meanwhile.")]
+by what was measured: let nothing else run meanwhile. Ctrl-C ends one soon; it removes what it wrote, and results
+of those before it are shown.")]
     Reproduce(ReproduceArgs),
 }
 

@@ -1,8 +1,11 @@
 //! Where and how experiments run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use thermocline_base::options::Emulation;
+use thermocline_base::{Error, Result};
+use thermocline_bench::Watch;
 
 /// Where an experiment says how far it is.
 pub type Tell<'a> = &'a mut dyn FnMut(&str);
@@ -18,6 +21,26 @@ pub struct Setting {
     pub emulate: Emulation,
     /// So small that numbers mean nothing: for tests.
     pub quick: bool,
+    /// Whoever stops it ends experiments early: they fail soon, and have left nothing behind then.
+    pub watch: Arc<Watch>,
+}
+
+impl Setting {
+    /// Asked before each longer step.
+    ///
+    /// # Errors
+    /// [`ended_early`] if the watch was stopped.
+    pub(crate) fn goes_on(&self) -> Result<()> {
+        match self.watch.is_stopped() {
+            true => Err(ended_early()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whoever was ended early has no numbers that could be trusted.
+pub(crate) fn ended_early() -> Error {
+    Error::InvalidArgument("the experiment was ended early".to_string())
 }
 
 #[cfg(test)]
@@ -29,6 +52,7 @@ impl Setting {
             pm_dir: None,
             emulate: Emulation::None,
             quick: true,
+            watch: Arc::default(),
         }
     }
 }

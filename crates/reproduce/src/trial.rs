@@ -1,6 +1,7 @@
 //! A store on trial: runs of `bench` on it, one after the other, or what else is done to it when it is open.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use thermocline::{Db, Durability, Metrics, Runtime, RuntimeOptions};
 use thermocline_base::options::{Emulation, Options, Preset};
@@ -13,7 +14,7 @@ use thermocline_bench::{
     Distribution, Latencies, Latency, Operation, Plan, Report, Watch, Workload,
 };
 
-use crate::setting::Setting;
+use crate::setting::{Setting, ended_early};
 
 /// Bytes of keys, as of a plan of `bench` by itself.
 pub(crate) const KEY_BYTES: usize = 16;
@@ -45,6 +46,8 @@ pub(crate) struct Trial {
     options: Options,
     /// Of its own; `None` for what a store has by itself.
     runtime: Option<Runtime>,
+    /// Of the setting: ends its runs.
+    watch: Arc<Watch>,
     pub size: Size,
 }
 
@@ -56,6 +59,7 @@ impl Trial {
         more: &[(&str, &str)],
         size: Size,
     ) -> Result<Trial> {
+        setting.goes_on()?;
         let mut scratch = Scratch::new_in(&setting.dir, "thermocline-reproduce")?;
         let mut options = Options::preset(system.preset);
         (options.pm, options.dram) = (size.pm, size.dram);
@@ -70,6 +74,7 @@ impl Trial {
             scratch,
             options,
             runtime: None,
+            watch: setting.watch.clone(),
             size,
         })
     }
@@ -152,7 +157,7 @@ impl Trial {
     /// # Errors
     /// Those of the run, and of [`trusted`].
     pub fn run(&self, plan: &Plan) -> Result<Report> {
-        trusted(thermocline_bench::run(plan, &Watch::new())?)
+        trusted(thermocline_bench::run(plan, &self.watch.part())?)
     }
 }
 
@@ -161,6 +166,9 @@ impl Trial {
 /// # Errors
 /// [`Error::InvalidArgument`] saying why they cannot.
 pub(crate) fn trusted(report: Report) -> Result<Report> {
+    if report.interrupted {
+        return Err(ended_early());
+    }
     if let Some(reason) = &report.invalid_reason {
         let workload = report.workload;
         return Err(Error::InvalidArgument(format!(
@@ -199,6 +207,7 @@ impl Trial {
             writer.put(&db, draws[0].index(0))?;
             db.get(keys.key(draws[1].index(0)))?;
             if n % step == 0 {
+                setting.goes_on()?;
                 db.drain()?;
             }
         }
@@ -297,5 +306,36 @@ mod tests {
         let error = trusted(report).unwrap_err().to_string();
         let told = ["fillrandom", "lines are missing"];
         assert!(told.iter().all(|word| error.contains(word)), "{error}");
+    }
+
+    /// The numbers of a part of a run would be told as those of all of it, and the next store would be made.
+    #[test]
+    fn who_is_ended_early_fails_and_leaves_nothing_behind() {
+        let folder = crate::setting::folder();
+        let setting = Setting::quick(folder.path());
+        let system = System {
+            name: "thermocline",
+            preset: Preset::Thermocline,
+            set: &[],
+        };
+        let size = Size {
+            pm: 4 << 20,
+            dram: 32 << 20,
+            keys: 1000,
+            value_bytes: 10,
+        };
+        let trial = Trial::loaded(&setting, &system, &[], size).unwrap();
+        setting.watch.stop();
+        let ended = [
+            trial.run(&trial.plan(&setting, Workload::ReadRandom)).err(),
+            trial.settled(&setting, 0.0, 1000).err(),
+            Trial::new(&setting, &system, &[], size).err(),
+        ];
+        for error in ended {
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains("ended early"), "{error}");
+        }
+        drop(trial);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn told<T>(
 }
 
 /// Does `work` here, and calls `look` on another thread once in a [`TICK`] until that has ended, be it by a panic.
-fn beside<T>(mut look: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
+pub(super) fn beside<T>(mut look: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let looks = scope.spawn(|| {

@@ -1,15 +1,21 @@
 //! `reproduce`: the papers' experiments, here.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use thermocline::options::Emulation;
 use thermocline_reproduce::{EXPERIMENTS, Experiment, Outcome as Result, Setting, find, page};
 
 use crate::args::ReproduceArgs;
+use crate::commands::measured::beside;
 use crate::fail::{Failure, Outcome, tell_aside};
 use crate::files;
+use crate::interrupt;
 use crate::output::Output;
+
+/// Experiments that ran, and what they came to.
+type Ran = [(&'static Experiment, Result)];
 
 /// Runs experiments, or names them.
 pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
@@ -36,9 +42,32 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
         pm_dir: args.pm_path.clone(),
         emulate: Emulation::parse(&args.emulate).map_err(Failure::usage)?,
         quick: args.quick,
+        watch: Arc::default(),
     };
+    interrupt::catch();
     let mut outcomes = Vec::new();
-    for experiment in experiments {
+    let ran = run_all(
+        &experiments,
+        (args, &setting),
+        output,
+        |experiment, outcome| outcomes.push((experiment, outcome)),
+    );
+    if outcomes.is_empty() {
+        return ran;
+    }
+    // What was found before one failed, or was interrupted, took minutes.
+    let shown = show(args, &outcomes, output);
+    ran.and(shown)
+}
+
+/// Runs and saves them, one after the other, up to one that fails, and hands over what they came to.
+fn run_all(
+    experiments: &[&'static Experiment],
+    (args, setting): (&ReproduceArgs, &Setting),
+    output: &mut Output,
+    mut done: impl FnMut(&'static Experiment, Result),
+) -> Outcome {
+    for &experiment in experiments {
         output.note(&format!(
             "{}: {}\n{}",
             experiment.id(),
@@ -46,12 +75,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
             experiment.claim
         ))?;
         output.finish()?;
-        let quiet = output.json || output.quiet;
-        let outcome = experiment.run(&setting, &mut |at| {
-            if !quiet {
-                tell_aside(&format!("  {at}"));
-            }
-        })?;
+        let outcome = run(experiment, setting, output.json || output.quiet)?;
         let path = args
             .out
             .join(format!("{}-{}.json", experiment.paper, experiment.name));
@@ -60,10 +84,37 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
             output.line(&format!("\n{outcome}"))?;
         }
         output.note(&format!("saved as {}\n", path.display()))?;
-        outcomes.push((experiment, outcome));
+        done(experiment, outcome);
     }
+    Ok(())
+}
+
+/// Runs one, and looks for Ctrl-C meanwhile: it removes what it wrote before it ends.
+fn run(experiment: &Experiment, setting: &Setting, quiet: bool) -> Outcome<Result> {
+    let look = || {
+        if interrupt::asked() {
+            setting.watch.stop();
+        }
+    };
+    let mut tell = |at: &str| {
+        if !quiet {
+            tell_aside(&format!("  {at}"));
+        }
+    };
+    let ran = beside(look, || experiment.run(setting, &mut tell));
+    ran.map_err(|error| match interrupt::asked() {
+        true => Failure::Failed(format!(
+            "interrupted: {} has no result; what it wrote was removed",
+            experiment.id()
+        )),
+        false => Failure::from(error),
+    })
+}
+
+/// Draws what they came to, and prints it where it was not printed one by one.
+fn show(args: &ReproduceArgs, outcomes: &Ran, output: &mut Output) -> Outcome {
     if let Some(path) = &args.report {
-        files::write_into(path, page(&outcomes)?.as_bytes())?;
+        files::write_into(path, page(outcomes)?.as_bytes())?;
         output.note(&format!("{} shows all of that", path.display()))?;
     }
     if output.json {

@@ -1,5 +1,7 @@
 //! The built program, command by command: right and wrong input, exit codes, text and JSON.
 
+use std::io::Read;
+
 use crate::support::{Store, names};
 use serde_json::json;
 
@@ -1138,6 +1140,31 @@ fn experiments_are_named_run_saved_and_drawn() {
         );
     }
     assert_eq!(store.run(&["reproduce"]).code, 2);
+}
+
+/// A store of hundreds of megabytes would stay, in shared memory perhaps.
+#[test]
+fn an_experiment_that_is_ended_removes_what_it_wrote() {
+    let store = Store::new();
+    // At its full size, so that it is under way for as long as nobody ends it.
+    let mut child = store.start(&["reproduce", "pm-blade", "loading", "--dir", "."]);
+    let mut told = child.stderr.take().unwrap();
+    // It says what it does, so it has begun, and listens.
+    told.read_exact(&mut [0; 16]).unwrap();
+    let pid = child.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status();
+    assert!(sent.unwrap().success());
+    let mut err = String::new();
+    told.read_to_string(&mut err).unwrap();
+    let ended = child.wait().unwrap();
+    assert_eq!(ended.code(), Some(1), "{ended:?}: {err}");
+    assert!(err.contains("interrupted: pm-blade loading"), "{err}");
+    let mut left = store.names();
+    // For results, of which there are none.
+    left.retain(|name| name != "reproduced");
+    assert_eq!(left, [""; 0]);
 }
 
 /// How far an experiment is goes to standard error, which may be closed as standard output may.

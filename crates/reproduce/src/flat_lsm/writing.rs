@@ -14,7 +14,7 @@ use std::time::Duration;
 use thermocline::Result;
 use thermocline_base::options::Preset;
 use thermocline_bench::clock::now;
-use thermocline_bench::{Operation, Report, Watch, Workload};
+use thermocline_bench::{Operation, Report, Workload};
 
 use crate::beside::beside;
 use crate::experiment::Measure;
@@ -81,7 +81,7 @@ impl Run {
         plan.use_existing = false;
         plan.drain = rate.is_none();
         plan.rate = rate;
-        let watch = Watch::new();
+        let watch = setting.watch.part();
         let look = |is_over: &AtomicBool| {
             let (begun, mut looks) = (now(), Vec::new());
             while !is_over.load(Ordering::Relaxed) {

@@ -91,6 +91,7 @@ impl Space {
                 *seen = true;
             }
             written += step;
+            setting.goes_on()?;
             db.drain()?;
             // What was there before lay in persistent memory.
             held = lies_on_ssd(&db).then_some(before);

@@ -94,6 +94,7 @@ impl Filling {
         let mut writer = Writer::new(&trial.size);
         let each = self.entries() / self.runs;
         for run in 0..self.runs {
+            setting.goes_on()?;
             let entries = run * each..(run + 1) * each;
             writer.put_run(&db, entries.map(&mut index))?;
         }

@@ -222,11 +222,17 @@ struct Figures {
     media: u64,
 }
 
-fn measure(world: &World, data: &Data, reads: usize, rounds: usize) -> Result<Vec<Figures>> {
+fn measure(
+    (world, setting): (&World, &Setting),
+    data: &Data,
+    reads: usize,
+    rounds: usize,
+) -> Result<Vec<Figures>> {
     let clock = &*world.env.clock;
     let mut figures: Vec<Figures> = ALL.iter().map(|_| Figures::default()).collect();
     for round in 0..=rounds {
         for (n, (name, kind)) in ALL.iter().enumerate() {
+            setting.goes_on()?;
             let media = world.space.region().counters().media_bytes;
             let start = clock.now_ns();
             let (built, bytes, zones) = world.write(*kind, &data.pairs)?;
@@ -284,7 +290,7 @@ impl Measure for Tables {
                 for &mib in sizes {
                     tell(&format!("{name} keys, {mib} MiB"));
                     let data = Data::of(name, mib << 20);
-                    let figures = measure(&world, &data, reads, rounds)?;
+                    let figures = measure((&world, setting), &data, reads, rounds)?;
                     outcome.tables.push(table(name, mib, &data, &figures));
                     if name == "index" {
                         index.push((mib, figures));
