@@ -220,8 +220,25 @@ impl Limits {
     }
 }
 
-/// Runs one thread for each of `workers` and adds up what they did; also the seconds from the
-/// first one's start, which is common but for the scheduler, to the last one's end. A thread that
+/// When a thread worked, and whether that was beside the workload's own operations.
+#[derive(Debug, Clone, Copy)]
+struct Worked {
+    begun: Instant,
+    ended: Instant,
+    beside: bool,
+}
+
+/// Seconds from the first one's start, which is common but for the scheduler, to the last one's end. Who worked beside the
+/// others ended behind them, perhaps held back for long in a last write that is no operation of the workload's.
+fn seconds_of(threads: &[Worked]) -> f64 {
+    let own = || threads.iter().filter(|worked| !worked.beside);
+    let first = own().map(|worked| worked.begun).min();
+    let last = own().map(|worked| worked.ended).max();
+    let span = first.zip(last).map(|(first, last)| last - first);
+    span.map_or(0.0, |span| span.as_secs_f64())
+}
+
+/// Runs one thread for each of `workers` and adds up what they did; also in how many seconds ([`seconds_of`]). A thread that
 /// fails stops the others.
 pub(crate) fn spread<W: Send>(
     workers: Vec<W>,
@@ -231,7 +248,7 @@ pub(crate) fn spread<W: Send>(
     work: impl Fn(W, &mut Pace<'_>) -> Result<()> + Sync,
 ) -> Result<(Tally, f64)> {
     let start = std::sync::Barrier::new(workers.len() + 1);
-    let run_one = |worker: W| -> Result<(Tally, Instant, Instant)> {
+    let run_one = |worker: W| -> Result<(Tally, Worked)> {
         let tally = Tally::new(operations);
         start.wait();
         let begun = now();
@@ -251,8 +268,12 @@ pub(crate) fn spread<W: Send>(
         if result.is_err() {
             watch.stop();
         }
-        let ended = now();
-        result.map(|()| (pace.tally, begun, ended))
+        let worked = Worked {
+            begun,
+            ended: now(),
+            beside: pace.beside,
+        };
+        result.map(|()| (pace.tally, worked))
     };
     std::thread::scope(|scope| {
         let handles: Vec<_> = workers
@@ -269,17 +290,13 @@ pub(crate) fn spread<W: Send>(
             .collect();
         let mut sum = Tally::new(operations)?;
         // Not this thread's clock: it may be woken long after the others have begun.
-        let mut span: Option<(Instant, Instant)> = None;
+        let mut threads = Vec::new();
         for result in results {
-            let (one, begun, ended) = result?;
+            let (one, worked) = result?;
             sum.add(one);
-            span = Some(match span {
-                None => (begun, ended),
-                Some((first, last)) => (first.min(begun), last.max(ended)),
-            });
+            threads.push(worked);
         }
-        let seconds = span.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
-        Ok((sum, seconds))
+        Ok((sum, seconds_of(&threads)))
     })
 }
 
@@ -357,6 +374,22 @@ mod tests {
             };
             assert_eq!(Limits::of(&plan).rate, Some(1000.0));
         }
+    }
+
+    /// Of `readwhilewriting` only the reads count, so the time is theirs: not that of a last write that waits for room.
+    #[test]
+    fn who_works_beside_the_others_makes_them_no_slower() {
+        let start = now();
+        let worked = |begun, ended, beside| Worked {
+            begun: start + Duration::from_millis(begun),
+            ended: start + Duration::from_millis(ended),
+            beside,
+        };
+        let readers = [worked(3, 500, false), worked(2, 1002, false)];
+        assert_eq!(seconds_of(&readers), 1.0);
+        let [one, other] = readers;
+        assert_eq!(seconds_of(&[one, other, worked(0, 9000, true)]), 1.0);
+        assert_eq!(seconds_of(&[]), 0.0);
     }
 
     #[test]
