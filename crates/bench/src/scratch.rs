@@ -91,11 +91,10 @@ impl Scratch {
         self.clear()
     }
 
+    /// Removes all that can be, and says what the first thing could not be removed for.
     fn clear(&self) -> Result<()> {
-        for path in [&self.path].into_iter().chain(&self.elsewhere) {
-            remove(path)?;
-        }
-        Ok(())
+        let all = [&self.path].into_iter().chain(&self.elsewhere);
+        all.fold(Ok(()), |cleared, path| cleared.and(remove(path)))
     }
 }
 
@@ -203,6 +202,21 @@ mod tests {
             assert!(is_there(&link));
             remove(&link).unwrap();
         }
+    }
+
+    /// A region in shared memory takes the machine's memory for as long as it is there.
+    #[test]
+    fn what_cannot_be_removed_keeps_nothing_else() {
+        let place = Scratch::new("scratch-test").unwrap();
+        let region = new_folder(place.path(), "region").unwrap();
+        let scratch = Scratch {
+            // Below a file nothing can be, nor be removed.
+            path: std::env::current_exe().unwrap().join("nothing"),
+            elsewhere: vec![region.clone()],
+            keep: false,
+        };
+        assert!(scratch.remove().is_err());
+        assert!(!is_there(&region));
     }
 
     #[test]
