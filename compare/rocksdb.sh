@@ -3,9 +3,9 @@
 #
 #   compare/rocksdb.sh [--dir DIR] [--file-dir DIR] [--rounds N] [--num N] [--preset NAME] [--set GROUP.OPTION=VALUE]… [ROW…]
 #
-# Prints one line a run, and medians of the rounds (3). ROWs are those below; all but `transactions` and `ssd` unless given. Needs
-# db_bench (Debian: rocksdb-tools) and a release build (cargo build --release). --preset and --set, which may be repeated, are
-# options of ours in every row.
+# Prints what each round came to, in which the two begin in turn, and medians of the rounds (3). ROWs are those below; all but
+# `transactions` and `ssd` unless given. Needs db_bench (Debian: rocksdb-tools) and a release build (cargo build --release).
+# --preset and --set, which may be repeated, are options of ours in every row.
 #
 # Debian's RocksDB (7.8) has assertions on in all rows, and computes the checksums of its log without the processor's
 # instruction for that: a build for speed would do more. What db_bench warns of is printed first.
@@ -156,15 +156,18 @@ rocks() { # BENCHMARKS VALUE_SIZE THREADS KEYS PLACE [FLAGS…]
   rm -rf "$at"; rocks_rate
 }
 
-median() { printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"; }
+median() { # of an even number: the mean of the two in the middle
+  printf '%s\n' "$@" | sort -n |
+    awk '{ v[NR] = $1 } END { m = int((NR + 1) / 2); if (NR % 2) print v[m]; else printf "%.10g\n", (v[m] + v[m + 1]) / 2 }'
+}
 times() { awk -v x="$1" -v y="$2" 'BEGIN { if (y + 0 == 0) print "-"; else printf "%.2f\n", x / y }'; }
 pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
-  local name=$1 a=() b=() left=() right=() side=left word x y; shift
+  local name=$1 a=() b=() left=() right=() side=left word round x y; shift
   for word in "$@"; do
     if [ "$word" = -- ]; then side=right; elif [ $side = left ]; then left+=("$word"); else right+=("$word"); fi
   done
-  for _ in $(seq "$rounds"); do
-    x=$("${left[@]}"); y=$("${right[@]}")
+  for round in $(seq "$rounds"); do
+    if [ $((round % 2)) = 1 ]; then x=$("${left[@]}"); y=$("${right[@]}"); else y=$("${right[@]}"); x=$("${left[@]}"); fi
     a+=("$x") b+=("$y")
     echo "$name: ours $x/s, rocksdb $y/s"
   done
@@ -252,13 +255,19 @@ ssd_rocks() { # KEYS DRAM CACHE
 }
 column() { local i=$1; shift; printf '%s\n' "$@" | cut -d' ' -f"$i"; } # NUMBER LINES…
 ssd() {
-  local n=$num pm dram a=() b=() i x y
+  local n=$num pm dram a=() b=() i round x y cache
   local what=("puts/s, drained" "SSD bytes a user byte" "CPU s a million" "reads/s" "reads/s, 16 threads" "scans of 50/s")
   [ "$num_given" ] || n=5000000
-  pm=$((n * (1 << 30) / 5000000)) dram=$((n * (1 << 29) / 5000000))
-  for _ in $(seq "$rounds"); do
-    x=$(ssd_ours "$n" "$pm" "$dram" $((dram / 2))); a+=("$x"); echo "ssd: ours    $x"
-    y=$(ssd_rocks "$n" "$dram" $((dram / 2))); b+=("$y"); echo "ssd: rocksdb $y"
+  pm=$((n * (1 << 30) / 5000000)) dram=$((n * (1 << 29) / 5000000)) cache=$((dram / 2))
+  for round in $(seq "$rounds"); do
+    if [ $((round % 2)) = 1 ]; then
+      x=$(ssd_ours "$n" "$pm" "$dram" "$cache"); y=$(ssd_rocks "$n" "$dram" "$cache")
+    else
+      y=$(ssd_rocks "$n" "$dram" "$cache"); x=$(ssd_ours "$n" "$pm" "$dram" "$cache")
+    fi
+    a+=("$x") b+=("$y")
+    echo "ssd: ours    $x"
+    echo "ssd: rocksdb $y"
   done
   for i in "${!what[@]}"; do
     # shellcheck disable=SC2046 # Each figure is a word.
