@@ -4,7 +4,7 @@ use thermocline::records::{Row, fields};
 use thermocline::{Result, Transaction};
 
 use super::schema::column::*;
-use super::schema::{Tables, money, number, units};
+use super::schema::{Tables, missing, money, number, units};
 
 /// Delivers the oldest new order. Returns whether there was one.
 pub(super) fn deliver(
@@ -20,7 +20,7 @@ pub(super) fn deliver(
     let order = number(&oldest, O_ID);
     tables.new_order.delete(txn, &fields![w, d, order])?;
     let mut customer = 0;
-    tables.orders.update(txn, &fields![w, d, order], |row| {
+    let has_order = tables.orders.update(txn, &fields![w, d, order], |row| {
         customer = number(row, O_C_ID);
         row[O_CARRIER_ID] = carrier.into();
     })?;
@@ -32,11 +32,14 @@ pub(super) fn deliver(
         line[OL_DELIVERY_D] = date.into();
         tables.order_line.put(txn, &line)?;
     }
-    tables
+    let has_customer = tables
         .customer
         .update(txn, &fields![w, d, customer], |row| {
             row[C_BALANCE] = money(units(row, C_BALANCE) + amount);
             row[C_DELIVERY_CNT] = (number(row, C_DELIVERY_CNT) + 1).into();
         })?;
-    Ok(true)
+    match has_order && has_customer {
+        true => Ok(true),
+        false => Err(missing("order, or customer of one,")),
+    }
 }

@@ -9,7 +9,7 @@ use thermocline::{Result, Transaction};
 
 use super::draw::{Line, NewOrder};
 use super::schema::column::*;
-use super::schema::{Tables, money, number, signed, units};
+use super::schema::{Tables, missing, money, number, signed, units};
 use crate::oltp::attempts::Outcome;
 
 /// Orders what the input says, or rolls back at an item that there is not.
@@ -24,7 +24,9 @@ pub(super) fn new_order(
         order = number(row, D_NEXT_O_ID);
         row[D_NEXT_O_ID] = (order + 1).into();
     })?;
-    debug_assert!(found, "every district is loaded");
+    if !found {
+        return Err(missing("district"));
+    }
     let Some(infos) = take_stock(txn, tables, input)? else {
         return Ok(Outcome::RollBack);
     };
@@ -35,7 +37,7 @@ pub(super) fn new_order(
     let district = tables.district.get(txn, &fields![w, d])?;
     let customer = tables.customer.get(txn, &fields![w, d, input.customer])?;
     let (Some(warehouse), Some(district), Some(customer)) = (warehouse, district, customer) else {
-        return Ok(Outcome::RollBack);
+        return Err(missing("warehouse, district or customer"));
     };
     let all_local = input.lines.iter().all(|line| line.supply == w);
     let count = input.lines.len() as u64;
@@ -54,7 +56,8 @@ pub(super) fn new_order(
     let mut total = 0;
     for (n, ((line, price), info)) in (1u64..).zip(input.lines.iter().zip(prices).zip(infos)) {
         let Some(item) = price else {
-            return Ok(Outcome::RollBack);
+            // It has stock, so it is none that there is not.
+            return Err(missing("item"));
         };
         let amount = units(&item, I_PRICE) * line.quantity;
         total += amount;

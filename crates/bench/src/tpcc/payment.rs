@@ -7,7 +7,7 @@ use thermocline::{ColumnFamily, Result, Transaction};
 
 use super::draw::{Payment, Who};
 use super::schema::column::*;
-use super::schema::{BY_NAME, Tables, money, number, text, units};
+use super::schema::{BY_NAME, Tables, missing, money, number, text, units};
 use crate::oltp::attempts::Outcome;
 
 /// Longest data of a customer, in bytes.
@@ -17,17 +17,20 @@ const DATA_MAX: usize = 500;
 pub(super) fn payment(txn: &mut Transaction, tables: &Tables, input: &Payment) -> Result<Outcome> {
     let (w, d) = (input.w, input.d);
     let mut names = [String::new(), String::new()];
-    tables.warehouse.update(txn, &fields![w], |row| {
+    let has_warehouse = tables.warehouse.update(txn, &fields![w], |row| {
         row[W_YTD] = money(units(row, W_YTD) + input.amount);
         names[0] = text(row, W_NAME).into();
     })?;
-    tables.district.update(txn, &fields![w, d], |row| {
+    let has_district = tables.district.update(txn, &fields![w, d], |row| {
         row[D_YTD] = money(units(row, D_YTD) + input.amount);
         names[1] = text(row, D_NAME).into();
     })?;
+    if !has_warehouse || !has_district {
+        return Err(missing("warehouse or district"));
+    }
     let (c_w, c_d) = input.customer_at;
     let Some(customer) = customer_id(&tables.customer, txn, (c_w, c_d), &input.who)? else {
-        return Ok(Outcome::RollBack);
+        return Err(missing("customer of a name"));
     };
     let mut count = 0;
     let found = tables
@@ -45,7 +48,7 @@ pub(super) fn payment(txn: &mut Transaction, tables: &Tables, input: &Payment) -
             }
         })?;
     if !found {
-        return Ok(Outcome::RollBack);
+        return Err(missing("customer"));
     }
     let mut row = fields![c_w, c_d, customer, count, w, d, input.date];
     row.extend([money(input.amount), names.join("    ").into()]);

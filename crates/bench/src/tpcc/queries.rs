@@ -8,7 +8,7 @@ use thermocline::{Result, Transaction};
 use super::draw::Who;
 use super::payment::customer_id;
 use super::schema::column::*;
-use super::schema::{BY_CUSTOMER, Tables, number, signed};
+use super::schema::{BY_CUSTOMER, Tables, missing, number, signed};
 use crate::oltp::attempts::Outcome;
 
 /// Orders whose items are looked at.
@@ -22,9 +22,11 @@ pub(super) fn order_status(
     who: &Who,
 ) -> Result<Outcome> {
     let Some(customer) = customer_id(&tables.customer, txn, (w, d), who)? else {
-        return Ok(Outcome::RollBack);
+        return Err(missing("customer of a name"));
     };
-    let row = tables.customer.get(txn, &fields![w, d, customer])?;
+    let Some(row) = tables.customer.get(txn, &fields![w, d, customer])? else {
+        return Err(missing("customer"));
+    };
     let by_customer = tables.orders.index(BY_CUSTOMER)?;
     let last = by_customer
         .prefix_keys(txn, &fields![w, d, customer])?
@@ -47,7 +49,7 @@ pub(super) fn stock_level(
     threshold: i64,
 ) -> Result<Outcome> {
     let Some(district) = tables.district.get(txn, &fields![w, d])? else {
-        return Ok(Outcome::RollBack);
+        return Err(missing("district"));
     };
     let next = number(&district, D_NEXT_O_ID);
     let range = fields![w, d, next.saturating_sub(LAST_ORDERS)]..fields![w, d, next];

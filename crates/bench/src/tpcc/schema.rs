@@ -1,7 +1,7 @@
 //! Tables and columns, as clause 1.3 has them.
 
 use thermocline::records::{Decimal, Field, Row, Schema, Table, Type};
-use thermocline::{Db, Result};
+use thermocline::{Db, Error, Result};
 
 use super::scale::DISTRICTS;
 
@@ -17,6 +17,13 @@ pub(super) struct Tables {
     pub order_line: Table,
     pub item: Table,
     pub stock: Table,
+}
+
+/// Of a row that was written and that no transaction deletes, and that is not there.
+pub(super) fn missing(what: &str) -> Error {
+    Error::InvalidArgument(format!(
+        "the database has no {what} where one was written; it is damaged, or was not loaded to the end"
+    ))
 }
 
 /// The index of customers by warehouse, district, last and first name.

@@ -124,6 +124,37 @@ fn restore(db: &Db, tables: &Tables, before: &Snapshot) {
     txn.commit().unwrap();
 }
 
+/// It would count as rolled back on purpose, and fast: what a store has lost would make it look better.
+#[test]
+fn a_transaction_that_misses_what_was_loaded_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, tpcc) = loaded(&folder);
+    let watch = Watch::new();
+    let client = Client {
+        db: &db,
+        options: TxnOptions::pessimistic(),
+        watch: &watch,
+    };
+    let mut tally = Tally::new(Tpcc::KINDS.len(), Tpcc::NOTES.len()).unwrap();
+    let mut txn = db.transaction(TxnOptions::pessimistic()).unwrap();
+    for d in 1..=10u64 {
+        assert!(
+            tpcc.tables
+                .district
+                .delete(&mut txn, &fields![1, d])
+                .unwrap()
+        );
+    }
+    txn.commit().unwrap();
+    // All but deliveries, which look at no district.
+    for kind in ["new_order", "payment", "stock_level"] {
+        let number = Tpcc::KINDS.iter().position(|name| *name == kind).unwrap();
+        let by = (0, &mut Rng::of_part(5, 0));
+        let error = tpcc.transact(&client, number, by, &mut tally).unwrap_err();
+        assert!(error.to_string().contains("district"), "{kind}: {error}");
+    }
+}
+
 /// Several threads, both ways to lock: the conditions hold, and every index agrees with its rows.
 #[test]
 fn transactions_keep_the_conditions_and_the_indexes() {
