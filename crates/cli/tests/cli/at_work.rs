@@ -93,6 +93,9 @@ fn a_tour_succeeds_what_is_kept_is_a_database_and_a_full_folder_is_refused() {
     let hits = |place: &str| json[format!("tiers_hits_{place}")].as_u64().unwrap();
     assert!(hits("memtable") > 0, "{json}");
     assert!(hits("block_cache") + hits("ssd") > 0, "{json}");
+    // Each read was found somewhere, and it is told where.
+    let places = ["memtable", "global_index", "pm_table", "block_cache", "ssd"];
+    assert_eq!(json["tiers_gets"], places.map(hits).iter().sum::<u64>());
     assert!(json["records_acknowledged"].as_u64().is_some_and(|n| n > 0));
     assert_eq!(store.names(), ["db"]);
     assert_eq!(store.run(&["verify", "DB"]).code, 0);
