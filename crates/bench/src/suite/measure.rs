@@ -187,6 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn who_ends_a_suite_has_the_cells_that_were_done() {
+        let folder = Scratch::new("suite-test").unwrap();
+        let setting = small(&folder);
+        let cells = choose(named(), &["put-pm".into(), "load-5x".into()]).unwrap();
+        let watch = Watch::new();
+        let found = run_suite(&cells, &setting, &watch, &mut |_| watch.stop()).unwrap();
+        assert!(found.interrupted && found.failure.is_none());
+        assert_eq!(found.cells.len(), 1);
+        let table = found.to_string();
+        assert!(table.contains("1 of 1 cells pass") || table.contains("0 of 1 cells pass"));
+        assert!(table.contains("> put-pm") && table.contains("cells are missing"));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_run_that_cannot_be_trusted_is_told() {
         let folder = Scratch::new("suite-test").unwrap();
         let setting = small(&folder);
