@@ -1,7 +1,8 @@
 //! The workloads whose threads draw what to do next: those of YCSB, and two of db_bench.
 //!
 //! New keys are `num`, `num + 1`, … (YCSB's `insertorder=ordered`); in a database that was there before, those behind its last
-//! one. Several threads insert at once, and a key may be asked for once it and all inserted before it are there, as in YCSB: so
+//! one. Zipfian and uniform draws go to the loaded keys alone, where YCSB has them of the new ones, too, if they are zipfian.
+//! Several threads insert at once, and a key may be asked for once it and all inserted before it are there, as in YCSB: so
 //! every read hits.
 
 use std::collections::BTreeSet;
