@@ -40,7 +40,7 @@ impl Found {
             },
             match self.emulate.as_str() {
                 "none" => String::new(),
-                profile => format!(", slowed down as {profile}"),
+                profile => format!(", slowed down as {profile} but for leveled, which has none"),
             }
         )
     }
@@ -185,6 +185,15 @@ mod tests {
         assert!((bad.ratio.mean - 0.9).abs() < 0.001);
         assert_eq!(found.worst().unwrap().cell, bad.cell);
         assert_eq!(found.passed(), 1);
+    }
+
+    #[test]
+    fn it_is_said_whom_an_emulation_does_not_slow_down() {
+        let mut found = found();
+        assert!(!found.to_string().contains("slowed down"));
+        found.emulate = "optane".into();
+        let text = found.markdown();
+        assert!(text.contains("slowed down as optane but for leveled"));
     }
 
     #[test]
