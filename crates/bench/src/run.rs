@@ -83,7 +83,7 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
     if plan.loads() && !plan.use_existing {
         load(&db, plan, watch)?;
     }
-    if settles(plan, watch) {
+    if waits(plan.settle, watch) {
         watch.begin("settling", 0);
         db.drain()?;
     }
@@ -116,10 +116,10 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
     Ok(Report { space, ..report })
 }
 
-/// Whether background work is waited for behind the load. Of a large one that takes minutes, for which nobody waits who has ended
-/// the run: its numbers are none of a settled store, and it says that it was ended early.
-fn settles(plan: &Plan, watch: &Watch) -> bool {
-    plan.settle && !watch.is_stopped()
+/// Whether background work is waited for, if that is asked for. Behind a large load it takes minutes, for which nobody waits who
+/// has ended the run: its numbers are none of a store at rest, and it says that it was ended early.
+fn waits(asked: bool, watch: &Watch) -> bool {
+    asked && !watch.is_stopped()
 }
 
 /// What counts begins now.
@@ -166,7 +166,7 @@ fn read_device(db: Db, path: &Path, plan: &Plan, watch: &Watch) -> Result<Report
 /// All that counts, to its end: what was done, and in how many seconds.
 fn measured(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
     let (tally, mut seconds) = measure(db, plan, watch)?;
-    if plan.drain {
+    if waits(plan.drain, watch) {
         let begun = now();
         db.drain()?;
         seconds += (now() - begun).as_secs_f64();
@@ -274,7 +274,7 @@ fn answer(
         write_amplification_ssd: amplification(ssd_bytes, user_bytes),
         write_amplification_pm: amplification(pm_bytes, user_bytes),
         drained: Drained {
-            waited: plan.drain,
+            waited: waits(plan.drain, watch),
             level0_bytes: level0_bytes(after),
         },
         stall_ms: (after.stall_ms - before.stall_ms).max(0.0),
@@ -327,16 +327,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_a_store_to_settle_who_has_ended_the_run() {
-        let plan = Plan {
-            settle: true,
-            ..Plan::new(Workload::ReadRandom)
-        };
+    fn nobody_waits_for_background_work_who_has_ended_the_run() {
         let watch = Watch::new();
-        assert!(settles(&plan, &watch));
-        assert!(!settles(&Plan::new(Workload::ReadRandom), &watch));
+        assert!(waits(true, &watch));
+        assert!(!waits(false, &watch));
         watch.stop();
-        assert!(!settles(&plan, &watch));
+        assert!(!waits(true, &watch));
     }
 
     #[test]

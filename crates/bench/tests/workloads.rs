@@ -385,8 +385,13 @@ fn whichever_comes_first_of_operations_and_most_seconds_ends_a_run() {
 fn a_stopped_run_reports_what_it_did() {
     let watch = Watch::new();
     watch.stop();
-    let report = run(&plan(Workload::FillSeq), &watch).unwrap();
+    let plan = Plan {
+        drain: true,
+        ..plan(Workload::FillSeq)
+    };
+    let report = run(&plan, &watch).unwrap();
     assert!(report.interrupted && report.ops > 0 && report.ops < 500);
+    assert!(!report.drained.waited, "somebody wants it to end");
 }
 
 #[test]
