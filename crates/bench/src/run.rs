@@ -118,7 +118,7 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
 
 /// Whether background work is waited for, if that is asked for. Behind a large load it takes minutes, for which nobody waits who
 /// has ended the run: its numbers are none of a store at rest, and it says that it was ended early.
-fn waits(asked: bool, watch: &Watch) -> bool {
+pub(crate) fn waits(asked: bool, watch: &Watch) -> bool {
     asked && !watch.is_stopped()
 }
 
