@@ -17,7 +17,7 @@
 mod arrays;
 mod data;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thermocline_base::options::RegionDemand;
@@ -142,13 +142,22 @@ impl World {
 
     /// Leaves nothing behind.
     fn remove(self) -> Result<()> {
-        let storage = self.env.storage.clone();
-        for path in [&self.region, &self.table] {
-            if storage.exists(path)? {
-                storage.remove(path)?;
-            }
+        self.gone(&self.region)?;
+        self.gone(&self.table)
+    }
+
+    /// Gives back what a structure took, zones or a file. Of neither is that part of writing the next one.
+    fn release(&self, zones: &[Zone]) -> Result<()> {
+        self.space.release(zones);
+        self.gone(&self.table)
+    }
+
+    fn gone(&self, path: &Path) -> Result<()> {
+        let storage = &*self.env.storage;
+        match storage.exists(path)? {
+            true => storage.remove(path),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes all pairs; durable on return. Returns the structure, its bytes and its zones.
@@ -190,10 +199,6 @@ impl World {
     ) -> Result<(Built, u64, Vec<Zone>)> {
         let storage = &*self.env.storage;
         let path = &self.table;
-        // That of the round before.
-        if storage.exists(path)? {
-            storage.remove(path)?;
-        }
         let identity = Identity::new(DB_ID, FileId(7));
         let options = thermocline_sst::WriteOptions {
             compression,
@@ -248,7 +253,7 @@ fn measure(
             }
             let read_ns = (clock.now_ns() - start) as f64 / reads as f64;
             drop(built);
-            world.space.release(&zones);
+            world.release(&zones)?;
             // The first round is for pages and caches.
             if round > 0 {
                 figures[n].write_ms.push(write_ms);
@@ -462,5 +467,18 @@ mod tests {
         assert!(cached() > 0);
         drop(built);
         world.remove().unwrap();
+    }
+
+    /// Zones were released outside of the time of writing, and a file was removed within that of the next one.
+    #[test]
+    fn a_file_goes_before_the_next_one_is_timed() {
+        let folder = crate::setting::folder();
+        let setting = Setting::quick(folder.path());
+        let world = World::open(&setting, 32 << 20).unwrap();
+        let data = Data::of("index", 1 << 20);
+        measure((&world, &setting), &data, 10, 1).unwrap();
+        assert!(!world.table.exists());
+        world.remove().unwrap();
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }
 }
