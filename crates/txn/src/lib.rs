@@ -92,8 +92,8 @@
 //! begins behind its first key: nobody's promise is broken by that, but who of them has relied on what the other deletes,
 //! and commits last, is refused.
 //!
-//! Locks are held until the commit has been
-//! acknowledged, and kept when a savepoint is rolled back to. A call that is refused gives back what it had locked.
+//! Locks are held until the commit has been acknowledged, and kept when a savepoint is rolled back to. A call that is refused
+//! gives back what it had locked; a key that was locked before may be locked more strongly since.
 //! `locks::table` says why no wake-up is lost and nobody
 //! starves; `locks::graph` why every deadlock is found at once. **The victim is the youngest**: the transaction of the
 //! circle that began last. It is rolled back on the spot, so that the others go on whatever its owner does. When the store

@@ -161,15 +161,20 @@ impl<S: Store> Transaction<S> {
         self.ready()
     }
 
-    /// Locks what `lock` does, or nothing: what it had locked before it was refused is given back, and nobody waits for it.
-    fn all_or_nothing(&self, lock: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Does what `call` does, or locks nothing: what that had locked before it was refused is given back, and nobody waits for it.
+    fn all_or_nothing<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.held().borrow().locked();
-        let locked = lock();
-        if locked.is_err() {
-            let table = &self.shared().locks;
-            self.held().borrow_mut().back_to(self.life(), table, before);
+        let done = call();
+        if done.is_err() {
+            self.back_to(before);
         }
-        locked
+        done
+    }
+
+    /// Gives back what was locked since there were so many keys and ranges.
+    fn back_to(&self, before: (usize, usize)) {
+        let table = &self.shared().locks;
+        self.held().borrow_mut().back_to(self.life(), table, before);
     }
 
     /// What was just locked must be as its moment has it. Where it has changed since, and all that was read so far is
@@ -211,27 +216,22 @@ impl<S: Store> Transaction<S> {
             self.reading.fix();
             return Ok(());
         }
-        self.before_shared_read(key)
+        self.before_lasting_read(key, Mode::Shared)
     }
 
-    /// Prepares a read of a key that is to hold until the commit, beside others that only read it.
-    fn before_shared_read(&self, key: &OneKey<'_>) -> Result<()> {
-        if self.locks() {
-            self.all_or_nothing(|| {
-                self.lock(key, Mode::Shared)?;
-                self.settle_moment(key)
-            })?;
-        }
-        self.touch(key)
+    /// Prepares a read of a key that is to hold until the commit, beside others that only read it or alone.
+    fn before_lasting_read(&self, key: &OneKey<'_>, mode: Mode) -> Result<()> {
+        self.all_or_nothing(|| {
+            self.lock_as_seen(key, mode)?;
+            self.touch(key)
+        })
     }
 
-    /// Prepares a write of a key, or a read of it that is to hold until the commit.
-    fn before_write(&self, key: &OneKey<'_>) -> Result<()> {
+    /// If it locks, locks a key, which must be as its moment has it.
+    fn lock_as_seen(&self, key: &OneKey<'_>, mode: Mode) -> Result<()> {
         if self.locks() {
-            self.all_or_nothing(|| {
-                self.lock(key, Mode::Exclusive)?;
-                self.settle_moment(key)
-            })?;
+            self.lock(key, mode)?;
+            self.settle_moment(key)?;
         }
         Ok(())
     }
@@ -262,15 +262,23 @@ impl<S: Store> Transaction<S> {
     ) -> Result<Vec<Option<ValueOf<S>>>> {
         self.ready()?;
         let mut all = Vec::with_capacity(keys.size_hint().0);
-        for named in keys {
-            let (family, key) = named?;
-            check_key(key)?;
-            let key = OneKey::new(family.id, key);
-            if self.reading.asks_moment(&key) {
-                self.before_read(&key)?;
+        let lasts = |key: &OneKey<'_>| self.is_serializable() && self.reading.asks_moment(key);
+        self.all_or_nothing(|| {
+            for named in keys {
+                let (family, key) = named?;
+                check_key(key)?;
+                let key = OneKey::new(family.id, key);
+                if lasts(&key) {
+                    self.lock_as_seen(&key, Mode::Shared)?;
+                } else if self.reading.asks_moment(&key) {
+                    self.reading.fix();
+                }
+                all.push(key);
             }
-            all.push(key);
-        }
+            // Of a key that is given back again nothing was read.
+            let mut lasting = all.iter().filter(|key| lasts(key));
+            lasting.try_for_each(|key| self.touch(key))
+        })?;
         self.reading.look_all(&all)
     }
 
@@ -282,8 +290,7 @@ impl<S: Store> Transaction<S> {
         self.ready()?;
         check_key(key)?;
         let key = OneKey::new(family.id, key);
-        self.before_write(&key)?;
-        self.touch(&key)?;
+        self.before_lasting_read(&key, Mode::Exclusive)?;
         self.reading.look(&key)
     }
 
@@ -296,7 +303,7 @@ impl<S: Store> Transaction<S> {
         check_key(key)?;
         let key = OneKey::new(family.id, key);
         match self.reading.writes().get(&key).is_none() {
-            true => self.before_shared_read(&key)?,
+            true => self.before_lasting_read(&key, Mode::Shared)?,
             // What is promised of it outlives its own write, which may be taken back.
             false => self.touch(&key)?,
         }
@@ -342,12 +349,16 @@ impl<S: Store> Transaction<S> {
     fn write(&mut self, key: &OneKey<'_>, write: &Write<'_>) -> Result<()> {
         self.ready()?;
         check_key(key.key)?;
-        self.before_write(key)?;
         let bytes = write_bytes(key.key.len() + write.len());
-        self.take_memory(bytes)?;
+        let before = self.held().borrow().locked();
+        self.all_or_nothing(|| {
+            self.lock_as_seen(key, Mode::Exclusive)?;
+            self.take_memory(bytes)
+        })?;
         let written = self.reading.lists_mut().writes.set(key, write);
         if written.is_err() {
             self.held().borrow_mut().spare += bytes;
+            self.back_to(before);
         }
         written
     }
@@ -368,15 +379,16 @@ impl<S: Store> Transaction<S> {
             start: start.to_vec(),
             end: end.map(<[u8]>::to_vec),
         };
-        if self.locks() {
-            self.all_or_nothing(|| {
+        let range = self.all_or_nothing(|| {
+            if self.locks() {
                 self.lock_deleted(&span)?;
                 self.settle_moment(&span)?;
-                self.lock_all(family, &span)
-            })?;
-        }
-        let range = self.reading.writes().deletion(span)?;
-        self.take_memory(range.cost())?;
+                self.lock_all(family, &span)?;
+            }
+            let range = self.reading.writes().deletion(span)?;
+            self.take_memory(range.cost())?;
+            Ok(range)
+        })?;
         self.reading.lists_mut().writes.delete_range(range);
         Ok(())
     }
@@ -424,13 +436,13 @@ impl<S: Store> Transaction<S> {
             self.reading.fix();
             return Ok(false);
         }
-        if self.locks() {
-            self.all_or_nothing(|| {
+        self.all_or_nothing(|| {
+            if self.locks() {
                 self.lock_range(span)?;
-                self.settle_moment(span)
-            })?;
-        }
-        self.take_memory(2 * (TOUCHED_BYTES + span.bytes() as u64))?;
+                self.settle_moment(span)?;
+            }
+            self.take_memory(2 * (TOUCHED_BYTES + span.bytes() as u64))
+        })?;
         if !self.locks() {
             return Ok(true);
         }

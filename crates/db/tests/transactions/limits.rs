@@ -190,6 +190,7 @@ fn the_limit_of_memory_is_said_and_holds_for_all_together() {
     let mut second = db.transaction(TxnOptions::pessimistic()).unwrap();
     let error = second.put("k", &value).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    assert_eq!(db.transactions().locked_keys, 0);
     // What failed took nothing, and small things still fit.
     second.put("k", "small").unwrap();
     second.commit().unwrap();

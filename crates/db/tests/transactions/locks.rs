@@ -141,6 +141,22 @@ fn who_is_refused_what_has_changed_has_not_locked_it() {
 }
 
 #[test]
+fn who_is_refused_one_of_several_keys_has_locked_none() {
+    let db = open();
+    let hasty = TxnOptions::pessimistic().lock_timeout(Duration::ZERO);
+    let mut other = db.transaction(hasty).unwrap();
+    other.put("b", "1").unwrap();
+    let reader = hasty.isolation(Isolation::Serializable);
+    let reader = db.transaction(reader).unwrap();
+    let read = || reader.multi_get(["a", "b", "c"]).map(|values| values.len());
+    assert_eq!(read().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.transactions().locked_keys, 1);
+    other.rollback();
+    assert_eq!(read().unwrap(), 3);
+    assert_eq!(db.transactions().locked_keys, 3);
+}
+
+#[test]
 fn a_waiter_goes_on_with_what_it_waited_for() {
     let db = open();
     db.put("n", "0").unwrap();
