@@ -74,7 +74,8 @@ impl Transaction {
     fn remove_range(&mut self, family: Family, bounds: &Bounds) -> Result<()> {
         match byte_range(bounds, family.reverse)? {
             Some((start, end)) => self.inner.delete_range(family, &start, end.as_deref()),
-            None => Ok(()),
+            // Without keys. Whether it may go on is asked all the same.
+            None => self.inner.delete_range(family, &[], Some(&[])),
         }
     }
 }

@@ -334,7 +334,7 @@ fn locks_of_one_that_has_expired_are_taken_and_it_cannot_commit() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let message = error.to_string();
     assert!(message.contains("expiration") && message.contains("begin anew"));
-    assert!(late.get("a").is_err());
+    assert!(late.get("a").is_err() && late.delete_range("k".."k").is_err());
     assert!(late.commit().is_err());
     two.commit().unwrap();
     assert_eq!(db.get("a").unwrap(), None);
