@@ -4,7 +4,8 @@
 //! 1. *Bounded.* Tables that are open take no more than an eighth of the store's DRAM, which is charged to its account, and
 //!    no more stay open than `read.open_tables` says (decision 170). Beyond that tables are closed that were not
 //!    read since the last look (second chance). A table that somebody reads, or has a cursor in, is passed over: it stays open
-//!    for him, and is counted, until he is done. To close it would free nothing, and it would be opened a second time beside itself.
+//!    for him, and is counted. To close it would free nothing, and it would be opened a second time beside itself. When he is done
+//!    it may be one too many, until the next table is opened or somebody needs DRAM.
 //! 2. *Read once.* Of threads that need a table that is not open one opens it, and the others wait for
 //!    it.
 //! 3. *No error is kept.* Who meets a table that does not open gets the error, naming file and offset, and
@@ -189,7 +190,7 @@ impl OpenTables {
         close_while(&mut ring, too_many);
     }
 
-    /// Closes tables until `bytes` less are charged, or none is open that nobody reads.
+    /// Closes tables until `bytes` less are charged, or none is open that nobody has.
     pub fn evict(&self, bytes: u64) {
         let goal = self.of.bytes().saturating_sub(bytes);
         close_while(&mut lock(&self.ring), |_| self.of.bytes() > goal);
