@@ -102,8 +102,8 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
             (done, Some(space))
         }
     };
-    let (tally, seconds) = done?;
-    let report = answer(
+    let (tally, seconds, waited) = done?;
+    let mut report = answer(
         plan,
         watch,
         &tally,
@@ -111,6 +111,8 @@ fn run_in(path: &Path, options: Options, plan: &Plan, watch: &Watch) -> Result<R
         (&metrics, &db.metrics()),
         (used, usage()),
     );
+    // Also if it was ended while that was waited for: the wait is among the seconds.
+    report.drained.waited = waited;
     let space = space.transpose()?;
     db.close()?;
     Ok(Report { space, ..report })
@@ -163,10 +165,11 @@ fn read_device(db: Db, path: &Path, plan: &Plan, watch: &Watch) -> Result<Report
     })
 }
 
-/// All that counts, to its end: what was done, and in how many seconds.
-fn measured(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
+/// All that counts, to its end: what was done, in how many seconds, and whether background work was waited for.
+fn measured(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64, bool)> {
     let (tally, mut seconds) = measure(db, plan, watch)?;
-    if waits(plan.drain, watch) {
+    let waited = waits(plan.drain, watch);
+    if waited {
         let begun = now();
         db.drain()?;
         seconds += (now() - begun).as_secs_f64();
@@ -175,7 +178,7 @@ fn measured(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
     if plan.durability == Durability::Buffered {
         db.sync()?;
     }
-    Ok((tally, seconds))
+    Ok((tally, seconds, waited))
 }
 
 /// What one thread does.
