@@ -93,8 +93,11 @@ impl Scratch {
 
     /// Removes all that can be, and says what the first thing could not be removed for.
     fn clear(&self) -> Result<()> {
-        let all = [&self.path].into_iter().chain(&self.elsewhere);
-        all.fold(Ok(()), |cleared, path| cleared.and(remove(path)))
+        let mut cleared = Ok(());
+        for path in [&self.path].into_iter().chain(&self.elsewhere) {
+            cleared = cleared.and(remove(path));
+        }
+        cleared
     }
 }
 
