@@ -11,7 +11,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, Witness, Zone};
 use thermocline_memtable::{Chain, ChainPlan, Descriptor, WalkOutcome, walk_incarnation};
-use thermocline_pm::PmOff;
+use thermocline_pm::{PmOff, RegionKind};
 use thermocline_version::{MemtableEntry, State};
 
 use crate::wal::Loaded;
@@ -102,7 +102,11 @@ fn check_owners(space: &Space, state: &State) -> Result<()> {
 /// each is of another incarnation. Writes nothing, and comes before anything is changed.
 pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
     let Some(found) = space.witness()? else {
-        return Ok(());
+        // One in DRAM begins anew with each open: its logs say as much of themselves (`wal::claim`).
+        return match space.region().kind() == RegionKind::Dram {
+            true => Ok(()),
+            false => check_unwitnessed(space, state, 0),
+        };
     };
     let newest = state.next_ids().chain.saturating_sub(1);
     let distance = found.distance(Witness::of(newest, 0));
@@ -111,7 +115,7 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
     let known = state.chains().find(|(_, chain)| Some(chain.id) == meant);
     let other = known.is_some_and(|(_, chain)| found != Witness::of(chain.id, chain.nonce));
     if distance <= 0 && !other {
-        return check_unwitnessed(space, state, meant);
+        return meant.map_or(Ok(()), |known| check_unwitnessed(space, state, known));
     }
     Err(Error::corruption(
         "the region knows a chain that the manifest does not: the manifest lost its last edit, or is \
@@ -129,11 +133,9 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
 
 /// No incarnation names a chain before the region knows the one before. So where the region knows neither of two chains of
 /// one, it is an older copy of itself, without what was written since: of an incarnation that was not sealed nothing else
-/// might tell that. `known` is the newest chain that it knows.
-fn check_unwitnessed(space: &Space, state: &State, known: Option<u64>) -> Result<()> {
-    let Some(known) = known else {
-        return Ok(());
-    };
+/// might tell that. `known` is the newest chain that it knows, or 0, which is no chain's: then it knows none, as before the
+/// first write.
+fn check_unwitnessed(space: &Space, state: &State, known: u64) -> Result<()> {
     let mut before = None;
     // What was staged was known before it was named.
     let unknown = state
@@ -147,7 +149,10 @@ fn check_unwitnessed(space: &Space, state: &State, known: Option<u64>) -> Result
                 space.region().path().display().to_string(),
                 Space::witness_offset(),
                 format!("chain {} or the one before it", chain.id),
-                format!("chain {known}"),
+                match known {
+                    0 => "none".to_string(),
+                    known => format!("chain {known}"),
+                },
             ));
         }
     }

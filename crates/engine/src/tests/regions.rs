@@ -38,6 +38,50 @@ fn an_older_copy_of_the_region_is_noticed() {
     }
 }
 
+/// A copy from before the first write knows no chain at all, and what was written since is all that there is.
+#[test]
+fn a_copy_of_the_region_that_knows_no_chain_is_noticed() {
+    let machine = Machine::new(1 << 20);
+    let engine = machine.open().unwrap();
+    assert_eq!(engine.inner.common.space.witness().unwrap(), None);
+    let older = machine.killed();
+    put(&engine, b"a", b"value");
+    let first = machine.killed();
+    engine.inner.memtables.seal_active().unwrap();
+    put(&engine, b"b", b"value");
+    let error = mixed(machine.killed(), older).open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.to_string().contains("an older copy"), "{error}");
+    // What belongs together opens.
+    for (machine, b) in [(first, None), (machine.killed(), Some(b"value".to_vec()))] {
+        let engine = machine.open().unwrap();
+        assert_eq!(get(&engine, b"a"), Some(b"value".to_vec()));
+        assert_eq!(get(&engine, b"b"), b);
+    }
+}
+
+/// The first opens of a store may be killed, too, when each has named its chain and before the region knows that.
+#[test]
+fn a_region_that_knows_no_chain_of_opens_that_were_killed_at_the_first_writes_is_the_right_one() {
+    let machine = Machine::new(1 << 20);
+    let engine = machine.open().unwrap();
+    let before = machine.killed();
+    assert_eq!(engine.inner.common.space.witness().unwrap(), None);
+    // Names its chain.
+    put(&engine, b"a", b"value");
+    let mut left = mixed(machine.killed(), before);
+    for _ in 0..3 {
+        let next = left.killed();
+        let _opened = next.open().unwrap();
+        left = mixed(next.killed(), left);
+    }
+    let engine = left.open().unwrap();
+    // The region that has it is another one.
+    assert_eq!(get(&engine, b"a"), None);
+    put(&engine, b"b", b"value");
+    assert_eq!(get(&engine, b"b"), Some(b"value".to_vec()));
+}
+
 /// Opens may be killed, one after the other, when each has named its chain and before the region knows that.
 #[test]
 fn a_region_that_knows_no_chain_of_opens_that_were_killed_is_the_right_one() {
