@@ -5,9 +5,9 @@ use std::path::Path;
 use thermocline::Result;
 use thermocline::options::Preset;
 
-use super::PRESETS;
 use super::cell::{Cell, Setting};
 use super::found::{CellFound, Found};
+use super::{PRESETS, keys_of_round};
 use crate::report::Report;
 use crate::run::run;
 use crate::scratch::Scratch;
@@ -78,7 +78,7 @@ fn run_round(
     for turn in 0..PRESETS.len() {
         let at = (round + turn) % PRESETS.len();
         let part = watch.part();
-        let report = run_one(cell, PRESETS[at], setting, &part)
+        let report = run_one(cell, PRESETS[at], setting, round, &part)
             .map_err(|e| format!("{} in cell {}: {e}", PRESETS[at].name(), cell.name))?;
         if watch.is_stopped() {
             return Ok(None);
@@ -93,11 +93,18 @@ fn run_round(
 }
 
 /// A run on a store of its own, which is gone afterwards.
-fn run_one(cell: &Cell, preset: Preset, setting: &Setting, watch: &Watch) -> Result<Report> {
+fn run_one(
+    cell: &Cell,
+    preset: Preset,
+    setting: &Setting,
+    round: usize,
+    watch: &Watch,
+) -> Result<Report> {
     let temporary = std::env::temp_dir();
     let dir: &Path = setting.dir.as_deref().unwrap_or(&temporary);
     let mut scratch = Scratch::new_in(dir, "thermocline-suite")?;
     let mut plan = cell.plan(preset, setting);
+    plan.num = keys_of_round(plan.num, round);
     plan.db = Some(scratch.path().join("db"));
     plan.options.pm_path = scratch.region(plan.options.pm_path.as_deref())?;
     plan.options.wal_path = scratch.logs(plan.options.wal_path.as_deref())?;
@@ -135,6 +142,12 @@ mod tests {
         let reports = second.unwrap();
         let presets = reports.each_ref().map(|report| report.preset.as_str());
         assert_eq!(presets, PRESETS.map(Preset::name));
+        let keys = cells[0].plan(PRESETS[0], &setting).num;
+        assert!(
+            reports
+                .iter()
+                .all(|report| report.num == keys_of_round(keys, 1))
+        );
         assert_eq!(found.cells[0].ours.ops_per_sec.len(), 1);
         assert_eq!(found.cells[0].region_kind, reports[0].region_kind);
         assert!(found.invalid_reason.is_none() && !found.interrupted);

@@ -26,7 +26,7 @@ impl Found {
         kinds.dedup();
         let rounds = match self.rounds {
             1 => "one round".to_string(),
-            n => format!("medians of {n} rounds in turn"),
+            n => format!("medians of {n} rounds in turn, which have somewhat more or fewer keys"),
         };
         format!(
             "Operations a second, {rounds}; most cells with {} of persistent memory and {} of DRAM, keys of 16 bytes, values of 1 \
