@@ -1,6 +1,6 @@
 //! Where reads of tables find values, to be counted.
 
-/// Where point reads found their values.
+/// Where point reads found their values. One whose newest entry is an operand has found it there, wherever what it is on lies.
 #[derive(Debug, Clone, Copy)]
 pub enum FoundIn {
     /// Every block was in the cache; or the value, if it lies in a blob file.

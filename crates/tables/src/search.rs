@@ -211,7 +211,10 @@ impl<'a> Search<'a> {
                 Next::Found(Some(Some(TableValue::Block(value))))
             }
             (Kind::Put, FoundValue::Blob(blob)) => Next::Blob(blob),
-            (Kind::Merge, _) => Next::Found(Some(Some(TableValue::Operand))),
+            (Kind::Merge, _) => {
+                self.tables.files.count_found(FoundIn::of(read));
+                Next::Found(Some(Some(TableValue::Operand)))
+            }
             _ => Next::Found(Some(None)),
         })
     }
@@ -229,7 +232,10 @@ impl<'a> Search<'a> {
                 Next::Found(Some(Some(TableValue::Pm(value))))
             }
             (Kind::Put, thermocline_level0::FoundValue::Blob(blob)) => Next::Blob(blob),
-            (Kind::Merge, _) => Next::Found(Some(Some(TableValue::Operand))),
+            (Kind::Merge, _) => {
+                files.count_found(FoundIn::Pm);
+                Next::Found(Some(Some(TableValue::Operand)))
+            }
             _ => Next::Found(Some(None)),
         }))
     }

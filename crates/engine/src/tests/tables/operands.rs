@@ -64,6 +64,30 @@ fn no_table_is_opened_for_operands_that_is_known_not_to_have_the_key() {
     assert_eq!(files(&engine).open_use().opened() - opened, 2);
 }
 
+/// What no table counts as found there counts as found in a memtable.
+#[test]
+fn a_read_that_finds_an_operand_in_a_table_has_found_it_there() {
+    for shape in ["global-index", "pm-tables"] {
+        let mut home = Home::new();
+        home.options.set("level0.shape", shape).unwrap();
+        let engine = home.open();
+        let lists = CfOptions::default().merge_operator("thermocline.append:2c");
+        let family = engine.family("lists", &lists).unwrap();
+        flushed(&engine, |batch| batch.put(family.id, &key(KEY), b"base"));
+        flushed(&engine, |batch| batch.merge(family.id, &key(KEY), b"more"));
+        assert_eq!(version_of(&engine).tables().count(), 2);
+        for n in 1..=2 {
+            assert_eq!(list(&engine, family).as_deref(), Some(&b"base,more"[..]));
+            let metrics = engine.metrics();
+            let (found, hits) = (metrics.found, metrics.hits);
+            assert_eq!((found, hits.memtable, hits.global_index), (n, 0, 0));
+            let in_files = hits.block_cache + hits.ssd;
+            let expected = if shape == "pm-tables" { (0, n) } else { (n, 0) };
+            assert_eq!((in_files, hits.pm_tables), expected, "{shape}");
+        }
+    }
+}
+
 /// Filters know entries alone. A range tombstone above the base hides it, from those who see the tombstone.
 #[test]
 fn a_range_tombstone_hides_the_base_though_its_table_does_not_have_the_key() {
