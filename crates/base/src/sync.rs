@@ -57,6 +57,9 @@ pub mod hint {
 
 /// Threads.
 pub mod thread {
+    #[cfg(not(feature = "shuttle"))]
+    use std::cell::Cell;
+
     #[cfg(feature = "shuttle")]
     pub use shuttle::thread::{
         Builder, JoinHandle, Scope, ScopedJoinHandle, ThreadId, current, scope, spawn, yield_now,
@@ -91,7 +94,6 @@ pub mod thread {
     #[cfg(not(feature = "shuttle"))]
     #[inline]
     pub fn number() -> usize {
-        use std::cell::Cell;
         use std::sync::atomic::{AtomicUsize, Ordering};
 
         thread_local! {
@@ -106,23 +108,58 @@ pub mod thread {
         })
     }
 
-    /// A random number that costs next to nothing: for samples.
+    #[cfg(not(feature = "shuttle"))]
+    thread_local! {
+        /// What [`random`] has come to on this thread; `None` before its first number.
+        static RANDOM: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// A random number that costs next to nothing: for samples. Each thread has a sequence of its own. In test builds
+    /// these all begin at the same place, so that a run that failed can be repeated.
     #[cfg(not(feature = "shuttle"))]
     #[inline]
     pub fn random() -> u32 {
-        use std::cell::Cell;
-
-        thread_local! {
-            static RANDOM: Cell<u64> = const { Cell::new(0) };
-        }
-        let next = RANDOM
-            .get()
+        let state = RANDOM.get().unwrap_or_else(first);
+        let next = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        RANDOM.set(next);
+        RANDOM.set(Some(next));
         // The high half is the random one.
         let [_, _, _, _, high @ ..] = next.to_le_bytes();
         u32::from_le_bytes(high)
+    }
+
+    /// Where the sequence of this thread begins.
+    #[cfg(not(feature = "shuttle"))]
+    #[cold]
+    fn first() -> u64 {
+        match cfg!(feature = "planted") {
+            true => REPEATED,
+            false => beginning(number()),
+        }
+    }
+
+    /// The place at which a sequence begins that is to be repeated.
+    #[cfg(not(feature = "shuttle"))]
+    const REPEATED: u64 = 0;
+
+    /// From here on this thread draws the numbers that it draws behind every such call: for whoever counts, and wants the
+    /// same counts each time.
+    #[cfg(not(feature = "shuttle"))]
+    pub fn repeat_random() {
+        RANDOM.set(Some(REPEATED));
+    }
+
+    /// Where the sequence of the thread with this number begins. Were it the same place for all of them, threads that
+    /// end after a few numbers would all draw the same ones, and what is looked at once in 64 numbers would not be
+    /// looked at by any of them.
+    #[cfg(not(feature = "shuttle"))]
+    fn beginning(number: usize) -> u64 {
+        // Neighbours begin far from each other: the finaliser of splitmix64.
+        let mut z = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
     }
 
     /// A random number of the execution's own. A generator that outlives the execution would make it unrepeatable.
@@ -142,6 +179,38 @@ pub mod thread {
     #[cfg(feature = "shuttle")]
     pub fn number() -> usize {
         shuttle::thread::current().id().into()
+    }
+
+    #[cfg(all(test, not(feature = "shuttle")))]
+    mod tests {
+        use super::*;
+
+        /// The next number says so once in `every` times.
+        fn is_chosen(every: u64) -> bool {
+            (u64::from(random()) * every) >> 32 == 0
+        }
+
+        #[test]
+        fn threads_that_draw_few_numbers_draw_others_each() {
+            let mut chosen = 0;
+            for number in 0..640 {
+                RANDOM.set(Some(beginning(number)));
+                chosen += (0..10).filter(|_| is_chosen(32)).count();
+            }
+            // Of 6,400 about 200.
+            assert!((150..250).contains(&chosen), "{chosen}");
+        }
+
+        #[test]
+        fn a_sequence_is_repeated_on_every_thread() {
+            let drawn = || {
+                repeat_random();
+                std::array::from_fn::<u32, 100, _>(|_| random())
+            };
+            let once = drawn();
+            assert_eq!(drawn(), once);
+            assert_eq!(std::thread::spawn(drawn).join().unwrap(), once);
+        }
     }
 }
 

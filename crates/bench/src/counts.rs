@@ -3,8 +3,8 @@
 //! # Why the figures are always the same
 //! Files, persistent memory, clock and randomness are simulated. The clock moves by a fixed time with each operation. There are no
 //! threads: the runtime is [scripted](thermocline_engine::Runtime::scripted), and what is due in the background is done right behind the
-//! operation that has made it due. So bytes tell what the store *decides*, at its best: background work is never behind. Each script runs
-//! on a thread of its own, since what is sampled at random is drawn from a sequence of the thread.
+//! operation that has made it due. So bytes tell what the store *decides*, at its best: background work is never behind. What is sampled
+//! at random is drawn from a sequence of the thread, which begins anew with each script.
 //!
 //! # Instructions
 //! The same operations come a second time, on the machine's own files and on a mapped region, and the processor counts what this

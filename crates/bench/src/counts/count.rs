@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use thermocline::{Error, Result};
 use thermocline_base::WriteBatch;
+use thermocline_base::sync::thread::repeat_random;
 
 use super::instructions::Instructions;
 use super::script::{KEY_BYTES, Script};
@@ -104,6 +105,8 @@ fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 /// All that is counted in a simulated world.
 pub(super) fn bytes(script: &Script) -> Result<Figures> {
+    // The same reads are sampled each time.
+    repeat_random();
     let store = Store::simulated(Script::options()?)?;
     let mut steps = Steps::new(script, &store);
     steps.load()?;
@@ -134,6 +137,7 @@ fn instructions(
     dir: &Path,
     pm_dir: Option<&Path>,
 ) -> Result<std::result::Result<f64, String>> {
+    repeat_random();
     on_the_machine(script, dir, pm_dir, |steps| {
         let counted = Instructions::new().and_then(|counter| counter.of(|| steps.run()));
         match counted {
