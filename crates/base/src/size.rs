@@ -82,6 +82,23 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// As [`format_size`], if that says all; else in bytes. For a size that lies beyond a limit, perhaps by one byte.
+///
+/// ```
+/// # use thermocline_base as thermocline;
+/// use thermocline::size::format_given;
+/// assert_eq!(format_given(64 << 20), "64 MiB");
+/// assert_eq!(format_given((1 << 20) - 1), "1048575 B");
+/// assert_eq!(format_given(1_500_000), "1500000 B");
+/// ```
+pub fn format_given(bytes: u64) -> String {
+    let short = format_size(bytes);
+    match parse_size(&short) {
+        Ok(same) if same == bytes => short,
+        _ => format!("{bytes} B"),
+    }
+}
+
 const _: () = assert!(
     usize::BITS == 64,
     "offsets of 64 bits index memory directly"

@@ -5,7 +5,7 @@ use crate::options::all::{Options, check_place};
 use crate::options::derived::{DRAM_MAX, DRAM_MIN, PM_MAX, PM_MIN};
 use crate::options::region::{Emulation, RegionDemand};
 use crate::options::shape::Shape;
-use crate::size::format_size;
+use crate::size::{format_given, format_size};
 
 impl Options {
     /// Checks every value and how they fit together.
@@ -22,7 +22,7 @@ impl Options {
                     "{name} lies between {} and {}; {} was given",
                     format_size(least),
                     format_size(most),
-                    format_size(bytes)
+                    format_given(bytes)
                 )));
             }
         }
@@ -33,8 +33,8 @@ impl Options {
         if !part.is_power_of_two() || part > self.pm {
             return Err(Error::InvalidArgument(format!(
                 "pm.part_bytes_first must be a power of two not above pm ({}); it is {} (the default, unless it was set)",
-                format_size(self.pm),
-                format_size(part)
+                format_given(self.pm),
+                format_given(part)
             )));
         }
         self.validate_partitions()?;

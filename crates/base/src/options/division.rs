@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::options::all::Options;
 use crate::options::keys;
 use crate::options::partition_by::PartitionBy;
-use crate::size::format_size;
+use crate::size::format_given;
 
 /// The division of the keys of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +79,8 @@ impl Options {
         if by == PartitionBy::Size && self.partition_bytes() < least {
             return refused(format!(
                 "partition.bytes is at least {}, which is {TABLES_MIN} tables; {} was given",
-                format_size(least),
-                format_size(self.partition_bytes())
+                format_given(least),
+                format_given(self.partition_bytes())
             ));
         }
         if by == PartitionBy::Keys && self.partition_keys.is_empty() {

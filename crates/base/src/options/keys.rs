@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::size::format_size;
+use crate::size::format_given;
 
 /// Bytes of all keys at which families are divided, at most: an edit of the manifest names those of a family, and
 /// another one has them as text, four characters for a byte.
@@ -25,8 +25,8 @@ pub(super) fn check(keys: &[Vec<u8>]) -> Result<()> {
     if bytes > KEYS_BYTES_MAX {
         return refused(format!(
             "the keys of partition.keys have at most {} together; {} were given",
-            format_size(KEYS_BYTES_MAX as u64),
-            format_size(bytes as u64)
+            format_given(KEYS_BYTES_MAX as u64),
+            format_given(bytes as u64)
         ));
     }
     let most = limits::KEY_LEN_MAX;

@@ -125,8 +125,12 @@ pub struct OptionRow {
 impl OptionRow {
     pub(in crate::options) fn parse(&self, text: &str) -> Result<u64> {
         let bad = || {
+            let range = match self.unit {
+                Unit::Bytes | Unit::Count | Unit::Millis => format!(", {}", self.takes()),
+                _ => String::new(),
+            };
             Error::InvalidArgument(format!(
-                "'{text}' is not a value for {}: it takes {}",
+                "'{text}' is not a value for {}: it takes {}{range}",
                 self.name,
                 self.unit.takes()
             ))

@@ -139,6 +139,8 @@ fn budgets_have_limits_on_both_sides() {
             let error = with(dram, PM_MAX).unwrap_err();
             let limits = "dram lies between 1 MiB and 128 TiB; ";
             assert!(error.contains(limits), "{error}");
+            // What lies beyond by a byte does not look as if it were the limit.
+            assert!(!error.contains("; 1 MiB") && !error.contains("; 128 TiB"));
         }
         for pm in [0, PM_MIN - 1, PM_MAX + 1, u64::MAX] {
             let error = with(DRAM_MIN, pm).unwrap_err();
@@ -164,7 +166,10 @@ fn nonsense_is_refused_with_the_limit() {
     let mut options = Options::default();
     for (name, value, says) in [
         ("memtable.bytes", "1", "memtable.bytes_max"),
-        ("memtable.bytes_max", "12 apples", "64MiB"),
+        ("memtable.bytes_max", "12 apples", "a size like 64MiB"),
+        ("memtable.bytes_max", "99999999TiB", "0 to 64GiB"),
+        ("read.readahead", "-1", "a whole number, 1 to 4096"),
+        ("memtable.idle_ms", "9e9", "milliseconds, 0 to 3600000 ms"),
         ("read.readahead", "0", "between 1 and 4096"),
         ("read.verify_checksums", "yes", "true or false"),
         (
