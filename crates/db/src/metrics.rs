@@ -147,12 +147,14 @@ pub struct Metrics {
     pub rewrites: u64,
     /// Bytes of the records of those memtables, dead or alive.
     pub rewritten_bytes: u64,
-    /// Ranges of keys that flushes have merged down: these took the range out of persistent memory, with its tables
-    /// of level 0 there (shape `tiered`, when level 0 is full).
+    /// How often flushes have merged down a range of keys, or several that they wrote together, with tables that lay
+    /// there: those of level 0 in persistent memory (shape `tiered`, when level 0 is full), or those of the level below
+    /// (shape `immutables`).
     pub ranges_along: u64,
     /// Bytes of the tables that were taken along.
     pub bytes_along: u64,
-    /// Ranges of keys that flushes have written into persistent memory with several threads at once (shape `tiered`).
+    /// Ranges of keys of which flushes have written several together, with a thread each as far as there are some: into
+    /// persistent memory (shape `tiered`), or into the level below level 0 (shape `immutables`).
     pub ranges_ahead: u64,
     /// The work of the last open.
     pub recovery: RecoveryMetrics,

@@ -33,11 +33,11 @@ pub enum Count {
     MergedKeys,
     /// Flushes that rewrote.
     Rewrites,
-    /// Bytes that they wrote.
+    /// Bytes of the records that they took, dead or alive.
     RewrittenBytes,
-    /// Ranges of flushes that took older data along.
+    /// Edits of flushes that took older data along, each with one range or several.
     RangesAlong,
-    /// Ranges that were written in a group (`flush::ahead`).
+    /// Ranges that were written in a group (`flush::ahead`, `flush::sink`).
     RangesAhead,
     /// Bytes of that data.
     BytesAlong,

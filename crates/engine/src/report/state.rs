@@ -271,7 +271,7 @@ pub struct EngineMetrics {
     pub rewrites: u64,
     /// Bytes of the records that those have taken, dead or alive.
     pub rewritten_bytes: u64,
-    /// Ranges of flushes that have left persistent memory with what lay there of level 0.
+    /// How often ranges of flushes, one or several together, were merged down with tables that lay there.
     pub ranges_along: u64,
     /// Bytes of the tables that they have taken along.
     pub bytes_along: u64,

@@ -284,8 +284,8 @@ fn moves(m: &Metrics) -> Vec<Row> {
         rows.push((
             "left with flushes",
             format!(
-                "{} of keys, with {} of tables",
-                count(m.ranges_along, "range"),
+                "{}, with {} of tables",
+                count(m.ranges_along, "time"),
                 format_size(m.bytes_along)
             ),
         ));
