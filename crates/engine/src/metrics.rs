@@ -21,7 +21,7 @@ use crate::store::Reporter;
 type Held = (Arc<Home>, Option<Arc<Memtable>>, bool);
 
 impl Reporter {
-    fn ssd_bytes(&self) -> SsdBytes {
+    fn ssd_bytes(&self, log: Option<&LogUse>) -> SsdBytes {
         let tables = self.common.catalog.table_files.bytes();
         let blobs = self.common.catalog.table_files.blob_bytes();
         SsdBytes {
@@ -31,8 +31,7 @@ impl Reporter {
             blobs_written: blobs.written(),
             manifest_written: self.common.catalog.bytes().written(),
             region_written: self.common.space.region().counters().device_bytes,
-            logs_written: self
-                .log_use()
+            logs_written: log
                 .filter(|log| log.on_ssd)
                 .map_or(0, |log| log.bytes_written),
         }
@@ -134,9 +133,9 @@ impl Reporter {
         all.iter().enumerate().map(state).collect()
     }
 
-    /// Reads all counters.
+    /// Reads all counters. What is a part of something else is read before it: a read counts before it has found its key.
     pub fn metrics(&self) -> EngineMetrics {
-        let memtables = self.memtables();
+        let (memtables, log) = (self.memtables(), self.log_use());
         let region_kind = self.common.space.region().kind();
         let mut space = self.common.space.usage();
         if region_kind == RegionKind::Absent {
@@ -151,8 +150,8 @@ impl Reporter {
             region_path: self.common.space.region().path().to_path_buf(),
             space,
             pm: self.common.space.region().counters(),
-            ssd: self.ssd_bytes(),
-            log: self.log_use(),
+            ssd: self.ssd_bytes(log.as_ref()),
+            log,
             index_bytes: memtables.iter().map(|m| m.index_bytes).sum(),
             dram: self.dram_use(),
             pm_tier: self.pm_tier(&memtables),
@@ -173,8 +172,8 @@ impl Reporter {
             deletes: self.common.counted.get(Count::Deletes),
             range_deletes: self.common.counted.get(Count::RangeDeletes),
             user_bytes: self.common.counted.get(Count::UserBytes),
-            gets: self.common.counted.get(Count::Gets),
             found: self.common.counted.get(Count::Found),
+            gets: self.common.counted.get(Count::Gets),
             asked: self.common.counted.get(Count::Asked),
             stepped_over: self.common.counted.get(Count::SteppedOver),
             merges: self.common.counted.get(Count::Merges),
