@@ -144,7 +144,7 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no such option, or the value is not one of its unit
-    /// or lies outside its range.
+    /// or lies outside its range. [`Error::Unsupported`] for a preset whose parts are not built yet.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "dram" => self.dram = parse_size(value)?,
