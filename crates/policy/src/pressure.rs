@@ -21,7 +21,7 @@
 //! GB/s), has 8 MB/s half way, and 1 MB/s at the hard limit. It is steep where debt is dangerous
 //! and flat where it is only large.
 
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Shape};
 use thermocline_base::{Error, Result};
 
 use crate::tuning::{
@@ -127,9 +127,14 @@ pub struct Due {
 impl Due {
     /// As options say.
     pub fn of(options: &Options) -> Due {
+        let pm_percent = match options.level0.shape() {
+            // Beside no tables memtables have more than a flush takes.
+            Shape::Tiered => options.flush.pm_percent,
+            _ => options.sealed_percent(),
+        };
         Due {
             level0_tables: options.compaction.level0_tables,
-            pm_percent: options.sealed_percent(),
+            pm_percent,
         }
     }
 }

@@ -2,6 +2,8 @@ use thermocline_base::options::Options;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::{Cause, Debt, Delay, Due, Limits, Slope};
+use crate::flush::{Dram, Sealed};
+use crate::scans::Scans;
 
 fn slope(rng: &mut Rng) -> Slope {
     let mut limits = || {
@@ -136,6 +138,52 @@ fn nobody_is_held_back_before_work_is_due() {
                 ..Debt::default()
             };
             assert_eq!(slope.delay(&debt), None, "{due:?}");
+        }
+    }
+}
+
+/// Beside no tables nothing but the next memtable fills persistent memory further: whoever was held back there would be so for nothing.
+#[test]
+fn memtables_that_may_have_most_are_flushed_before_anybody_is_held_back() {
+    let pm_bytes = 1 << 30;
+    let usual = Slope::new(pm_bytes, 1 << 30, 1 << 40);
+    for shape in ["tiered", "global-index", "immutables", "pm-tables", "ssd"] {
+        for pm_percent in 1..=95 {
+            let mut options = Options::default();
+            options.set("level0.shape", shape).unwrap();
+            options.flush.pm_percent = pm_percent;
+            let slope = usual.behind(pm_bytes, &Due::of(&options));
+            slope.validate().unwrap();
+            for skips in [false, true] {
+                let sealed = Sealed {
+                    automatic: true,
+                    memtables: 1,
+                    memtables_due: 0,
+                    bytes: 1,
+                    taken_bytes: 0,
+                    blob_bytes: 0,
+                    blob_bytes_due: 1,
+                    pm_bytes,
+                    sealed_percent: options.sealed_percent(),
+                    alone_percent: pm_percent,
+                    tables: (shape == "tiered").then_some(0),
+                    skips,
+                    descriptors_free: 60,
+                    dram: Dram {
+                        used: 0,
+                        limit: 1000,
+                        percent: 60,
+                        held_by_all: 0,
+                        budget: 1000,
+                    },
+                    scans: Scans::default(),
+                };
+                let debt = Debt {
+                    pm_bytes: sealed.plan().sealed_bytes_due,
+                    ..Debt::default()
+                };
+                assert_eq!(slope.delay(&debt), None, "{shape}: {pm_percent} %");
+            }
         }
     }
 }
