@@ -182,7 +182,7 @@ pub const MAJOR_NS: f64 = 3000.0;
 /// `compaction::calibrate`.
 pub const USUAL_ENTRY_NS: f64 = 7.0;
 
-/// A machine is not taken for so many times faster or slower than that one. *Chosen*: a clock may have been disturbed.
+/// A machine is not taken for so many times faster or slower than that one, nor a step for so many times than is known. *Chosen*: a clock may have been disturbed.
 pub const MACHINE_FACTOR_MAX: f64 = 8.0;
 
 /// What a measurement counts for of what is known, at most. *Chosen*: about the last five count.

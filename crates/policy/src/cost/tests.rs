@@ -303,3 +303,24 @@ fn units_follow_what_is_measured_and_not_a_few_steps() {
     }
     assert!((units.search - 250.0).abs() < 1.0 && (units.major - 7000.0).abs() < 10.0);
 }
+
+/// One merge during which the process was stopped would count for thousands of others.
+#[test]
+fn one_measurement_does_not_change_much_and_many_do() {
+    let usual = UnitCosts::default();
+    let mut units = usual;
+    // A record takes a millisecond.
+    units.merged(100_000, 100_000_000_000);
+    assert!(units.internal > usual.internal && units.internal < 3.0 * usual.internal);
+    for _ in 0..100 {
+        units.merged(100_000, 100_000_000_000);
+    }
+    assert!((units.internal - 1e6).abs() < 1e3, "{}", units.internal);
+    // And a nanosecond.
+    units.merged(100_000, 100_000);
+    assert!(units.internal > 8e5, "{}", units.internal);
+    for _ in 0..200 {
+        units.merged(100_000, 100_000);
+    }
+    assert!((units.internal - 1.0).abs() < 0.1, "{}", units.internal);
+}

@@ -78,12 +78,14 @@ impl UnitCosts {
     }
 }
 
-/// Moves `known` towards what `steps` took: a few count for little.
+/// Moves `known` towards what `steps` took: a few count for little. Who took many times as long, or as short, was held up, or looked at
+/// a clock that was disturbed.
 fn refine(known: &mut f64, steps: u64, nanos: u64) {
     if steps == 0 || nanos == 0 {
         return;
     }
-    let measured = nanos as f64 / steps as f64;
+    let (least, most) = (*known / MACHINE_FACTOR_MAX, *known * MACHINE_FACTOR_MAX);
+    let measured = (nanos as f64 / steps as f64).clamp(least, most);
     let weight = MEASURED_WEIGHT * (steps as f64 / MEASURED_STEPS_FULL).min(1.0);
     *known += (measured - *known) * weight;
 }
