@@ -191,8 +191,8 @@ pub const MEASURED_WEIGHT: f64 = 0.2;
 /// Steps from which on a measurement has its full weight. *Chosen*.
 pub const MEASURED_STEPS_FULL: f64 = 10_000.0;
 
-/// How much of what past merges have dropped, other than was counted, is forgotten with each flush. *Chosen*: half of it after
-/// fourteen flushes.
+/// How much of what past merges have dropped, other than was counted, is forgotten with each flush; and of how much longer than usual they
+/// took, with each that skips level 0. *Chosen*: half of it after fourteen flushes.
 pub const CORRECTION_FORGOTTEN: f64 = 0.05;
 
 /// How far a correction of what merges drop may go. *Chosen*.

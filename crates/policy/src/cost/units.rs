@@ -72,6 +72,13 @@ impl UnitCosts {
         refine(&mut self.internal, records, nanos);
     }
 
+    /// Flushes skip level 0, so that nothing is merged there, and nobody finds out what that costs now: if it was more than is `usual`, that
+    /// is believed a little less. Without that merges which took long for a while would be the last ones.
+    pub fn doubt_internal(&mut self, usual: &UnitCosts) {
+        let more = (self.internal - usual.internal).max(0.0);
+        self.internal -= more * CORRECTION_FORGOTTEN;
+    }
+
     /// A major compaction has merged `records` in `nanos`.
     pub fn moved(&mut self, records: u64, nanos: u64) {
         refine(&mut self.major, records, nanos);

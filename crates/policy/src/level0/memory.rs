@@ -18,6 +18,8 @@ pub type Sampled = BTreeMap<(CfId, Vec<FileId>), (u64, u64)>;
 pub struct Memory {
     /// What steps cost.
     pub units: UnitCosts,
+    /// The same before anything was measured.
+    usual: UnitCosts,
     /// What merges drop for each update.
     pub corrected: Corrected,
     /// What was drawn from slices.
@@ -127,6 +129,15 @@ impl Because {
 }
 
 impl Memory {
+    /// Where nothing was measured yet, and steps usually cost this.
+    pub fn of(usual: UnitCosts) -> Memory {
+        Memory {
+            units: usual,
+            usual,
+            ..Memory::default()
+        }
+    }
+
     /// The models, with what steps cost here.
     pub fn model(&self, form: Form) -> CostModel {
         CostModel {
@@ -206,6 +217,9 @@ impl Memory {
         let skips = !decision.due && (self.skips || begins);
         let changes = skips != self.skips;
         self.skips = skips;
+        if skips {
+            self.units.doubt_internal(&self.usual);
+        }
         let because = Because::Skips {
             skips,
             updates,

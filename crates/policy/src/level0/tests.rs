@@ -140,6 +140,26 @@ proptest! {
     }
 }
 
+/// Where flushes skip level 0 nothing is merged there, and so nothing is measured.
+#[test]
+fn merges_that_took_long_for_a_while_are_not_the_last_ones() {
+    let skips = |merges: u64, updates: f64, flush: u64, memory: &mut Memory| {
+        (0..merges).for_each(|_| memory.merged((100_000, 1_000_000_000), 0, 0));
+        let plan = planned(&[[key(0), key(9)]], ZONE, (0.0, 1e5), memory);
+        let at = (flush * 1_000_000_000, flush * 100_000);
+        memory.skips(&plan, updates, at, true).0
+    };
+    let mut memory = Memory::default();
+    assert!(!skips(0, 0.9, 1, &mut memory));
+    // A record takes ten times as long: it is not worth it any more.
+    assert!(skips(20, 0.9, 2, &mut memory));
+    assert!(skips(0, 0.9, 3, &mut memory));
+    assert!((4..60).any(|flush| !skips(0, 0.9, flush, &mut memory)));
+    // What is not worth it anyhow stays as it is.
+    assert!(skips(20, 0.1, 60, &mut memory));
+    assert!((61..300).all(|flush| skips(0, 0.1, flush, &mut memory)));
+}
+
 #[test]
 fn what_decides_is_said_with_its_numbers() {
     let said = Because::Skips {

@@ -7,7 +7,7 @@ use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
 use thermocline_policy::cost::{Equation, Form, UnitCosts};
 use thermocline_policy::flush::Sealed;
-use thermocline_policy::level0::{Because, Level0Plan};
+use thermocline_policy::level0::{self, Because, Level0Plan};
 use thermocline_policy::ranges::{self, Coming, Leaving};
 use thermocline_policy::situation::Situation;
 use thermocline_policy::work::{self, Decision};
@@ -56,7 +56,8 @@ impl Costs {
         };
         let mut known = Known::default();
         if form.is_some() {
-            known.memory.level0.units = UnitCosts::calibrated(entry_ns(&|| clock.now_ns()));
+            let usual = UnitCosts::calibrated(entry_ns(&|| clock.now_ns()));
+            known.memory.level0 = level0::Memory::of(usual);
         }
         Costs {
             form,
