@@ -152,7 +152,7 @@ fn colds(plan: &Level0Plan) -> Colds {
 
 /// The same with no more changes than [`RANGES_MAX`], as each is an edit. Families have an even part of them, and what others leave. Where
 /// that would not be enough for a beginning and an end, those have them of which most is cold. What lies behind a family's last change
-/// is as that one says, and a family without any is nowhere cold.
+/// is as that one says, and a family without any is nowhere cold: so what is left out is not, either.
 fn few(mut families: Vec<OfFamily>) -> Vec<OfFamily> {
     let all: usize = families.iter().map(|of| of.changes.len()).sum();
     if all <= RANGES_MAX {
@@ -165,11 +165,28 @@ fn few(mut families: Vec<OfFamily>) -> Vec<OfFamily> {
     families.sort_by_key(|of| of.changes.len());
     let (mut left, mut others) = (RANGES_MAX, families.len());
     for of in &mut families {
-        of.changes.truncate(left / others);
+        shorten(&mut of.changes, left / others);
         left -= of.changes.len();
         others -= 1;
     }
     families
+}
+
+/// The first changes of a family, two places or more of them. A beginning without its end would have all leave that lies behind, what
+/// stays among it.
+fn shorten(changes: &mut Colds, places: usize) {
+    if changes.len() <= places {
+        return;
+    }
+    let is_cold = |change: Option<&(CfId, Vec<u8>, bool)>| change.is_some_and(|(.., cold)| *cold);
+    // Of two places neither is for what is not cold before anything is.
+    if places == 2 && !is_cold(changes.first()) {
+        changes.remove(0);
+    }
+    changes.truncate(places);
+    if is_cold(changes.last()) {
+        changes.pop();
+    }
 }
 
 /// Whether a flush goes to the base level, where the shape has it so: not if it `rewrites` memtables that are mostly dead into
@@ -346,6 +363,31 @@ mod tests {
         assert_eq!(colds.len(), RANGES_MAX);
         let has = |family: u16| is_cold(&colds, family, 0) && !is_cold(&colds, family, 1);
         assert!((52..60).all(has) && !(0..52).any(has), "{colds:?}");
+    }
+
+    /// However many changes are left out, and whichever is the first.
+    #[test]
+    fn what_stays_is_not_said_to_be_cold() {
+        for (families, first) in [
+            (1, 0),
+            (1, 1),
+            (3, 0),
+            (3, 1),
+            (5, 0),
+            (5, 1),
+            (8, 0),
+            (8, 1),
+        ] {
+            let of_family = |family| (0..40).map(move |n| slice(family, n, n % 2 == first, 1));
+            let colds = colds_of((0..families).flat_map(of_family).collect());
+            assert!(colds.len() <= RANGES_MAX);
+            for family in 0..families {
+                let said: Vec<u8> = (0..40).filter(|n| is_cold(&colds, family, *n)).collect();
+                assert!(!said.is_empty(), "{families} {first}: {colds:?}");
+                let are_cold = said.iter().all(|n| n % 2 == first);
+                assert!(are_cold, "{families} {first}: {said:?}");
+            }
+        }
     }
 
     #[test]
