@@ -305,7 +305,7 @@ fn options_out_of_range() {
                 dram: u64::MAX,
                 ..Options::preset(Preset::Leveled)
             },
-            &["dram", "128 TiB", "16777216 TiB"],
+            &["dram", "128 TiB", "18446744073709551615 B"],
         ),
         (
             Options {
