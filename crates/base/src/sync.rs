@@ -119,7 +119,9 @@ pub mod thread {
     #[cfg(not(feature = "shuttle"))]
     #[inline]
     pub fn random() -> u32 {
-        let state = RANDOM.get().unwrap_or_else(first);
+        let state = RANDOM
+            .get()
+            .unwrap_or_else(|| beginning(number(), cfg!(feature = "planted")));
         let next = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -127,16 +129,6 @@ pub mod thread {
         // The high half is the random one.
         let [_, _, _, _, high @ ..] = next.to_le_bytes();
         u32::from_le_bytes(high)
-    }
-
-    /// Where the sequence of this thread begins.
-    #[cfg(not(feature = "shuttle"))]
-    #[cold]
-    fn first() -> u64 {
-        match cfg!(feature = "planted") {
-            true => REPEATED,
-            false => beginning(number()),
-        }
     }
 
     /// The place at which a sequence begins that is to be repeated.
@@ -150,11 +142,15 @@ pub mod thread {
         RANDOM.set(Some(REPEATED));
     }
 
-    /// Where the sequence of the thread with this number begins. Were it the same place for all of them, threads that
-    /// end after a few numbers would all draw the same ones, and what is looked at once in 64 numbers would not be
-    /// looked at by any of them.
+    /// Where the sequence of the thread with this number begins; at the same place for all where runs are `repeated`. Elsewhere
+    /// threads that end after a few numbers would all draw the same ones then, and what is looked at once in 64 numbers would not
+    /// be looked at by any of them.
     #[cfg(not(feature = "shuttle"))]
-    fn beginning(number: usize) -> u64 {
+    #[cold]
+    fn beginning(number: usize, repeated: bool) -> u64 {
+        if repeated {
+            return REPEATED;
+        }
         // Neighbours begin far from each other: the finaliser of splitmix64.
         let mut z = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -194,7 +190,7 @@ pub mod thread {
         fn threads_that_draw_few_numbers_draw_others_each() {
             let mut chosen = 0;
             for number in 0..640 {
-                RANDOM.set(Some(beginning(number)));
+                RANDOM.set(Some(beginning(number, false)));
                 chosen += (0..10).filter(|_| is_chosen(32)).count();
             }
             // Of 6,400 about 200.

@@ -7,9 +7,8 @@
 //! loaded in seconds, and `dram` is as large a part of it as it is by default.
 //!
 //! What a load leaves in persistent memory depends on where it stops: right before a job that takes much out of it, or right
-//! behind one. With YCSB D at one and a few tenths times persistent memory, sizes a few percent apart differ by twice. So each round has
-//! another number of keys ([`keys_of_round`]), the same for all presets: a verdict is of a size, and not of where one load
-//! happened to stop.
+//! behind one: sizes a few percent apart differ by twice (decision 148). So each round has another number of keys
+//! ([`keys_of_round`]), the same for all presets: a verdict is of a size, and not of where one load happened to stop.
 //!
 //! # What passes
 //! The *best rival* is the one with the highest median. A cell passes if the 95 % interval of the ratio to it ([`Ratio`]) reaches

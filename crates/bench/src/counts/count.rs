@@ -78,9 +78,9 @@ pub fn count(
     };
     watch.begin("counting", scripts.len() as u64);
     for script in scripts {
-        let mut figures = apart(|| bytes(script))?;
+        let mut figures = bytes(script)?;
         if counts.uncounted.is_none() {
-            match apart(|| instructions(script, dir, pm_dir))? {
+            match instructions(script, dir, pm_dir)? {
                 Ok(counted) => figures.instructions = Some(counted),
                 Err(why) => counts.uncounted = Some(why),
             }
@@ -93,14 +93,6 @@ pub fn count(
         }
     }
     Ok(counts)
-}
-
-/// Does `work` on a thread of its own.
-fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
 }
 
 /// All that is counted in a simulated world.

@@ -129,7 +129,8 @@ impl<'a> Reader<'a> {
 }
 
 impl Source {
-    /// The record at which it stands.
+    /// The record at which it stands. Only who was told that it comes first ([`First`]) asks, and before the source moves on: a source
+    /// without a record never comes first.
     #[inline]
     pub(super) fn standing(&self) -> &Head {
         self.head.as_ref().expect("the source stands at a record")
