@@ -1,6 +1,8 @@
 //! A transaction, from its beginning to its end.
 
 mod ending;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::ops::Bound;

@@ -255,6 +255,12 @@ impl Writes {
         )))
     }
 
+    /// As if there were so many more that none fits beside them.
+    #[cfg(test)]
+    pub fn fill(&mut self) {
+        self.bytes = limits::BATCH_BYTES_MAX - ENTRY_BYTES * self.count;
+    }
+
     /// Writes to a key.
     pub fn set(&mut self, key: &OneKey<'_>, write: &Write<'_>) -> Result<()> {
         let replaced = self.find(key);
