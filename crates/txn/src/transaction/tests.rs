@@ -1,3 +1,6 @@
+use std::thread;
+use std::time::Duration;
+
 use thermocline_base::ErrorKind;
 
 use super::*;
@@ -36,4 +39,49 @@ fn a_write_that_makes_it_too_long_gives_back_what_it_took() {
         // It goes on, where that makes it no longer.
         txn.put(Family::DEFAULT, b"own", b"1").unwrap();
     }
+}
+
+/// A reader of a range gets one of two keys that others have, and the store is closed while it waits for the other one. What
+/// the first has cost is given back with it, and was taken before.
+#[test]
+fn a_range_that_is_refused_gives_back_what_its_keys_have_cost() {
+    let all = Transactions::new(Fake::default());
+    let options = TxnOptions::pessimistic().lock_timeout(Duration::MAX);
+    let mut writers = Vec::new();
+    for key in [b"b", b"c"] {
+        let mut writer = all.begin(options).unwrap();
+        writer.put(Family::DEFAULT, key, b"v").unwrap();
+        writers.push(writer);
+    }
+    let serializable = options.isolation(Isolation::Serializable);
+    let reader = all.begin(serializable).unwrap();
+    let (id, before) = (reader.id(), needed(&reader));
+    // For whom it waits, as soon as it does.
+    let waits_for = || loop {
+        let mut open = all.report().transactions.into_iter();
+        let state = open.find(|state| state.id == id);
+        match state.map(|state| state.waits_for) {
+            Some(others) if !others.is_empty() => break others,
+            _ => thread::yield_now(),
+        }
+    };
+    let (refused, reader) = thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let first = reader.scan(Family::DEFAULT, b"a", Some(b"z")).next();
+            (first.and_then(Result::err), reader)
+        });
+        // It waits for one key at a time, and which is first depends on where they lie.
+        let first = waits_for();
+        writers.retain(|writer| !first.contains(&writer.id()));
+        let second = waits_for();
+        all.close();
+        let left: Vec<u64> = writers.iter().map(Transaction::id).collect();
+        assert!(first.len() == 1 && second == left, "{first:?} {second:?}");
+        reading.join().unwrap()
+    });
+    assert!(matches!(refused, Some(Error::Closed)), "{refused:?}");
+    assert_eq!(needed(&reader), before);
+    // That of the writer who is left.
+    let report = all.report();
+    assert_eq!((report.locked_keys, report.locked_ranges), (1, 0));
 }
