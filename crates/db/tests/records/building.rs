@@ -5,6 +5,8 @@
 //! are where an opening is cut short.
 
 use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -332,6 +334,60 @@ fn entries_of_a_dropped_index_are_passed_over_where_nothing_is_written() {
     assert!(matches!(again, Err(Error::InvalidArgument(_))), "{again:?}");
 }
 
+/// What a store without room says: a budget of it is used up, or the disk is full.
+const NO_ROOM: [fn() -> Error; 2] = [
+    || Error::OutOfSpace("planned".into()),
+    || {
+        let full = io::ErrorKind::StorageFull.into();
+        Error::io("write", Path::new("planned"), full)
+    },
+];
+
+/// Nor do they where there is no room for the write that takes them away, in whatever part of it that is said. What is no
+/// matter of room is told.
+#[test]
+fn entries_of_a_dropped_index_are_passed_over_where_there_is_no_room() {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, indexed()).unwrap();
+    fill(&db, &table);
+    // The first step has two places.
+    let cut_short = |number: usize| match number {
+        2 => Err(Error::Closed),
+        _ => Ok(()),
+    };
+    let drop_one = || Table::drop_index(&Hooked(db.clone()), "t", "code");
+    let (answer, _) = hooked(cut_short, drop_one);
+    assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
+
+    let declared = || plain().index("group", ["group"]);
+    let open_it = || Table::open(&Hooked(db.clone()), declared());
+    // That step has three.
+    for last in 0..3 {
+        for no_room in NO_ROOM {
+            let hook = move |number: usize| match number == last {
+                true => Err(no_room()),
+                false => Ok(()),
+            };
+            let (opened, places) = hooked(hook, open_it);
+            check(&db, &opened.unwrap());
+            assert_eq!(places, last + 1);
+        }
+    }
+    let (opened, _) = hooked(|_| Err(Error::Closed), open_it);
+    assert!(matches!(opened, Err(Error::Closed)), "{opened:?}");
+    // So is who declares more.
+    let open_more = || Table::open(&Hooked(db.clone()), indexed());
+    let (opened, _) = hooked(|_| Err(NO_ROOM[0]()), open_more);
+    assert!(matches!(opened, Err(Error::OutOfSpace(_))), "{opened:?}");
+    // There is room again.
+    let opened = Table::open(&db, declared()).unwrap();
+    assert!(!Table::drop_index(&db, "t", "code").unwrap());
+    let rows = opened.range(&db.snapshot(), ..).unwrap().count();
+    assert_eq!(rows as u64, ROWS);
+    check(&db, &opened);
+}
+
 /// An index that two rows keep from being added is dropped, and somebody writes rows meanwhile. The error says why it is not
 /// there, and the next opening takes the rest away.
 #[test]
@@ -364,6 +420,31 @@ fn an_index_that_is_refused_says_why_beside_open_transactions() {
     check(&db, &opened);
     let by_group = opened.index("group").unwrap();
     assert_eq!(by_group.keys(&db.snapshot(), ..).unwrap().count(), 3);
+}
+
+/// Where there is no room to take the rest of it away, the error says why it is not there all the same.
+#[test]
+fn an_index_that_is_refused_says_why_where_there_is_no_room() {
+    let home = open();
+    let db = home.db.clone();
+    let table = Table::open(&db, plain()).unwrap();
+    let mut txn = begin(&db);
+    for id in [2, 4] {
+        table.insert(&mut txn, &fields![id, 7, 0]).unwrap();
+    }
+    txn.commit().unwrap();
+    for no_room in NO_ROOM {
+        // Two places store the schema, one is that of the chunk, and two say that the index is to be dropped.
+        let hook = move |number: usize| match number {
+            5.. => Err(no_room()),
+            _ => Ok(()),
+        };
+        let (answer, places) = hooked(hook, || Table::open(&Hooked(db.clone()), indexed()));
+        assert!(matches!(answer, Err(Error::Duplicate(_))), "{answer:?}");
+        assert_eq!(places, 6);
+        let opened = Table::open(&db, plain().index("group", ["group"])).unwrap();
+        check(&db, &opened);
+    }
 }
 
 /// A row whose code another row takes over while the unique index is built: one that the pass is past takes it from one
