@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
 use crate::copy::{Target, check_apart, link_or_copy, write_state};
+use crate::paths;
 use crate::store::{Captured, Store};
 
 /// Makes `dir` a database of its own with everything that is visible in `store` now. Its tables and blob files are
@@ -14,12 +15,12 @@ use crate::store::{Captured, Store};
 /// seqno that it has.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if `dir` exists and is not empty, or lies in the store's folder; [`Error::Locked`] if
-/// another process or thread makes a copy there; those of the store and of the file system. There is no database in
-/// `dir` then (or, if the file system refuses to remove anything either, all of it).
+/// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) for the empty path, or if `dir` exists and is not empty, or
+/// lies in the store's folder; [`Locked`](thermocline_base::Error::Locked) if another process or thread makes a copy there;
+/// those of the store and of the file system. There is no database in `dir` then (or, if the file system refuses to remove
+/// anything either, all of it).
 pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<u64> {
-    let dir = std::path::absolute(dir)
-        .map_err(|source| Error::io("find the absolute path of", dir, source))?;
+    let dir = paths::absolute(dir, paths::CHECKPOINT)?;
     store.check_open()?;
     check_apart(&*store.env().storage, &dir, store.dir())?;
     let target = Target::begin(&store.env().storage, &dir)?;

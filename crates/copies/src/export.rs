@@ -14,6 +14,7 @@ use thermocline_env::frugal::Frugal;
 use thermocline_env::{Env, Storage};
 use thermocline_sst::{Creation, Identity, KeyRef, TableWriter, Value, WriteOptions, sites};
 
+use crate::paths;
 use crate::store::{Entries, Store};
 
 /// The seqno of all entries. Ingestion gives them another one.
@@ -58,10 +59,10 @@ impl IngestWriter {
     /// Begins the table `path`, which must not exist.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the file, or the temporary one beside it, exists; those of the file system.
+    /// [`Error::InvalidArgument`] for the empty path, or if the file, or the temporary one beside it, exists; those of the file
+    /// system.
     pub fn create(env: &Env, path: &Path) -> Result<IngestWriter> {
-        let path = std::path::absolute(path)
-            .map_err(|source| Error::io("find the absolute path of", path, source))?;
+        let path = paths::absolute(path, paths::TABLE)?;
         // Stores of the process give descriptors back, if they have all of them.
         let storage: Arc<dyn Storage> = Frugal::new(env.storage.clone());
         check_free(&*storage, &path)?;
@@ -178,8 +179,8 @@ fn taken(path: &Path) -> Error {
 /// is the one that comes first in the family's order.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if `path` exists, for a family that was dropped, if the entries are too much for one
-/// table, or if there is a value over 1 MiB, which a table cannot hold itself; those of the store and of the file
+/// [`Error::InvalidArgument`] if `path` is empty or exists, for a family that was dropped, if the entries are too much for
+/// one table, or if there is a value over 1 MiB, which a table cannot hold itself; those of the store and of the file
 /// system. There is no table then.
 pub fn export<S: Store>(
     store: &S,

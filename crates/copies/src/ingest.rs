@@ -30,6 +30,7 @@ use thermocline_sst::{
     verify_table,
 };
 
+use crate::paths;
 use crate::store::{NewTables, Store};
 
 /// Entries after which it looks whether the store is being closed.
@@ -90,8 +91,8 @@ impl Source {
 /// before. Durable on return. The files are read, and stay where they are.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if two tables overlap, naming both, for too many tables, a family that was dropped, or a
-/// store that takes no writes; [`Error::Corruption`] naming the table that is damaged; [`Error::Unsupported`] for a
+/// [`Error::InvalidArgument`] if two tables overlap, naming both, for an empty path, too many tables, a family that was
+/// dropped, or a store that takes no writes; [`Error::Corruption`] naming the table that is damaged; [`Error::Unsupported`] for a
 /// table with merges or separated values; those of [`Store::install`]: then nothing was ingested.
 pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Result<Ingested> {
     store.check_accepts(cf)?;
@@ -142,6 +143,7 @@ fn check_sources<P: AsRef<Path>>(
     for path in tables {
         go_on()?;
         let path = path.as_ref().to_path_buf();
+        paths::check(&path, paths::TABLE)?;
         let file = storage.open(&path, OpenMode::ReadInput)?;
         let identity = identity_of(&*file)?;
         let table = open_table(&*file, identity)?;

@@ -35,6 +35,7 @@ mod copy;
 mod export;
 mod feed;
 mod ingest;
+mod paths;
 mod store;
 mod sum;
 

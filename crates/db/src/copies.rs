@@ -34,10 +34,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty, or lies in the database's own folder, with which
-    /// the copy would be lost; [`crate::Error::Locked`] if another process or thread makes a copy there, or still reads what lay
-    /// there before; [`crate::Error::Corruption`] of a record; [`crate::Error::Closed`]; [`crate::Error::Poisoned`]; those of the file
-    /// system. After an error there is no copy, and this database is unharmed.
+    /// [`crate::Error::InvalidArgument`] for the empty path, or if `path` exists and is not empty, or lies in the database's own
+    /// folder, with which the copy would be lost; [`crate::Error::Locked`] if another process or thread makes a copy there, or
+    /// still reads what lay there before; [`crate::Error::Corruption`] of a record; [`crate::Error::Closed`];
+    /// [`crate::Error::Poisoned`]; those of the file system. After an error there is no copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.engine.checkpoint(path.as_ref())
     }
@@ -65,8 +65,8 @@ impl Db {
     ///
     /// # Errors
     /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on keys of it;
-    /// [`crate::Error::InvalidArgument`] if two tables overlap in keys, naming both; [`crate::Error::Corruption`]
-    /// naming the damaged table; [`crate::Error::Unsupported`] for a table with merge operands or with values in blob
+    /// [`crate::Error::InvalidArgument`] for an empty path, or if two tables overlap in keys, naming both;
+    /// [`crate::Error::Corruption`] naming the damaged table; [`crate::Error::Unsupported`] for a table with merge operands or with values in blob
     /// files; [`crate::Error::OutOfSpace`] if the tables do not fit beside what is kept of the disk for flushes and
     /// compactions; those of a write and of the file system. After an error nothing was ingested.
     pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
@@ -109,8 +109,8 @@ impl ColumnFamily {
     /// not exported.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the file exists, if the range ends before it begins, for a value over
-    /// [`VALUE_INLINE_MAX`](crate::limits::VALUE_INLINE_MAX), 1 MiB, which a table cannot have, or if the entries are too
+    /// [`crate::Error::InvalidArgument`] for the empty path, if the file exists, if the range ends before it begins, for a value
+    /// over [`VALUE_INLINE_MAX`](crate::limits::VALUE_INLINE_MAX), 1 MiB, which a table cannot have, or if the entries are too
     /// much for one table; those of reading and of the file system. After an error there is no such file.
     pub fn export<K: AsRef<[u8]>>(
         &self,
@@ -129,7 +129,8 @@ impl IngestWriter {
     /// Begins the table `path`, which must not exist. The table is written under a temporary name beside it.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the file, or the temporary one, exists; those of the file system.
+    /// [`crate::Error::InvalidArgument`] for the empty path, or if the file, or the temporary one, exists; those of the file
+    /// system.
     pub fn create(path: impl AsRef<Path>) -> Result<IngestWriter> {
         let writer = thermocline_engine::IngestWriter::create(&World::real().env, path.as_ref())?;
         Ok(IngestWriter(writer))
@@ -197,7 +198,7 @@ pub struct Backups(thermocline_engine::Backups);
 
 impl Backups {
     /// The backups in the folder `path`, which the first backup makes. This call reads nothing. A relative path means the
-    /// working folder of this moment.
+    /// working folder of this moment. If the path is empty, each other call says so with [`crate::Error::InvalidArgument`].
     pub fn new(path: impl AsRef<Path>) -> Backups {
         Backups(thermocline_engine::Backups::new(
             World::real().env,
@@ -269,10 +270,10 @@ impl Backups {
     /// times.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if there is no such backup or folder, the folder has anything but backups, or `path` lies
-    /// in it, or exists and is not empty; [`crate::Error::Locked`] if another process or handle works in either of the two, or still
-    /// reads what lay in `path` before; [`crate::Error::Corruption`] naming the file that is damaged, missing or another one; those
-    /// of the file system. After an error there is no database in `path`.
+    /// [`crate::Error::InvalidArgument`] if there is no such backup or folder, the folder has anything but backups, or `path` is
+    /// the empty path, or lies in that folder, or exists and is not empty; [`crate::Error::Locked`] if another process or handle
+    /// works in either of the two, or still reads what lay in `path` before; [`crate::Error::Corruption`] naming the file that is
+    /// damaged, missing or another one; those of the file system. After an error there is no database in `path`.
     pub fn restore(&self, id: Option<u64>, path: impl AsRef<Path>) -> Result<BackupInfo> {
         self.0.restore(id, path.as_ref())
     }

@@ -14,6 +14,7 @@ use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
 use super::{BackupInfo, Backups, NOTE_NAME, check_sum};
 use crate::copy::note::{Note, end, remove_all};
 use crate::copy::{check_apart, copy_file, sites, write_state};
+use crate::paths;
 use crate::store::{Captured, Store};
 use crate::sum::{Sum, sum_from};
 
@@ -31,8 +32,7 @@ impl Backups {
     /// [`checkpoint`](crate::checkpoint()). There is no new backup then, and store and other backups are unharmed.
     pub fn create<S: Store>(&self, store: &S) -> Result<BackupInfo> {
         store.check_open()?;
-        let dir = std::path::absolute(&self.dir)
-            .map_err(|source| Error::io("find the absolute path of", &self.dir, source))?;
+        let dir = paths::absolute(&self.dir, paths::BACKUPS)?;
         check_apart(self.storage(), &dir, store.dir())?;
         // Before anything is changed: the folder may be a stranger's.
         if self.storage().exists(&self.dir)? {

@@ -53,6 +53,7 @@ use thermocline_version::LOCK_NAME;
 
 use crate::copy::note::{Found as Note, end, remove_all};
 use crate::copy::sites;
+use crate::paths;
 use crate::sum::{Summing, sum_from};
 use format::{Listed, Stored, list_id, list_name};
 
@@ -102,10 +103,10 @@ pub struct Backups {
 
 impl Backups {
     /// The backups in `dir`, which the first backup makes. This call reads nothing. A relative path means the working folder
-    /// of this moment.
+    /// of this moment. Each other call refuses the empty path.
     pub fn new(env: Env, dir: &Path) -> Backups {
         let given = dir.to_path_buf();
-        // Where there is no working folder, each call says so.
+        // Where there is no working folder, or the path is empty, each call says so.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| given.clone());
         // Stores of the process give descriptors back, if they have all of them.
         let env = Env {
@@ -192,6 +193,7 @@ impl Backups {
     }
 
     fn must_exist(&self) -> Result<()> {
+        paths::check(&self.given, paths::BACKUPS)?;
         if self.storage().is_dir(&self.dir)? {
             return Ok(());
         }

@@ -9,18 +9,19 @@ use thermocline_version::State;
 use super::format::Listed;
 use super::{BackupInfo, Backups, check_sum, check_there};
 use crate::copy::{Target, copy_file, draw_ids, lies_in};
+use crate::paths;
 
 impl Backups {
     /// Makes `dir` a database with the content of backup `id`, or of the newest one. Every byte is checked as it is
     /// copied, and durable on return.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is no such backup, the folder has anything but backups, or `dir` lies in it, or exists
-    /// and is not empty; [`Error::Corruption`] naming a list or file that is not what was backed up; [`Error::Locked`], also where
-    /// somebody reads on what lay in `dir` before; those of the file system. There is no database in `dir` then.
+    /// [`Error::InvalidArgument`] if there is no such backup, the folder has anything but backups, or `dir` is the empty path,
+    /// or lies in that folder, or exists and is not empty; [`Error::Corruption`] naming a list or file that is not what was
+    /// backed up; [`Error::Locked`], also where somebody reads on what lay in `dir` before; those of the file system. There is no
+    /// database in `dir` then.
     pub fn restore(&self, id: Option<u64>, dir: &Path) -> Result<BackupInfo> {
-        let dir = std::path::absolute(dir)
-            .map_err(|source| Error::io("find the absolute path of", dir, source))?;
+        let dir = paths::absolute(dir, paths::DATABASE)?;
         let _lock = self.lock_shared()?;
         let id = match id.or(self.found()?.lists.last().copied()) {
             Some(id) => id,

@@ -1,7 +1,7 @@
 //! Folders that are no database, or none yet.
 
-use thermocline::Backups;
 use thermocline::options::Preset;
+use thermocline::{Backups, IngestWriter};
 
 use super::*;
 
@@ -54,6 +54,39 @@ fn a_path_that_is_empty() {
         let error = Options::default().set(name, "");
         refused(error, kind, &[name, "empty path"]);
     }
+}
+
+/// No copy is made there, either, nor a table; and nothing is read of what lies in the working folder.
+#[test]
+fn a_copy_or_a_table_at_a_path_that_is_empty() {
+    let home = home();
+    let dir = home.path().join("db");
+    filled(&dir, options());
+    let db = Db::open(&dir, options()).unwrap();
+    let kind = ErrorKind::InvalidArgument;
+    let says = ["checkpoint", "folder", "empty path"];
+    refused(db.checkpoint(""), kind, &says);
+
+    let says = ["backups", "folder", "empty path"];
+    let (nowhere, new) = (Backups::new(""), home.path().join("new"));
+    refused(nowhere.create(&db), kind, &says);
+    refused(nowhere.list(), kind, &says);
+    refused(nowhere.ids(), kind, &says);
+    refused(nowhere.delete(1), kind, &says);
+    refused(nowhere.verify(), kind, &says);
+    refused(nowhere.restore(None, &new), kind, &says);
+    assert!(!new.exists());
+    let backups = Backups::new(home.path().join("backups"));
+    backups.create(&db).unwrap();
+    let says = ["database", "folder", "empty path"];
+    refused(backups.restore(None, ""), kind, &says);
+
+    let says = ["table", "file", "empty path"];
+    refused(db.export(""), kind, &says);
+    refused(IngestWriter::create(""), kind, &says);
+    refused(db.ingest(&[""]), kind, &says);
+    refused(Db::check_tables(&[""]), kind, &says);
+    assert_filled(&db);
 }
 
 #[test]
