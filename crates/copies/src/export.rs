@@ -56,7 +56,7 @@ pub struct IngestWriter {
 }
 
 impl IngestWriter {
-    /// Begins the table `path`, which must not exist.
+    /// Begins the table `path`, which must not exist. A relative path means the working folder of this moment.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for the empty path, or if the file, or the temporary one beside it, exists; those of the file

@@ -126,7 +126,8 @@ impl ColumnFamily {
 pub struct IngestWriter(thermocline_engine::IngestWriter);
 
 impl IngestWriter {
-    /// Begins the table `path`, which must not exist. The table is written under a temporary name beside it.
+    /// Begins the table `path`, which must not exist. The table is written under a temporary name beside it. A relative path
+    /// means the working folder of this moment.
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] for the empty path, or if the file, or the temporary one, exists; those of the file

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use thermocline::{Backups, Db, Options};
+use thermocline::{Backups, Db, IngestWriter, Options};
 
 /// The names in a folder.
 fn names(dir: &Path) -> Vec<String> {
@@ -32,6 +32,7 @@ fn a_database_stays_where_it_is_when_the_working_folder_changes() {
     std::env::set_current_dir(&before).unwrap();
     let db = Db::open("db", options.clone()).unwrap();
     let backups = Backups::new("backups");
+    let mut tables = ["a.sst", "b.sst"].map(|name| IngestWriter::create(name).unwrap());
     std::env::set_current_dir(&after).unwrap();
     db.put("k", "v").unwrap();
     db.flush().unwrap();
@@ -39,6 +40,16 @@ fn a_database_stays_where_it_is_when_the_working_folder_changes() {
     assert!(names(&before.join("db")).iter().any(is_table));
     backups.create(&db).unwrap();
     assert!(before.join("backups").is_dir());
+    // One is completed, and one is given up.
+    for table in &mut tables {
+        table.put("t", "v").unwrap();
+    }
+    let [completed, given_up] = tables;
+    completed.finish().unwrap();
+    drop(given_up);
+    let mut left = names(&before);
+    left.sort();
+    assert_eq!(left, ["a.sst", "backups", "db"]);
     // Whoever asks is told what he gave.
     assert_eq!(db.path(), Path::new("db"));
     db.close().unwrap();
