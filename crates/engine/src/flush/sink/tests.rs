@@ -357,6 +357,48 @@ fn what_has_failed_below_level_0_is_told_until_a_flush_goes_there() {
     check(&engine, &model);
 }
 
+/// What fails on its way to level 0 says nothing of the base level, and is not told.
+#[test]
+fn a_flush_that_fails_is_told_where_it_was_to_go_to_the_base_level() {
+    let machine = Machine::new(PM);
+    let disk = FaultStorage::over_sim(machine.fs.clone());
+    let world = World {
+        env: Env {
+            storage: Arc::new(disk.clone()),
+            ..machine.world().env
+        },
+        ..machine.world()
+    };
+    let engine = open(world, options(1));
+    let mut model = Model::new();
+    // The first table cannot be made, and its range is written once more. How many failures were told until then.
+    let flush = || {
+        engine.inner.memtables.seal_active().unwrap();
+        let (fault, op, fired) = (Fault::Eio, Some(Op::Create), disk.fired());
+        disk.arm(Plan {
+            fault,
+            op,
+            at: disk.calls_for(fault, op),
+            repeat: Repeat::Once,
+        });
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
+        disk.disarm();
+        assert_eq!(disk.fired(), fired + 1);
+        engine.metrics().compaction.failed
+    };
+    {
+        let _by_hand = engine.inner.common.compactions.begin_by_hand();
+        write(&engine, 0, &mut model);
+        assert_eq!(flush(), 0);
+    }
+    assert!(!tables(&engine, 0).is_empty() && tables(&engine, 1).is_empty());
+    assert_eq!(engine.metrics().compaction.last_failure, None);
+    write(&engine, 1, &mut model);
+    assert_eq!(flush(), 1);
+    assert!(!tables(&engine, 1).is_empty());
+    check(&engine, &model);
+}
+
 /// Before, a group took along whatever its ranges meet, and one edit named all of it: with long keys the manifest refused it,
 /// and the flush failed for ever.
 #[test]
