@@ -133,8 +133,20 @@ struct Failed {
 enum What {
     /// A job from this level.
     From(usize),
-    /// A flush into the base level.
+    /// A flush that takes older tables along into the base level.
     Sink,
+    /// One that takes them along into files of level 0.
+    Along,
+}
+
+impl What {
+    /// A flush that takes older tables along, and `sinks` with some of them.
+    fn along(sinks: bool) -> What {
+        match sinks {
+            true => What::Sink,
+            false => What::Along,
+        }
+    }
 }
 
 impl Failures {
@@ -151,23 +163,24 @@ impl Failures {
         failed.last = Some((What::From(from), format!("{}: {error}", told())));
     }
 
-    /// A flush has failed to write into the base level, and goes to level 0 as if it had not tried. That is usual for lack of room or
-    /// DRAM; of anything else somebody should know.
-    pub fn sink_failed(&self, error: &Error) {
+    /// A flush has failed that takes older tables along, and goes on without them as if it had not tried. It `sinks` if some of it was to go
+    /// into the base level. That it fails is usual for lack of room or DRAM; of anything else somebody should know.
+    pub fn along_failed(&self, sinks: bool, error: &Error) {
         if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io) || error.is_no_room() {
             return;
         }
+        let told = match sinks {
+            true => "of a flush into the base level",
+            false => "of a flush that takes tables of persistent memory along into files",
+        };
         let mut failed = lock(&self.0);
         failed.count += 1;
-        failed.last = Some((
-            What::Sink,
-            format!("of a flush into the base level: {error}"),
-        ));
+        failed.last = Some((What::along(sinks), format!("{told}: {error}")));
     }
 
-    /// A flush has written into the base level.
-    pub fn sank(&self) {
-        self.succeeded(What::Sink);
+    /// A flush has written what it takes along.
+    pub fn went_along(&self, sinks: bool) {
+        self.succeeded(What::along(sinks));
     }
 
     fn succeeded(&self, what: What) {
@@ -194,18 +207,24 @@ mod tests {
         let failures = Failures::default();
         let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
         let last = || failures.told().1;
-        failures.sink_failed(&bad);
-        failures.sink_failed(&Error::OutOfSpace("no room".into()));
-        assert!(last().is_some_and(|told| told.contains("a flush into the base level")));
-        failures.note(0, None, || unreachable!("it succeeded"));
-        assert!(last().is_some());
-        failures.sank();
-        assert_eq!(last(), None);
+        for (sinks, says) in [
+            (true, "a flush into the base level"),
+            (false, "along into files"),
+        ] {
+            failures.along_failed(sinks, &bad);
+            failures.along_failed(sinks, &Error::OutOfSpace("no room".into()));
+            assert!(last().is_some_and(|told| told.contains(says)));
+            failures.note(0, None, || unreachable!("it succeeded"));
+            failures.went_along(!sinks);
+            assert!(last().is_some());
+            failures.went_along(sinks);
+            assert_eq!(last(), None);
+        }
         failures.note(2, Some(&bad), || "a job".into());
         failures.note(1, None, || unreachable!("it succeeded"));
-        failures.sank();
+        failures.went_along(true);
         assert!(last().is_some_and(|told| told.starts_with("a job: ")));
         failures.note(2, None, || unreachable!("it succeeded"));
-        assert_eq!(failures.told(), (2, None));
+        assert_eq!(failures.told(), (3, None));
     }
 }

@@ -39,12 +39,14 @@ impl FlushWriter {
         outputs: &mut Outputs,
     ) -> Result<()> {
         let failures = &self.common.compactions.failures;
-        // Of what goes to level 0 in any case nothing follows for what does not.
+        // Of what takes nothing along nothing follows for what does, and of what goes into files of level 0 nothing for the
+        // base level.
         let takes_along = !along.is_empty();
+        let sinks = along.iter().any(|along| along.to != Level::ZERO);
         match self.write_at_once(taken, group, along, outputs) {
             Ok(()) => {
                 if takes_along {
-                    failures.sank();
+                    failures.went_along(sinks);
                 }
                 return Ok(());
             }
@@ -54,7 +56,7 @@ impl FlushWriter {
                     return Err(error);
                 }
                 if takes_along {
-                    failures.sink_failed(&error);
+                    failures.along_failed(sinks, &error);
                 }
             }
         }

@@ -114,6 +114,47 @@ fn a_family_without_tables_takes_nothing_along() {
     assert_eq!(found, Some(vec![3; 100]));
 }
 
+/// So much lies in files that what is in level 0 does not go there with a flush.
+fn write_much_below(engine: &Engine) {
+    write(engine, CfId::DEFAULT, 0..3000, &[0; 300]);
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    engine.flush().unwrap();
+    engine.compact(CfId::DEFAULT, all).unwrap();
+}
+
+/// How many tables are in level 0.
+fn level0(engine: &Engine) -> usize {
+    let version = version_of(engine);
+    let place = Place::new(CfId::DEFAULT, Level::ZERO);
+    let level0 = version.level(place).into_iter().flat_map(|t| t.iter());
+    level0.count()
+}
+
+/// What is written into files of level 0 shows nothing of the base level, whatever it takes along.
+#[test]
+fn what_has_failed_on_its_way_down_is_told_until_something_goes_there() {
+    for to_files in [true, false] {
+        let machine = Machine::new(PM);
+        let engine = open(&machine);
+        if to_files {
+            write_much_below(&engine);
+        }
+        write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
+        write(&engine, CfId::DEFAULT, 150..152, &[2; 100]);
+        let compactions = &engine.inner.common.compactions;
+        let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
+        compactions.failures.along_failed(true, &bad);
+        compactions.costs.bypass_always();
+        let ranges = engine.metrics().ranges_along;
+        engine.inner.flusher.flush_sealed(Extent::All).unwrap();
+        assert_eq!(engine.metrics().ranges_along, ranges + 1);
+        assert_eq!(level0(&engine) > 0, to_files);
+        let told = engine.metrics().compaction.last_failure;
+        assert_eq!(told.is_some(), to_files, "{told:?}");
+    }
+}
+
 /// Range tombstones without an end, the greatest key that there is, and a snapshot, over what is taken along.
 #[test]
 fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
@@ -122,11 +163,7 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         let engine = open(&machine);
         let last = vec![u8::MAX; thermocline_base::limits::KEY_LEN_MAX];
         if to_files {
-            // Much lies below.
-            write(&engine, CfId::DEFAULT, 0..3000, &[0; 300]);
-            let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-            engine.flush().unwrap();
-            engine.compact(CfId::DEFAULT, all).unwrap();
+            write_much_below(&engine);
         }
         put(&engine, CfId::DEFAULT, &last, b"last");
         write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
@@ -145,10 +182,7 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         let ranges = engine.metrics().ranges_along;
         engine.inner.flusher.flush_sealed(Extent::All).unwrap();
         assert!(engine.metrics().ranges_along > ranges);
-        let version = version_of(&engine);
-        let place = Place::new(CfId::DEFAULT, Level::ZERO);
-        let level0 = version.level(place).into_iter().flat_map(|t| t.iter());
-        assert_eq!(level0.count() > 0, to_files);
+        assert_eq!(level0(&engine) > 0, to_files);
         let mut after: Model = (0..100).map(|n| (key(n).to_vec(), vec![1; 100])).collect();
         after.extend((150..152).map(|n| (key(n).to_vec(), vec![2; 100])));
         let family = crate::Family::DEFAULT;

@@ -340,7 +340,7 @@ fn what_has_failed_below_level_0_is_told_until_a_flush_goes_there() {
     };
     let compactions = &engine.inner.common.compactions;
     let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
-    compactions.failures.sink_failed(&bad);
+    compactions.failures.along_failed(true, &bad);
     let is_told = || engine.metrics().compaction.last_failure.is_some();
     assert!(is_told());
     {
