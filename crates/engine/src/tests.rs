@@ -55,6 +55,19 @@ fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
     engine.get(CF, key, <[u8]>::to_vec).unwrap()
 }
 
+/// What no change meets.
+pub(crate) struct Nothing;
+
+impl Footprint for Nothing {
+    fn meets(&self, _: &Changed<'_>) -> bool {
+        false
+    }
+
+    fn holds_for_all(&self, _: &mut dyn FnMut(u64) -> bool) -> bool {
+        false
+    }
+}
+
 /// A store in which a family was dropped that had a value in a table, and an operand on it in a memtable: of this key.
 pub(crate) fn dropped_below_an_operand() -> (Engine, CfId, &'static [u8]) {
     let engine = Engine::open(world(), Path::new("/db"), options()).unwrap();

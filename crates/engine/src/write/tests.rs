@@ -6,14 +6,15 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{BatchEntry, CfId, ErrorKind, Result, WriteBatch};
+use thermocline_base::{BatchEntry, CfId, ErrorKind, Point, Result, When, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
+use thermocline_memtable::{SITE_DEFERRED, SITE_ITEM};
 use thermocline_pm::RegionKind;
 use thermocline_policy::seal;
 
 use crate::store::Engine;
 use crate::sync::{Arc, Mutex, lock};
-use crate::tests::{Machine, options};
+use crate::tests::{Machine, Nothing, options};
 use crate::world::World;
 use crate::write::env::limits;
 
@@ -421,5 +422,42 @@ fn a_large_buffered_write_is_deferred_only_where_a_persist_is_a_sync() {
     assert_eq!(alone(RegionKind::Dax, 4096), 4096);
     for slow in [RegionKind::File, RegionKind::Dram] {
         assert_eq!([alone(slow, 0), alone(slow, 4096)], [u64::MAX; 2]);
+    }
+}
+
+/// What a transaction writes has a way of its own to the pipeline.
+#[test]
+fn a_large_buffered_write_is_persisted_by_its_own_thread_if_it_is_guarded_too() {
+    for guarded in [false, true] {
+        let machine = Machine::new(1 << 20);
+        let engine = open(&machine, &options());
+        // So that no first write names the chain, and syncs files.
+        let first = put(b"a");
+        engine.write(first.iter(), Durability::Immediate).unwrap();
+        let watch = engine.watch().unwrap();
+        // Too short to be written back at once.
+        let short = put(b"b");
+        engine.write(short.iter(), Durability::Buffered).unwrap();
+        let ring = &engine.inner.common.commits.ring;
+        assert!(ring.durable() < ring.visible());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = told.clone();
+        let observe = move |point: Point| {
+            if point.when == When::After && [SITE_ITEM, SITE_DEFERRED].contains(&point.site) {
+                lock(&tell).push(point.site);
+            }
+        };
+        machine.fs.steps().observe(Some(Arc::new(observe)));
+        let mut large = WriteBatch::new();
+        large.put(CF, b"c", &[7; 300]).unwrap();
+        let written = match guarded {
+            true => watch.write(large.iter(), Durability::Buffered.into(), &Nothing),
+            false => engine.write(large.iter(), Durability::Buffered),
+        };
+        machine.fs.steps().observe(None);
+        written.unwrap();
+        // Its own first, and then what was deferred before it.
+        assert_eq!(*lock(&told), [SITE_ITEM, SITE_DEFERRED], "{guarded}");
+        assert_eq!(ring.durable(), ring.visible());
     }
 }

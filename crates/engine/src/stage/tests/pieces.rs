@@ -1,6 +1,5 @@
 //! Batches that are no larger than an item may be, and go in pieces alone.
 
-use thermocline_commit::recent::{Changed, Footprint};
 use thermocline_env::Clock;
 use thermocline_halloc::{Reserve, Zone};
 
@@ -8,19 +7,7 @@ use super::*;
 use crate::stage::due::goes_in_pieces;
 use crate::store::Common;
 use crate::sync::Mutex;
-
-/// What no change meets.
-struct Nothing;
-
-impl Footprint for Nothing {
-    fn meets(&self, _: &Changed<'_>) -> bool {
-        false
-    }
-
-    fn holds_for_all(&self, _: &mut dyn FnMut(u64) -> bool) -> bool {
-        false
-    }
-}
+use crate::tests::Nothing;
 
 /// An item may be larger than any part of the region.
 fn with_large_items() -> Options {
