@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use thermocline_memtable::Direction;
 
-use thermocline_base::Codec;
+use thermocline_base::{CfOptions, Codec};
 use thermocline_sst::BlobWriter;
 
 use super::*;
@@ -265,14 +265,47 @@ fn compressed_values_read_as_others() {
     }
 }
 
-/// A check looks up to what entries in persistent memory refer, as it does for those of tables in files.
-#[test]
-fn a_value_that_has_gone_is_missed_by_the_entry_in_persistent_memory() {
+/// Tables stay in persistent memory, and writes put values apart.
+fn home_in_pm() -> Home {
     let mut home = Home::new();
     for (name, value) in [("level0.shape", "pm-tables"), ("level0.internal", "off")] {
         home.options.set(name, value).unwrap();
     }
     home.options.blob.inline_bytes_max = 64;
+    home
+}
+
+/// A table in persistent memory keeps what a family had in it that was dropped. The family's blob files go.
+#[test]
+fn what_a_dropped_family_has_in_persistent_memory_misses_no_value() {
+    let home = home_in_pm();
+    let engine = home.open();
+    let dropped = engine.family("dropped", &CfOptions::default()).unwrap().id;
+    let mut batch = WriteBatch::new();
+    batch.put(CF, &key(1), b"short").unwrap();
+    batch.put(dropped, &key(1), &[1; 100]).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    engine.flush().unwrap();
+    let has = || {
+        let version = version_of(&engine);
+        (version.pm_table_count(), version.blob_files().count())
+    };
+    assert_eq!(has(), (1, 1));
+    engine.drop_family("dropped").unwrap();
+    engine.reclaim().unwrap();
+    assert_eq!(has(), (1, 0));
+    engine.close().unwrap();
+    let report = crate::verify(&home.world, Path::new(DIR), &home.options).unwrap();
+    assert_eq!(report.faults, []);
+    drop(engine);
+    let found = home.open().get(CF, &key(1), <[u8]>::to_vec).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"short"[..]));
+}
+
+/// A check looks up to what entries in persistent memory refer, as it does for those of tables in files.
+#[test]
+fn a_value_that_has_gone_is_missed_by_the_entry_in_persistent_memory() {
+    let home = home_in_pm();
     let (one, two) = ([1; 100], [2; 300]);
     let engine = home.open();
     let mut batch = WriteBatch::new();
