@@ -133,15 +133,12 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
 
 /// No incarnation names a chain before the region knows the one before. So where the region knows neither of two chains of
 /// one, it is an older copy of itself, without what was written since: of an incarnation that was not sealed nothing else
-/// might tell that. `known` is the newest chain that it knows, or 0, which is no chain's: then it knows none, as before the
-/// first write.
+/// might tell that. A batch that is staged is no exception: the region knows its chain before it is named, and it is named together
+/// with the one behind it. `known` is the newest chain that the region knows, or 0, which is no chain's: then it knows none, as before
+/// the first write.
 fn check_unwitnessed(space: &Space, state: &State, known: u64) -> Result<()> {
     let mut before = None;
-    // What was staged was known before it was named.
-    let unknown = state
-        .chains()
-        .filter(|(_, chain)| chain.id > known && !chain.staged);
-    for (_, chain) in unknown {
+    for (_, chain) in state.chains().filter(|(_, chain)| chain.id > known) {
         if before.replace(chain.incarnation) == Some(chain.incarnation) {
             return Err(Error::corruption(
                 "the region does not know chains that the manifest names: it is an older copy of the database's \

@@ -60,6 +60,33 @@ fn a_copy_of_the_region_that_knows_no_chain_is_noticed() {
     }
 }
 
+/// Nothing but what was staged is behind the copy, with the memtable that was named together with it.
+#[test]
+fn a_copy_of_the_region_that_does_not_know_a_staged_batch_is_noticed() {
+    let mut own = options();
+    own.memtable.item_bytes_max = 4 << 10;
+    let open = |machine: &Machine| Engine::open(machine.world(), Path::new("/db"), own.clone());
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine).unwrap();
+    put(&engine, b"a", b"value");
+    engine.inner.memtables.seal_active().unwrap();
+    let older = machine.killed();
+    let mut batch = WriteBatch::new();
+    for key in 0..10u8 {
+        batch.put(CF, &[key], &[key; 1000]).unwrap();
+    }
+    let bytes = thermocline_memtable::item_bytes(batch.iter());
+    assert!(engine.inner.stager.is_oversized(batch.len(), bytes));
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let error = open(&mixed(machine.killed(), older)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.to_string().contains("an older copy"), "{error}");
+    // What belongs together opens.
+    let engine = open(&machine.killed()).unwrap();
+    assert_eq!(get(&engine, b"a"), Some(b"value".to_vec()));
+    assert_eq!(get(&engine, &[3]), Some(vec![3; 1000]));
+}
+
 /// The first opens of a store may be killed, too, when each has named its chain and before the region knows that.
 #[test]
 fn a_region_that_knows_no_chain_of_opens_that_were_killed_at_the_first_writes_is_the_right_one() {
