@@ -93,6 +93,8 @@ pub struct Outputs {
     pub memtable_bytes: u64,
     /// Of the entries, those that were not written.
     pub dropped: u64,
+    /// Values that moved out of blob files.
+    pub moved: u64,
     /// What the family's filter has done.
     pub filtered: Filtered,
     /// What was read, by partition.
@@ -121,6 +123,7 @@ impl Outputs {
         self.entries_read += later.entries_read;
         self.memtable_bytes += later.memtable_bytes;
         self.dropped += later.dropped;
+        self.moved += later.moved;
         self.filtered.append(&later.filtered);
         self.counted.extend(later.counted);
         for (cf, mut met) in later.prefixes {

@@ -201,6 +201,8 @@ impl Compactor {
             && !job.picked.is_within_level0()
             && !job.picked.trivial
             && job.ended_at(outputs).is_none()
+            // Values take many times as long as the entries that refer to them.
+            && outputs.moved == 0
             && !self.common.compactions.has_held_since(started)
         {
             let above = job.inputs.iter().filter(|(at, _)| at.level == Level::ZERO);

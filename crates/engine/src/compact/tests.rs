@@ -9,6 +9,7 @@ mod filters;
 mod index;
 mod jobs;
 mod joined;
+mod learned;
 mod named;
 mod outputs;
 mod parts;

@@ -91,6 +91,7 @@ impl<'a> Aside<'a> {
                 let carried = || catalog.table_files.carry(u64::from(blob.len));
                 let _carried = is_long.then(carried);
                 let bytes = self.apart.read.read(key, blob)?;
+                outputs.moved += 1;
                 let most = self.apart.inline_max.min(VALUE_INLINE_MAX);
                 if bytes.len() <= most && bytes.len() < self.apart.bytes_min {
                     self.inline = bytes;

@@ -91,6 +91,12 @@ impl Costs {
         lock(&self.known).memory.level0.units.moved(records, nanos);
     }
 
+    /// What steps are thought to take.
+    #[cfg(test)]
+    pub fn units(&self) -> UnitCosts {
+        lock(&self.known).memory.level0.units
+    }
+
     /// This is done now.
     pub fn decided(&self, decision: &Decision) {
         if let work::Because::Level0(because) = &decision.because {
