@@ -14,7 +14,7 @@ use crate::bucket::{Bucket, Buckets, Joined, Led, Request, Taken};
 use crate::env::{CommitEnv, Durability, Entries, Group, Persists, Reserved, WriteOptions};
 use crate::readers::Readers;
 use crate::recent::Recent;
-use crate::ring::Ring;
+use crate::ring::{Range, Ring};
 use crate::sync::{Mutex, lock};
 
 /// Sizes and times of committing.
@@ -48,8 +48,8 @@ pub struct Commits {
     pub readers: Readers,
     /// What was written lately, while transactions watch.
     pub recent: Recent,
-    /// Held while what was deferred is written back.
-    syncing: Mutex<()>,
+    /// Held while what was deferred is written back: the list of it, whose memory is used again.
+    syncing: Mutex<Vec<Range>>,
     pub(crate) acks: Acks,
 }
 
@@ -340,7 +340,7 @@ impl Commits {
             return Ok(());
         }
         // One at a time: a thread that waits here finds its bytes on the next list, or persisted.
-        let _turn = lock(&self.syncing);
+        let mut ranges = lock(&self.syncing);
         if self.ring.durable() >= last.0 {
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl Commits {
         // Until it is persisted: whoever has the turn next would not find it on the list, and take it for durable. An error
         // poisons the store with its cause first.
         let flying = self.flying(env);
-        let (ranges, up_to) = self.ring.take_deferred();
+        let up_to = self.ring.take_deferred(&mut ranges);
         if !ranges.is_empty() {
             let written = env.write_back(&ranges);
             written.map_err(|error| env.poison(error))?;

@@ -56,6 +56,9 @@ use crate::sync::{
     lock, wait,
 };
 
+/// Ranges for which a list of deferred ones keeps memory.
+const RANGES_KEPT: usize = 1024;
+
 /// Stored bytes that are not written back yet: offset and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
@@ -327,13 +330,17 @@ impl Ring {
         self.deferred_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes the list of what is to be written back, and up to which seqno all will be durable once
-    /// that is persisted. One at a time may hold a list (invariant 3).
-    pub fn take_deferred(&self) -> (Vec<Range>, u64) {
+    /// Puts the list of what is to be written back into `ranges`, and returns up to which seqno all will be durable once
+    /// that is persisted. One at a time may hold a list (invariant 3). The next list gets the memory that `ranges` had: finishes
+    /// push to it under its lock, with the baton.
+    pub fn take_deferred(&self, ranges: &mut Vec<Range>) -> u64 {
+        ranges.clear();
+        ranges.shrink_to(RANGES_KEPT);
         let mut deferred = lock(&self.deferred);
         self.deferred_bytes.store(0, Ordering::Relaxed);
+        std::mem::swap(&mut *deferred, ranges);
         // A group comes to the list, and `visible` moves over it, under one hold of this lock.
-        (std::mem::take(&mut *deferred), self.visible())
+        self.visible()
     }
 
     /// What was taken is persisted. Only for a list that was taken while `durable` was behind.

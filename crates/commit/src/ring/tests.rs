@@ -28,8 +28,9 @@ fn durable_waits_for_what_is_deferred() {
     ring.finish(b, None);
     ring.finish(a, range(0));
     assert_eq!((ring.visible(), ring.durable()), (2, 0));
-    let (taken, up_to) = ring.take_deferred();
-    assert_eq!((taken, up_to), (vec![Range { at: 0, bytes: 64 }], 2));
+    let mut taken = Vec::new();
+    let up_to = ring.take_deferred(&mut taken);
+    assert_eq!((&taken[..], up_to), (&[Range { at: 0, bytes: 64 }][..], 2));
     ring.finish(c, range(64));
     assert_eq!((ring.visible(), ring.durable()), (3, 0));
     ring.persisted(up_to);
@@ -37,12 +38,42 @@ fn durable_waits_for_what_is_deferred() {
     let d = ring.grant(4, 1);
     ring.finish(d, None);
     assert_eq!((ring.visible(), ring.durable()), (4, 2));
-    let (_, up_to) = ring.take_deferred();
+    let up_to = ring.take_deferred(&mut taken);
     ring.persisted(up_to);
-    assert_eq!(ring.durable(), 4);
+    assert_eq!((ring.durable(), taken.len()), (4, 1));
     let e = ring.grant(5, 1);
     ring.finish(e, None);
     assert_eq!(ring.durable(), 5);
+}
+
+/// What would grow it under its lock grows it once.
+#[test]
+fn the_next_list_has_the_memory_of_the_one_before() {
+    let ring = Ring::new(0, 1);
+    let mut list = Vec::with_capacity(16);
+    let memory = list.as_ptr();
+    let take = |list: &mut Vec<Range>| {
+        let up_to = ring.take_deferred(list);
+        ring.persisted(up_to);
+    };
+    let write = |last: u64| ring.finish(ring.grant(last, 1), range(128 * last));
+    write(1);
+    take(&mut list);
+    assert_eq!(list, [Range { at: 128, bytes: 64 }]);
+    assert_ne!(list.as_ptr(), memory);
+    for last in 2..10 {
+        write(last);
+    }
+    take(&mut list);
+    assert_eq!((list.len(), list[0].at, ring.durable()), (8, 256, 9));
+    assert_eq!((list.as_ptr(), list.capacity()), (memory, 16));
+    // A long one is given up before it is the next.
+    let mut long = Vec::with_capacity(1 << 16);
+    write(10);
+    take(&mut long);
+    write(11);
+    take(&mut list);
+    assert!(list.capacity() < 1 << 16, "{}", list.capacity());
 }
 
 #[test]

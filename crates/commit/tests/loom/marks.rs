@@ -72,7 +72,8 @@ impl Store {
         if self.ring.durable() >= last {
             return;
         }
-        let (ranges, up_to) = self.ring.take_deferred();
+        let mut ranges = Vec::new();
+        let up_to = self.ring.take_deferred(&mut ranges);
         for range in ranges {
             (range.at / 64..(range.at + range.bytes) / 64).for_each(|last| self.persist(last));
         }
