@@ -11,7 +11,8 @@
 //!    that answer counts.
 //! 2. *Counted once*, as the file counts what it reads itself.
 //! 3. *Bounded.* Rings are made as threads read at the same time, up to a bound, and kept; beyond it
-//!    reads are made one after the other. A file descriptor and a few pages each.
+//!    reads are made one after the other. A file descriptor and a few pages each. Where the system has no room for one it is
+//!    asked again, but not for each batch (`tries`).
 
 use std::sync::Arc;
 
@@ -23,7 +24,9 @@ use crate::pool::BufPool;
 use crate::prepared::Prepared;
 use crate::range::RangeBuf;
 #[cfg(target_os = "linux")]
-use crate::ring::{READS_MAX, Ring, RingRead, is_refusal};
+use crate::ring::{READS_MAX, Ring, RingRead};
+#[cfg(target_os = "linux")]
+use crate::tries::Tries;
 use crate::under_way::{Counted, UnderWay};
 
 /// Rings at most, in use or idle.
@@ -75,6 +78,9 @@ struct Rings {
     idle: Vec<Ring>,
     #[cfg(target_os = "linux")]
     made: usize,
+    /// Since the last one was made.
+    #[cfg(target_os = "linux")]
+    tries: Tries,
 }
 
 impl BatchReader {
@@ -191,7 +197,7 @@ impl BatchReader {
             buf: prepared.buf,
         });
         let mut answers = Vec::with_capacity(reads.len());
-        while let Some(mut ring) = self.take_ring() {
+        while let Some(mut ring) = self.take_ring(Ring::new) {
             let some: Vec<_> = rest.by_ref().take(READS_MAX).collect();
             if some.is_empty() {
                 self.give_back(ring);
@@ -226,30 +232,74 @@ impl BatchReader {
         Vec::new()
     }
 
+    /// One that is idle, or one that `make` makes.
     #[cfg(target_os = "linux")]
-    fn take_ring(&self) -> Option<Ring> {
+    fn take_ring(&self, make: impl FnOnce() -> std::io::Result<Ring>) -> Option<Ring> {
         let mut rings = lock(&self.rings);
         if let Some(ring) = rings.idle.pop() {
             return Some(ring);
         }
-        if rings.made == RINGS_MAX {
+        if rings.made == RINGS_MAX || !rings.tries.is_due() {
             return None;
         }
-        let ring = match Ring::new() {
-            Ok(ring) => ring,
-            Err(error) => {
-                if is_refusal(&error) {
-                    self.refused.store(true, Ordering::Relaxed);
-                }
-                return None;
-            }
+        let Some(ring) = rings.tries.settle(make().map(Some))? else {
+            self.refused.store(true, Ordering::Relaxed);
+            return None;
         };
         rings.made += 1;
+        rings.tries = Tries::default();
         Some(ring)
     }
 
     #[cfg(target_os = "linux")]
     fn give_back(&self, ring: Ring) {
         lock(&self.rings).idle.push(ring);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_ring_for_which_there_is_no_room_is_not_asked_for_with_each_batch() {
+        let reader = BatchReader::new(BufPool::new(0));
+        let mut asked = Vec::new();
+        for batch in 0..300 {
+            let ring = reader.take_ring(|| {
+                asked.push(batch);
+                // ENOMEM.
+                Err(io::Error::from_raw_os_error(12))
+            });
+            assert!(ring.is_none());
+        }
+        assert_eq!(asked, [0, 1, 3, 7, 15, 31, 63, 127, 191, 255]);
+        assert!(!reader.refused.load(Ordering::Relaxed));
+        // ENOSYS. There will be none.
+        let refuses = || Err(io::Error::from_raw_os_error(38));
+        assert!((0..100).all(|_| reader.take_ring(refuses).is_none()));
+        assert!(reader.refused.load(Ordering::Relaxed));
+    }
+
+    /// As far as the system that this runs on has any.
+    #[test]
+    fn a_ring_that_was_made_is_used_again() {
+        let reader = BatchReader::new(BufPool::new(0));
+        let Some(ring) = reader.take_ring(Ring::new) else {
+            return;
+        };
+        reader.give_back(ring);
+        let asked = || -> io::Result<Ring> { unreachable!("there is one") };
+        let ring = reader.take_ring(asked).unwrap();
+        // Somebody has it, and there is no room for another one.
+        for failed in [12, 24] {
+            let fails = || Err(io::Error::from_raw_os_error(failed));
+            assert!(reader.take_ring(fails).is_none());
+        }
+        reader.give_back(ring);
+        assert!(reader.take_ring(asked).is_some());
+        assert_eq!(lock(&reader.rings).made, 1);
     }
 }
