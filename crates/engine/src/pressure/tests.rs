@@ -18,8 +18,8 @@ use thermocline_policy::tuning::DELAY_NS_MAX;
 
 use super::*;
 use crate::pressure::gauge::Gauge;
-use crate::sync::Arc;
-use crate::{Durability, Engine, StallUse, World, WriteOptions};
+use crate::sync::{Arc, Mutex, lock};
+use crate::{Durability, Engine, Event, Setup, StallUse, World, WriteOptions};
 
 const PM: u64 = 4 << 20;
 
@@ -321,6 +321,45 @@ fn until_full(engine: &Engine, from: u32) -> u32 {
 
 fn disk_room(engine: &Engine) -> StallUse {
     engine.inner.common.stalls.get(StallCause::DiskRoom)
+}
+
+/// As it is where persistent memory takes no more.
+#[test]
+fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {
+    let steps = Steps::new();
+    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
+    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let tells = told.clone();
+    let setup = Setup {
+        listener: Some(Arc::new(move |event: &Event| {
+            if matches!(event, Event::WritesRefused { .. } | Event::WritesResumed) {
+                lock(&tells).push(event.clone());
+            }
+        })),
+        ..Setup::default()
+    };
+    let world = World {
+        env: Env::simulated(fs.clone(), 7),
+        sim: Some(sim),
+        shadow: None,
+        background: false,
+    };
+    let options = options_of(Shape::Tiered);
+    let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
+    fs.limit(DISK);
+    let keys = until_full(&engine, 0);
+    let last = std::mem::take(&mut *lock(&told)).pop();
+    let Some(Event::WritesRefused { cause }) = &last else {
+        panic!("{last:?}");
+    };
+    assert!(cause.contains("the disk of /db has"), "{cause}");
+    // Once, unless some were taken meanwhile.
+    let more = until_full(&engine, keys);
+    let again = std::mem::take(&mut *lock(&told));
+    assert!(more > keys || again.is_empty(), "{again:?}");
+    fs.limit(2 * DISK);
+    put(&engine, more, 1).unwrap();
+    assert_eq!(lock(&told).pop(), Some(Event::WritesResumed));
 }
 
 #[test]

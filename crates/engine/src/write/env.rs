@@ -101,6 +101,7 @@ impl CommitEnv for Inner {
     fn admit<'a>(&self, entries: impl Entries<'a>, bytes: u64, no_slowdown: bool) -> Result<()> {
         self.admission
             .hold_back(bytes, no_slowdown, || only_deletes(entries))
+            .inspect_err(|error| self.common.events.refused(bytes, error))
     }
 
     fn reserve<'a>(
