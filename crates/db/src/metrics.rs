@@ -267,7 +267,7 @@ pub struct StallMetrics {
     /// before a flush. `callbacks`: too many commits waited for their callbacks. The other causes delay writers a little, and
     /// more as something fills up: `pm_fill`, `level0_tables`, `pending_bytes`, `disk_room`, `garbage`.
     pub cause: &'static str,
-    /// Writes that were delayed.
+    /// Writes that were delayed. One that was refused at once is none of them.
     pub count: u64,
     /// Their delay in all, in milliseconds.
     pub ms: f64,

@@ -33,7 +33,6 @@ use std::collections::BTreeSet;
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, FileId, Result};
 use thermocline_memtable::BlobUse;
-use thermocline_observe::cause::StallCause;
 use thermocline_policy::pressure::{self, Debt, Delay};
 use thermocline_policy::room::{Disk, waiting};
 use thermocline_policy::tuning::DELAY_PIECE_NS;
@@ -232,7 +231,7 @@ impl Admission {
         while checked.is_err() && self.reclaimer.yield_kept_blobs(bytes)? {
             checked = self.disk_takes(bytes);
         }
-        checked.inspect_err(|_| self.common.stalls.note(StallCause::DiskRoom, 0))
+        checked
     }
 
     fn disk_takes(&self, bytes: u64) -> Result<()> {

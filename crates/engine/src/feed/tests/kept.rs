@@ -5,7 +5,6 @@ use std::ops::Bound;
 use thermocline_base::Steps;
 use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, Storage};
-use thermocline_observe::cause::StallCause;
 use thermocline_pm::SimPm;
 
 use super::*;
@@ -399,6 +398,9 @@ fn who_finds_no_disk_for_a_long_value_takes_what_is_kept() {
         let write = || engine.write(puts([1], 400_000).iter(), Durability::Immediate);
         if let Err(error) = write() {
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+            // What is kept for feeds has made room by then.
+            let refused = error.to_string().contains("are kept for flushing");
+            assert!(!refused, "{error}");
             // This disk has room again when its folder has been synced.
             let site = thermocline_sst::sites::FILE_NAMED;
             fs.sync_dir(Path::new("/db"), site).unwrap();
@@ -408,11 +410,6 @@ fn who_finds_no_disk_for_a_long_value_takes_what_is_kept() {
         most = most.max(engine.metrics().feed.kept_blob_bytes);
     }
     assert!(most > 2 << 20, "{most}");
-    // Nobody had to wait for that, and nobody was refused.
-    assert_eq!(
-        engine.inner.common.stalls.get(StallCause::DiskRoom).count,
-        0
-    );
     // What can never fit takes nothing.
     let before = engine.metrics().feed;
     assert!(before.kept_blob_bytes > 1 << 20, "{before:?}");
