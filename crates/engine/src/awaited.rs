@@ -132,7 +132,10 @@ fn ask_memory<'m>(
     for (before, memtable) in memtables.iter().enumerate() {
         let record = match lookup(memtable)? {
             Lookup::Absent => continue,
-            Lookup::Covered => return Ok(Ok(None)),
+            Lookup::Covered => {
+                reads.has_asked(before + 1);
+                return Ok(Ok(None));
+            }
             Lookup::Record(record) => record,
         };
         reads.has_asked(before + 1);

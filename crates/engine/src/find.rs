@@ -27,7 +27,10 @@ impl Reads {
         for (before, memtable) in memtables.iter().enumerate() {
             let record = match lookup(memtable)? {
                 Lookup::Absent => continue,
-                Lookup::Covered => return Ok(None),
+                Lookup::Covered => {
+                    self.has_asked(before + 1);
+                    return Ok(None);
+                }
                 Lookup::Record(record) => record,
             };
             self.has_asked(before + 1);

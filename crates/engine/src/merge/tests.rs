@@ -184,6 +184,39 @@ fn a_merge_gives_way_to_a_flush() {
     assert_eq!(indexes(&engine), (0, 0));
 }
 
+/// It has asked the newer indexes in vain, as one has that finds a record there.
+#[test]
+fn a_read_that_ends_at_a_range_tombstone_pays_for_merging_too() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.level0.merge_percent = 100;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let mut oldest = WriteBatch::new();
+    for key in [b"a", b"b"] {
+        oldest.put(CfId::DEFAULT, key, b"value").unwrap();
+    }
+    oldest
+        .delete_range(CfId::DEFAULT, b"b", Some(b"c"))
+        .unwrap();
+    engine.write(oldest.iter(), Durability::Immediate).unwrap();
+    for n in 0..200u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+    }
+    let memtables = engine.inner.common.catalog.view().memtables.len();
+    assert!(memtables > 5, "{memtables}");
+    // Beyond the active one and the first sealed one.
+    let vain = (memtables - 2) as u64;
+    let asked = || engine.metrics().asked;
+    assert_eq!(asked(), 0);
+    assert!(get(&engine, b"a").is_some());
+    assert_eq!(asked(), vain);
+    assert_eq!(get(&engine, b"b"), None);
+    assert_eq!(asked(), 2 * vain);
+    // Awaited, it asks memory at once.
+    drop(engine.value_async(CfId::DEFAULT, b"b"));
+    assert_eq!(asked(), 3 * vain);
+}
+
 /// Reads ask for one merge at a time. A flush has the turn when that begins; if it was not asked for again, nothing that is read
 /// would be merged until something is sealed.
 #[test]
