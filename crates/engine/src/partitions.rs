@@ -257,6 +257,9 @@ impl Partitioner {
         met: &[(CfId, Vec<Vec<u8>>)],
     ) -> Result<usize> {
         let met = self.prefixes_met(manifest.state().version(), met);
+        for edit in &met {
+            self.common.rates.make_room(&edit.changes);
+        }
         let mut edits = met.into_iter();
         let first = edits.next().unwrap_or_default().changes;
         let mut made = first.len();

@@ -199,6 +199,7 @@ impl Partitioner {
             });
             halves = new.map(|new| (partitions.of(key).id, new));
             changes.extend(made);
+            self.common.rates.make_room(&changes);
             manifest.append(&VersionEdit { changes })?;
             cut
         };

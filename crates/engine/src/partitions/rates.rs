@@ -16,7 +16,8 @@
 //! halves, a merge adds them; the next seconds correct both.
 //!
 //! # What goes
-//! The rates of a partition go with it. Who reads in a view from before counts there still: that is not taken in.
+//! The rates of a partition go with it. Who reads in a view from before counts there still: that is not taken in, and the next
+//! one that gets its number does not begin with it.
 //!
 //! # What is remembered
 //! A store that is closed notes the rates of its busiest partitions in the manifest

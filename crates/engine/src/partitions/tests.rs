@@ -1201,6 +1201,13 @@ fn rates_tell_which_partition_is_read_and_which_is_written() {
 /// Whoever reads in a view from before counts in no partition that has gone: the next one with its number would begin with that.
 #[test]
 fn rates_of_a_partition_go_with_it() {
+    for is_taken_in in [true, false] {
+        rates_go_with_a_partition(is_taken_in);
+    }
+}
+
+/// `is_taken_in`: while it is gone, and not behind that.
+fn rates_go_with_a_partition(is_taken_in: bool) {
     let machine = Machine::new(PM);
     let mut options = options();
     options.partition.rate_sample = 1;
@@ -1217,16 +1224,21 @@ fn rates_of_a_partition_go_with_it() {
     let view = common.catalog.view_to_keep();
     engine.merge_partition(cf, &key(100)).unwrap();
     common.rates.read(&view, cf, &key(150));
-    // Taken in while it is gone.
-    let exists = |cf, partition| common.has_partition(cf, partition);
-    common.rates.take_in(common.now_ns(), &exists, cf, &[]);
+    if is_taken_in {
+        let exists = |cf, partition| common.has_partition(cf, partition);
+        common.rates.take_in(common.now_ns(), &exists, cf, &[]);
+    }
     let partition = |at: u64| common.catalog.version().partitions(cf).of(&key(at)).id;
     engine.split_partition(cf, &key(50)).unwrap();
     assert_eq!(
         view.tables.version().partitions(cf).of(&key(150)).id,
         partition(150)
     );
-    assert_eq!(rates(), []);
+    assert_eq!(rates(), [], "{is_taken_in}");
+    // What is read of it counts.
+    let view = common.catalog.view_to_keep();
+    common.rates.read(&view, cf, &key(150));
+    assert_eq!(rates().len(), 1);
 }
 
 /// The next opening goes on with what was when the store was closed, read-only ones among them, and if all that

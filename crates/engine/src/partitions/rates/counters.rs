@@ -1,6 +1,6 @@
 //! How often partitions are read and written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_base::CfId;
 use thermocline_base::counter::thread_number;
@@ -10,7 +10,7 @@ use thermocline_policy::cost::{Counts, Rates};
 use thermocline_policy::level0::PartitionRate;
 use thermocline_policy::reads::weighs_level0;
 use thermocline_policy::tuning::{RATES_REMEMBERED, SCAN_READS, SPLIT_RATES};
-use thermocline_version::{PartitionId, Partitions, State, StoredRate, Version};
+use thermocline_version::{Change, PartitionId, Partitions, State, StoredRate, Version};
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
@@ -151,6 +151,22 @@ impl PartitionRates {
                 };
                 add(of, reads);
             }
+        }
+    }
+
+    /// Partitions are about to be made by these changes. What was read of those that had their numbers before, in views from
+    /// then, is nobody's. Of what was taken in that was seen to already.
+    pub fn make_room(&self, changes: &[Change]) {
+        let new = changes.iter().filter_map(|change| match change {
+            Change::PartitionCreated { cf, partition, .. } => Some((*cf, *partition)),
+            _ => None,
+        });
+        let new: BTreeSet<Of> = new.collect();
+        if new.is_empty() {
+            return;
+        }
+        for shard in &self.reads {
+            lock(&shard.0).retain(|of, _| !new.contains(of));
         }
     }
 
