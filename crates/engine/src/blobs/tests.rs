@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
@@ -15,7 +15,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::flush::tests::{Model, check_now, check_then, delete, families, get, put};
 use crate::tests::Machine;
-use crate::{BlobState, Durability, Engine, Family};
+use crate::{BlobState, Durability, Engine, Event, Family, Setup};
 
 const PM: u64 = 4 << 20;
 const CF: CfId = CfId::DEFAULT;
@@ -405,7 +405,19 @@ fn a_disk_that_is_full_is_no_room_for_a_long_value_and_not_an_error_of_the_disk(
     let storage = FaultStorage::new(machine.world().env.storage);
     let mut world = machine.world();
     world.env.storage = Arc::new(storage.clone());
-    let engine = Engine::open(world, Path::new("/db"), options()).unwrap();
+    let told: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let tells = told.clone();
+    let listener = move |event: &Event| match event {
+        Event::WritesRefused { .. } => tells.lock().unwrap().push("refused"),
+        Event::WritesResumed => tells.lock().unwrap().push("resumed"),
+        _ => {}
+    };
+    let setup = Setup {
+        listener: Some(Arc::new(listener)),
+        ..Setup::default()
+    };
+    let engine = Engine::open_with(world, Path::new("/db"), options(), setup).unwrap();
+    let told = || std::mem::take(&mut *told.lock().unwrap());
     put(&engine, CF, b"a", &long(1));
     storage.limit_space(100);
     let mut batch = WriteBatch::new();
@@ -416,9 +428,12 @@ fn a_disk_that_is_full_is_no_room_for_a_long_value_and_not_an_error_of_the_disk(
     assert!(error.to_string().contains("for a long value"), "{error}");
     assert_eq!(files(&engine), 1);
     assert_eq!(machine.blob_files().len(), 1, "nothing is left of it");
+    assert_eq!(told(), ["refused"]);
     put(&engine, CF, b"b", b"short");
+    assert_eq!(told(), [""; 0], "as long ones are not taken yet");
     storage.limit_space(1 << 30);
     write().unwrap();
+    assert_eq!(told(), ["resumed"]);
     assert_eq!(get(&engine, b"b"), Some(vec![1; 1 << 20]));
     assert_eq!(get(&engine, b"a"), Some(long(1)));
 }

@@ -107,7 +107,9 @@ impl Stager {
             return Ok(None);
         }
         let bytes = long.clone().map(|entry| entry.value.len() as u64).sum();
-        let coming = self.find_disk(bytes, no_slowdown)?;
+        let events = &self.common.events;
+        let coming = self.find_disk(bytes, no_slowdown);
+        let coming = coming.inspect_err(|error| events.refused(bytes, error))?;
         let gate = self.sweeper.blobs.gate.enter();
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
@@ -120,13 +122,17 @@ impl Stager {
         drop(coming);
         self.pressure.press();
         match written {
-            Ok(references) => Ok(Some(Separated {
-                references,
-                inline_max,
-                hold,
-                owes: if no_slowdown { bytes } else { 0 },
-            })),
+            Ok(references) => {
+                events.accepted(bytes);
+                Ok(Some(Separated {
+                    references,
+                    inline_max,
+                    hold,
+                    owes: if no_slowdown { bytes } else { 0 },
+                }))
+            }
             Err(error) => {
+                events.refused(bytes, &error);
                 drop(gate);
                 drop(hold);
                 self.sweeper.discard_blobs();
