@@ -11,7 +11,6 @@ use thermocline_runtime::{Client, Job, Task};
 
 use crate::cursor::Cursor;
 use crate::store::{Above, Inner, Moment};
-use crate::sync::Ordering;
 use crate::write::writer::Writer;
 
 /// Time after which a store whose region is full of what readers hold looks at them again.
@@ -179,27 +178,11 @@ impl Inner {
         }
     }
 
-    /// Some time has passed since the first write after the last call of this. Only if nothing was
-    /// written since that call the store is idle: a busy one is looked at once in that time.
+    /// Some time has passed since a write: if the store is idle, it does what was put off till then.
     fn fell_idle(&self) {
-        let mut writer = self.memtables.lock_writer();
-        if self.common.check_writable().is_err() {
+        if !self.memtables.rest_if_idle() {
             return;
         }
-        let now = self.common.commits.ring.durable();
-        if self.idle_seen.swap(now, Ordering::Relaxed) != now {
-            return self
-                .common
-                .background
-                .request_after(Task::Idle, self.common.idle_after());
-        }
-        if self.common.options.memtable.idle_ms > 0 {
-            // Failures poison the store, and the next writer reports them.
-            let _ = self.memtables.cover(&mut writer);
-        }
-        // Others may need the room.
-        self.memtables.give_up_credit(&mut writer);
-        drop(writer);
         self.explore();
         self.pressure.want_relief();
         self.pressure.look_whether_readers_have_gone();

@@ -149,6 +149,8 @@ pub(crate) struct Memtables {
     pub staging: AtomicU64,
     /// The region's size, in bytes, when growth was last reported.
     pub region_seen: AtomicU64,
+    /// The durable seqno when the store was last checked for being idle.
+    pub idle_seen: AtomicU64,
 }
 
 /// What memtables ask of the rooms above them, under the writer's lock.
@@ -377,8 +379,6 @@ pub(crate) struct Inner {
     pub reporter: Arc<Reporter>,
     /// What readers that are still registered read after the store was closed.
     pub left: After<Moment>,
-    /// The durable seqno when the store was last checked for being idle.
-    pub idle_seen: AtomicU64,
 }
 
 /// A seqno that is registered for as long as there is a clone.

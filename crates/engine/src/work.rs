@@ -232,11 +232,7 @@ impl Engine {
     /// [`idle_ms`]: thermocline_base::options::MemtableOptions::idle_ms
     pub fn cover_idle(&self) -> Result<()> {
         let _settled = self.inner.common.background.settled_after();
-        let mut writer = self.inner.memtables.lock_writer();
-        self.inner.common.check_writable()?;
-        self.inner.memtables.cover(&mut writer)?;
-        self.inner.memtables.give_up_credit(&mut writer);
-        Ok(())
+        self.inner.memtables.rest_now()
     }
 
     /// Lets a worker make durable what is visible, and acknowledge what waits for that.

@@ -323,6 +323,43 @@ impl Memtables {
         }
     }
 
+    /// Covers the last write, as [`Memtables::cover`] does, and gives up what was promised to writes to come.
+    pub fn rest_now(&self) -> Result<()> {
+        let mut writer = self.lock_writer();
+        self.common.check_writable()?;
+        self.cover(&mut writer)?;
+        self.give_up_credit(&mut writer);
+        Ok(())
+    }
+
+    /// Some time has passed since the first write after the last call of this. Only if nothing was
+    /// written since that call the store is idle, and rests: a busy one is looked at once in that time.
+    ///
+    /// Returns whether it is idle.
+    pub fn rest_if_idle(&self) -> bool {
+        let mut writer = self.lock_writer();
+        if self.common.check_writable().is_err() {
+            return false;
+        }
+        let now = self.common.commits.ring.durable();
+        if self.idle_seen.swap(now, Ordering::Relaxed) != now {
+            self.common.written();
+            return false;
+        }
+        if self.common.options.memtable.idle_ms > 0 {
+            // Failures poison the store, and the next writer reports them.
+            let _ = self.cover(&mut writer);
+        }
+        // Others may need the room.
+        self.give_up_credit(&mut writer);
+        true
+    }
+
+    /// As [`Memtables::give_up_credit`], for whoever does not have the writer.
+    pub fn give_credit_back(&self) {
+        self.give_up_credit(&mut self.lock_writer());
+    }
+
     /// Covers the last write by an item with a later `published`, if it is not covered yet.
     pub fn cover(&self, writer: &mut Writer) -> Result<()> {
         if writer.covered || self.common.poison.check().is_err() {

@@ -154,8 +154,7 @@ impl Flusher {
         let flushed = self.flush_in_job(crowded);
         // Others may wait for what was promised here, whatever became of the flush.
         if crowded {
-            self.memtables
-                .give_up_credit(&mut self.memtables.lock_writer());
+            self.memtables.give_credit_back();
         }
         flushed
     }

@@ -276,7 +276,8 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         common, pressure;
         above: me.clone() as Weak<dyn Above>,
         writer: WriterLock::new(own.writer),
-        next: Next::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen);
+        next: Next::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen,
+        idle_seen: AtomicU64::new(own.last_seqno));
     let reads = room!(Reads:
         common;
         pins: own.pins, holds: own.holds, relics: Arc::default(), rulers: Rulers::default());
@@ -328,7 +329,6 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         ingester,
         reporter,
         left: After::new(),
-        idle_seen: AtomicU64::new(own.last_seqno),
     }
 }
 
