@@ -270,7 +270,7 @@ impl Ingester {
         let base = seqno.0 + 1;
         let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, base);
         let log = self.memtables.begin_log(chain.id, nonce)?;
-        let ended = writer.take_ended();
+        let ended = writer.ended.take();
         let mut edit = VersionEdit {
             changes: ended.clone(),
         };
@@ -284,7 +284,7 @@ impl Ingester {
         // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
         let flying = self.common.commits.flying(&*self.memtables);
         if let Err(error) = self.memtables.edit_with_log(edit, &log) {
-            writer.give_back_ended(ended);
+            writer.ended.give_back(ended);
             if self.common.poison.check().is_ok() {
                 flying.finished();
             }

@@ -90,7 +90,7 @@ use thermocline_version::{Change, VersionEdit};
 use crate::close::has_strangers;
 use crate::store::Reclaimer;
 use crate::sync::Arc;
-use crate::write::writer::Writer;
+use crate::write::writer::Ended;
 
 impl Reclaimer {
     /// Drops what is dead and nobody reads, and returns how many memtables those were. The caller does not
@@ -106,10 +106,10 @@ impl Reclaimer {
         loop {
             let checked = self.find_dead();
             let dropped = {
-                let mut writer = self.memtables.lock_writer();
+                let mut held_up = self.memtables.hold_writer_up();
                 // Again, since the store may have been closed meanwhile.
                 self.common.check_writable()?;
-                self.drop_dead(&mut writer)?
+                self.drop_dead(held_up.ended())?
             };
             all += dropped;
             // What was not the oldest may be now.
@@ -191,26 +191,28 @@ impl Reclaimer {
 
     /// Gives up the oldest memtable that is kept for feeds, and returns whether there was one.
     pub fn yield_kept(&self) -> Result<bool> {
-        let mut writer = self.memtables.lock_writer();
+        let mut held_up = self.memtables.hold_writer_up();
         self.common.check_writable()?;
-        self.yield_kept_holding(&mut writer)
+        self.yield_kept_holding(held_up.ended())
     }
 
-    pub fn yield_kept_holding(&self, writer: &mut Writer) -> Result<bool> {
+    /// As [`Reclaimer::yield_kept`], for whoever holds the writer's lock.
+    pub fn yield_kept_holding(&self, ended: &mut Ended) -> Result<bool> {
         let keeping = self.common.keeping();
         if self.common.reclaim.kept(&keeping).memtables == 0 {
             return Ok(false);
         }
         let yields = true;
-        Ok(self.drop_unkept(writer, &Keeping { yields, ..keeping })? > 0)
+        Ok(self.drop_unkept(ended, &Keeping { yields, ..keeping })? > 0)
     }
 
-    /// Retires the memtables that were found dead, and drops those that nobody reads.
-    pub fn drop_dead(&self, writer: &mut Writer) -> Result<usize> {
-        self.drop_unkept(writer, &self.common.keeping())
+    /// Retires the memtables that were found dead, and drops those that nobody reads. The caller holds the writer's lock, under
+    /// which `ended` lies.
+    pub fn drop_dead(&self, ended: &mut Ended) -> Result<usize> {
+        self.drop_unkept(ended, &self.common.keeping())
     }
 
-    fn drop_unkept(&self, writer: &mut Writer, keeping: &Keeping) -> Result<usize> {
+    fn drop_unkept(&self, ended: &mut Ended, keeping: &Keeping) -> Result<usize> {
         self.retire();
         // What the manifest says: what tables tell is forgotten with them.
         let (said, evacuating) = {
@@ -245,12 +247,12 @@ impl Reclaimer {
         let says = flushed.map(|(retired, _)| base(retired)).max();
         let says = says.filter(|says| *says > said && !active(Bug::DropFlushedFirst));
         let says = says.map(|seqno| Change::FlushedUpTo { seqno });
-        let ended = writer.take_ended();
+        let cuts = ended.take();
         let drops = free.iter().map(|(retired, _)| dropped(retired));
-        let changes = ended.iter().cloned().chain(says).chain(drops).collect();
+        let changes = cuts.iter().cloned().chain(says).chain(drops).collect();
         // If it fails, but for want of room, the store is poisoned, and nothing is given back.
         if let Err(error) = self.common.catalog.edit(&VersionEdit { changes }) {
-            writer.give_back_ended(ended);
+            ended.give_back(cuts);
             self.common.reclaim.give_back(free);
             return Err(error);
         }

@@ -374,7 +374,7 @@ impl Stager {
         // It follows on from the batch: base 0 in the manifest.
         let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 0);
         let log = self.memtables.begin_log(chain.id, nonce)?;
-        let ended = writer.take_ended();
+        let ended = writer.ended.take();
         let mut edit = VersionEdit {
             changes: ended.clone(),
         };
@@ -394,7 +394,7 @@ impl Stager {
             opened(&chain, next, nonce, None),
         ]);
         if let Err(error) = self.memtables.edit_with_log(edit, &log) {
-            writer.give_back_ended(ended);
+            writer.ended.give_back(ended);
             return Err(error);
         }
         self.memtables.go_over_to_log(log);

@@ -68,7 +68,7 @@ impl Upkeep {
             if !self.common.world.background {
                 self.merger.merge_inline(writer)?;
             }
-            let dropped = self.reclaimer.drop_dead(writer)?;
+            let dropped = self.reclaimer.drop_dead(&mut writer.ended)?;
             all += dropped;
             if dropped == 0 {
                 return Ok(all);
@@ -94,7 +94,7 @@ impl Upkeep {
         if !matches!(error, Error::OutOfSpace(_)) {
             return Err(error);
         }
-        if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(writer)? {
+        if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(&mut writer.ended)? {
             return Ok(());
         }
         let (begun, mut looks) = (self.common.now_ns(), Looks::default());
@@ -105,7 +105,7 @@ impl Upkeep {
             // What nobody holds is kept for others than readers.
             let ends = now == 0 || looks.are_in_vain() && self.is_out_of_patience(begun);
             // At the end, too: one may have come as another one went.
-            if (some_went || ends) && self.reclaimer.drop_dead(writer)? > 0 {
+            if (some_went || ends) && self.reclaimer.drop_dead(&mut writer.ended)? > 0 {
                 // What was not the oldest may be now.
                 self.reclaim_for(writer)?;
                 return Ok(());

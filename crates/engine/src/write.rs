@@ -42,7 +42,7 @@ pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits 
 }
 
 impl Memtables {
-    /// The writer, for whoever grants places, seals memtables or drops some.
+    /// The writer, for whoever grants places or seals memtables.
     pub fn lock_writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.take()
     }

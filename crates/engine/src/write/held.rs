@@ -1,7 +1,7 @@
 //! The writer's lock, which is taken here and nowhere else.
 //!
-//! Whoever grants places, seals or drops memtables is handed the writer itself ([`Memtables::lock_writer`]). Most others only keep it
-//! where it is, to look at what there is or to change the view ([`HeldUp`]).
+//! Whoever grants places or seals memtables is handed the writer itself ([`Memtables::lock_writer`]). Most others only keep it
+//! where it is, to look at what there is, to drop memtables or to change the view ([`HeldUp`]).
 //!
 //! [`Memtables::lock_writer`]: crate::store::Memtables::lock_writer
 
@@ -9,7 +9,7 @@ use thermocline_base::Line;
 use thermocline_memtable::{Memtable, Trail};
 use thermocline_version::Change;
 
-use super::writer::Writer;
+use super::writer::{Ended, Writer};
 use crate::next_memtable::prepared::Prepared;
 use crate::sync::{Arc, Mutex, MutexGuard, lock, lock_short, try_lock};
 
@@ -72,6 +72,11 @@ impl<'w> HeldUp<'w> {
     /// As [`Writer::cuts`].
     pub fn cuts(&self, prepared: Option<&Prepared>) -> Vec<Change> {
         self.0.cuts(prepared)
+    }
+
+    /// What an edit takes along that drops memtables.
+    pub fn ended(&mut self) -> &mut Ended {
+        &mut self.0.ended
     }
 
     /// From here on changes are noted as they are granted (`commit::recent`).

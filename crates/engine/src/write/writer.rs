@@ -17,6 +17,23 @@ pub(super) const SPAN_MAX: u64 = if cfg!(test) {
     tuning::SPAN_MAX
 };
 
+/// Cuts of this incarnation's sealed chains that the manifest does not have yet. The clean close records them, or
+/// an edit that drops one of the chains. Under the writer's lock, as all that the writer has.
+#[derive(Default)]
+pub(crate) struct Ended(Vec<Change>);
+
+impl Ended {
+    /// Takes them: the caller records them.
+    pub fn take(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Puts cuts back that the manifest does not have after all.
+    pub fn give_back(&mut self, cuts: Vec<Change>) {
+        self.0.splice(..0, cuts);
+    }
+}
+
 /// The state that the writer's lock protects.
 pub(crate) struct Writer {
     pub active: Arc<Memtable>,
@@ -28,9 +45,7 @@ pub(crate) struct Writer {
     pub(super) next_seqno: u64,
     /// Whether the manifest names the chain.
     pub(super) recorded: bool,
-    /// Cuts of this incarnation's sealed chains that the manifest does not have yet. The clean close records them, or
-    /// an edit that drops one of the chains.
-    pub(super) ended: Vec<Change>,
+    pub ended: Ended,
     /// Whether the chain's zone may be the one that is kept back for deletes.
     pub(super) in_reserve: bool,
     /// Writes that are known to fit the DRAM budgets.
@@ -62,7 +77,7 @@ impl Writer {
             nonce,
             next_seqno: base,
             recorded,
-            ended: Vec::new(),
+            ended: Ended::default(),
             in_reserve: true,
             credit: Credit::default(),
             heavy: false,
@@ -85,19 +100,8 @@ impl Writer {
     /// The cuts of all chains of this incarnation; a prepared one ends empty.
     pub fn cuts(&self, prepared: Option<&Prepared>) -> Vec<Change> {
         let prepared = prepared.map(|prepared| prepared.cut(self.next_seqno - 1));
-        let ended = self.ended.iter().cloned();
+        let ended = self.ended.0.iter().cloned();
         ended.chain([self.cut()]).chain(prepared).collect()
-    }
-
-    /// Takes the cuts of the sealed chains that the manifest does not know yet: the caller records
-    /// them.
-    pub fn take_ended(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.ended)
-    }
-
-    /// Puts cuts back that the manifest does not have after all.
-    pub fn give_back_ended(&mut self, ended: Vec<Change>) {
-        self.ended.splice(..0, ended);
     }
 
     /// The active memtable, by its numbers.
@@ -125,7 +129,7 @@ impl Writer {
         chain: ChainWriter,
     ) -> ChainWriter {
         let cut = self.cut();
-        self.ended.push(cut);
+        self.ended.0.push(cut);
         (self.active, self.limits) = (active, limits);
         self.credit = Credit::default();
         (self.heavy, self.wants_next) = (false, false);
