@@ -109,7 +109,7 @@ impl Merger {
             self.common.merges.look_again();
             return Ok(false);
         };
-        self.merge_unlocked(Wanted::Due)
+        self.merge_due(Wanted::Due, None)
     }
 
     /// As [`Merger::merge_if_due`], as often as it pays, for whoever holds the writer's lock.
@@ -117,7 +117,7 @@ impl Merger {
         let Some(_turn) = try_lock(&self.common.merges.turn) else {
             return Ok(());
         };
-        while self.merge_due(Wanted::Due, &mut |promise| promise(writer))? {}
+        while self.merge_due(Wanted::Due, Some(&mut *writer))? {}
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Merger {
     pub fn merge_for_room(&self, writer: &mut Writer) -> Result<bool> {
         let turn = try_lock(&self.common.merges.turn).filter(|_| self.common.dead_in_merged() > 0);
         match turn {
-            Some(_turn) => self.merge_due(Wanted::Anew, &mut |promise| promise(writer)),
+            Some(_turn) => self.merge_due(Wanted::Anew, Some(writer)),
             None => Ok(false),
         }
     }
@@ -141,7 +141,7 @@ impl Merger {
     /// As [`Merger::merge_if_due`].
     pub fn merge_instead(&self) -> Result<()> {
         let merged = match try_lock(&self.common.merges.turn) {
-            Some(_turn) => self.merge_unlocked(Wanted::Anew)?,
+            Some(_turn) => self.merge_due(Wanted::Anew, None)?,
             None => false,
         };
         match merged {
@@ -159,7 +159,7 @@ impl Merger {
         {
             // Whoever has the turn may be dividing them.
             let _turn = lock(&self.common.merges.turn);
-            while self.merge_unlocked(Wanted::Divided)? {
+            while self.merge_due(Wanted::Divided, None)? {
                 divided = true;
             }
         }
@@ -226,22 +226,16 @@ impl Merger {
         (is_wanted && self.has_dram_for(&choice.inputs)).then_some(choice)
     }
 
-    /// As [`Merger::merge_due`], for whoever does not hold the writer's lock.
-    fn merge_unlocked(&self, wanted: Wanted) -> Result<bool> {
-        self.merge_due(wanted, &mut |promise| {
-            promise(&mut self.memtables.lock_writer())
-        })
-    }
-
-    /// `locked` calls what it is given under the writer's lock. Returns whether anything was merged or divided.
-    fn merge_due(&self, wanted: Wanted, locked: &mut Locked<'_>) -> Result<bool> {
+    /// Returns whether anything was merged or divided. Whoever holds the writer's lock gives the `writer`; for others it stands
+    /// still for a moment where that is needed.
+    fn merge_due(&self, wanted: Wanted, mut writer: Option<&mut Writer>) -> Result<bool> {
         let Some(choice) = self.choice(wanted) else {
             return Ok(false);
         };
         let inputs = &choice.inputs;
         self.common.decided(&choice.decision);
         let begun = self.common.now_ns();
-        let merged = self.merge_indexes(&choice, locked);
+        let merged = self.merge_indexes(&choice, writer.as_deref_mut());
         // What it was promised others may have, once this store is idle. Perhaps nobody writes.
         self.common.written();
         if let Err(Error::Corruption { .. }) = merged {
@@ -252,14 +246,13 @@ impl Merger {
             // Its inputs stay as they are.
             return self.common.check_writable().map(|()| false);
         };
-        let mut merged = merging.finish();
+        let merged = merging.finish();
         let (parts, after): (usize, u64) = (merged.len(), merged.iter().map(Memtable::keys).sum());
-        let mut installed = Ok(false);
-        locked(&mut |_| {
-            // Again, since the store may have been closed meanwhile.
-            let install = |()| self.install_index(inputs, std::mem::take(&mut merged));
-            installed = self.common.check_writable().map(install);
-        });
+        let held_up = writer.is_none().then(|| self.memtables.hold_writer_up());
+        // Again, since the store may have been closed meanwhile.
+        let open = self.common.check_writable();
+        let installed = open.map(|()| self.install_index(inputs, merged));
+        drop(held_up);
         if matches!(installed, Ok(true)) {
             self.tell(&choice, (parts, after), begun);
         }
@@ -334,7 +327,11 @@ impl Merger {
     }
 
     /// Merges to the end; `None` if there is not enough DRAM, or a flush wants its inputs.
-    fn merge_indexes(&self, choice: &Choice, locked: &mut Locked<'_>) -> Result<Option<Merging>> {
+    fn merge_indexes(
+        &self,
+        choice: &Choice,
+        mut writer: Option<&mut Writer>,
+    ) -> Result<Option<Merging>> {
         let inputs = &choice.inputs;
         // In this order: see `memtable::needed::Readers`.
         let settled = self.common.settled();
@@ -354,7 +351,9 @@ impl Merger {
         };
         // A memtable that was sealed a moment ago is in the view before its zones are known; both
         // happen under the writer's lock.
-        locked(&mut |_| ());
+        if writer.is_none() {
+            drop(self.memtables.hold_writer_up());
+        }
         let zones = |id| self.common.reclaim.zones(id);
         let (inputs, ends) = (inputs.clone(), choice.ends.clone());
         let Some(mut merging) = Merging::new(inputs, ends, zones, &self.common.account) else {
@@ -368,14 +367,11 @@ impl Merger {
                 return Ok(None);
             }
             let bound = merging.bound(step, readers);
-            let mut promised = None;
-            locked(&mut |writer| {
-                promised = self
-                    .memtables
-                    .reserve_staged_dram(writer, bound, false)
-                    .ok()
-            });
-            let Some(promised) = promised else {
+            let promised = match writer.as_deref_mut() {
+                Some(writer) => self.memtables.reserve_staged_dram(writer, bound, false),
+                None => self.memtables.reserve_index_dram(bound),
+            };
+            let Ok(promised) = promised else {
                 return Ok(None);
             };
             let more = merging.step(step, without);
@@ -419,9 +415,6 @@ impl Merger {
         true
     }
 }
-
-/// Calls what it is given under the writer's lock.
-type Locked<'a> = dyn FnMut(&mut dyn FnMut(&mut Writer)) + 'a;
 
 impl Choice {
     /// Of this view, if that is the decision.

@@ -355,6 +355,11 @@ impl Memtables {
         true
     }
 
+    /// As [`Memtables::reserve_staged_dram`], for a merge of indexes, which does not have the writer.
+    pub fn reserve_index_dram(&self, bytes: u64) -> Result<u64> {
+        self.reserve_staged_dram(&mut self.lock_writer(), bytes, false)
+    }
+
     /// As [`Memtables::give_up_credit`], for whoever does not have the writer.
     pub fn give_credit_back(&self) {
         self.give_up_credit(&mut self.lock_writer());

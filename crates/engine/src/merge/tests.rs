@@ -167,17 +167,12 @@ fn a_merge_gives_way_to_a_flush() {
     let before = indexes(&engine);
     let choice = inner.merger.chosen().expect("there is something to merge");
     inner.common.merges.flushes.fetch_add(1, Ordering::Relaxed);
-    let mut locked =
-        |promise: &mut dyn FnMut(&mut Writer)| promise(&mut inner.memtables.lock_writer());
-    let merged = inner.merger.merge_indexes(&choice, &mut locked);
+    let merged = inner.merger.merge_indexes(&choice, None);
     assert!(merged.unwrap().is_none());
     inner.common.merges.flushes.fetch_sub(1, Ordering::Relaxed);
     // One that began before a flush, and ends behind it, is good for nothing.
-    let merging = inner
-        .merger
-        .merge_indexes(&choice, &mut locked)
-        .unwrap()
-        .unwrap();
+    let merging = inner.merger.merge_indexes(&choice, None);
+    let merging = merging.unwrap().unwrap();
     assert_eq!(indexes(&engine), before);
     engine.flush().unwrap();
     assert!(!inner.merger.install_index(&choice.inputs, merging.finish()));
@@ -642,12 +637,10 @@ impl Run {
             keys: 0,
             decision: Decision::nothing(),
         };
-        let mut locked =
-            |promise: &mut dyn FnMut(&mut Writer)| promise(&mut inner.memtables.lock_writer());
-        let merging = inner.merger.merge_indexes(&choice, &mut locked);
+        let merging = inner.merger.merge_indexes(&choice, None);
         let merging = merging.unwrap().expect("there is DRAM");
         let (divides, parts) = (choice.divides(), merging.finish());
-        let _writer = inner.memtables.lock_writer();
+        let _held_up = inner.memtables.hold_writer_up();
         inner.merger.install_index(&choice.inputs, parts) && divides
     }
 
