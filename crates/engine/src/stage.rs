@@ -265,9 +265,7 @@ impl Stager {
             loop {
                 match stage.push(entry) {
                     Err(full @ Error::OutOfSpace(_)) if stage.can_go_on() => {
-                        let reclaimed = self
-                            .upkeep
-                            .reclaim_or(&mut self.memtables.lock_writer(), full);
+                        let reclaimed = self.memtables.reclaim_or(full);
                         // One zone is what it looks for.
                         reclaimed.or_else(|full| {
                             self.admission.wait_for_room(&mut attempts, full, 0, false)

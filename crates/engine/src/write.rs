@@ -92,6 +92,11 @@ impl Memtables {
         }
     }
 
+    /// There is no room, as `error` says, for whoever does not have the writer: drops dead memtables, or gives the error back.
+    pub fn reclaim_or(&self, error: Error) -> Result<()> {
+        self.above()?.reclaim_or(&mut self.lock_writer(), error)
+    }
+
     /// As [`Memtables::make_room`], but it fails where there is no room. Unless it `may_wait`, it syncs no file;
     /// [`Memtables::check_no_slowdown`] has found that possible. Where there is no next memtable, and cannot be one,
     /// the active one grows.
