@@ -171,7 +171,7 @@ impl FamilyChanges {
             .find(name)
             .is_some_and(|family| family.id != CfId::DEFAULT);
         let flushing = self.flush_for_readers(is_named);
-        let mut writer = self.memtables.lock_writer();
+        let mut held_up = self.memtables.hold_writer_up();
         // Again, since the store may have been closed meanwhile.
         self.common.check_writable()?;
         let Some(Family { id, .. }) = self.common.families.find(name) else {
@@ -190,7 +190,7 @@ impl FamilyChanges {
         if !active(Bug::DropBeforeDurable) {
             self.common.commits.drain(&*self.memtables)?;
         }
-        self.set_aside(&mut writer, id, flushing.as_ref());
+        self.set_aside(&mut held_up, id, flushing.as_ref());
         if !active(Bug::DropUnrecorded) {
             let dropped = self
                 .common

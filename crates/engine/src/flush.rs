@@ -80,7 +80,7 @@ use thermocline_version::State;
 use crate::store::Flusher;
 use crate::sync::Arc;
 use crate::turns::HasTurn;
-use crate::write::writer::Writer;
+use crate::write::held::HasWriter;
 use edits::NAMED_BYTES;
 use evacuate::Taken;
 use told::Made;
@@ -216,7 +216,7 @@ impl Flusher {
     /// As [`Flusher::flush_holding`]. The caller holds the writer's lock, too, and so keeps all writers waiting. The
     /// next reclaiming drops the memtables that die here. A merge that is under way finds its inputs gone when it gets
     /// the writer's lock.
-    pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
+    pub fn flush_exclusive(&self, _holds: &impl HasWriter) -> Result<()> {
         loop {
             let taken = self.evacuator.taken_now(u64::MAX);
             if taken.memtables.is_empty() {

@@ -29,7 +29,7 @@ use crate::flush::Extent;
 use crate::store::FamilyChanges;
 use crate::sync::Arc;
 use crate::turns::HasTurn;
-use crate::write::writer::Writer;
+use crate::write::held::HeldUp;
 use list::Relic;
 
 impl FamilyChanges {
@@ -48,13 +48,13 @@ impl FamilyChanges {
     }
 
     /// Sets a family aside that is about to be dropped, if anybody is there who may read it. The
-    /// caller holds the writer's lock, and the turn to flush if that is what it says.
-    pub fn set_aside(&self, writer: &mut Writer, cf: CfId, turn: Option<&HasTurn<'_>>) {
+    /// caller has the writer stand still, and the turn to flush if that is what it says.
+    pub fn set_aside(&self, held_up: &mut HeldUp<'_>, cf: CfId, turn: Option<&HasTurn<'_>>) {
         if self.reads.holds.count() == 0 {
             return;
         }
         if turn.is_some() {
-            self.flush_rest(writer);
+            self.flush_rest(held_up);
         }
         let view = self.common.catalog.view_to_keep();
         let families = [cf, CfId::METADATA];
@@ -80,14 +80,8 @@ impl FamilyChanges {
 
     /// Flushes what is left, so that nothing of other families is kept. What cannot be flushed is kept
     /// as it is.
-    fn flush_rest(&self, writer: &mut Writer) {
-        let sealed = match writer.active.is_empty() {
-            true => Ok(()),
-            false => self.memtables.record_chain(writer).and_then(|()| {
-                let mut next = self.memtables.lock_next();
-                self.memtables.rotate(writer, &mut next)
-            }),
-        };
-        let _ = sealed.and_then(|()| self.flusher.flush_exclusive(writer));
+    fn flush_rest(&self, held_up: &mut HeldUp<'_>) {
+        let sealed = self.memtables.seal_holding(held_up);
+        let _ = sealed.and_then(|()| self.flusher.flush_exclusive(held_up));
     }
 }

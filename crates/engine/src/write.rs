@@ -42,7 +42,7 @@ pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits 
 }
 
 impl Memtables {
-    /// The writer, for whoever grants places or seals memtables.
+    /// The writer, for whoever grants seqnos, and has writes go on in another chain.
     pub fn lock_writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.take()
     }
@@ -438,14 +438,21 @@ impl Memtables {
         grown
     }
 
+    /// Seals the active memtable, unless it is empty.
     pub fn seal_active(&self) -> Result<()> {
-        let mut writer = self.lock_writer();
+        let mut held_up = self.hold_writer_up();
         self.common.check_writable()?;
+        self.seal_holding(&mut held_up)
+    }
+
+    /// As [`Memtables::seal_active`], for whoever has the writer stand still.
+    pub fn seal_holding(&self, held_up: &mut HeldUp<'_>) -> Result<()> {
+        let writer = held_up.writer();
         if writer.active.is_empty() {
             return Ok(());
         }
-        self.record_chain(&mut writer)?;
-        self.rotate(&mut writer, &mut self.lock_next())
+        self.record_chain(writer)?;
+        self.rotate(writer, &mut self.lock_next())
     }
 
     /// Whether the active memtable has no record and no zone, and its one chain is the writer's.

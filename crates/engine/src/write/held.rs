@@ -1,7 +1,7 @@
 //! The writer's lock, which is taken here and nowhere else.
 //!
-//! Whoever grants places or seals memtables is handed the writer itself ([`Memtables::lock_writer`]). Most others only keep it
-//! where it is, to look at what there is, to drop memtables or to change the view ([`HeldUp`]).
+//! Whoever grants seqnos, and has writes go on in another chain, is handed the writer itself ([`Memtables::lock_writer`]). All
+//! others only keep it where it is, to look at what there is, to drop memtables or to change the view ([`HeldUp`]).
 //!
 //! [`Memtables::lock_writer`]: crate::store::Memtables::lock_writer
 
@@ -16,9 +16,16 @@ use crate::sync::{Arc, Mutex, MutexGuard, lock, lock_short, try_lock};
 /// The writer, which one thread at a time has.
 pub(crate) struct WriterLock(Line<Mutex<Writer>>);
 
-/// As long as this is held no write is granted, no memtable sealed, no family made or dropped, and the view changed by nobody else.
+/// As long as this is held nobody else grants a write, seals a memtable, makes or drops a family, or changes the view.
 #[must_use = "the writer goes on when it is dropped"]
 pub(crate) struct HeldUp<'w>(MutexGuard<'w, Writer>);
+
+/// Whoever has one of these holds the writer's lock.
+pub(crate) trait HasWriter {}
+
+impl HasWriter for Writer {}
+
+impl HasWriter for HeldUp<'_> {}
 
 impl WriterLock {
     pub fn new(writer: Writer) -> WriterLock {
@@ -47,6 +54,11 @@ impl WriterLock {
 impl<'w> HeldUp<'w> {
     pub(super) fn of(writer: MutexGuard<'w, Writer>) -> HeldUp<'w> {
         HeldUp(writer)
+    }
+
+    /// The writer, for the room that has its lock.
+    pub(super) fn writer(&mut self) -> &mut Writer {
+        &mut self.0
     }
 
     /// The next seqno that is given out.

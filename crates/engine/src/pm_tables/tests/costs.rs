@@ -307,7 +307,7 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
     inner.memtables.seal_active().unwrap();
     inner
         .flusher
-        .flush_exclusive(&mut inner.memtables.lock_writer())
+        .flush_exclusive(&inner.memtables.hold_writer_up())
         .unwrap();
     let job = inner.compactor.picker.take_due().unwrap();
     flush(&mut model);
