@@ -63,6 +63,7 @@ use thermocline_env::{Clock, File};
 use crate::asynchronous::AsyncReader;
 use crate::helpers::Helpers;
 use crate::pool::BufPool;
+use crate::prepared::Prepared;
 use crate::promise::{Pending, wait_for};
 use crate::range::{RangeBuf, read_range};
 use crate::refusal::Refused;
@@ -182,10 +183,16 @@ impl JobIo {
         }
     }
 
-    /// Makes a read that a job waits for, and counts it.
-    pub fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
+    /// Reads the `len` bytes of `file` at `offset` now, for a job that waits for them; fewer only where the file ends. The read
+    /// counts, and asks for no room.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read_now(&self, file: &dyn File, offset: u64, len: usize) -> Result<RangeBuf> {
         let _under_way = self.room.under_way.job();
-        read()
+        let mut read = Prepared::new(&self.room.pool, file, offset, len)?;
+        let got = file.read_at(&mut read.buf, read.start)?;
+        Ok(read.answer(got, len))
     }
 
     /// Wraps `file`: its writes are made behind the job that brings them, when `turn` allows.

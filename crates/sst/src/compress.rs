@@ -1,5 +1,6 @@
 //! How payloads of blocks are compressed.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io;
 
@@ -103,13 +104,14 @@ impl Compressor {
     }
 
     /// The bytes to store and how they are compressed.
-    pub fn compress(&mut self, payload: &[u8]) -> (Vec<u8>, u8) {
+    pub fn compress<'a>(&mut self, payload: &'a [u8]) -> (Cow<'a, [u8]>, u8) {
+        let plain = (Cow::Borrowed(payload), TAG_NONE);
         if self.pass > 0 {
             self.pass -= 1;
-            return (payload.to_vec(), TAG_NONE);
+            return plain;
         }
         let (small, tag) = match &mut self.method {
-            Method::None => return (payload.to_vec(), TAG_NONE),
+            Method::None => return plain,
             Method::Lz4 => (Some(lz4_flex::block::compress(payload)), TAG_LZ4),
             // It fails only for want of memory; the block can do without.
             Method::Zstd(zstd) => {
@@ -124,7 +126,7 @@ impl Compressor {
                     && small.len() < payload.len() =>
             {
                 self.misses = 0;
-                (small, tag)
+                (Cow::Owned(small), tag)
             }
             _ => {
                 self.misses += 1;
@@ -132,7 +134,7 @@ impl Compressor {
                     let doubled = 1 << (self.misses - TRIES).min(PASSED_MAX.ilog2());
                     self.pass = PASSED_MAX.min(doubled);
                 }
-                (payload.to_vec(), TAG_NONE)
+                plain
             }
         }
     }
@@ -230,6 +232,7 @@ mod tests {
         let mut compressor = Compressor::new(Compression::Zstd(1)).unwrap();
         let (small, tag) = compressor.compress(&[b'a'; 4096]);
         assert_eq!(tag, TAG_ZSTD);
+        let small = small.into_owned();
         let thread = std::thread::spawn(move || {
             EARLY.set(Some(Last(small.clone(), said.clone())));
             decompress(TAG_ZSTD, &small, 4096).unwrap();
@@ -245,8 +248,11 @@ mod tests {
         let payload: Vec<u8> = (0..4096).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd(3)] {
             let mut compressor = Compressor::new(compression).unwrap();
-            assert_eq!(compressor.compress(&payload), (payload.clone(), TAG_NONE));
-            assert_eq!(compressor.compress(&[]), (vec![], TAG_NONE));
+            assert_eq!(
+                compressor.compress(&payload),
+                (Cow::Borrowed(&payload[..]), TAG_NONE)
+            );
+            assert_eq!(compressor.compress(&[]), (Cow::Borrowed(&[][..]), TAG_NONE));
         }
     }
 

@@ -32,17 +32,19 @@ impl Placement {
         &mut self,
         out: &mut Output,
         kind: BlockKind,
-        mut sealing: Sealing,
+        mut sealing: Sealing<'_>,
         seed: u64,
     ) -> Result<BlockHandle> {
-        let len = sealing.bytes.len();
+        let len = sealing.len();
         let padding = self.padding(out.len(), len);
         self.zeros += padding as u64;
         out.pad(padding)?;
         let offset = out.len();
         sealing.finish(seed, offset);
         self.crc = sealing.sum(self.crc);
-        out.append(&sealing.bytes)?;
+        for part in sealing.parts() {
+            out.append(part)?;
+        }
         Ok(BlockHandle {
             offset,
             len: len32(len),

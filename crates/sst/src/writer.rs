@@ -354,12 +354,17 @@ impl TableWriter {
     /// Writes the data block; `next` is the user key of the entry behind it.
     fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
         let TableWriter {
-            data, compressor, ..
+            data,
+            compressor,
+            out,
+            placement,
+            seed,
+            ..
         } = self;
-        let sealing = data.finish(|payload| Sealing::new(BlockKind::Data, payload, compressor));
-        let handle = self
-            .placement
-            .write(&mut self.out, BlockKind::Data, sealing, self.seed)?;
+        let handle = data.finish(|payload| {
+            let sealing = Sealing::new(BlockKind::Data, payload, compressor);
+            placement.write(out, BlockKind::Data, sealing, *seed)
+        })?;
         self.properties.data_blocks += 1;
         self.properties.data_bytes += u64::from(handle.len);
         if let Some(keys) = &mut self.keys {
@@ -429,8 +434,10 @@ impl TableWriter {
             let mut sealing = Sealing::new(kind, payload, compressor);
             sealing.finish(seed, out.len());
             blocks_crc.set(sealing.sum(blocks_crc.get()));
-            out.append(&sealing.bytes)?;
-            Ok::<u32, Error>(len32(sealing.bytes.len()))
+            for part in sealing.parts() {
+                out.append(part)?;
+            }
+            Ok::<u32, Error>(len32(sealing.len()))
         };
         let filter_len = match self.filter.finish() {
             Some(filter) => put(BlockKind::Filter, &filter, &mut plain)?,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{AsyncIo, Scheduler};
+use thermocline_base::{AsyncIo, Result, Scheduler};
 use thermocline_env::File;
-use thermocline_exec::{Behind, Closing, Coming, JobIo, Turn};
+use thermocline_exec::{Behind, Closing, Coming, JobIo, RangeBuf, Turn};
 
 use crate::file::TableFile;
 
@@ -64,9 +64,12 @@ impl Staged {
         self.io.read(how, file.now().ok()?, offset, len)
     }
 
-    /// Makes a read that a job waits for.
-    pub fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
-        self.io.reading(read)
+    /// Makes a read that a job waits for; there are fewer bytes only where the file ends.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read_now(&self, file: &TableFile, offset: u64, len: usize) -> Result<RangeBuf> {
+        self.io.read_now(file, offset, len)
     }
 
     /// A file that was just made, to be written behind whoever writes it: before others if somebody waits for it, else when there is room.

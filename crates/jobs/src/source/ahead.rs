@@ -13,6 +13,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -35,11 +36,37 @@ pub(super) struct Ahead<'a> {
     piece: RefCell<Piece>,
 }
 
-/// Bytes that were read.
+/// Bytes that were read, where they came to lie.
+enum Bytes {
+    Own(Vec<u8>),
+    Read(RangeBuf),
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::Own(Vec::new())
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Read(bytes) => bytes,
+        }
+    }
+}
+
+/// What there is of a file.
 #[derive(Default)]
 struct Piece {
+    /// Where it begins: with what is left of the pieces before.
     begin: u64,
-    bytes: Vec<u8>,
+    left: Vec<u8>,
+    /// Behind that.
+    bytes: Bytes,
     /// Those behind them, on their way, and how many.
     coming: Option<(Coming, usize)>,
     /// Up to where they were asked for.
@@ -53,15 +80,23 @@ struct Piece {
 }
 
 impl Piece {
-    fn get(&mut self, offset: u64, len: usize) -> Option<&[u8]> {
-        let skip = usize::try_from(offset.checked_sub(self.begin)?).ok()?;
-        let bytes = self.bytes.get(skip..skip.checked_add(len)?)?;
+    fn get(&mut self, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let from = usize::try_from(offset.checked_sub(self.begin)?).ok()?;
+        let to = from.checked_add(len).filter(|to| *to <= self.len())?;
         (self.used, self.last) = (offset + len as u64, len as u64);
+        let left = self.left.len();
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(&self.left[from.min(left)..to.min(left)]);
+        bytes.extend_from_slice(&self.bytes[from.saturating_sub(left)..to.saturating_sub(left)]);
         Some(bytes)
     }
 
+    fn len(&self) -> usize {
+        self.left.len() + self.bytes.len()
+    }
+
     fn behind(&self) -> u64 {
-        self.begin + self.bytes.len() as u64
+        self.begin + self.len() as u64
     }
 
     fn is_short(&self) -> bool {
@@ -76,18 +111,23 @@ impl Piece {
         (self.begin..=self.behind() + coming).contains(&offset)
     }
 
-    /// Puts what has come behind what there is. Nothing before `offset` is wanted any more.
-    fn join(&mut self, offset: u64, next: &RangeBuf) {
-        self.bytes.extend_from_slice(next);
-        self.pass(offset);
+    /// Puts what has come behind what there is. Nothing before `offset`, which [`Piece::has`] has said yes to, is wanted any more.
+    fn join(&mut self, offset: u64, next: RangeBuf) {
+        let behind = self.behind();
+        self.left = self.left_from(offset);
+        self.begin = behind - self.left.len() as u64;
+        self.bytes = Bytes::Read(next);
         self.refused = false;
     }
 
-    /// Forgets what lies before `offset`, which [`Piece::has`] has said yes to.
-    fn pass(&mut self, offset: u64) {
-        let passed = usize::try_from(offset - self.begin).expect("within a piece");
-        self.bytes.drain(..passed.min(self.bytes.len()));
-        self.begin = offset;
+    /// What there is from `offset` on, which is not before it begins: mostly a part of a block.
+    fn left_from(&self, offset: u64) -> Vec<u8> {
+        let from = usize::try_from(offset - self.begin).expect("within two pieces");
+        let from = from.min(self.len());
+        let left = self.left.len();
+        let mut bytes = self.left[from.min(left)..].to_vec();
+        bytes.extend_from_slice(&self.bytes[from.saturating_sub(left)..]);
+        bytes
     }
 }
 
@@ -116,17 +156,17 @@ impl<'a> Ahead<'a> {
         let mut piece = self.piece.borrow_mut();
         piece.end = end;
         if let Some(bytes) = piece.get(offset, len) {
-            return Ok(bytes.to_vec());
+            return Ok(bytes);
         }
         while self.await_next(&mut piece, offset) {
             self.send_ahead(&mut piece);
             if let Some(bytes) = piece.get(offset, len) {
-                return Ok(bytes.to_vec());
+                return Ok(bytes);
             }
         }
         self.begin_anew(&mut piece, offset, len, end)?;
         self.send_ahead(&mut piece);
-        Ok(piece.get(offset, len).expect("it was just read").to_vec())
+        Ok(piece.get(offset, len).expect("it was just read"))
     }
 
     /// The `len` bytes at `offset`, and nothing with them.
@@ -134,16 +174,14 @@ impl<'a> Ahead<'a> {
     /// # Errors
     /// As [`Ahead::read`].
     pub fn read_alone(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.fill(&mut bytes, offset, (len, len))?;
-        Ok(bytes)
+        Ok(self.fetch(offset, (len, len))?.to_vec())
     }
 
     /// Bytes of DRAM that it takes.
     pub fn memory(&self) -> u64 {
         let piece = self.piece.borrow();
         let coming = piece.coming.as_ref().map_or(0, |_| self.piece_bytes);
-        (piece.bytes.capacity() + coming) as u64
+        (piece.len() + coming) as u64
     }
 
     /// Whether the piece at hand is about to end, and there is more.
@@ -170,29 +208,30 @@ impl<'a> Ahead<'a> {
         if let Some(next) = next {
             self.meter.has_read(next.len() as u64);
             let used = piece.used;
-            piece.join(used, &next);
+            piece.join(used, next);
             self.send_ahead(&mut piece);
         }
         Poll::Ready(())
     }
 
-    /// Puts up to `most` bytes that lie at `offset` behind `bytes`, but `least` of them.
-    fn fill(&self, bytes: &mut Vec<u8>, offset: u64, (least, most): (usize, usize)) -> Result<()> {
-        let before = bytes.len();
-        bytes.resize(before + most, 0);
-        let mut read = || self.file.read_at(&mut bytes[before..], offset);
-        let got = self.meter.reading(|| match self.staged {
-            Some(staged) => staged.reading(&mut read),
-            None => read(),
+    /// Up to `most` bytes that lie at `offset`, but `least` of them.
+    fn fetch(&self, offset: u64, (least, most): (usize, usize)) -> Result<Bytes> {
+        let bytes = self.meter.reading(|| match self.staged {
+            Some(staged) => staged.read_now(&self.file, offset, most).map(Bytes::Read),
+            None => {
+                let mut bytes = vec![0; most];
+                let got = self.file.read_at(&mut bytes, offset)?;
+                bytes.truncate(got);
+                Ok(Bytes::Own(bytes))
+            }
         })?;
-        if got < least {
-            let text = format!("asked for {least} bytes, got {got}");
+        if bytes.len() < least {
+            let text = format!("asked for {least} bytes, got {}", bytes.len());
             let short = io::Error::new(io::ErrorKind::UnexpectedEof, text);
             return Err(Error::io_at("read", self.file.path(), offset, short));
         }
-        bytes.truncate(before + got);
-        self.meter.has_read(got as u64);
-        Ok(())
+        self.meter.has_read(bytes.len() as u64);
+        Ok(bytes)
     }
 
     /// Waits for what is on its way, if it is what lies behind `offset`. Returns whether it is there.
@@ -205,26 +244,25 @@ impl<'a> Ahead<'a> {
             return false;
         };
         self.meter.has_read(next.len() as u64);
-        piece.join(offset, &next);
+        piece.join(offset, next);
         true
     }
 
     /// Reads a piece that begins at `offset`, but for what is there of it.
     fn begin_anew(&self, piece: &mut Piece, offset: u64, len: usize, end: u64) -> Result<()> {
         // Nothing is known of it if the call fails.
-        let mut before = std::mem::take(piece);
-        match before.has(offset) {
-            true => before.pass(offset),
-            false => before.bytes.clear(),
-        }
-        let mut bytes = before.bytes;
-        let at = offset + bytes.len() as u64;
-        let least = len.saturating_sub(bytes.len());
+        let before = std::mem::take(piece);
+        let left = match before.has(offset) {
+            true => before.left_from(offset),
+            false => Vec::new(),
+        };
+        let at = offset + left.len() as u64;
+        let least = len.saturating_sub(left.len());
         let most = self.at_most(end.saturating_sub(at)).max(least);
-        self.fill(&mut bytes, at, (least, most))?;
         *piece = Piece {
             begin: offset,
-            bytes,
+            bytes: self.fetch(at, (least, most))?,
+            left,
             end,
             ..Piece::default()
         };

@@ -32,32 +32,43 @@ pub(crate) fn payload_len_max(kind: BlockKind) -> usize {
     }
 }
 
-/// A block whose place is not known yet, but its length is.
-pub(crate) struct Sealing {
-    pub bytes: Vec<u8>,
+/// A block whose place is not known yet, but its length is. A payload that is stored as it is stays where it lies.
+pub(crate) struct Sealing<'a> {
+    payload: Cow<'a, [u8]>,
+    trailer: [u8; TRAILER_LEN],
 }
 
-impl Sealing {
+impl<'a> Sealing<'a> {
     /// Compresses `payload`, if that saves an eighth.
-    pub fn new(kind: BlockKind, payload: &[u8], compressor: &mut Compressor) -> Sealing {
-        let (mut bytes, tag) = compressor.compress(payload);
-        bytes.extend_from_slice(&[tag, kind as u8, 0, 0]);
-        bytes.extend_from_slice(&len32(payload.len()).to_le_bytes());
-        bytes.extend_from_slice(&[0; TRAILER_CRC_LEN]);
-        Sealing { bytes }
+    pub fn new(kind: BlockKind, payload: &'a [u8], compressor: &mut Compressor) -> Sealing<'a> {
+        let len = len32(payload.len()).to_le_bytes();
+        let (payload, tag) = compressor.compress(payload);
+        let mut trailer = [0; TRAILER_LEN];
+        trailer[..2].copy_from_slice(&[tag, kind as u8]);
+        trailer[4..8].copy_from_slice(&len);
+        Sealing { payload, trailer }
+    }
+
+    /// Bytes of the block.
+    pub fn len(&self) -> usize {
+        self.payload.len() + TRAILER_LEN
     }
 
     /// Fills in the checksum.
     pub fn finish(&mut self, seed: u64, offset: u64) {
-        let crc_at = self.bytes.len() - TRAILER_CRC_LEN;
-        let crc = crc32c(crc_start(seed, offset), &self.bytes[..crc_at]);
-        self.bytes[crc_at..].copy_from_slice(&crc.to_le_bytes());
+        let (before, crc) = self.trailer.split_at_mut(TRAILER_LEN - TRAILER_CRC_LEN);
+        let sum = crc32c(crc_start(seed, offset), &self.payload);
+        crc.copy_from_slice(&crc32c(sum, before).to_le_bytes());
     }
 
     /// The checksum of the checksums of several finished blocks, of which this is the next.
     pub fn sum(&self, sum: u32) -> u32 {
-        let crc_at = self.bytes.len() - TRAILER_CRC_LEN;
-        crc32c(sum, &self.bytes[crc_at..])
+        crc32c(sum, &self.trailer[TRAILER_LEN - TRAILER_CRC_LEN..])
+    }
+
+    /// Its bytes, in their order.
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [&self.payload, &self.trailer]
     }
 }
 
