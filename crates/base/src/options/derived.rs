@@ -108,6 +108,8 @@ impl Options {
                     Shape::Tiered => memtable.min(16 << 20),
                     _ => 0,
                 };
+                // To make a file takes as long as to write some MiB.
+                let least = least.max((self.region_bytes_max() / 16).min(4 << 20));
                 (memtable / 4).max(least).clamp(2 << 20, 64 << 20)
             }
             bytes => bytes,

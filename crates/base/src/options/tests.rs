@@ -236,6 +236,21 @@ fn nonsense_is_refused_with_the_limit() {
 }
 
 #[test]
+fn a_table_has_four_mib_at_least_where_that_is_a_sixteenth_of_persistent_memory() {
+    let tables = |preset: Preset, pm: u64| {
+        let mut options = Options::preset(preset).on_region(true);
+        (options.pm, options.dram) = (pm << 20, pm << 18);
+        options.table_bytes() >> 20
+    };
+    let own = |pm| tables(Preset::Thermocline, pm);
+    assert_eq!([16, 32, 48, 64, 128].map(own), [2, 2, 3, 4, 4]);
+    assert_eq!([256, 512, 1 << 13].map(own), [8, 16, 64]);
+    // What stands for persistent memory is a quarter of `dram`.
+    let leveled = |pm| tables(Preset::Leveled, pm);
+    assert_eq!([64, 512, 1024].map(leveled), [2, 2, 4]);
+}
+
+#[test]
 fn memtables_beside_tables_are_half_as_large_unless_that_is_said_or_they_are_as_large_as_can_be() {
     let sizes = |options: &Options| {
         let beside = |tables| options.memtable_bytes_beside(tables) >> 20;

@@ -28,7 +28,8 @@ option_group! {
         dynamic: Flag = true;
         /// A table is ended at the first new key at which it has this size; one that a flush writes
         /// between half of it and half as much again, where tables of older flushes end. 0 derives it: a
-        /// quarter of a memtable, from 2 to 64 MiB; with shape `tiered` a memtable, up to 16 MiB, if that is more.
+        /// quarter of a memtable, from 4 to 64 MiB (2 where `pm`, or what stands for it, is at most 32 MiB); with shape
+        /// `tiered` a memtable, up to 16 MiB, if that is more.
         table_bytes: Bytes = 0, 0 => 1 << 30;
         /// What a data block takes on the device, at most, unless it holds one larger record.
         block_bytes: Bytes = 4 << 10, 256 => 1 << 20;
