@@ -12,12 +12,13 @@
 
 use std::io::ErrorKind::{InvalidInput, PermissionDenied};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use thermocline_base::{Error, FileId, Result};
-use thermocline_env::{OpenMode, Storage};
-use thermocline_sst::{FileName, identity_of, is_blobs_of};
+use thermocline_env::{File, OpenMode, Storage};
+use thermocline_sst::{FileName, Identity, identity_of, is_blobs_of};
 use thermocline_tables::TableFiles;
-use thermocline_version::{FileKind, VersionSet};
+use thermocline_version::{FileKind, Origins, Version, VersionSet};
 
 /// The tables and blob files in a folder, by their names.
 ///
@@ -63,7 +64,8 @@ pub fn sweep(
     }
     let mut going = Vec::new();
     for found in unnamed {
-        if is_ours(files, found)? {
+        let (path, identity) = (path_of(files, found), files.identity(found.0));
+        if is_ours(&*files.storage, &path, found.1, identity)? {
             going.push(found);
         }
     }
@@ -111,22 +113,63 @@ fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
     }
 }
 
-/// See the [module](self).
-fn is_ours(files: &TableFiles, (file, kind): (FileId, FileKind)) -> Result<bool> {
-    let opened = match files
-        .storage
-        .open(&path_of(files, (file, kind)), OpenMode::Read)
-    {
-        Err(error) if is_of_a_stranger(&error) => return Ok(false),
-        opened => opened?,
-    };
-    if kind == FileKind::Blob {
-        return is_blobs_of(&*opened, files.identity(file));
+/// Removes the tables and blob files in `dir` of a database that is to be no more: those that its `version` names, and others
+/// that are proven ours. A crash keeps each of them or not: the caller syncs the folder.
+///
+/// # Errors
+/// Those of the file system. Whoever calls again goes on.
+pub fn remove_all(
+    storage: &dyn Storage,
+    dir: &Path,
+    version: &Version,
+    origins: &Origins,
+) -> Result<()> {
+    let identity = |file| Identity::new(origins.of(file), file);
+    for name in names_in(storage, dir)? {
+        let path = dir.join(name.to_string());
+        let Some(file) = opened(storage, &path)? else {
+            continue;
+        };
+        let goes = match (kind_of(name), name) {
+            (Some((id, kind)), _) => {
+                // A damaged one proves nothing any more. If it is named its name was given to a file of ours.
+                version.file(id) == Some(kind) || is_of(&*file, kind, identity(id))?
+            }
+            (None, FileName::Unfinished(owner)) => owner == identity(owner.file),
+            (None, _) => false,
+        };
+        if goes {
+            storage.remove(&path)?;
+        }
     }
-    match identity_of(&*opened) {
-        Ok(identity) => Ok(identity == files.identity(file)),
+    Ok(())
+}
+
+/// See the [module](self).
+fn is_ours(storage: &dyn Storage, path: &Path, kind: FileKind, identity: Identity) -> Result<bool> {
+    match opened(storage, path)? {
+        Some(file) => is_of(&*file, kind, identity),
+        None => Ok(false),
+    }
+}
+
+/// Whether its bytes say that it is the file with this identity.
+fn is_of(file: &dyn File, kind: FileKind, identity: Identity) -> Result<bool> {
+    if kind == FileKind::Blob {
+        return is_blobs_of(file, identity);
+    }
+    match identity_of(file) {
+        Ok(found) => Ok(found == identity),
         Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Opens an ordinary file that is ours to read; `None` if it is a folder, a link, a device, or somebody else's.
+fn opened(storage: &dyn Storage, path: &Path) -> Result<Option<Arc<dyn File>>> {
+    match storage.open(path, OpenMode::Read) {
+        Err(error) if is_of_a_stranger(&error) => Ok(None),
+        opened => opened.map(Some),
     }
 }
 

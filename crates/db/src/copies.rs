@@ -1,4 +1,4 @@
-//! Copies of a database, and tables that are exported and ingested.
+//! Copies of a database, and tables that are exported and ingested; and the end of a database.
 
 use std::ops::RangeBounds;
 use std::path::Path;
@@ -8,7 +8,7 @@ use thermocline_engine::{BackupInfo, Exported, Family, Ingested, World};
 
 use crate::keys::Keys;
 use crate::scan::owned;
-use crate::{ColumnFamily, Db, VerifyReport};
+use crate::{ColumnFamily, Db, Options, VerifyReport};
 
 impl Db {
     /// Makes the folder `path` a database of its own, with everything that is visible now: all column families, their
@@ -40,6 +40,44 @@ impl Db {
     /// [`crate::Error::Poisoned`]; those of the file system. After an error there is no copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.engine.checkpoint(path.as_ref())
+    }
+
+    /// Removes the database in the folder `path` for good: its tables, blob files, manifest and logs, also logs that lie elsewhere,
+    /// and its region. Nobody may have it open. Other files in the folder stay, whatever their names, and so do folders in it, the
+    /// folder itself, and the file `LOCK`, with which a new database can be made there. Checkpoints and restored backups are
+    /// databases of their own, and stay whole. On return all of it is gone durably.
+    ///
+    /// A region that lies outside of the folder goes only if [`Options::pm_path`] names it, as for an open; else the call is
+    /// refused with the place at which it is. A copy of the folder that was made by other means than [`Db::checkpoint`] has that
+    /// region in common with its original: if the one was written to since, the other is refused, but while neither was, it
+    /// belongs to both. Such a copy is removed as any folder is. Logs elsewhere say whose they are, and need not be named. Of
+    /// `options` nothing else counts. What has no file any more where it is looked for is passed over.
+    ///
+    /// If the call is cut short, be it by a crash, there is no database any more: opening it says that, and another call with
+    /// the same options removes the rest.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("orders.db");
+    /// let db = Db::open(&path, Options::default())?;
+    /// db.put("order:42", "paid")?;
+    /// assert!(Db::destroy(&path, Options::default()).is_err()); // it is open
+    /// db.close()?;
+    /// Db::destroy(&path, Options::default())?;
+    /// let db = Db::open(&path, Options::default())?;
+    /// assert!(db.get("order:42")?.is_none());
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if there is no database, if its region lies outside of the folder and is not named, or
+    /// not where it is named, or if its logs may be those of another folder; [`crate::Error::Locked`] if it is open, or a
+    /// snapshot, iterator or value of an earlier opening still reads it; [`crate::Error::Busy`] if another database has its region
+    /// open; [`crate::Error::Corruption`] if the manifest cannot be read, the region does not say whose it is, or another copy of
+    /// the folder has gone on with it. Nothing is removed then. Those of the file system, after which the call may be made again.
+    pub fn destroy(path: impl AsRef<Path>, options: Options) -> Result<()> {
+        thermocline_engine::destroy(path.as_ref(), &World::real(), &options)
     }
 
     /// Brings the entries of `tables`, which [`IngestWriter`] or [`Db::export`] has written, into the default column

@@ -56,6 +56,22 @@ fn a_database_stays_where_it_is_when_the_working_folder_changes() {
     assert_eq!(names(&after), ["db"]);
     assert!(names(&after.join("db")).is_empty());
     assert_eq!(backups.list().unwrap().len(), 1);
-    let db = Db::open(before.join("db"), options).unwrap();
+    let db = Db::open(before.join("db"), options.clone()).unwrap();
     assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    db.close().unwrap();
+    // Nor is a database of another folder destroyed, or the region of another one.
+    options.pm_path = Some("region".into());
+    assert!(Db::destroy("db", options.clone()).is_err());
+    std::env::set_current_dir(&before).unwrap();
+    let db = Db::open("other", options.clone()).unwrap();
+    db.put("k", "v").unwrap();
+    db.close().unwrap();
+    assert!(Path::new("region").exists());
+    Db::destroy("other", options.clone()).unwrap();
+    assert!(!Path::new("region").exists());
+    options.pm_path = None;
+    Db::destroy("db", options).unwrap();
+    for name in ["db", "other"] {
+        assert_eq!(names(&before.join(name)), ["LOCK"]);
+    }
 }

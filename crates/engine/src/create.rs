@@ -32,10 +32,7 @@ pub(crate) fn prepare_or_find(
 
 fn refuse_or_prepare(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<()> {
     if options.read_only || !options.create_if_missing {
-        return Err(Error::InvalidArgument(format!(
-            "there is no database in {}",
-            dir.display()
-        )));
+        return Err(layout::no_database(storage, dir));
     }
     if storage.exists(dir)? {
         layout::check_folder(storage, dir, options)?;
@@ -48,6 +45,8 @@ fn refuse_or_prepare(storage: &dyn Storage, dir: &Path, options: &Options) -> Re
 /// once the manifest does.
 pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()> {
     let storage = &world.env.storage;
+    // Under the lock: another process may have made a database here meanwhile, and begun to destroy it.
+    layout::refuse_half_destroyed(&**storage, dir)?;
     let mut db_id = [0; 16];
     let mut region_id = [0; 16];
     world.env.random.fill(&mut db_id)?;
@@ -242,7 +241,7 @@ fn remove_leftover(
 }
 
 /// Whether it is the region with this id, which was begun, and has no data.
-fn is_leftover(
+pub(crate) fn is_leftover(
     storage: &dyn Storage,
     path: &Path,
     spec: &RegionSpec,

@@ -9,7 +9,7 @@ use thermocline_copies::is_unfinished;
 use thermocline_env::{LockGuard, OpenMode, Storage};
 use thermocline_pm::SITE_CREATE;
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
-use thermocline_version::{LOCK_NAME, Manifest};
+use thermocline_version::{Doomed, LOCK_NAME, Manifest};
 
 /// The region's file, unless `pm_path` says otherwise.
 pub const REGION_NAME: &str = "region.pm";
@@ -139,6 +139,26 @@ pub(crate) fn check_path(dir: &Path) -> Result<()> {
     }
 }
 
+/// The error of whoever finds no database in `dir`.
+pub(crate) fn no_database(storage: &dyn Storage, dir: &Path) -> Error {
+    match refuse_half_destroyed(storage, dir) {
+        Err(error @ Error::InvalidArgument(_)) => error,
+        _ => Error::InvalidArgument(format!("there is no database in {}", dir.display())),
+    }
+}
+
+/// Refuses a folder in which a database is being destroyed, or that was cut short: what is left there is none any more.
+pub(crate) fn refuse_half_destroyed(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    match Doomed::was_begun(storage, dir)? {
+        true => Err(Error::InvalidArgument(format!(
+            "the database in {} is being destroyed, or that was cut short: it cannot be opened any more; destroy it \
+             again to remove the rest, or choose another folder",
+            dir.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a folder that is somebody else's: not empty, and without a database. `options` are those of the database that is
 /// to be made there.
 pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<()> {
@@ -148,6 +168,7 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path, options: &Options)
             dir.display()
         )));
     }
+    refuse_half_destroyed(storage, dir)?;
     if is_unfinished(storage, dir)? {
         return Err(Error::InvalidArgument(format!(
             "{0} is a copy of a database (a checkpoint, or restored) that was not completed; make it \

@@ -150,6 +150,7 @@ mod compact;
 mod copies;
 mod create;
 mod cursor;
+mod destroy;
 mod dram;
 mod expiry;
 mod families;
@@ -196,6 +197,7 @@ mod write;
 
 pub use awaited::{Elsewhere, PendingRead};
 pub use cursor::Cursor;
+pub use destroy::destroy;
 pub use families::table::Family;
 pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};

@@ -81,7 +81,7 @@ fn find_in_region(
 
 /// The manifest names a chain before the chain gets its first zone. A zone of a chain that comes
 /// later means that the manifest has lost its last edits, and with them where data lies.
-fn check_owners(space: &Space, state: &State) -> Result<()> {
+pub(crate) fn check_owners(space: &Space, state: &State) -> Result<()> {
     let (next, found) = (state.next_ids().chain, space.highest_owner());
     if found < next {
         return Ok(());

@@ -42,10 +42,7 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
     world.env.storage = Frugal::new(world.env.storage.clone());
     let (world, storage) = (&world, &world.env.storage);
     if !storage.is_dir(dir)? || !Manifest::exists(&**storage, dir)? {
-        return Err(Error::InvalidArgument(format!(
-            "there is no database in {}",
-            dir.display()
-        )));
+        return Err(layout::no_database(&**storage, dir));
     }
     let _lock = layout::lock_to_read(&**storage, dir)?;
     let mut report = Report::default();

@@ -13,7 +13,8 @@
 //! - [`state`]: a [`State`] is the sum of all edits; it refuses those that cannot be.
 //! - [`Origins`]: which database wrote a file, where one is a copy of another.
 //! - [`write_times`]: when what was written was written, as far as is known.
-//! - [`manifest`]: the log of edits, its switch to a new file, and the crash argument.
+//! - [`manifest`]: the log of edits, its switch to a new file, and the crash argument. A database that is destroyed loses
+//!   it last ([`Doomed`]).
 //! - [`format`](mod@format): every byte of it.
 #![forbid(unsafe_code)]
 
@@ -40,6 +41,7 @@ pub use edit::{Change, NextIds, StoredRate, VersionEdit};
 pub use folder::{LOCK_NAME, NO_REGION};
 pub use job_done::{JobDone, JobsDone};
 pub use manifest::Manifest;
+pub use manifest::destroy::Doomed;
 pub use origin::Origins;
 pub use partitions::{Partition, Partitions};
 pub use pm_table::PmTableInfo;

@@ -6,6 +6,7 @@
 )]
 
 mod bytes;
+mod destroyed;
 mod faults;
 mod folders;
 mod limits;

@@ -159,12 +159,7 @@ pub(crate) fn open_space(
     }
     let spec = region_spec(world, dir, options, &region_id)?;
     let region = Region::open(&spec)?;
-    let chains = state.chains().map(|(_, chain)| chain.id);
-    let tables = state
-        .version()
-        .pm_tables()
-        .map(|(table, _)| table.meta.owner);
-    let live: BTreeSet<u64> = chains.chain(tables).collect();
+    let live = live_owners(state);
     let is_live = |owner| live.contains(&owner);
     let (space, zones) = Space::open(region, &region_id, space_spec, is_live)?;
     Ok(OpenedSpace {
@@ -173,6 +168,16 @@ pub(crate) fn open_space(
         loaded: None,
         logs: None,
     })
+}
+
+/// Whose zones the manifest knows: chains, and tables in persistent memory.
+pub(crate) fn live_owners(state: &State) -> BTreeSet<u64> {
+    let chains = state.chains().map(|(_, chain)| chain.id);
+    let tables = state
+        .version()
+        .pm_tables()
+        .map(|(table, _)| table.meta.owner);
+    chains.chain(tables).collect()
 }
 
 /// The descriptors of all memtables that the manifest names, with their floors.

@@ -182,6 +182,44 @@ impl Claims {
         ))
     }
 
+    /// Refuses logs that are claimed and of which no file says that they are those of this very folder. Whoever opens them may
+    /// take a folder that is not there for moved; whoever removes them must not, as it may be one that cannot be seen from here.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]; those of the storage.
+    pub fn check_noted(&self, storage: &dyn Storage, dirs: &LogDirs) -> Result<()> {
+        let logs = dirs.shared().list(storage, &self.db_id)?;
+        for claim in &self.all {
+            let says = match &claim.found {
+                Some((owner, _)) if self.is_noted(storage, owner)? => continue,
+                Some((owner, _)) => {
+                    let noted = Path::new(OsStr::from_bytes(&owner.folder));
+                    format!("are noted as those of {}", noted.display())
+                }
+                None if logs
+                    .iter()
+                    .any(|(_, path)| path.parent() == Some(&*claim.dir)) =>
+                {
+                    "are of a version that did not note whose they are".into()
+                }
+                None => continue,
+            };
+            return Err(Error::InvalidArgument(format!(
+                "the logs in {} {says}, and the database is in {}: nobody can tell whether it is the only one that \
+                 has them; open it for writing once, which notes that it has, and close it",
+                claim.dir.display(),
+                self.folder.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn is_noted(&self, storage: &dyn Storage, owner: &Owner) -> Result<bool> {
+        let noted = Path::new(OsStr::from_bytes(&owner.folder));
+        let is_ours = noted == self.folder;
+        Ok(is_ours || storage.is_dir(noted)? && storage.is_same(noted, &self.folder)?)
+    }
+
     /// Whether the folder `other` is another one than ours and has a database with our id.
     fn is_there(&self, storage: &dyn Storage, other: &Path) -> Result<bool> {
         let there = !other.as_os_str().is_empty()

@@ -282,21 +282,7 @@ impl Wal {
 
     /// Whether a file has the name of a log and is none of ours, not even one that was only begun: it stays as it is.
     fn is_somebodys(&self, path: &Path) -> Result<bool> {
-        if !self.storage.exists(path)? {
-            return Ok(false);
-        }
-        match self.storage.open(path, OpenMode::Read) {
-            // A folder, a link, a device, or what we may not read: all that we make is its owner's.
-            Err(Error::Io { source, .. })
-                if matches!(
-                    source.kind(),
-                    ErrorKind::InvalidInput | ErrorKind::PermissionDenied
-                ) =>
-            {
-                Ok(true)
-            }
-            opened => Ok(!may_be_log_of(&*opened?, &self.db_id)?),
-        }
+        is_somebodys(&*self.storage, path, &self.db_id)
     }
 
     /// Removes the logs that nobody names (recovery, 5), copies that were not completed, and no file of somebody that has the
@@ -383,6 +369,55 @@ impl Wal {
     pub fn bytes(&self) -> &DeviceBytes {
         &self.bytes
     }
+}
+
+/// See [`Wal::is_somebodys`].
+fn is_somebodys(storage: &dyn Storage, path: &Path, db_id: &[u8; 16]) -> Result<bool> {
+    if !storage.exists(path)? {
+        return Ok(false);
+    }
+    match storage.open(path, OpenMode::Read) {
+        // A folder, a link, a device, or what we may not read: all that we make is its owner's.
+        Err(Error::Io { source, .. })
+            if matches!(
+                source.kind(),
+                ErrorKind::InvalidInput | ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(true)
+        }
+        opened => Ok(!may_be_log_of(&*opened?, db_id)?),
+    }
+}
+
+/// Removes the logs of a database that is to be no more, and then, in folders that databases share, what says whose they were:
+/// logs of which nothing says that are nobody's to remove ([`Claims::check_noted`]). The caller has claimed them. All is durable
+/// but in the database's own folder, which the caller syncs.
+///
+/// # Errors
+/// Those of the storage. Whoever calls again goes on.
+pub(crate) fn remove_all(storage: &dyn Storage, dirs: &LogDirs, db_id: &[u8; 16]) -> Result<()> {
+    let logs = dirs.list(storage, db_id)?.into_iter();
+    for (_, path) in logs.chain(dirs.copies(storage, db_id)?) {
+        // One may be there by two paths.
+        if storage.exists(&path)? && !is_somebodys(storage, &path, db_id)? {
+            storage.remove(&path)?;
+        }
+    }
+    for dir in dirs.elsewhere() {
+        if !storage.is_dir(&dir.dir)? {
+            continue;
+        }
+        // Also what a call before has removed.
+        storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
+        for path in [dir.owner(db_id), dir.lock(db_id)] {
+            if storage.exists(&path)? {
+                storage.remove(&path)?;
+            }
+        }
+        storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
+    }
+    Ok(())
 }
 
 pub(super) fn write_to(

@@ -187,6 +187,14 @@ impl LogDirs {
         self.all.iter().filter(|dir| !dir.own)
     }
 
+    /// Those alone.
+    pub fn shared(&self) -> LogDirs {
+        LogDirs {
+            all: self.elsewhere().cloned().collect(),
+            moves: false,
+        }
+    }
+
     /// Where the log of a chain lies, if it is there: what the manifest remembers comes first.
     pub fn find(
         &self,

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Result, Steps};
-use thermocline_engine::{Backups, Engine, Family};
+use thermocline_base::{CfId, ErrorKind, Result, Steps};
+use thermocline_engine::{Backups, Engine, Family, destroy};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 use thermocline_testkit::Rng;
@@ -12,7 +12,7 @@ use thermocline_testkit::explore::one_in;
 
 use crate::backup::backups;
 use crate::ingest::{ALL, writer};
-use crate::machine::{Dump, Place, dump, path, put, write_some};
+use crate::machine::{Dump, Place, dump, options, path, put, write_some};
 
 const FAULTS: &[(Fault, Option<Op>)] = &[
     (Fault::Eio, None),
@@ -276,4 +276,45 @@ fn of_an_export_every_call_may_fail() {
         assert_eq!(dump(&other)["default"].0, dump(&bench.engine)["default"].0);
     });
     assert!(runs > 20, "{runs}");
+}
+
+/// Whatever fails, and also if the power goes then, there is the database, or what another call removes, or nothing.
+#[test]
+fn of_a_destruction_every_call_may_fail() {
+    let there = |place: &Place, name: &str| place.storage.exists(&place.dir.join(name)).unwrap();
+    let is_left = |place: &Place| there(place, "CURRENT") || there(place, "DESTROYING");
+    let try_destroy = |place: &Place| destroy(&place.dir, &place.world(), &options());
+    let is_gone = |place: &Place| {
+        if is_left(place) && !there(place, "CURRENT") {
+            let refused = place.try_open(&options()).map(drop).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+            assert!(refused.to_string().contains("destroy"), "{refused}");
+        }
+        if is_left(place) {
+            try_destroy(place).unwrap();
+        }
+        assert_eq!(place.storage.list(&place.dir).unwrap(), ["LOCK"]);
+        let again = try_destroy(place).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::InvalidArgument, "{again}");
+    };
+    let close = |bench: &Bench| bench.engine.close().unwrap();
+    let work = |bench: &Bench| try_destroy(&bench.place);
+    let runs = Bench::every(&close, &work, &|bench, plan, done| {
+        let fs = &bench.fs;
+        let crashed = [fs.image_none(Steps::new()), fs.image_all(Steps::new())];
+        let random = (0..4).map(|seed| fs.image_random(seed, Steps::new()));
+        for image in crashed.into_iter().chain(random) {
+            let place = Place {
+                storage: Arc::new(image),
+                ..bench.killed()
+            };
+            assert!(
+                !is_left(&place) || !done,
+                "{plan:?}: a crash brings it back"
+            );
+            is_gone(&place);
+        }
+        is_gone(&bench.place);
+    });
+    assert!(runs > 60, "{runs}");
 }

@@ -3,6 +3,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
+//! | `destroyed` | databases that are destroyed |
 //! | `faults` | a fault at every call of files |
 //! | `hostile` | folders in which somebody has files, with names such as ours |
 //! | `ingest` | tables from outside, and for others |
@@ -18,6 +19,7 @@ mod backup;
 mod beside;
 mod blobs;
 mod checkpoint;
+mod destroyed;
 mod faults;
 mod hostile;
 mod ingest;

@@ -119,6 +119,8 @@
 //!  32 hexadecimal digits: the database id, "\n"
 //!  8 hexadecimal digits: CRC32C of everything before, "\n"
 //! ```
+//!
+//! `DESTROYING` has the same bytes: it is what `CURRENT` is called while its database is destroyed.
 
 use thermocline_base::checksum::{Sums, crc32c, seeded};
 
@@ -324,6 +326,8 @@ fn hex(crc: u32) -> String {
 pub const CURRENT: &str = "CURRENT";
 /// What becomes [`CURRENT`] by a rename.
 pub const CURRENT_TEMP: &str = "CURRENT.tmp";
+/// What [`CURRENT`] is called, with the same bytes, once its database is being destroyed.
+pub const DESTROYING: &str = "DESTROYING";
 /// No `CURRENT` is longer.
 pub const CURRENT_LEN_MAX: usize = 128;
 
@@ -385,6 +389,12 @@ pub fn decode_current(bytes: &[u8]) -> Result<(u64, [u8; 16]), Unreadable> {
         return Err(bad());
     }
     Ok((file_no, db_id))
+}
+
+/// Whether these bytes, which [`decode_current`] refuses, may be what a crash has left of what was to become `CURRENT`.
+pub fn may_be_torn_current(bytes: &[u8]) -> bool {
+    let begin = NAME_PREFIX.as_bytes();
+    begin.starts_with(bytes) || bytes.starts_with(begin) || bytes.iter().all(|b| *b == 0)
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@
 //!   and the rename: POSIX does not promise it, and one sync per switch costs nothing.
 
 mod accept;
+pub mod destroy;
 mod disk_full;
 mod replay;
 mod switch;
@@ -163,7 +164,7 @@ impl Manifest {
     /// # Errors
     /// [`Error::Corruption`] if that cannot be read; those of the storage.
     pub fn id(storage: &dyn Storage, dir: &Path) -> Result<[u8; 16]> {
-        replay::read_current(storage, dir).map(|(_, db_id)| db_id)
+        replay::read_current(storage, &dir.join(format::CURRENT)).map(|(_, db_id)| db_id)
     }
 
     /// A manifest in `dir` that names data although there is no `CURRENT` that names it. Where a
@@ -268,7 +269,7 @@ impl Manifest {
         } else {
             OpenMode::ReadWrite
         };
-        let (file, replayed, passed) = replay::find_live(&*storage, dir, mode)?;
+        let (file, replayed, passed) = replay::find_live(&*storage, (dir, format::CURRENT), mode)?;
         let mut manifest = Manifest {
             storage,
             dir: dir.to_path_buf(),

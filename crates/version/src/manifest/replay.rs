@@ -80,17 +80,16 @@ fn read(file: &dyn File, start: u64, end: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The live manifest's number and the database's id.
-pub(super) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<(u64, [u8; 16])> {
-    let path = dir.join(format::CURRENT);
-    let file = storage.open(&path, OpenMode::Read)?;
+/// The live manifest's number and the database's id, as the file `path` says them: `CURRENT`, whatever it is called.
+pub(super) fn read_current(storage: &dyn Storage, path: &Path) -> Result<(u64, [u8; 16])> {
+    let file = storage.open(path, OpenMode::Read)?;
     let len = file.len()?;
     if len > format::CURRENT_LEN_MAX as u64 {
         let most = format!("at most {} bytes", format::CURRENT_LEN_MAX);
         return Err(corrupt(&*file, "length", 0, most, len));
     }
     let bytes = read(&*file, 0, len)?;
-    format::decode_current(&bytes).map_err(|why| unreadable(&path, 0, why))
+    format::decode_current(&bytes).map_err(|why| unreadable(path, 0, why))
 }
 
 /// Opens a manifest that `named_by` names.
@@ -115,16 +114,21 @@ fn open_named(
 /// A live manifest, what it says, and the files on the way from `CURRENT` to it.
 type Found = (Arc<dyn File>, Replayed, Vec<Passed>);
 
-/// Finds the live manifest.
+/// Finds the live manifest, from the file of the name `current` on.
 ///
 /// Edits go to a file only when it is reached, so a later one that has some shows that a pointer to it has rotted.
-pub(super) fn find_live(storage: &dyn Storage, dir: &Path, mode: OpenMode) -> Result<Found> {
-    let found = follow(storage, dir, mode)?;
+pub(super) fn find_live(
+    storage: &dyn Storage,
+    (dir, current): (&Path, &str),
+    mode: OpenMode,
+) -> Result<Found> {
+    let named_by = dir.join(current);
+    let found = follow(storage, (dir, &named_by), mode)?;
     let Some(later) = later_with_edits(storage, dir, &found.1.header)? else {
         return Ok(found);
     };
     // Somebody may be writing while this one reads. Then the pointer is there by now.
-    let (file, replayed, passed) = follow(storage, dir, mode)?;
+    let (file, replayed, passed) = follow(storage, (dir, &named_by), mode)?;
     if replayed.header.file_no < later {
         let what = "a pointer is missing to a later manifest, which has edits";
         let expected = format!("a pointer to {}", format::manifest_name(later));
@@ -140,28 +144,28 @@ pub(super) fn find_live(storage: &dyn Storage, dir: &Path, mode: OpenMode) -> Re
 
 /// Who writes may go on to another manifest while this one reads, and remove those that are on the way. Then `CURRENT` names another one
 /// by now, and it is followed from there.
-fn follow(storage: &dyn Storage, dir: &Path, mode: OpenMode) -> Result<Found> {
-    let mut current = read_current(storage, dir)?;
+fn follow(storage: &dyn Storage, (dir, named_by): (&Path, &Path), mode: OpenMode) -> Result<Found> {
+    let mut current = read_current(storage, named_by)?;
     for _ in 1..LOOKS {
-        let found = follow_from(storage, dir, mode, current);
+        let found = follow_from(storage, (dir, named_by), mode, current);
         if found.is_ok() {
             return found;
         }
-        match read_current(storage, dir) {
+        match read_current(storage, named_by) {
             Ok(now) if now != current => current = now,
             _ => return found,
         }
     }
-    follow_from(storage, dir, mode, current)
+    follow_from(storage, (dir, named_by), mode, current)
 }
 
 fn follow_from(
     storage: &dyn Storage,
-    dir: &Path,
+    (dir, current): (&Path, &Path),
     mode: OpenMode,
     (mut file_no, db_id): (u64, [u8; 16]),
 ) -> Result<Found> {
-    let mut named_by = dir.join(format::CURRENT);
+    let mut named_by = current.to_path_buf();
     let mut passed = Vec::new();
     // Numbers rise from one to the next, and each is the name of a file: it ends.
     loop {
