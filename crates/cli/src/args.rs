@@ -22,7 +22,7 @@ pub(crate) use plan::{PlanArgs, SpreadArg};
 pub(crate) use prepared::PreparedArgs;
 pub(crate) use store::{DbArgs, StoreArgs};
 pub(crate) use tour::{TourArgs, TourWriterArgs};
-pub(crate) use upkeep::{CompactArgs, ExplainArgs, PrefixArgs, StatArgs};
+pub(crate) use upkeep::{CompactArgs, DestroyArgs, ExplainArgs, PrefixArgs, StatArgs};
 
 use clap::{Parser, Subcommand};
 
@@ -177,6 +177,8 @@ makes its own persistent memory when it is first written to: in the folder, unle
 otherwise then. --json tells the sequence number up to which it has everything, from which a follower
 that begins with it goes on.")]
     Checkpoint(DbDirArgs),
+    /// Remove a database for good: all that it has made, and nothing else
+    Destroy(DestroyArgs),
     /// Add the entries of tables to a database, all at one moment
     Ingest(IngestArgs),
     /// Write the entries of a column family, or a range of them, into one table

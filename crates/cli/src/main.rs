@@ -61,6 +61,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Backups(args) => commands::copies::backups(&args, output),
         Command::Restore(args) => commands::copies::restore(&args, output),
         Command::Checkpoint(args) => commands::copies::checkpoint(&args, output),
+        Command::Destroy(args) => commands::destroy(&args, output),
         Command::Ingest(args) => commands::tables::ingest(&args, output),
         Command::Export(args) => commands::tables::export(&args, output),
         Command::Reproduce(args) => commands::reproduce(&args, output),

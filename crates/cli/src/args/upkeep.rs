@@ -68,3 +68,25 @@ pub(crate) struct PrefixArgs {
     #[command(flatten)]
     pub store: StoreArgs,
 }
+
+/// Arguments of `destroy`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline destroy orders.db --yes
+  thermocline destroy orders.db --yes --pm-path /mnt/pmem/orders.pm
+
+Tables, blob files, logs and persistent memory of the database go; other files stay, and so do the folder and
+the file LOCK in it. Persistent memory outside of the folder goes only if --pm-path says where it is, since a
+copy of the folder may have it, too; without that the command says where it is and removes nothing. If the
+command is cut short, run it again.")]
+pub(crate) struct DestroyArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// Do it: nothing brings the database back
+    #[arg(long)]
+    pub yes: bool,
+    /// Where persistent memory lies, if that is outside of the folder: the file, or the folder that it was made in
+    #[arg(long, value_name = "PATH")]
+    pub pm_path: Option<PathBuf>,
+}

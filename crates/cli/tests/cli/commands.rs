@@ -1298,7 +1298,7 @@ fn help_goes_to_standard_output_with_examples() {
     let store = Store::new();
     for command in [
         "put", "get", "delete", "scan", "load", "stat", "verify", "bench", "tour", "compact",
-        "explain", "options",
+        "explain", "options", "destroy",
     ] {
         let help = store.run(&[command, "--help"]);
         assert_eq!(help.code, 0);

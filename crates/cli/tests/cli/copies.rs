@@ -1,4 +1,4 @@
-//! `checkpoint`, `backup`, `backups`, `restore`, `ingest` and `export`.
+//! `checkpoint`, `backup`, `backups`, `restore`, `ingest` and `export`; `destroy`.
 
 use serde_json::json;
 
@@ -276,4 +276,48 @@ fn tables_go_out_and_in() {
         2
     );
     assert_eq!(store.run(&["verify", "other"]).code, 0);
+}
+
+#[test]
+fn a_database_is_destroyed_only_if_that_is_confirmed() {
+    let store = filled();
+    let before = names(&store.path());
+    let once = store.run(&["destroy", "DB"]);
+    assert_eq!((once.code, once.out.as_str()), (2, ""));
+    assert!(once.is_one_sentence_naming("add --yes"), "{}", once.err);
+    assert_eq!(names(&store.path()), before);
+    assert_eq!(store.run(&["checkpoint", "DB", "copy"]).code, 0);
+    let done = store.run(&["destroy", "DB", "--yes"]);
+    assert_eq!((done.code, done.err.as_str()), (0, ""));
+    assert_eq!(done.out, "the database in db is gone\n");
+    assert_eq!(names(&store.path()), ["LOCK"]);
+    assert_eq!(store.run(&["scan", "copy"]).out, ALL);
+    let again = store.run(&["destroy", "DB", "--yes"]);
+    assert_eq!((again.code, again.out.as_str()), (1, ""));
+    assert!(
+        again.is_one_sentence_naming("no database in db"),
+        "{}",
+        again.err
+    );
+}
+
+/// What the database remembers is not enough: a copy of its folder remembers it, too.
+#[test]
+fn persistent_memory_elsewhere_is_destroyed_only_if_it_is_named() {
+    let store = Store::new();
+    let put = store.run(&["put", "DB", "k", "v", "--pm-path", "region"]);
+    assert_eq!(put.code, 0, "{}", put.err);
+    let unnamed = store.run(&["destroy", "DB", "--yes"]);
+    assert_eq!((unnamed.code, unnamed.out.as_str()), (1, ""));
+    for says in ["region", "pm-path"] {
+        assert!(unnamed.is_one_sentence_naming(says), "{}", unnamed.err);
+    }
+    assert_eq!(store.run(&["get", "DB", "k"]).out, "v\n");
+    let named = ["destroy", "DB", "--yes", "--pm-path", "region", "--json"];
+    let named = store.run(&named);
+    assert_eq!((named.code, &named.json()["ok"]), (0, &json!(true)));
+    assert_eq!(names(&store.path()), ["LOCK"]);
+    assert!(!store.names().contains(&"region".into()));
+    let empty = store.run(&["destroy", "DB", "--yes", "--pm-path", ""]);
+    assert_eq!(empty.code, 2, "{}", empty.err);
 }
