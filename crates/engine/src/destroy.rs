@@ -43,7 +43,7 @@
 //! The folder, strangers' files in it, and `LOCK`: whoever waits to lock that would get the lock of a file without a name, and
 //! somebody else that of the next one. A region or a folder of logs that is not found stays where it is.
 
-use std::io::ErrorKind::{InvalidInput, PermissionDenied};
+use std::io::ErrorKind::{InvalidInput, NotADirectory, PermissionDenied};
 use std::path::{Path, PathBuf};
 
 use thermocline_base::options::{Options, PM_MIN, RegionDemand};
@@ -135,14 +135,26 @@ impl Found<'_> {
             storage.remove(place)?;
         }
         for folder in &self.folders {
-            if storage.is_dir(folder)? {
-                storage.sync_dir(folder, sites::FILE_NAMED)?;
-            }
+            self.sync(storage, folder)?;
         }
         // By the note a region is known that was never completed, so it goes behind that.
         pass_over(layout::forget_creation(storage, dir))?;
         pass_over(thermocline_copies::forget_note(storage, dir))?;
         storage.sync_dir(dir, sites::FILE_NAMED)
+    }
+
+    /// Makes durable what this call, or one before, has removed from a folder. The place that is only remembered may be where we
+    /// may not look, or where a file lies by now: then there is nothing of ours, and nobody could repeat the call else.
+    fn sync(&self, storage: &dyn Storage, folder: &Path) -> Result<()> {
+        let synced = match storage.is_dir(folder) {
+            Ok(true) => storage.sync_dir(folder, sites::FILE_NAMED),
+            looked => looked.map(drop),
+        };
+        let removed_from = self.region.as_ref().and_then(|(place, _)| place.parent());
+        match removed_from == Some(folder) {
+            true => synced,
+            false => pass_over(synced),
+        }
     }
 }
 
@@ -250,7 +262,7 @@ impl<'s> Look<'s> {
             return Ok(own);
         }
         match self.remembered() {
-            Some(place) if storage.exists(&place)? && self.has_our_id(&place)? => {
+            Some(place) if is_there(storage, &place)? && self.has_our_id(&place)? => {
                 let folder = place.parent().unwrap_or(self.dir);
                 match storage.is_within(folder, self.dir)? {
                     true => Ok(place),
@@ -342,9 +354,19 @@ impl<'s> Look<'s> {
     }
 }
 
-/// Whether opening a file fails like that which is none of ours: a folder, a link, a device, or what we may not read.
+/// Whether something is at a place that is remembered. Where we may not look is nothing of ours.
+fn is_there(storage: &dyn Storage, place: &Path) -> Result<bool> {
+    match storage.exists(place) {
+        Err(error) if is_of_a_stranger(&error) => Ok(false),
+        looked => looked,
+    }
+}
+
+/// Whether a file cannot be looked at because it is none of ours: a folder, a link, a device, what we may not read, or what is
+/// looked for below a file.
 fn is_of_a_stranger(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if matches!(source.kind(), InvalidInput | PermissionDenied))
+    let kinds = [InvalidInput, NotADirectory, PermissionDenied];
+    matches!(error, Error::Io { source, .. } if kinds.contains(&source.kind()))
 }
 
 /// What may not be read or removed is a stranger's, whatever its name.

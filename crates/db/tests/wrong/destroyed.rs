@@ -222,6 +222,25 @@ fn a_folder_with_a_region_of_its_own_takes_no_other_one() {
     assert_filled(&Db::open(&dir, with_pm_path(&region)).unwrap());
 }
 
+/// Where the region was there is no folder any more, but a file: below that nothing can be looked up, or synced.
+#[test]
+fn a_place_that_cannot_be_looked_up_is_passed_over() {
+    let home = home();
+    let [dir, copied, pm] = ["db", "copied", "pm"].map(|name| home.path().join(name));
+    let region = pm.join("inner").join("region");
+    std::fs::create_dir_all(pm.join("inner")).unwrap();
+    filled(&dir, with_pm_path(&region));
+    copy(&dir, &copied);
+    std::fs::copy(&region, copied.join("region.pm")).unwrap();
+    std::fs::remove_dir_all(&pm).unwrap();
+    std::fs::write(&pm, "somebody's").unwrap();
+    // The one has lost its region, the other one has its own.
+    for folder in [&dir, &copied] {
+        Db::destroy(folder, options()).unwrap();
+        assert_eq!(names(folder), ["LOCK"]);
+    }
+}
+
 /// Copy and original have the same logs, of which a file beside them says whose they are.
 #[test]
 fn logs_elsewhere_go_only_with_the_folder_that_they_name() {
