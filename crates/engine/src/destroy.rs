@@ -258,7 +258,8 @@ impl<'s> Look<'s> {
             };
         }
         let own = self.dir.join(REGION_NAME);
-        if storage.exists(&own)? {
+        // Another one's hides it from an open, which tells of that; it must not be lost sight of here.
+        if storage.exists(&own)? && self.has_our_id(&own)? {
             return Ok(own);
         }
         match self.remembered() {

@@ -222,6 +222,24 @@ fn a_folder_with_a_region_of_its_own_takes_no_other_one() {
     assert_filled(&Db::open(&dir, with_pm_path(&region)).unwrap());
 }
 
+/// Another database's lies where its own would be looked for first.
+#[test]
+fn somebodys_region_in_the_folder_hides_no_other_one() {
+    let home = home();
+    let [dir, other, region] = ["db", "other", "region"].map(|name| home.path().join(name));
+    filled(&dir, with_pm_path(&region));
+    filled(&other, options());
+    std::fs::copy(other.join("region.pm"), dir.join("region.pm")).unwrap();
+    let before = snapshot(home.path());
+    let says = [&text(&dir)[..], &text(&region), "pm-path"];
+    refused(Db::destroy(&dir, options()), INVALID, &says);
+    assert_same(home.path(), &before);
+    Db::destroy(&dir, with_pm_path(&region)).unwrap();
+    assert_eq!(names(&dir), ["LOCK", "region.pm"]);
+    assert!(!region.exists());
+    assert_filled(&Db::open(&other, options()).unwrap());
+}
+
 /// Where the region was there is no folder any more, but a file: below that nothing can be looked up, or synced.
 #[test]
 fn a_place_that_cannot_be_looked_up_is_passed_over() {
