@@ -12,10 +12,9 @@
 
 use std::io::ErrorKind::{InvalidInput, PermissionDenied};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use thermocline_base::{Error, FileId, Result};
-use thermocline_env::{File, OpenMode, Storage};
+use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{FileName, Identity, identity_of, is_blobs_of};
 use thermocline_tables::TableFiles;
 use thermocline_version::{FileKind, Origins, Version, VersionSet};
@@ -127,15 +126,14 @@ pub fn remove_all(
     let identity = |file| Identity::new(origins.of(file), file);
     for name in names_in(storage, dir)? {
         let path = dir.join(name.to_string());
-        let Some(file) = opened(storage, &path)? else {
-            continue;
-        };
         let goes = match (kind_of(name), name) {
-            (Some((id, kind)), _) => {
-                // A damaged one proves nothing any more. If it is named its name was given to a file of ours.
-                version.file(id) == Some(kind) || is_of(&*file, kind, identity(id))?
+            // A damaged one proves nothing any more, nor does one that may not be read. If it is named its name was given to a
+            // file of ours.
+            (Some((id, kind)), _) if version.file(id) == Some(kind) => is_file(storage, &path)?,
+            (Some((id, kind)), _) => is_ours(storage, &path, kind, identity(id))?,
+            (None, FileName::Unfinished(owner)) => {
+                owner == identity(owner.file) && is_file(storage, &path)?
             }
-            (None, FileName::Unfinished(owner)) => owner == identity(owner.file),
             (None, _) => false,
         };
         if goes {
@@ -145,31 +143,30 @@ pub fn remove_all(
     Ok(())
 }
 
-/// See the [module](self).
-fn is_ours(storage: &dyn Storage, path: &Path, kind: FileKind, identity: Identity) -> Result<bool> {
-    match opened(storage, path)? {
-        Some(file) => is_of(&*file, kind, identity),
-        None => Ok(false),
+/// Whether it is an ordinary file, were it one that may not be read.
+fn is_file(storage: &dyn Storage, path: &Path) -> Result<bool> {
+    match storage.open(path, OpenMode::Read) {
+        Err(Error::Io { source, .. }) if source.kind() == InvalidInput => Ok(false),
+        Err(Error::Io { source, .. }) if source.kind() == PermissionDenied => {
+            storage.is_dir(path).map(|is_dir| !is_dir)
+        }
+        opened => opened.map(|_| true),
     }
 }
 
-/// Whether its bytes say that it is the file with this identity.
-fn is_of(file: &dyn File, kind: FileKind, identity: Identity) -> Result<bool> {
+/// See the [module](self).
+fn is_ours(storage: &dyn Storage, path: &Path, kind: FileKind, identity: Identity) -> Result<bool> {
+    let file = match storage.open(path, OpenMode::Read) {
+        Err(error) if is_of_a_stranger(&error) => return Ok(false),
+        opened => opened?,
+    };
     if kind == FileKind::Blob {
-        return is_blobs_of(file, identity);
+        return is_blobs_of(&*file, identity);
     }
-    match identity_of(file) {
+    match identity_of(&*file) {
         Ok(found) => Ok(found == identity),
         Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-/// Opens an ordinary file that is ours to read; `None` if it is a folder, a link, a device, or somebody else's.
-fn opened(storage: &dyn Storage, path: &Path) -> Result<Option<Arc<dyn File>>> {
-    match storage.open(path, OpenMode::Read) {
-        Err(error) if is_of_a_stranger(&error) => Ok(None),
-        opened => opened.map(Some),
     }
 }
 

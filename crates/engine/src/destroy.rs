@@ -9,7 +9,7 @@
 //!
 //! # Whose a file is
 //! Only ordinary files that lie in the folder itself are looked at: copies and backups lie in folders of their own, and those
-//! are not entered. What somebody else has there stays, also what may not be read.
+//! are not entered. What somebody else has there stays, also what may not be read, unless the manifest names it.
 //! - *Tables, blob files and manifests*: the manifest names them, or their bytes say whose they are (`catalog::files`).
 //! - *Logs*: their bytes say whose they are. In the database's own folder they are its own. Elsewhere a copy of the folder finds
 //!   the same ones, so they are claimed as for an open, and a file beside them must name this very folder
@@ -305,7 +305,10 @@ impl<'s> Look<'s> {
         }
         let is_given = self.options.pm_path.is_some();
         let region = match Region::open(&self.spec(&place, false)) {
-            Err(error) if !is_given && is_of_a_stranger(&error) => return Ok(None),
+            // Ours may be one that may be read, and not written to.
+            Err(error) if !is_given && is_of_a_stranger(&error) && !self.has_our_id(&place)? => {
+                return Ok(None);
+            }
             opened => opened?,
         };
         // If it is named and has another id, that is an error.

@@ -222,6 +222,34 @@ fn a_folder_with_a_region_of_its_own_takes_no_other_one() {
     assert_filled(&Db::open(&dir, with_pm_path(&region)).unwrap());
 }
 
+/// Whoever is root may read and write all, and removes all at once. For everybody else the region cannot be opened for writing,
+/// which is told, and a table cannot be read, which is named.
+#[test]
+fn what_may_not_be_read_or_written_is_not_left_silently() {
+    let home = home();
+    let dir = home.path().join("db");
+    let mut on_ssd = options();
+    on_ssd.set("level0.shape", "ssd").unwrap();
+    let db = Db::open(&dir, on_ssd).unwrap();
+    db.put("in a table", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let allow = |name: &str, mode| {
+        let allowed = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.join(name), allowed).unwrap();
+    };
+    let before = names(&dir);
+    allow("region.pm", 0o400);
+    let table = before.iter().find(|name| name.ends_with(".sst")).unwrap();
+    if Db::destroy(&dir, options()).is_err() {
+        assert_eq!(names(&dir), before);
+        allow("region.pm", 0o600);
+        allow(table, 0o000);
+        Db::destroy(&dir, options()).unwrap();
+    }
+    assert_eq!(names(&dir), ["LOCK"]);
+}
+
 /// Another database's lies where its own would be looked for first.
 #[test]
 fn somebodys_region_in_the_folder_hides_no_other_one() {
