@@ -24,7 +24,7 @@ use thermocline_version::{Manifest, State};
 use thermocline_wal::{Owner, OwnerFile, SITE_LOG_NAMED};
 
 use super::LogDirs;
-use super::place::LogDir;
+use super::place::{LogDir, is_somebodys};
 
 /// A folder with logs of an open store, outside of the store's own.
 #[derive(Debug)]
@@ -188,7 +188,13 @@ impl Claims {
     /// # Errors
     /// [`Error::InvalidArgument`]; those of the storage.
     pub fn check_noted(&self, storage: &dyn Storage, dirs: &LogDirs) -> Result<()> {
-        let logs = dirs.shared().list(storage, &self.db_id)?;
+        let mut logs = Vec::new();
+        for (_, path) in dirs.shared().list(storage, &self.db_id)? {
+            // A call before may have removed ours, and what says whose they were. What stays has our names alone.
+            if !is_somebodys(storage, &path, &self.db_id)? {
+                logs.push(path);
+            }
+        }
         for claim in &self.all {
             let says = match &claim.found {
                 Some((owner, _)) if self.is_noted(storage, owner)? => continue,
@@ -196,10 +202,7 @@ impl Claims {
                     let noted = Path::new(OsStr::from_bytes(&owner.folder));
                     format!("are noted as those of {}", noted.display())
                 }
-                None if logs
-                    .iter()
-                    .any(|(_, path)| path.parent() == Some(&*claim.dir)) =>
-                {
+                None if logs.iter().any(|path| path.parent() == Some(&*claim.dir)) => {
                     "are of a version that did not note whose they are".into()
                 }
                 None => continue,

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
 use thermocline_commit::ring::Range;
+use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
-use thermocline_env::{OpenMode, Storage};
 use thermocline_halloc::Reserve;
 use thermocline_memtable::Grant;
 use thermocline_observe::poison::is_sync;
 use thermocline_pm::{PmOff, Region};
 use thermocline_policy::tuning::{LOG_DELETES_BYTES, LOG_WAITING_BYTES, LOGS_SPARE};
 use thermocline_version::State;
-use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes, may_be_log_of};
+use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
 
 use super::claim::{Claims, Noted};
-use super::place::{LogDir, LogDirs};
+use super::place::{LogDir, LogDirs, is_somebodys};
 use crate::busy::busy;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
 
@@ -368,25 +368,6 @@ impl Wal {
     /// What went to and came from logs.
     pub fn bytes(&self) -> &DeviceBytes {
         &self.bytes
-    }
-}
-
-/// See [`Wal::is_somebodys`].
-fn is_somebodys(storage: &dyn Storage, path: &Path, db_id: &[u8; 16]) -> Result<bool> {
-    if !storage.exists(path)? {
-        return Ok(false);
-    }
-    match storage.open(path, OpenMode::Read) {
-        // A folder, a link, a device, or what we may not read: all that we make is its owner's.
-        Err(Error::Io { source, .. })
-            if matches!(
-                source.kind(),
-                ErrorKind::InvalidInput | ErrorKind::PermissionDenied
-            ) =>
-        {
-            Ok(true)
-        }
-        opened => Ok(!may_be_log_of(&*opened?, db_id)?),
     }
 }
 

@@ -22,12 +22,14 @@
 //! them. Elsewhere they take room until that folder is given again: nobody reads them before, and then they count for
 //! nothing, for the same reason.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_version::State;
+use thermocline_wal::may_be_log_of;
 
 use crate::layout::is_probe;
 
@@ -140,6 +142,25 @@ fn forget_probes(storage: &dyn Storage, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a file has the name of a log and is none of the database's, not even one that was only begun.
+pub(super) fn is_somebodys(storage: &dyn Storage, path: &Path, db_id: &[u8; 16]) -> Result<bool> {
+    if !storage.exists(path)? {
+        return Ok(false);
+    }
+    match storage.open(path, OpenMode::Read) {
+        // A folder, a link, a device, or what we may not read: all that we make is its owner's.
+        Err(Error::Io { source, .. })
+            if matches!(
+                source.kind(),
+                ErrorKind::InvalidInput | ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(true)
+        }
+        opened => Ok(!may_be_log_of(&*opened?, db_id)?),
+    }
 }
 
 /// The folders in which logs may lie, each once.
