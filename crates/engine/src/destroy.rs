@@ -218,7 +218,7 @@ impl<'s> Look<'s> {
         if self.region_id == NO_REGION {
             let dirs = LogDirs::of(self.dir, self.options, self.state);
             let claims = Claims::make(storage, self.dir, &dirs, self.state, false)?;
-            claims.check_noted(storage, &dirs)?;
+            claims.check_noted(storage, &dirs, self.is_begun)?;
             found.logs = Some((dirs, claims));
         } else if self.world.sim.is_none() {
             let (place, remembered) = (self.place()?, self.remembered());

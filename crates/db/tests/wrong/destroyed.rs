@@ -319,6 +319,29 @@ fn logs_elsewhere_go_only_with_the_folder_that_they_name() {
     assert_eq!(names(&logs), Vec::<String>::new());
 }
 
+/// Half of one cannot be opened, so the file beside its logs cannot learn where it was moved.
+#[test]
+fn half_a_database_with_logs_elsewhere_is_destroyed_where_it_was() {
+    let home = home();
+    let [dir, moved, logs] = ["db", "moved", "logs"].map(|name| home.path().join(name));
+    let options = Options {
+        wal_path: Some(logs.clone()),
+        memtable: options().memtable,
+        ..Options::preset(Preset::Leveled)
+    };
+    filled(&dir, options.clone());
+    std::fs::rename(dir.join("CURRENT"), dir.join("DESTROYING")).unwrap();
+    std::fs::rename(&dir, &moved).unwrap();
+    let before = snapshot(home.path());
+    let says = [&text(&dir)[..], &text(&moved), "move it back"];
+    refused(Db::destroy(&moved, options.clone()), INVALID, &says);
+    assert_same(home.path(), &before);
+    std::fs::rename(&moved, &dir).unwrap();
+    Db::destroy(&dir, options).unwrap();
+    assert_eq!(names(&dir), ["LOCK"]);
+    assert_eq!(names(&logs), Vec::<String>::new());
+}
+
 /// What a call that was cut short has left is no database, and another call removes it.
 #[test]
 fn half_a_database_says_so() {

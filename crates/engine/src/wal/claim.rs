@@ -184,10 +184,15 @@ impl Claims {
 
     /// Refuses logs that are claimed and of which no file says that they are those of this very folder. Whoever opens them may
     /// take a folder that is not there for moved; whoever removes them must not, as it may be one that cannot be seen from here.
+    /// If that `is_begun`, the database cannot be opened any more.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`]; those of the storage.
-    pub fn check_noted(&self, storage: &dyn Storage, dirs: &LogDirs) -> Result<()> {
+    pub fn check_noted(&self, storage: &dyn Storage, dirs: &LogDirs, is_begun: bool) -> Result<()> {
+        let remedy = match is_begun {
+            true => "if it is, move it back there, and destroy it there",
+            false => "open it for writing once, which notes that it has, and close it",
+        };
         let mut logs = Vec::new();
         for (_, path) in dirs.shared().list(storage, &self.db_id)? {
             // A call before may have removed ours, and what says whose they were. What stays has our names alone.
@@ -209,7 +214,7 @@ impl Claims {
             };
             return Err(Error::InvalidArgument(format!(
                 "the logs in {} {says}, and the database is in {}: nobody can tell whether it is the only one that \
-                 has them; open it for writing once, which notes that it has, and close it",
+                 has them; {remedy}",
                 claim.dir.display(),
                 self.folder.display()
             )));
