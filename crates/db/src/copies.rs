@@ -50,8 +50,9 @@ impl Db {
     /// A region that lies outside of the folder goes only if [`Options::pm_path`] names it, as for an open; else the call is
     /// refused with the place at which it is. A copy of the folder that was made by other means than [`Db::checkpoint`] has that
     /// region in common with its original: if the one was written to since, the other is refused, but while neither was, it
-    /// belongs to both. Such a copy is removed as any folder is. Logs elsewhere say whose they are, and need not be named. Of
-    /// `options` nothing else counts. What has no file any more where it is looked for is passed over.
+    /// belongs to both. Such a copy is removed as any folder is. Logs elsewhere say whose they are, and need not be named; if
+    /// [`Options::wal_path`] names a folder they are looked for there, too. Of `options` nothing else counts. What has no file any
+    /// more where it is looked for is passed over.
     ///
     /// If the call is cut short, be it by a crash, there is no database any more: opening it says that, and another call with
     /// the same options removes the rest.
@@ -74,8 +75,9 @@ impl Db {
     /// [`crate::Error::InvalidArgument`] if there is no database, if its region lies outside of the folder and is not named, or
     /// not where it is named, or if its logs may be those of another folder; [`crate::Error::Locked`] if it is open, or a
     /// snapshot, iterator or value of an earlier opening still reads it; [`crate::Error::Busy`] if another database has its region
-    /// open; [`crate::Error::Corruption`] if the manifest cannot be read, the region does not say whose it is, or another copy of
-    /// the folder has gone on with it. Nothing is removed then. Those of the file system, after which the call may be made again.
+    /// open; [`crate::Error::Corruption`] if the manifest cannot be read, the region does not say whose it is or is damaged, or
+    /// another copy of the folder has gone on with region or logs. Nothing is removed then. Those of the file system, after which
+    /// the call may be made again.
     pub fn destroy(path: impl AsRef<Path>, options: Options) -> Result<()> {
         thermocline_engine::destroy(path.as_ref(), &World::real(), &options)
     }

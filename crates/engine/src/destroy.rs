@@ -2,7 +2,7 @@
 //!
 //! # Steps, under the folder's lock
 //! 1. *Look*. Whoever may write or read the database is refused, and so is what cannot be read, or may be another database's.
-//!    Nothing is changed before all of it was looked at.
+//!    Nothing goes before all of it was looked at. What a crash has left half done in a region is mended, as by any open.
 //! 2. *Doom* (`version::manifest::destroy`). `CURRENT` gets another name, durably. From now on there is no database.
 //! 3. *Remove* tables and blob files, logs, the region, and notes of how the database was made. Sync all their folders.
 //! 4. *Finish*. The manifests go, and the mark last.
@@ -33,8 +33,8 @@
 //! A crash within step 1 or 2 leaves the database as it was, or doomed with all its files. Behind it the mark and the manifest
 //! say what there was, and where. Whoever calls again with the same options looks at the same places; what is gone is passed
 //! over. What was removed by a call before, and perhaps not durably, is made durable by the syncs of step 3, which are done in
-//! each call, also in folders in which nothing is left. Only then the manifest goes, without which nobody would know of them. A
-//! region is not changed before it is removed, so it is known as ours or not, as before.
+//! each call, also in folders in which nothing is left. Only then the manifest goes, without which nobody would know of them.
+//! What is mended in a region says nothing of whose it is, so it is known as ours or not, as before.
 //!
 //! An open of what a call has left says that the database is being destroyed, and writes nothing (`layout`), whether it would
 //! make a new one or not.
@@ -72,7 +72,7 @@ use crate::world::World;
 /// none where they say, and if its logs may be those of another folder; [`Error::Locked`] if it is open, or somebody reads on
 /// after it was closed; [`Error::Busy`] if another database has its region open; [`Error::Corruption`] of the manifest, and of a
 /// region that does not say whose it is, is another database's, or is one with which another copy of the folder has gone on.
-/// Nothing has changed then. Those of the file system, after which the call may be made again.
+/// Nothing is removed then. Those of the file system, after which the call may be made again.
 pub fn destroy(dir: &Path, world: &World, options: &Options) -> Result<()> {
     options.validate()?;
     layout::check_path(dir)?;
