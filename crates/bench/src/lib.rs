@@ -67,6 +67,7 @@ pub mod usage;
 pub mod values;
 mod watch;
 mod workload;
+mod written_back;
 
 pub use device_read::DeviceReads;
 pub use distribution::Distribution;

@@ -12,7 +12,7 @@ use crate::oltp::plan::{OltpPlan, OltpWorkload};
 use crate::oltp::report::{Check, KindReport, OltpReport};
 use crate::oltp::tally::Tally;
 use crate::orders::Orders;
-use crate::report::{Drained, Latency, invalid_reason};
+use crate::report::{Drained, Latency};
 use crate::rng::Rng;
 use crate::run::{amplification, hits_between, in_folder, level0_bytes, open, waits};
 use crate::sums::Sums;
@@ -20,6 +20,7 @@ use crate::threads::Share;
 use crate::tpcc::Tpcc;
 use crate::usage::{Usage, usage};
 use crate::watch::Watch;
+use crate::written_back::Counted;
 
 /// The tables of a run, or its sets of keys.
 enum Tables {
@@ -170,6 +171,7 @@ fn run_in(path: &Path, options: Options, plan: &OltpPlan, watch: &Watch) -> Resu
     report.load_seconds = load_seconds;
     report.drained.waited = waited;
     report.interrupted = watch.is_stopped();
+    report.invalid_reason = Counted::of(&metrics).reason(&db, &after)?;
     let broken = checks.iter().find(|check| check.faults > 0);
     if let Some(check) = broken {
         report.invalid_reason = Some(format!("it is not true that {}", check.name));
@@ -323,7 +325,6 @@ fn answer(
         since(|m| m.ssd_bytes_written),
     );
     let lines = since(|m| m.pm_lines_written_back);
-    let invalid_reason = invalid_reason(lines, pm_bytes);
     let kinds = kinds(tables, tally);
     let [durability, locking, isolation] = plan.words();
     let new_orders = kinds.get("new_order").map(|kind| kind.committed as f64);
@@ -372,7 +373,7 @@ fn answer(
         hits: hits_between(before, after),
         interrupted: false,
         valid: true,
-        invalid_reason,
+        invalid_reason: None,
     }
 }
 

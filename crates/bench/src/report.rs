@@ -230,16 +230,6 @@ pub struct HitCounts {
     pub ssd: u64,
 }
 
-/// Why a run that stored `bytes` in persistent memory and wrote back `lines` cannot be trusted.
-pub(crate) fn invalid_reason(lines: u64, bytes: u64) -> Option<String> {
-    (lines.saturating_mul(64) < bytes).then(|| {
-        format!(
-            "{bytes} bytes were stored in persistent memory but only {lines} lines of 64 bytes \
-             written back, so not every write was made durable"
-        )
-    })
-}
-
 impl Report {
     /// What was done, and how long it took.
     fn work_rows(&self) -> Vec<(String, String)> {
@@ -411,13 +401,6 @@ pub(crate) fn brief(micros: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_run_that_skipped_write_backs_says_so() {
-        assert_eq!(invalid_reason(2, 128), None);
-        assert!(invalid_reason(2, 129).is_some_and(|r| r.contains("129 bytes")));
-        assert_eq!(invalid_reason(0, 0), None);
-    }
 
     #[test]
     fn numbers_read_well() {
