@@ -15,7 +15,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::flush::tests::{Model, check_now, check_then, delete, families, get, put};
 use crate::tests::Machine;
-use crate::{BlobState, Durability, Engine, Event, Family, Setup};
+use crate::{BlobState, Durability, Engine, Event, Family, Setup, World};
 
 const PM: u64 = 4 << 20;
 const CF: CfId = CfId::DEFAULT;
@@ -399,13 +399,9 @@ fn a_manifest_says_that_records_may_refer_to_blob_files_before_any_does() {
     assert_eq!(told(), [false; 4]);
 }
 
-#[test]
-fn a_disk_that_is_full_is_no_room_for_a_long_value_and_not_an_error_of_the_disk() {
-    let machine = Machine::new(PM);
-    let storage = FaultStorage::new(machine.world().env.storage);
-    let mut world = machine.world();
-    world.env.storage = Arc::new(storage.clone());
-    let told: Arc<Mutex<Vec<&str>>> = Arc::default();
+/// A store, and what it has told of taking writes since that was asked last.
+fn open_and_listen(world: World, options: Options) -> (Engine, impl Fn() -> Vec<&'static str>) {
+    let told: Arc<Mutex<Vec<&'static str>>> = Arc::default();
     let tells = told.clone();
     let listener = move |event: &Event| match event {
         Event::WritesRefused { .. } => tells.lock().unwrap().push("refused"),
@@ -416,8 +412,18 @@ fn a_disk_that_is_full_is_no_room_for_a_long_value_and_not_an_error_of_the_disk(
         listener: Some(Arc::new(listener)),
         ..Setup::default()
     };
-    let engine = Engine::open_with(world, Path::new("/db"), options(), setup).unwrap();
-    let told = || std::mem::take(&mut *told.lock().unwrap());
+    let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
+    let told = move || std::mem::take(&mut *told.lock().unwrap());
+    (engine, told)
+}
+
+#[test]
+fn a_disk_that_is_full_is_no_room_for_a_long_value_and_not_an_error_of_the_disk() {
+    let machine = Machine::new(PM);
+    let storage = FaultStorage::new(machine.world().env.storage);
+    let mut world = machine.world();
+    world.env.storage = Arc::new(storage.clone());
+    let (engine, told) = open_and_listen(world, options());
     put(&engine, CF, b"a", &long(1));
     storage.limit_space(100);
     let mut batch = WriteBatch::new();
@@ -436,6 +442,35 @@ fn a_disk_that_is_full_is_no_room_for_a_long_value_and_not_an_error_of_the_disk(
     assert_eq!(told(), ["resumed"]);
     assert_eq!(get(&engine, b"b"), Some(vec![1; 1 << 20]));
     assert_eq!(get(&engine, b"a"), Some(long(1)));
+}
+
+/// The disk has room for the long value, and persistent memory has none for the record.
+#[test]
+fn a_long_value_whose_record_is_refused_is_not_told_as_taken() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.flush.automatic = false;
+    let (engine, told) = open_and_listen(machine.world(), options);
+    let mut key = 0u32;
+    let mut write = |entries: usize, value: &[u8]| {
+        let mut batch = WriteBatch::new();
+        for _ in 0..entries {
+            // Another one each time: nothing of it dies.
+            key += 1;
+            batch.put(CF, &key.to_be_bytes(), value).unwrap();
+        }
+        engine.write(batch.iter(), Durability::Immediate)
+    };
+    for entries in [200, 10, 1] {
+        while write(entries, &[7; 100]).is_ok() {}
+    }
+    while write(1, &long(1)).is_ok() {}
+    told();
+    for _ in 0..3 {
+        let error = write(1, &long(1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+        assert_eq!(told(), [""; 0], "it was told before");
+    }
 }
 
 #[test]

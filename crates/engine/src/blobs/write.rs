@@ -16,6 +16,8 @@ pub(crate) struct Separated {
     /// In the order of the long values.
     references: Vec<[u8; BLOB_REF_LEN]>,
     inline_max: usize,
+    /// How long those are together.
+    bytes: u64,
     hold: Hold,
     /// Bytes that are owed once the batch is written: of a write that does not wait, its long values.
     pub owes: u64,
@@ -122,15 +124,13 @@ impl Stager {
         drop(coming);
         self.pressure.press();
         match written {
-            Ok(references) => {
-                events.accepted(bytes);
-                Ok(Some(Separated {
-                    references,
-                    inline_max,
-                    hold,
-                    owes: if no_slowdown { bytes } else { 0 },
-                }))
-            }
+            Ok(references) => Ok(Some(Separated {
+                references,
+                inline_max,
+                bytes,
+                hold,
+                owes: if no_slowdown { bytes } else { 0 },
+            })),
             Err(error) => {
                 events.refused(bytes, &error);
                 drop(gate);
@@ -138,6 +138,19 @@ impl Stager {
                 self.sweeper.discard_blobs();
                 Err(error)
             }
+        }
+    }
+
+    /// The batch with these long values was written, or was refused: then nobody needs them. Only with its record they are taken,
+    /// for which there may be no room.
+    pub fn end_separated(&self, separated: Separated, written: &Result<()>) {
+        self.admission.owe_for(separated.owes, written);
+        if written.is_ok() {
+            self.common.events.accepted(separated.bytes);
+        }
+        drop(separated);
+        if written.is_err() {
+            self.sweeper.discard_blobs();
         }
     }
 

@@ -220,11 +220,7 @@ impl Inner {
             let (entries, bytes) = separated.entries(entries);
             self.write_group(entries.into_iter(), (bytes, mode), guard)
         };
-        self.admission.owe_for(separated.owes, &written);
-        drop(separated);
-        if written.is_err() {
-            self.sweeper.discard_blobs();
-        }
+        self.stager.end_separated(separated, &written);
         written
     }
 

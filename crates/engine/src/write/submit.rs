@@ -94,11 +94,7 @@ impl Engine {
                 written.or_else(|error| self.write_refused(entries, (bytes, mode), error))
             }
         };
-        inner.admission.owe_for(separated.owes, &written);
-        drop(separated);
-        if written.is_err() {
-            inner.sweeper.discard_blobs();
-        }
+        inner.stager.end_separated(separated, &written);
         written
     }
 
@@ -161,11 +157,7 @@ impl Engine {
             let (entries, bytes) = separated.entries(entries);
             self.write_told(entries.into_iter(), bytes, no_slowdown, told)
         };
-        inner.admission.owe_for(separated.owes, &written);
-        drop(separated);
-        if written.is_err() {
-            inner.sweeper.discard_blobs();
-        }
+        inner.stager.end_separated(separated, &written);
         written
     }
 
