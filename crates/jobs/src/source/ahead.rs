@@ -177,7 +177,8 @@ impl<'a> Ahead<'a> {
         Ok(self.fetch(offset, (len, len))?.to_vec())
     }
 
-    /// Bytes of DRAM that it takes.
+    /// Bytes of DRAM that it takes, but for what a buffer of the pool has beyond what was asked for: mostly a page or two, and at
+    /// most about as much again.
     pub fn memory(&self) -> u64 {
         let piece = self.piece.borrow();
         let coming = piece.coming.as_ref().map_or(0, |_| self.piece_bytes);
