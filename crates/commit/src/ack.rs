@@ -1,10 +1,10 @@
 //! Acknowledging without a waiting thread: a commit that returns at once and tells later.
 //!
 //! Such a write is stored and indexed by the committing thread like a buffered one; its write-back is
-//! shared with others, and when `durable` has passed it its callback is called, as the store's other
-//! calls are (`runtime`): by a courier, or without threads at the end of `sync` and
-//! when the store is closed. Where the system gives the store no thread that would write back, or none that would make the
-//! calls, the committing thread does both.
+//! shared with others, unless it is so large that the committing thread persists it. When `durable` has passed it its
+//! callback is called, as the store's other calls are (`runtime`): by a courier, or without threads at the end of the commit if it
+//! is durable by then, else at the end of `sync`, and when the store is closed. Where the system gives the store no thread
+//! that would write back, or none that would make the calls, the committing thread does both.
 //!
 //! # What waits is bounded
 //! A callback must be called, so none is ever dropped. A commit takes a *place* before anything has happened,

@@ -37,6 +37,8 @@
 //! such writes would hold by turns. Now each persists its own, beside the others, and as long as nothing is deferred `durable`
 //! moves with `visible`. It returns no sooner than a durable write does, so what was deferred before it is durable by then, too.
 //! Where a persist is a sync nothing is that large: those behind it would become visible no sooner than the sync has ended.
+//! A commit with a callback goes the same way. But it returns when it is visible, and what was deferred before it
+//! is left to whoever writes back next.
 //!
 //! Bytes that are to be written back by another thread must not be stored past the cache: a
 //! non-temporal store may lie in a buffer of the storing core, and no flush by another one reaches it.

@@ -32,7 +32,8 @@ pub struct Limits {
     pub buffered_bytes: u64,
     /// Time after which they are.
     pub buffered_time: Duration,
-    /// Bytes of a buffered write from which on it is not deferred: its own thread persists it, beside other groups.
+    /// Bytes of a buffered write, or of one with a callback, from which on it is not deferred: its own thread persists it,
+    /// beside other groups.
     pub alone_bytes: u64,
 }
 

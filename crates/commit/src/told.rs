@@ -12,8 +12,11 @@ use crate::pipeline::Commits;
 const CALLED_AT_ONCE: usize = 64;
 
 impl Commits {
-    /// Writes with the callback of `told`, which is taken when it is granted, and returns when it is visible. Nobody writes
-    /// back for it: the caller sees to that, and to the callback.
+    /// Writes with the callback of `told`, which is taken when it is granted, and returns when it is visible, and whether it is
+    /// durable, too. If not, nobody writes back for it: the caller sees to that, and in any case to the callback.
+    ///
+    /// One that is large by itself is persisted by this thread, beside others (the [crate's text](crate) has more). It does not
+    /// wait until those before it are durable.
     ///
     /// # Errors
     /// As [`Commits::write`], and then the callback is never called. If `told` is left there, nothing has happened.
@@ -23,7 +26,7 @@ impl Commits {
         entries: impl Entries<'a>,
         (bytes, no_slowdown): (u64, bool),
         told: &mut Option<Told<'_>>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mode = WriteOptions {
             durability: Durability::Buffered,
             no_slowdown,
@@ -34,13 +37,27 @@ impl Commits {
         if let Some(told) = told.take() {
             told.granted(last);
         }
-        if let Err(error) = self.carry(env, reserved.group, entries, mode.durability) {
-            return self.untold(last, error);
+        let durability = self.durability_of(mode.durability, bytes);
+        if let Err(error) = self.carry(env, reserved.group, entries, durability) {
+            self.untold(last, error)?;
+            return Ok(false);
         }
         // An error is told to the callback.
-        let _ = self.acknowledge(env, last, mode.durability);
+        match durability {
+            Durability::Immediate => {
+                let _is_seen = self.ring.wait_visible(last.0);
+            }
+            Durability::Buffered => {
+                let _ = self.acknowledge(env, last, durability);
+            }
+        }
         env.wrote(reserved.due);
-        Ok(())
+        Ok(self.is_durable(last))
+    }
+
+    /// Whether everything up to `last` is durable.
+    pub fn is_durable(&self, last: SeqNo) -> bool {
+        last.0 <= self.ring.durable()
     }
 
     /// What the caller hears whose group, which ends with `last` and has a callback, has failed with `error`: that, and then the
@@ -56,16 +73,11 @@ impl Commits {
     }
 
     /// An empty commit: `told` is called when everything that is visible now is durable. Returns whether it is durable
-    /// already; if not, the caller makes it so.
-    pub fn write_nothing(&self, env: &impl CommitEnv, told: Told<'_>) -> bool {
+    /// already; if not, the caller makes it so, and in any case sees to the callback.
+    pub fn write_nothing(&self, told: Told<'_>) -> bool {
         let last = SeqNo(self.ring.visible());
         told.behind(last);
-        let is_durable = self.ring.durable() >= last.0;
-        if is_durable {
-            // Perhaps nobody else comes by to call it.
-            self.tell(env);
-        }
-        is_durable
+        self.is_durable(last)
     }
 
     /// Commits whose callbacks have not returned.
@@ -87,7 +99,7 @@ impl Commits {
             let Some((callback, last)) = self.acks.take(|last| self.is_due(env, last)) else {
                 return;
             };
-            let result = match last.0 <= self.ring.durable() {
+            let result = match self.is_durable(last) {
                 true => Ok(()),
                 false => env.check_poison(),
             };
@@ -102,7 +114,7 @@ impl Commits {
 
     /// Whether the callback of a group that ends with `last` can be called.
     fn is_due(&self, env: &impl CommitEnv, last: SeqNo) -> bool {
-        last.0 <= self.ring.durable() || env.check_poison().is_err()
+        self.is_durable(last) || env.check_poison().is_err()
     }
 
     /// A place for a commit that `done` is to be told of, before anything has happened.

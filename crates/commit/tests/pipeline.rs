@@ -443,6 +443,42 @@ fn callbacks_are_called_in_order_and_learn_of_a_failure() {
     assert_eq!(told.lock().unwrap().last(), Some(&(3, false)));
 }
 
+/// It returns when it is seen. What was deferred before it is left to whoever writes back next.
+#[test]
+fn a_large_commit_with_a_callback_is_persisted_by_its_own_thread_alone() {
+    let fake = Fake::new(1);
+    let told: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let commit = |n: u8, bytes: usize| {
+        let told = told.clone();
+        let done: Callback = Box::new(move |_| told.lock().unwrap().push(n));
+        let place = fake.commits().take_place(&*fake, false, done).unwrap();
+        let key = vec![n; bytes];
+        let (batch, size) = (batch(&[&key]), (bytes as u64, false));
+        let mut place = Some(place);
+        fake.commits()
+            .write_told(&*fake, batch.iter(), size, &mut place)
+    };
+    assert!(commit(0, 100).unwrap(), "it is durable");
+    assert!(fake.is_persisted(&[0; 100]));
+    // One byte less is not enough.
+    assert!(!commit(1, 99).unwrap());
+    assert!(!commit(2, 100).unwrap());
+    assert!(fake.is_persisted(&[2; 100]) && !fake.is_persisted(&[1; 99]));
+    assert_eq!(fake.write_backs.load(Ordering::SeqCst), 0);
+    fake.commits().tell(&*fake);
+    fake.make_calls();
+    assert_eq!(*told.lock().unwrap(), [0]);
+    fake.commits().sync_up_to(&*fake, SeqNo(3)).unwrap();
+    assert_eq!(fake.write_backs.load(Ordering::SeqCst), 1);
+    fake.commits().tell(&*fake);
+    fake.make_calls();
+    assert_eq!(*told.lock().unwrap(), [0, 1, 2]);
+    // It is the caller who hears that it failed.
+    fake.fails.store(true, Ordering::SeqCst);
+    assert_eq!(commit(3, 100).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(fake.commits().places(), 0);
+}
+
 /// It is its caller who hears of it, or its callback.
 #[test]
 fn a_group_that_fails_behind_its_grant_is_told_of_once() {

@@ -260,7 +260,8 @@ impl Batch {
     }
 
     /// Applies all changes, or none, and returns when readers see them. The [`Commit`] is ready when they are
-    /// durable. Many commits share one persist. The batch is empty afterwards and can be filled again.
+    /// durable. Many commits share one persist. One of 256 bytes or more (`commit.buffered_bytes`) is persisted before this
+    /// returns, unless a persist is a sync. The batch is empty afterwards and can be filled again.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();

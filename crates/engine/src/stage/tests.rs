@@ -444,6 +444,7 @@ fn buffered_writes_before_it_are_durable_with_it_and_callbacks_come_in_order() {
         .write_with_callback(large.iter(), false, tell(2))
         .unwrap();
     assert_eq!(engine.durable(), engine.visible());
+    assert_eq!(*lock(&told), [1, 2], "nobody else comes by");
     engine.write(large.iter(), Durability::Buffered).unwrap();
     assert_eq!(engine.durable(), engine.visible());
     engine
@@ -454,7 +455,7 @@ fn buffered_writes_before_it_are_durable_with_it_and_callbacks_come_in_order() {
     let error = engine.write_with_callback(large.iter(), true, tell(4));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Busy);
     engine
-        .write_with_callback(large.iter(), false, tell(5))
+        .write_with_callback(small.iter(), false, tell(5))
         .unwrap();
     engine.close().unwrap();
     assert_eq!(*lock(&told), [1, 2, 3, 5], "closing tells");

@@ -144,9 +144,7 @@ impl Engine {
         inner.common.check_writable()?;
         let told = inner.common.commits.take_place(inner, no_slowdown, done)?;
         if entries.len() == 0 {
-            if !inner.common.commits.write_nothing(inner, told) {
-                self.have_told();
-            }
+            self.have_told(inner.common.commits.write_nothing(told));
             return Ok(());
         }
         let bytes = item_bytes(entries.clone());
@@ -171,58 +169,65 @@ impl Engine {
     ) -> Result<()> {
         let inner = &*self.inner;
         let size = (bytes, no_slowdown);
-        if inner.stager.is_oversized(entries.len(), bytes) {
+        let is_durable = if inner.stager.is_oversized(entries.len(), bytes) {
             inner.admit(entries.clone(), bytes, no_slowdown)?;
-            self.write_told_staged(entries, size, told)?;
+            self.write_told_staged(entries, size, told)?
         } else {
             let mut told = Some(told);
             let commits = &inner.common.commits;
             let written = commits.write_told(inner, entries.clone(), size, &mut told);
             match (written, told) {
                 (Err(error), Some(told)) if goes_in_pieces(&error) => {
-                    self.write_told_staged(entries, size, told)?;
+                    self.write_told_staged(entries, size, told)?
                 }
                 (written, _) => written?,
             }
-        }
-        self.have_told();
+        };
+        self.have_told(is_durable);
         Ok(())
     }
 
-    /// As [`Engine::write_told`], of a batch that was admitted and is staged, and without having it told.
+    /// As [`Engine::write_told`], of a batch that was admitted and is staged, and without having it told. Returns whether it is
+    /// durable: if not, the store has failed.
     #[cold]
     fn write_told_staged<'a>(
         &self,
         entries: impl Entries<'a>,
         (bytes, no_slowdown): (u64, bool),
         told: Told<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let inner = &*self.inner;
         let mode = WriteOptions {
             durability: Durability::Buffered,
             no_slowdown,
         };
-        inner.stager.write(entries, bytes, mode, Some(told))?;
+        let last = inner.stager.write(entries, bytes, mode, Some(told))?;
         inner.wrote(true);
-        Ok(())
+        Ok(inner.common.commits.is_durable(last))
     }
 
-    /// Has a worker write back, which then has a courier call the callback. Where the system gives neither of them this thread
-    /// does both: perhaps nobody else comes by, and who waits for the commit asks for nothing.
-    fn have_told(&self) {
-        let background = &self.inner.common.background;
-        let is_alone = background.lacks_couriers() || {
-            self.request_sync();
-            background.lacks_workers()
+    /// Has a courier call the callback of a commit, once a worker has written back if it is not `is_durable` yet. Where the
+    /// system gives neither of them this thread does both: perhaps nobody else comes by, and who waits for the commit asks for
+    /// nothing.
+    fn have_told(&self, is_durable: bool) {
+        let inner = &*self.inner;
+        let (background, commits) = (&inner.common.background, &inner.common.commits);
+        // Before the callback is asked for: a courier that is being started may be refused yet.
+        let lacks_couriers = background.lacks_couriers();
+        let is_alone = !is_durable && {
+            if !lacks_couriers {
+                self.request_sync();
+            }
+            lacks_couriers || background.lacks_workers()
         };
         if is_alone {
             // What fails poisons the store, and is told to the callback.
             let _ = self.sync();
         }
-        if self.inner.common.closed.load(Ordering::Acquire) {
-            // No worker comes any more. The store has failed and was closed during this write: its callback must be
-            // called.
-            self.inner.common.commits.tell(&*self.inner);
+        // If the store is closed no worker comes any more. It has failed and was closed during this write: its callback must be
+        // called.
+        if is_durable || inner.common.closed.load(Ordering::Acquire) {
+            commits.tell(inner);
         }
     }
 

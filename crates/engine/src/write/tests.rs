@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{BatchEntry, CfId, ErrorKind, Point, Result, When, WriteBatch};
+use thermocline_base::{BatchEntry, CfId, ErrorKind, Point, Result, Site, When, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
 use thermocline_memtable::{SITE_DEFERRED, SITE_ITEM};
 use thermocline_pm::RegionKind;
@@ -425,6 +425,21 @@ fn a_large_buffered_write_is_deferred_only_where_a_persist_is_a_sync() {
     }
 }
 
+/// Where items become durable in `call`, in its order: one by the thread that stores it, or all that were deferred.
+fn persisted(machine: &Machine, call: impl FnOnce()) -> Vec<Site> {
+    let sites = Arc::new(Mutex::new(Vec::new()));
+    let seen = sites.clone();
+    let observe = move |point: Point| {
+        if point.when == When::After && [SITE_ITEM, SITE_DEFERRED].contains(&point.site) {
+            lock(&seen).push(point.site);
+        }
+    };
+    machine.fs.steps().observe(Some(Arc::new(observe)));
+    call();
+    machine.fs.steps().observe(None);
+    std::mem::take(&mut *lock(&sites))
+}
+
 /// What a transaction writes has a way of its own to the pipeline.
 #[test]
 fn a_large_buffered_write_is_persisted_by_its_own_thread_if_it_is_guarded_too() {
@@ -440,24 +455,47 @@ fn a_large_buffered_write_is_persisted_by_its_own_thread_if_it_is_guarded_too() 
         engine.write(short.iter(), Durability::Buffered).unwrap();
         let ring = &engine.inner.common.commits.ring;
         assert!(ring.durable() < ring.visible());
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let tell = told.clone();
-        let observe = move |point: Point| {
-            if point.when == When::After && [SITE_ITEM, SITE_DEFERRED].contains(&point.site) {
-                lock(&tell).push(point.site);
-            }
-        };
-        machine.fs.steps().observe(Some(Arc::new(observe)));
         let mut large = WriteBatch::new();
         large.put(CF, b"c", &[7; 300]).unwrap();
-        let written = match guarded {
-            true => watch.write(large.iter(), Durability::Buffered.into(), &Nothing),
-            false => engine.write(large.iter(), Durability::Buffered),
-        };
-        machine.fs.steps().observe(None);
-        written.unwrap();
+        let sites = persisted(&machine, || {
+            let written = match guarded {
+                true => watch.write(large.iter(), Durability::Buffered.into(), &Nothing),
+                false => engine.write(large.iter(), Durability::Buffered),
+            };
+            written.unwrap();
+        });
         // Its own first, and then what was deferred before it.
-        assert_eq!(*lock(&told), [SITE_ITEM, SITE_DEFERRED], "{guarded}");
+        assert_eq!(sites, [SITE_ITEM, SITE_DEFERRED], "{guarded}");
         assert_eq!(ring.durable(), ring.visible());
     }
+}
+
+/// What is deferred is left to somebody else, and so is the callback until that is durable.
+#[test]
+fn a_large_commit_with_a_callback_waits_for_no_persist_but_its_own() {
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine, &options());
+    // So that no first write names the chain, and syncs files.
+    let first = put(b"a");
+    engine.write(first.iter(), Durability::Immediate).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let commit = |n: u8, value: &[u8]| {
+        let tell = told.clone();
+        let done: Callback = Box::new(move |result| lock(&tell).push((n, result.is_ok())));
+        let mut batch = WriteBatch::new();
+        batch.put(CF, &[n], value).unwrap();
+        persisted(&machine, || {
+            let written = engine.write_with_callback(batch.iter(), false, done);
+            written.unwrap();
+        })
+    };
+    assert_eq!(commit(1, &[7; 300]), [SITE_ITEM]);
+    // It is durable: nobody else comes by.
+    assert_eq!(*lock(&told), [(1, true)]);
+    assert!(commit(2, b"short").is_empty());
+    assert_eq!(commit(3, &[7; 300]), [SITE_ITEM]);
+    assert_eq!(*lock(&told), [(1, true)]);
+    let synced = persisted(&machine, || engine.sync().unwrap());
+    assert_eq!(synced, [SITE_DEFERRED]);
+    assert_eq!(*lock(&told), [1, 2, 3].map(|n| (n, true)));
 }

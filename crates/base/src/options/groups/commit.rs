@@ -19,7 +19,8 @@ option_group! {
         /// Buffered writes are written back when this many bytes of them have gathered. 0
         /// derives it from the region: 256 bytes, the media unit of persistent memory, or 1 MiB
         /// where a persist is a sync: on kind `file`, and with the logs of presets `leveled` and `trident`.
-        /// Elsewhere a buffered write that has as many bytes by itself is written as a durable one.
+        /// Elsewhere a buffered write, or a commit with a callback or future, that has as many bytes by
+        /// itself is written as a durable one.
         buffered_bytes: Bytes = 0, 0 => 1 << 30;
         /// Buffered writes are written back after this time at the latest.
         buffered_ms: Millis = 1000, 1 => 3_600_000;
