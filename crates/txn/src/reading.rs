@@ -10,6 +10,7 @@ use crate::footprint::{OneKey, Touched};
 use crate::lane::Lane;
 use crate::life::Life;
 use crate::lists::Lists;
+use crate::memory::TOUCHED_BYTES;
 use crate::shared::Shared;
 use crate::store::{Moment, Store};
 use crate::sync::{Arc, Ordering};
@@ -143,6 +144,31 @@ impl<S: Store> Reading<S> {
             self.shared().memory.take_anyway(bytes);
             self.lists().held.borrow_mut().bytes += bytes;
         }
+    }
+
+    /// These keys must not change until the commit.
+    ///
+    /// # Errors
+    /// Those of [`Reading::take_memory`]: any of them may change then.
+    pub fn touch_all<'a, 'k: 'a>(
+        &self,
+        keys: impl Iterator<Item = &'a OneKey<'k>> + Clone,
+    ) -> Result<()> {
+        let touched = &self.lists().touched;
+        let cost = |key: &OneKey<'_>| match touched.borrow().has(key) {
+            true => 0,
+            false => TOUCHED_BYTES + key.key.len() as u64,
+        };
+        let most: u64 = keys.clone().map(cost).sum();
+        self.take_memory(most)?;
+        let mut spare = most;
+        for key in keys {
+            spare -= cost(key);
+            touched.borrow_mut().add(key);
+        }
+        // One that was named twice costs once.
+        self.lists().held.borrow_mut().spare += spare;
+        Ok(())
     }
 
     /// Its moment must not move any more.

@@ -278,8 +278,7 @@ impl<S: Store> Transaction<S> {
                 all.push(key);
             }
             // Of a key that is given back again nothing was read.
-            let mut lasting = all.iter().filter(|key| lasts(key));
-            lasting.try_for_each(|key| self.touch(key))
+            self.reading.touch_all(all.iter().filter(|key| lasts(key)))
         })?;
         self.reading.look_all(&all)
     }

@@ -85,3 +85,46 @@ fn a_range_that_is_refused_gives_back_what_its_keys_have_cost() {
     let report = all.report();
     assert_eq!((report.locked_keys, report.locked_ranges), (1, 0));
 }
+
+/// Reads keys together.
+fn read(txn: &Transaction<Fake>, keys: &[&[u8]]) -> Result<()> {
+    let named = keys.iter().map(|key| Ok((Family::DEFAULT, *key)));
+    let found = txn.multi_get(named)?;
+    assert_eq!(found.len(), keys.len());
+    Ok(())
+}
+
+/// The first of them was not read either, and no commit is refused for it.
+#[test]
+fn keys_that_are_read_together_may_change_if_there_is_no_dram_for_one_of_them() {
+    for options in [TxnOptions::pessimistic(), TxnOptions::optimistic()] {
+        let options = options.isolation(Isolation::Serializable);
+        let all = Transactions::new(Fake::default());
+        let cost_of = |keys: &[&[u8]]| {
+            let txn = all.begin(options).unwrap();
+            let before = needed(&txn);
+            read(&txn, keys).unwrap();
+            needed(&txn) - before
+        };
+        let cost = cost_of(&[b"a", b"b"]);
+        // One that is named twice costs once.
+        assert_eq!(cost_of(&[b"a", b"b", b"a"]), cost);
+        let txn = all.begin(options).unwrap();
+        let memory = &txn.shared().memory;
+        // Others have all that there is, and it has one byte too few.
+        memory.take_anyway(memory.limit);
+        txn.held().borrow_mut().spare = cost - 1;
+        let before = needed(&txn);
+        let refused = read(&txn, &[b"a", b"b"]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused}");
+        let is_noted = |key: &[u8]| {
+            let touched = txn.reading.lists().touched.borrow();
+            touched.has(&OneKey::new(Family::DEFAULT.id, key))
+        };
+        assert!(!is_noted(b"a") && !is_noted(b"b"));
+        assert_eq!((all.report().locked_keys, needed(&txn)), (0, before));
+        memory.give_back(memory.limit);
+        read(&txn, &[b"a", b"b"]).unwrap();
+        assert!(is_noted(b"a") && is_noted(b"b"));
+    }
+}
