@@ -10,10 +10,11 @@
 //! - *Nothing behind the end* that a reader names is read ahead.
 //! - *Any order.* A read that does not go on where the piece ends begins a new piece.
 
+mod piece;
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,9 +22,9 @@ use std::task::{Context, Poll, ready};
 use thermocline_base::{Error, Result};
 use thermocline_env::File;
 use thermocline_env::meter::Meter;
-use thermocline_exec::{Coming, RangeBuf};
-use thermocline_policy::steps;
 use thermocline_tables::{Staged, TableFile};
+
+use piece::{Bytes, Piece};
 
 /// See the [module](self).
 pub(super) struct Ahead<'a> {
@@ -34,101 +35,6 @@ pub(super) struct Ahead<'a> {
     /// Bytes of a piece.
     piece_bytes: usize,
     piece: RefCell<Piece>,
-}
-
-/// Bytes that were read, where they came to lie.
-enum Bytes {
-    Own(Vec<u8>),
-    Read(RangeBuf),
-}
-
-impl Default for Bytes {
-    fn default() -> Bytes {
-        Bytes::Own(Vec::new())
-    }
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Bytes::Own(bytes) => bytes,
-            Bytes::Read(bytes) => bytes,
-        }
-    }
-}
-
-/// What there is of a file.
-#[derive(Default)]
-struct Piece {
-    /// Where it begins: with what is left of the pieces before.
-    begin: u64,
-    left: Vec<u8>,
-    /// Behind that.
-    bytes: Bytes,
-    /// Those behind them, on their way, and how many.
-    coming: Option<(Coming, usize)>,
-    /// Up to where they were asked for.
-    used: u64,
-    /// How much that was, the last time.
-    last: u64,
-    /// Nothing is wanted from there on.
-    end: u64,
-    /// What lies behind could not be read ahead. It is read when it is needed.
-    refused: bool,
-}
-
-impl Piece {
-    fn get(&mut self, offset: u64, len: usize) -> Option<Vec<u8>> {
-        let from = usize::try_from(offset.checked_sub(self.begin)?).ok()?;
-        let to = from.checked_add(len).filter(|to| *to <= self.len())?;
-        (self.used, self.last) = (offset + len as u64, len as u64);
-        let left = self.left.len();
-        let mut bytes = Vec::with_capacity(len);
-        bytes.extend_from_slice(&self.left[from.min(left)..to.min(left)]);
-        bytes.extend_from_slice(&self.bytes[from.saturating_sub(left)..to.saturating_sub(left)]);
-        Some(bytes)
-    }
-
-    fn len(&self) -> usize {
-        self.left.len() + self.bytes.len()
-    }
-
-    fn behind(&self) -> u64 {
-        self.begin + self.len() as u64
-    }
-
-    fn is_short(&self) -> bool {
-        !self.refused
-            && self.behind() < self.end
-            && steps::is_short(self.behind() - self.used, self.last)
-    }
-
-    /// Whether `offset` lies in what there is, or is on its way. Index blocks lie between data, which nobody reads on for.
-    fn has(&self, offset: u64) -> bool {
-        let coming = self.coming.as_ref().map_or(0, |(_, len)| *len as u64);
-        (self.begin..=self.behind() + coming).contains(&offset)
-    }
-
-    /// Puts what has come behind what there is. Nothing before `offset`, which [`Piece::has`] has said yes to, is wanted any more.
-    fn join(&mut self, offset: u64, next: RangeBuf) {
-        let behind = self.behind();
-        self.left = self.left_from(offset);
-        self.begin = behind - self.left.len() as u64;
-        self.bytes = Bytes::Read(next);
-        self.refused = false;
-    }
-
-    /// What there is from `offset` on, which is not before it begins: mostly a part of a block.
-    fn left_from(&self, offset: u64) -> Vec<u8> {
-        let from = usize::try_from(offset - self.begin).expect("within two pieces");
-        let from = from.min(self.len());
-        let left = self.left.len();
-        let mut bytes = self.left[from.min(left)..].to_vec();
-        bytes.extend_from_slice(&self.bytes[from.saturating_sub(left)..]);
-        bytes
-    }
 }
 
 impl<'a> Ahead<'a> {
