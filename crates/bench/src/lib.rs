@@ -42,6 +42,7 @@ mod depth;
 pub mod device;
 mod device_read;
 pub mod distribution;
+mod held_back;
 pub mod keys;
 mod load;
 mod mix;
@@ -71,6 +72,7 @@ mod written_back;
 
 pub use device_read::DeviceReads;
 pub use distribution::Distribution;
+pub use held_back::Stall;
 pub use oltp_run::run_oltp;
 pub use plan::Plan;
 pub use report::{Drained, HitCounts, Latencies, Latency, Report, grouped};

@@ -8,6 +8,7 @@ use serde::Serialize;
 use thermocline::size::format_size;
 
 use crate::device_read::DeviceReads;
+use crate::held_back::{self, Stall};
 use crate::space::Space;
 use crate::threads::Tally;
 use crate::workload::Operation;
@@ -88,6 +89,8 @@ pub struct Report {
     pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,
+    /// The same by cause, the one with the longest delay first; only those that delayed somebody.
+    pub stalls: Vec<Stall>,
     /// Processor time of the process, in seconds.
     pub cpu_seconds: f64,
     /// Most resident memory of the process at any time, in bytes.
@@ -307,6 +310,7 @@ impl Report {
                     self.stall_ms_max
                 ),
             );
+            row("by cause", held_back::shown(&self.stalls));
         }
         row(
             "this process",

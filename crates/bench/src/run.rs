@@ -9,6 +9,7 @@ use thermocline_env::Env;
 
 use crate::clock::now;
 use crate::device_read::{BlockReader, Blocks};
+use crate::held_back;
 use crate::load::{Beside, Writer, load};
 use crate::mix::{Inserts, Mixed};
 use crate::plan::Plan;
@@ -281,6 +282,7 @@ fn answer(
         stall_ms: (after.stall_ms - before.stall_ms).max(0.0),
         stall_ms_max: after.stall_ms_max,
         stall_count: since(|m| m.stall_count),
+        stalls: held_back::between(before, after),
         cpu_seconds: (uses.cpu_seconds - used.cpu_seconds).max(0.0),
         rss_bytes_max: uses.rss_bytes_max,
         dram_index_bytes: after.dram_index_bytes,

@@ -38,6 +38,7 @@ const FIELDS: &[&str] = &[
     "stall_ms",
     "stall_ms_max",
     "stall_count",
+    "stalls",
     "cpu_seconds",
     "rss_bytes_max",
     "dram_index_bytes",
