@@ -285,6 +285,29 @@ mod tests {
 
     /// As far as the system that this runs on has any.
     #[test]
+    fn who_gets_a_ring_at_last_begins_anew() {
+        let reader = BatchReader::new(BufPool::new(0));
+        let no_room = || Err(io::Error::from_raw_os_error(12));
+        // The fourth failure would be followed by seven batches that do not ask.
+        for _ in 0..4 {
+            assert!(reader.take_ring(no_room).is_none());
+        }
+        let Some(_ring) = (0..4).find_map(|_| reader.take_ring(Ring::new)) else {
+            return;
+        };
+        let mut asked = Vec::new();
+        for batch in 0..10 {
+            let fails = || {
+                asked.push(batch);
+                Err(io::Error::from_raw_os_error(12))
+            };
+            assert!(reader.take_ring(fails).is_none());
+        }
+        assert_eq!(asked, [0, 1, 3, 7]);
+    }
+
+    /// As far as the system that this runs on has any.
+    #[test]
     fn a_ring_that_was_made_is_used_again() {
         let reader = BatchReader::new(BufPool::new(0));
         let Some(ring) = reader.take_ring(Ring::new) else {

@@ -20,7 +20,6 @@ pub(crate) fn destroy(args: &DestroyArgs, output: &mut Output) -> Outcome {
         pm_path: args.pm_path.clone(),
         ..Options::default()
     };
-    options.validate().map_err(Failure::usage)?;
     Db::destroy(&args.db, options)?;
     if output.json {
         return output.document(&json!({"ok": true}));

@@ -572,3 +572,31 @@ fn whatever_is_written_long_reads_as_before_and_leaves_nothing() {
     let least = times().map_or(12, |_| 20);
     assert!(most > least || seeds(0..2).len() == 1, "{most}");
 }
+
+/// What is left of the disk is kept for flushes: it is refused before it is written.
+#[test]
+fn a_long_value_for_which_too_little_of_the_disk_is_left_is_told_as_refused() {
+    let machine = Machine::new(PM);
+    let (engine, told) = open_and_listen(machine.world(), options());
+    machine.fs.limit(8 << 20);
+    let mut key = 0u32;
+    let mut write = || {
+        let mut batch = WriteBatch::new();
+        key += 1;
+        batch.put(CF, &key.to_be_bytes(), &[1; 400_000]).unwrap();
+        engine.write(batch.iter(), Durability::Immediate)
+    };
+    let error = loop {
+        if let Err(error) = write() {
+            break error;
+        }
+    };
+    assert!(
+        error.to_string().contains("are kept for flushing"),
+        "{error}"
+    );
+    assert_eq!(told(), ["refused"]);
+    machine.fs.limit(1 << 30);
+    write().unwrap();
+    assert_eq!(told(), ["resumed"]);
+}

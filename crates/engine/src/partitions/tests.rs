@@ -1235,10 +1235,19 @@ fn rates_go_with_a_partition(is_taken_in: bool) {
         partition(150)
     );
     assert_eq!(rates(), [], "{is_taken_in}");
+    // A split drops nothing of others.
+    let view = common.catalog.view_to_keep();
+    common.rates.read(&view, cf, &key(10));
+    engine.split_partition(cf, &key(300)).unwrap();
+    assert_eq!(
+        rates().iter().filter(|of| of.reads > 0.0).count(),
+        1,
+        "of others"
+    );
     // What is read of it counts.
     let view = common.catalog.view_to_keep();
     common.rates.read(&view, cf, &key(150));
-    assert_eq!(rates().len(), 1);
+    assert_eq!(rates().len(), 2);
 }
 
 /// The next opening goes on with what was when the store was closed, read-only ones among them, and if all that
@@ -1360,4 +1369,40 @@ fn tables_in_persistent_memory_are_cut_and_joined_too() {
     }
     assert_eq!(there(&engine), 0);
     check(&engine, &model);
+}
+
+/// So it is where a flush makes the next one.
+#[test]
+fn rates_of_a_partition_go_with_it_where_a_prefix_has_its_number() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.partition.rate_sample = 1;
+    options.partition.by = PartitionBy::Prefix;
+    options.partition.prefix_len = 1;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let cf = CfId::DEFAULT;
+    let common = &engine.inner.common;
+    for key in [b"a1", b"b1"] {
+        put(&engine, cf, key, b"");
+    }
+    engine.flush().unwrap();
+    let view = common.catalog.view_to_keep();
+    engine.merge_partition(cf, b"b").unwrap();
+    common.rates.read(&view, cf, b"b1");
+    // One that stays.
+    common.rates.read(&view, cf, b"a1");
+    put(&engine, cf, b"c1", b"");
+    engine.flush().unwrap();
+    let partition = |key: &[u8]| common.catalog.version().partitions(cf).of(key).id;
+    assert_eq!(
+        view.tables.version().partitions(cf).of(b"b1").id,
+        partition(b"c1")
+    );
+    let families = engine.plan().families;
+    let rates = families.into_iter().flat_map(|of| of.partitions.rates);
+    let read: Vec<Vec<u8>> = rates
+        .filter(|of| of.reads > 0.0)
+        .map(|of| of.start.to_vec())
+        .collect();
+    assert_eq!(read, [b"a".to_vec()]);
 }

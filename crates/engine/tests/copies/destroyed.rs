@@ -1,11 +1,12 @@
 //! Databases that are destroyed: with a fault at every call of files, also where region and logs lie elsewhere, and with regions
 //! that are not theirs.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thermocline_base::options::{Emulation, Options, Preset, RegionDemand};
-use thermocline_base::{CfId, ErrorKind, Result, Steps};
+use thermocline_base::{CfId, Error, ErrorKind, Result, Steps};
 use thermocline_engine::{Engine, World, destroy};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::real::RealStorage;
@@ -291,4 +292,53 @@ fn change_region(storage: &Arc<dyn Storage>, dir: &Path, change: Change) -> Resu
     let (space, _) = Space::open(region, &region_id, spec, |_| true)?;
     change(&space, &state);
     Ok(())
+}
+
+/// Which folders are synced, by the paths that calls name which fail there.
+#[test]
+fn the_folder_of_a_region_is_synced_in_each_call() {
+    for (has_region, names_it) in [(true, true), (false, true), (false, false)] {
+        let mut synced = BTreeSet::new();
+        for at in 0.. {
+            let home = home();
+            let [dir, pm] = ["db", "pm"].map(|name| home.path().join(name));
+            let real: Arc<dyn Storage> = Arc::new(RealStorage::new());
+            real.create_dir_all(&pm).unwrap();
+            let region = pm.join("region");
+            let options = Options {
+                pm_path: Some(region.clone()),
+                ..options()
+            };
+            fill(&world(&real), &dir, &options);
+            let [current, mark] = ["CURRENT", "DESTROYING"].map(|name| dir.join(name));
+            real.rename_new(&current, &mark).unwrap();
+            if !has_region {
+                real.remove(&region).unwrap();
+            }
+            let faulty = FaultStorage::new(real.clone());
+            let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+            let options = match names_it {
+                true => options,
+                false => Options {
+                    pm_path: None,
+                    ..options
+                },
+            };
+            faulty.arm(Plan {
+                fault: Fault::Eio,
+                op: Some(Op::SyncDir),
+                at,
+                repeat: Repeat::Once,
+            });
+            match destroy(&dir, &world(&storage), &options) {
+                Ok(()) => break,
+                Err(Error::Io { path, .. }) => {
+                    synced.insert(path.strip_prefix(home.path()).unwrap().to_path_buf());
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let both = ["db", "pm"].map(PathBuf::from);
+        assert_eq!(synced, both.into(), "{has_region} {names_it}");
+    }
 }

@@ -298,6 +298,7 @@ fn of_a_destruction_every_call_may_fail() {
         assert_eq!(again.kind(), ErrorKind::InvalidArgument, "{again}");
     };
     let close = |bench: &Bench| bench.engine.close().unwrap();
+    let held = dump(&Bench::new().engine);
     let work = |bench: &Bench| try_destroy(&bench.place);
     let runs = Bench::every(&close, &work, &|bench, plan, done| {
         let fs = &bench.fs;
@@ -312,6 +313,12 @@ fn of_a_destruction_every_call_may_fail() {
                 !is_left(&place) || !done,
                 "{plan:?}: a crash brings it back"
             );
+            // Until it is doomed, durably, nothing of it goes.
+            if there(&place, "CURRENT") {
+                let engine = place.open();
+                assert_eq!(dump(&engine), held, "{plan:?}");
+                engine.close().unwrap();
+            }
             is_gone(&place);
         }
         is_gone(&bench.place);

@@ -218,6 +218,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use thermocline_base::{ErrorKind, Steps};
+    use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
     use thermocline_env::sim::SimFs;
 
     use super::*;
@@ -360,5 +361,89 @@ mod tests {
         assert!(!doomed.is_begun);
         destroy(&fs).unwrap();
         assert_eq!(names(&fs), Vec::<String>::new());
+    }
+
+    /// A folder in which `CURRENT` names a manifest that is live no more, and a pointer leads from it to the live one.
+    fn pointed() -> SimFs {
+        let fs = SimFs::new(Steps::new());
+        let faulty = FaultStorage::over_sim(fs.clone());
+        let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+        storage.create_dir_all(dir()).unwrap();
+        let created = Change::Created {
+            db_id: [1; 16],
+            region_id: [2; 16],
+        };
+        let mut manifest = Manifest::create(storage, dir(), &created.into()).unwrap();
+        let (fault, op) = (Fault::NoSpace, Some(Op::Rename));
+        faulty.arm(Plan {
+            fault,
+            op,
+            at: faulty.calls_for(fault, op),
+            repeat: Repeat::Forever,
+        });
+        manifest.set_bytes_max(0);
+        for id in 1..40 {
+            manifest
+                .append(&Change::MemtableCreated { id }.into())
+                .unwrap();
+        }
+        drop(manifest);
+        fs
+    }
+
+    /// Each step is durable before the next one begins: whenever the power goes, what is left can be read, and goes.
+    #[test]
+    fn a_crash_between_two_calls_of_files_leaves_what_a_second_call_removes() {
+        let count = names(&pointed()).len();
+        assert!(count > 2, "{:?}", names(&pointed()));
+        let mut ends = 0;
+        for at in 0.. {
+            let fs = pointed();
+            let faulty = FaultStorage::over_sim(fs.clone());
+            let doomed = Doomed::find(&fs, dir()).unwrap().unwrap();
+            let fault = Fault::Eio;
+            faulty.arm(Plan {
+                fault,
+                op: None,
+                at: faulty.calls_for(fault, None) + at,
+                repeat: Repeat::Forever,
+            });
+            let done = doomed
+                .begin(&faulty, dir())
+                .and_then(|()| doomed.finish(&faulty, dir()));
+            let fired = faulty.fired();
+            let random = (0..64).map(|seed| fs.image_random(seed, Steps::new()));
+            let images = [fs.image_none(Steps::new()), fs.image_all(Steps::new())];
+            for image in images.into_iter().chain(random) {
+                let left =
+                    Doomed::find(&image, dir()).unwrap_or_else(|error| panic!("{at}: {error}"));
+                assert!(left.is_none() || done.is_err(), "{at}: it comes back");
+                if left.is_some_and(|left| !left.is_begun) {
+                    assert_eq!(names(&image).len(), count, "{at}");
+                }
+                if Doomed::find(&image, dir()).unwrap().is_some() {
+                    destroy(&image).unwrap();
+                }
+                assert_eq!(names(&image), Vec::<String>::new(), "{at}");
+            }
+            if fired == 0 {
+                done.unwrap();
+                ends = at;
+                break;
+            }
+        }
+        assert!(ends > 8, "{ends}");
+    }
+
+    /// Whoever goes on with it does not know whether the mark is durable.
+    #[test]
+    fn who_goes_on_makes_the_mark_durable() {
+        let fs = database();
+        let mark = dir().join(format::DESTROYING);
+        fs.rename_new(&dir().join(format::CURRENT), &mark).unwrap();
+        let doomed = Doomed::find(&fs, dir()).unwrap().unwrap();
+        doomed.begin(&fs, dir()).unwrap();
+        let left = Doomed::find(&fs.image_none(Steps::new()), dir());
+        assert!(left.unwrap().unwrap().is_begun);
     }
 }
