@@ -61,7 +61,13 @@ fn a_batch_larger_than_any_item_is_committed_whole() {
     }
     let error = batch.commit(Durability::Immediate).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
-    assert!(settled_pm_bytes(&db) <= used);
+    // What is merged meanwhile, since room was wanted, may lie in a few more zones. The batch has more than a hundred.
+    let now = settled_pm_bytes(&db);
+    let tables = db.metrics().pm_table_bytes;
+    assert!(
+        now <= used + (8 << 20),
+        "{now} for {used}, of that {tables} of tables"
+    );
     drop((batch, db));
     let db = Db::open(&dir, options).unwrap();
     assert_eq!(db.get([0, 1]).unwrap().as_deref(), Some(&b"after"[..]));
