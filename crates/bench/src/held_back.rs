@@ -3,8 +3,6 @@
 use serde::Serialize;
 use thermocline::{Metrics, StallMetrics};
 
-use crate::report::grouped;
-
 /// Delay by one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stall {
@@ -36,16 +34,6 @@ pub(crate) fn between(before: &Metrics, after: &Metrics) -> Vec<Stall> {
     stalls.retain(|stall| stall.count > 0);
     stalls.sort_by(|a, b| b.ms_max.total_cmp(&a.ms_max));
     stalls
-}
-
-/// For people: `flush 3 times, 12.0 ms at most`, and so on.
-pub(crate) fn shown(stalls: &[Stall]) -> String {
-    let one = |stall: &Stall| {
-        let (times, most) = (grouped(stall.count), stall.ms_max);
-        format!("{} {times} times, {most:.1} ms at most", stall.cause)
-    };
-    let all: Vec<String> = stalls.iter().map(one).collect();
-    all.join("; ")
 }
 
 #[cfg(test)]
@@ -82,10 +70,6 @@ mod tests {
         };
         let told = [of("pm_fill", 1000, 90.0, 30.0), of("flush", 3, 15.0, 12.04)];
         assert_eq!(stalls, told);
-        assert_eq!(
-            shown(&stalls),
-            "pm_fill 1,000 times, 30.0 ms at most; flush 3 times, 12.0 ms at most"
-        );
         assert_eq!(between(&after, &after), []);
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use thermocline::size::format_size;
 
 use crate::device_read::DeviceReads;
-use crate::held_back::{self, Stall};
+use crate::held_back::Stall;
 use crate::space::Space;
 use crate::threads::Tally;
 use crate::workload::Operation;
@@ -208,6 +208,16 @@ impl Report {
     }
 }
 
+/// For people: `flush 3 times, 12.0 ms at most`, and so on.
+fn by_cause(stalls: &[Stall]) -> String {
+    let one = |stall: &Stall| {
+        let (times, most) = (grouped(stall.count), stall.ms_max);
+        format!("{} {times} times, {most:.1} ms at most", stall.cause)
+    };
+    let all: Vec<String> = stalls.iter().map(one).collect();
+    all.join("; ")
+}
+
 /// Background work at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Drained {
@@ -310,7 +320,7 @@ impl Report {
                     self.stall_ms_max
                 ),
             );
-            row("by cause", held_back::shown(&self.stalls));
+            row("by cause", by_cause(&self.stalls));
         }
         row(
             "this process",
@@ -405,6 +415,21 @@ pub(crate) fn brief(micros: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_are_told_by_cause() {
+        let of = |cause, count, ms_max| Stall {
+            cause,
+            count,
+            ms: 0.0,
+            ms_max,
+        };
+        assert_eq!(
+            by_cause(&[of("pm_fill", 1000, 30.0), of("flush", 3, 12.04)]),
+            "pm_fill 1,000 times, 30.0 ms at most; flush 3 times, 12.0 ms at most"
+        );
+        assert_eq!(by_cause(&[]), "");
+    }
 
     #[test]
     fn numbers_read_well() {
