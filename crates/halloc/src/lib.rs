@@ -19,7 +19,7 @@
 //! 2. **Generations only rise.** Each attachment has a generation above every earlier one of the
 //!    region, so bytes of an earlier life of the zone are never taken for a record: items carry it.
 //!    Of two valid copies the newer is right (a crash between writing them leaves the older
-//!    behind).
+//!    behind). A zone that is made wider keeps its generation, and the first copy is the newer.
 //! 3. **Disjoint.** Live zones never overlap: an attachment of several adjacent zones (a *run*) owns
 //!    them all, and whatever headers lie inside a run are its owner's bytes, never headers.
 //! 4. **Parts are counted last.** A part of the region exists when the superblock's part word counts
@@ -40,7 +40,12 @@
 //! *Attach*: (a) header copy A durable, (b) copy B durable, then the caller grants. Before (a) the
 //! zone has its old header, whose owner the manifest does not name (or none). Between (a) and (b)
 //! the newer copy wins; nothing was granted yet, the zone is empty, the owner has one empty zone
-//! more. *Grow*: `pm` makes zeroed bytes durable, then the part header's copies, then the part word
+//! more. *Widen* ([`Space::widen`]): a run gets the free zones right behind it. Its header is written again in place, with
+//! the generation that it had and a longer run, copy A first; then the caller grants. While A is written B is durable
+//! and says the old run, with all that was granted so far; once A is durable B may be torn. So at any time one copy is
+//! whole. In between A counts, and the zones behind are empty: what lies there is of other owners or generations. If the
+//! crash takes A back, they are free, as nothing was granted in them. An open that stores both again keeps to that order.
+//! *Grow*: `pm` makes zeroed bytes durable, then the part header's copies, then the part word
 //! A, then B; the larger valid word wins, and with word A torn, B still says the old count: the part
 //! does not exist and is made again. Where the words differ, opening writes both again before anything
 //! is attached: a kill leaves word A readable before it is durable. *Give back*: the part word forgets parts of which no
@@ -62,7 +67,8 @@
 //! 2. The header of a part is durable if the part word counts it (invariant 4): the word was stored only when the
 //!    header's persist had succeeded.
 //! 3. The headers of zones that hold what recovery keeps: [`Space::repersist`]. Those of others were durable when
-//!    the manifest named what lies in them.
+//!    the manifest named what lies in them. Copies that differ are stored one behind the other: the first alone may be
+//!    what is not durable.
 //!
 //! # Rot
 //! Superblock and part headers lie twice, and one sound copy serves. No crash leaves one copy unsound (`doubled` has the

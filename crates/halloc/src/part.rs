@@ -18,6 +18,10 @@ const ZONES_PER_PART: u64 = 16;
 /// Small beside a table of persistent memory, which leaves half of its last zone unused on average.
 const ZONE_BYTES_MAX: u64 = 1 << 20;
 
+/// A rest of a run of zones that is at least one part in so many of a zone is used: by going on in the zones behind the run
+/// with what does not fit. Smaller rests are left, so that owners of small items have their zones by sixteenths of a part.
+const REST_PARTS: u64 = 4;
+
 /// Bytes of data that every zone has, however small it is, and wherever it lies.
 pub(crate) const ZONE_DATA_LEAST: u64 = META_BYTES_MIN - ZONE_HEADER_BYTES - PART_HEADER_SPAN;
 
@@ -132,8 +136,12 @@ impl Part {
 
     /// Bytes of data that a sixteenth of the part has, wherever it begins: so sixteenths leave nothing between them.
     pub fn wide_bytes(&self) -> u64 {
-        let zones = self.taken.len() as u64 / ZONES_PER_PART;
-        zones.max(1) * self.header.zone_bytes - ZONE_HEADER_BYTES - PART_HEADER_SPAN
+        self.wide_zones() * self.header.zone_bytes - ZONE_HEADER_BYTES - PART_HEADER_SPAN
+    }
+
+    /// Zones of a sixteenth of the part, one at least.
+    fn wide_zones(&self) -> u64 {
+        (self.taken.len() as u64 / ZONES_PER_PART).max(1)
     }
 
     /// The first run of `min_bytes` of data in free zones: its first zone and length.
@@ -155,6 +163,29 @@ impl Part {
             }
         }
         None
+    }
+
+    /// The free zones right behind one of its zones, which has `left` bytes that are not filled, in which `min_bytes` of data
+    /// that begin there end: their first, and how many. A sixteenth of the part, as far as there are so many side by side,
+    /// and no more than `most` in all. `None`, too, where so little is left that it is not worth it.
+    pub fn find_behind(
+        &self,
+        zone: &Zone,
+        (left, min_bytes): (u64, u64),
+        most: usize,
+    ) -> Option<(usize, usize)> {
+        let bytes = self.header.zone_bytes;
+        if left < bytes / REST_PARTS {
+            return None;
+        }
+        let first = zone.first as usize + zone.run as usize;
+        let behind = self.taken.get(first..).unwrap_or_default();
+        let free = behind.iter().take_while(|&&taken| !taken).count().min(most);
+        let least = min_bytes.saturating_sub(left).div_ceil(bytes).max(1);
+        let fits = |zones: &u64| index(*zones) <= free;
+        let wide = Some(least.max(self.wide_zones())).filter(fits);
+        let more = wide.or(Some(least).filter(fits))?;
+        Some((first, index(more)))
     }
 }
 
@@ -278,6 +309,7 @@ pub(crate) fn scan_part(
         });
         let [a, b] = copies;
         let stale_first = active(Bug::StaleZoneGeneration);
+        // Of two with one generation the first was stored first, when the zone was made wider.
         let newest = [a?, b?].into_iter().flatten().reduce(|a, b| {
             if (b.generation > a.generation) != stale_first {
                 b

@@ -17,6 +17,7 @@ use crate::format::{ZONE_HEADER_BYTES, ZoneHeader};
 mod beside;
 mod copies;
 mod pieces;
+mod wider;
 
 const ID: RegionId = [7; 16];
 const PM: u64 = 1 << 20;

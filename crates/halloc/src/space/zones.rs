@@ -8,7 +8,7 @@ use thermocline_pm::PmOff;
 use super::{Reserve, Space};
 use crate::SITE_ATTACH;
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader, damaged, narrow};
-use crate::part::{Part, Zone, zone};
+use crate::part::{Part, Zone, zone as zone_of};
 
 /// What to look for in a part: the first of the zones that are found, and how many they are.
 type Way<'a> = &'a dyn Fn(&Part) -> Option<(usize, usize)>;
@@ -114,16 +114,9 @@ impl Space {
             run: narrow(run as u64)?,
         };
         let part = &mut state.parts[p];
-        let at = part.header_at(first);
-        let block = header.encode(self.seed, at);
-        // One copy after the other, so that a torn write leaves the other one whole.
-        for copy in [at, at.plus(64)] {
-            // SAFETY: headers are read by an open alone, before it attaches any zone.
-            unsafe { self.region.write(copy, &block) };
-            self.region.persist(copy, 64, SITE_ATTACH)?;
-        }
+        self.write_header(part.header_at(first), &header)?;
         let present = part.take_present(first, run);
-        let zone = zone(part, first, &header)?;
+        let zone = zone_of(part, first, &header)?;
         state.generation = generation;
         drop(locked);
         if !present {
@@ -131,6 +124,57 @@ impl Space {
                 .populate(zone.data, zone.end.0 - zone.data.0, true);
         }
         Ok(Some(zone))
+    }
+
+    /// Writes the header of a zone, or run of zones, durably. `at` is where copy A lies.
+    fn write_header(&self, at: PmOff, header: &ZoneHeader) -> Result<()> {
+        let block = header.encode(self.seed, at);
+        // One copy after the other, so that a torn write leaves the other one whole.
+        for copy in [at, at.plus(64)] {
+            // SAFETY: headers are read by an open alone, before it attaches any zone.
+            unsafe { self.region.write(copy, &block) };
+            self.region.persist(copy, 64, SITE_ATTACH)?;
+        }
+        Ok(())
+    }
+
+    /// Attaches the free zones right behind `zone` to its owner, too, as a part of it, so that `min_bytes` for data fit
+    /// behind what its owner has filled; `left` bytes of it are not filled yet. That is durable on return (invariant 1).
+    /// Returns the zone as it is now, with the generation that it had; `None` if there are no such zones, or too
+    /// little is left to be worth it. `zone` must be as it was attached or returned here last.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn widen(
+        &self,
+        zone: &Zone,
+        left: u64,
+        min_bytes: u64,
+        reserve: Reserve,
+    ) -> Result<Option<Zone>> {
+        let mut locked = lock(&self.state);
+        let free: usize = locked.parts.iter().map(|part| part.free).sum();
+        let most = match reserve {
+            Reserve::Use => free,
+            Reserve::Keep => free.saturating_sub(1),
+        };
+        let part = &mut locked.parts[zone.part as usize];
+        let Some((first, more)) = part.find_behind(zone, (left, min_bytes), most) else {
+            return Ok(None);
+        };
+        let header = ZoneHeader {
+            run: narrow(u64::from(zone.run) + more as u64)?,
+            ..zone.header()
+        };
+        self.write_header(part.header_at(zone.first as usize), &header)?;
+        let present = part.take_present(first, more);
+        let wider = zone_of(part, zone.first as usize, &header)?;
+        drop(locked);
+        if !present {
+            self.region
+                .populate(zone.end, wider.end.0 - zone.end.0, true);
+        }
+        Ok(Some(wider))
     }
 
     /// Frees zones whose owner the manifest no longer names, durably. Nobody may hold their bytes.
@@ -150,21 +194,39 @@ impl Space {
     /// may have been readable without being durable. Both copies are stored again, whatever they read, since a
     /// crash may have come between them: one alone would be one rotten byte from losing the zone.
     ///
+    /// Where the copies differ, the first may not be durable: who made a zone wider was killed behind its store. Another
+    /// crash may tear it then, and only the second one has the zone, with all that was acknowledged in it. So that one
+    /// is stored when the first is durable.
+    ///
     /// # Errors
     /// A failed persist.
     pub fn repersist(&self, zones: &[Zone]) -> Result<()> {
-        for zone in zones {
+        let headers = zones.iter().map(|zone| {
             let at = PmOff(zone.data.0 - ZONE_HEADER_BYTES);
-            let block = zone.header().encode(self.seed, at);
-            for copy in [at, at.plus(64)] {
-                let there = self.region.bytes(copy, 64)? == block;
-                if !(there && active(Bug::TrustCacheAfterFailedSync)) {
-                    // SAFETY: as where the zone was attached; the comparison above has ended.
-                    unsafe { self.region.write(copy, &block) };
-                }
-                self.region.flush(copy, 64);
-            }
+            (at, zone.header().encode(self.seed, at))
+        });
+        let mut differ = false;
+        for (at, block) in headers.clone() {
+            differ |= self.region.bytes(at.plus(64), 64)? != block;
+            self.store_again(at, &block)?;
+        }
+        if differ {
+            self.region.fence(SITE_ATTACH)?;
+        }
+        for (at, block) in headers {
+            self.store_again(at.plus(64), &block)?;
         }
         self.region.fence(SITE_ATTACH)
+    }
+
+    /// Stores a copy of a zone's header, whether or not it reads so, and flushes it.
+    fn store_again(&self, copy: PmOff, block: &[u8]) -> Result<()> {
+        let there = self.region.bytes(copy, 64)? == block;
+        if !(there && active(Bug::TrustCacheAfterFailedSync)) {
+            // SAFETY: as where the zone was attached; the comparison above has ended.
+            unsafe { self.region.write(copy, block) };
+        }
+        self.region.flush(copy, 64);
+        Ok(())
     }
 }
