@@ -136,12 +136,8 @@ impl Part {
 
     /// Bytes of data that a sixteenth of the part has, wherever it begins: so sixteenths leave nothing between them.
     pub fn wide_bytes(&self) -> u64 {
-        self.wide_zones() * self.header.zone_bytes - ZONE_HEADER_BYTES - PART_HEADER_SPAN
-    }
-
-    /// Zones of a sixteenth of the part, one at least.
-    fn wide_zones(&self) -> u64 {
-        (self.taken.len() as u64 / ZONES_PER_PART).max(1)
+        let zones = self.taken.len() as u64 / ZONES_PER_PART;
+        zones.max(1) * self.header.zone_bytes - ZONE_HEADER_BYTES - PART_HEADER_SPAN
     }
 
     /// The first run of `min_bytes` of data in free zones: its first zone and length.
@@ -165,9 +161,9 @@ impl Part {
         None
     }
 
-    /// The free zones right behind one of its zones, which has `left` bytes that are not filled, in which `min_bytes` of data
-    /// that begin there end: their first, and how many. A sixteenth of the part, as far as there are so many side by side,
-    /// and no more than `most` in all. `None`, too, where so little is left that it is not worth it.
+    /// The free zones right behind `zone`, as many as `min_bytes` of data need that begin with its last `left` bytes: their first,
+    /// and how many. `None` if there are not so many, or they are more than `most`; or where so little is left that it is not
+    /// worth it.
     pub fn find_behind(
         &self,
         zone: &Zone,
@@ -179,13 +175,11 @@ impl Part {
             return None;
         }
         let first = zone.first as usize + zone.run as usize;
-        let behind = self.taken.get(first..).unwrap_or_default();
-        let free = behind.iter().take_while(|&&taken| !taken).count().min(most);
-        let least = min_bytes.saturating_sub(left).div_ceil(bytes).max(1);
-        let fits = |zones: &u64| index(*zones) <= free;
-        let wide = Some(least.max(self.wide_zones())).filter(fits);
-        let more = wide.or(Some(least).filter(fits))?;
-        Some((first, index(more)))
+        let more = min_bytes.saturating_sub(left).div_ceil(bytes).max(1);
+        let more = index(more);
+        let behind = self.taken.get(first..)?.get(..more)?;
+        let is_free = more <= most && !behind.contains(&true);
+        is_free.then_some((first, more))
     }
 }
 

@@ -109,8 +109,7 @@ pub(crate) struct Piece {
     layers_max: usize,
     /// Of the families before the last one: what is taken off their first keys.
     shared_before: usize,
-    /// The groups of the last family, the open one included; what their first keys share, and the first
-    /// of those.
+    /// The groups of the last family, the open one included; what their first keys share, and the first of those.
     last_family: (usize, usize, Vec<u8>),
 }
 
@@ -211,14 +210,31 @@ impl Piece {
     /// What an entry takes, if the piece has room for it.
     pub fn room_for(&self, entry: &NewEntry<'_>) -> Option<Growth> {
         let growth = self.growth(entry);
+        (self.len_with(entry, &growth) <= self.capacity).then_some(growth)
+    }
+
+    /// What is left of the zone, and what an entry that does not fit needs from there on; `None` if the zone is too long to grow.
+    pub fn lacks(&self, entry: &NewEntry<'_>) -> Option<(u64, u64)> {
+        let left = self.capacity.saturating_sub(self.len_max());
+        let needed = left + self.len_with(entry, &self.growth(entry)) - self.capacity;
+        (self.capacity < (u32::MAX / 2) as usize).then_some((left as u64, needed as u64))
+    }
+
+    /// Its zone was made wider.
+    pub fn widen(&mut self, zone: Zone) {
+        self.zone = zone;
+        self.capacity = thermocline_base::size::index(zone.end.0 - zone.data.0);
+    }
+
+    /// Most bytes that it takes with an entry.
+    fn len_with(&self, entry: &NewEntry<'_>, growth: &Growth) -> usize {
         let (groups, shared, _) = self.last_family;
         let (before, groups) = match growth.begins_family {
             true => (self.shared_before + groups * shared, 1),
             false => (self.shared_before, groups + usize::from(growth.opens)),
         };
         let layers = self.layers_max + growth.layers - before - groups * growth.shared;
-        let len = self.out.len() + entry.apart_len() + SLACK - HEADER_LEN + layers;
-        (len <= self.capacity).then_some(growth)
+        self.out.len() + entry.apart_len() + SLACK - HEADER_LEN + layers
     }
 
     /// Whether range tombstones of so many bytes fit behind what it has.

@@ -13,7 +13,7 @@
 //!    the table has, and the edit how many zones: a missing piece is noticed.
 //! 3. **Each line once.** Lines are stored past the cache, whole, in order; the header's last.
 //! 4. **Bounded.** DRAM is what one zone can hold of keys, a buffer, and the range tombstones, whatever the
-//!    table has.
+//!    table has. Only large entries make a zone wider.
 //! 5. **Deterministic.** The same entries in zones of the same sizes give the same bytes, but for what
 //!    depends on database, table, generation and place.
 //! 6. **What fails leaves nothing.** A writer that is dropped gives its zones back, after a fence: stores
@@ -278,12 +278,32 @@ impl PmTableWriter {
         if let Some(growth) = growth {
             return Ok(growth);
         }
+        if let Some(growth) = self.widen(entry)? {
+            return Ok(growth);
+        }
         // The zone first: without one, all is as it was.
         let next = self.begin_piece(Piece::bytes_for(entry))?;
         self.end_piece()?;
         let growth = next.room_for(entry);
         self.piece = Some(next);
         Ok(growth.expect("its zone was chosen to have room"))
+    }
+
+    /// Makes the zone of the piece wider, where that is worth it: large entries leave much. Returns what the entry takes then.
+    fn widen(&mut self, entry: &NewEntry<'_>) -> Result<Option<Growth>> {
+        let (Some(piece), Some(zone)) = (&mut self.piece, self.zones.last_mut()) else {
+            return Ok(None);
+        };
+        let Some((left, needed)) = piece.lacks(entry) else {
+            return Ok(None);
+        };
+        let reserve = self.options.reserve;
+        let Some(wider) = self.space.widen(zone, left, needed, reserve)? else {
+            return Ok(None);
+        };
+        *zone = wider;
+        piece.widen(wider);
+        Ok(piece.room_for(entry))
     }
 
     fn begin_piece(&mut self, bytes: u64) -> Result<Piece> {

@@ -126,7 +126,7 @@ impl ChainWriter {
         let Some(last) = self.zones.last_mut().filter(|_| !self.chain.staged) else {
             return Ok(None);
         };
-        let wider = self.space.widen(last, left, bytes, reserve)?;
+        let wider = self.space.widen_by_sixteenth(last, left, bytes, reserve)?;
         if let Some(zone) = wider {
             *last = zone;
             self.segment = Some(Segment::of(&zone));

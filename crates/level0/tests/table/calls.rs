@@ -245,6 +245,9 @@ fn values_as_large_as_they_may_be_lie_in_runs_of_zones() {
             .unwrap();
     }
     let written = writer.finish().unwrap().unwrap();
+    // They are a little longer than zones of a mebibyte, and lie behind each other.
+    let of = written.meta.zone_bytes;
+    assert!(of <= 22 << 20, "{of} for 20 MiB");
     let table = open(&space, &written).unwrap();
     let part = PmPart::whole(table, CfId(0));
     for n in 0..20 {

@@ -41,6 +41,43 @@ fn a_zone_is_made_wider_by_the_free_ones_behind_it() {
     assert_eq!(space.usage().zones_attached, 1);
 }
 
+/// Chains get a sixteenth of a part, where so many zones are free, and else what they need; tables never more than that.
+#[test]
+fn a_sixteenth_is_taken_where_there_is_one() {
+    const PART: u64 = 32 << 20;
+    const ZONE: u64 = 1 << 20;
+    let spec = SpaceSpec {
+        part_bytes_first: PART,
+        pm: PART,
+    };
+    let sim = SimPm::new(PART, Steps::new());
+    let region = Region::create(
+        &RegionSpec {
+            capacity: PART,
+            ..region_spec(&sim)
+        },
+        Space::first_part_bytes(&spec),
+    );
+    let space = Space::create(region.unwrap(), &ID, spec).unwrap();
+    let wide = |zone: &Zone| {
+        let wider = space.widen_by_sixteenth(zone, ZONE, ZONE + 1, Reserve::Keep);
+        wider.unwrap()
+    };
+    let chain = space.attach_wide(1, 0, 1000, Reserve::Keep).unwrap();
+    let chain = wide(&chain).unwrap();
+    assert_eq!((chain.first, chain.run), (1, 4));
+    let chain = space.widen(&chain, ZONE, ZONE + 1, Reserve::Keep).unwrap();
+    let chain = chain.unwrap();
+    assert_eq!(chain.run, 5);
+    let next = space.attach(2, 0, 1000, Reserve::Keep).unwrap();
+    let other = space.attach(2, 1, 1000, Reserve::Keep).unwrap();
+    assert_eq!((next.first, other.first), (6, 7));
+    assert_eq!(wide(&chain), None);
+    space.release(&[next]);
+    let chain = wide(&chain).unwrap();
+    assert_eq!(chain.run, 6, "there is one alone");
+}
+
 /// The zone that is kept back is no exception, and a part ends where it ends.
 #[test]
 fn the_zone_that_is_kept_back_makes_none_wider_but_for_deletes() {
