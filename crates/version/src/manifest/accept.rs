@@ -39,7 +39,7 @@ impl Manifest {
 
     /// Makes the name of the live file durable and removes the others, as far as there is room.
     fn accept_name(&mut self) -> Result<()> {
-        let others = switch::others(&*self.storage, &self.dir, self.header.file_no)?;
+        let others = switch::others(&*self.storage, &self.dir, &self.header)?;
         let has_edits = self.len > self.header.durable_len;
         if has_edits && others.is_empty() {
             return switch::keep_name(&*self.storage, &self.dir);

@@ -226,7 +226,7 @@ impl Manifest {
             Error::InvalidArgument("a manifest's first edit says that it is created".into())
         })?;
         let (file, header) = switch::to_new_file(&*storage, dir, db_id, &state)?;
-        switch::remove_obsolete(&*storage, dir, header.file_no);
+        switch::remove_obsolete(&*storage, dir, &header);
         Ok(Manifest {
             storage,
             dir: dir.to_path_buf(),
@@ -425,7 +425,7 @@ impl Manifest {
             // What was written before may not be durable.
             Err(error) if error.is_failed_sync() => return Err(error),
             Err(_) => {
-                switch::remove_newer(&*storage, &self.dir, self.header.file_no);
+                switch::remove_newer(&*storage, &self.dir, &self.header);
                 return Ok(false);
             }
         };
@@ -454,7 +454,7 @@ impl Manifest {
                 appended => appended?,
             }
         }
-        switch::remove_obsolete(&*self.storage, &self.dir, self.header.file_no);
+        switch::remove_obsolete(&*self.storage, &self.dir, &self.header);
         Ok(())
     }
 

@@ -7,7 +7,8 @@ use thermocline_base::planted::{self, Bug};
 use thermocline_base::{Error, Result};
 use thermocline_env::{File, OpenMode, Storage};
 
-use crate::format::{self, Header};
+use super::replay;
+use crate::format::{self, Header, Unreadable};
 use crate::sites;
 use crate::state::State;
 
@@ -123,15 +124,15 @@ pub(super) fn go_live(storage: &dyn Storage, dir: &Path) -> Result<()> {
     storage.rename_and_sync(&temp, &current, dir, sites::SWITCH_DURABLE)
 }
 
-/// The numbers of manifests beside the live one; of files with a manifest's name only of those that can be one.
-pub(super) fn others(storage: &dyn Storage, dir: &Path, live: u64) -> Result<Vec<u64>> {
+/// The numbers of manifests beside the live one; of files with a manifest's name only of those that may be the database's.
+pub(super) fn others(storage: &dyn Storage, dir: &Path, live: &Header) -> Result<Vec<u64>> {
     let names = storage.list(dir)?;
     let numbers = names.iter().filter_map(|name| format::manifest_no(name));
     let mut others = Vec::new();
-    for file_no in numbers.filter(|file_no| *file_no != live) {
+    for file_no in numbers.filter(|file_no| *file_no != live.file_no) {
         let path = dir.join(format::manifest_name(file_no));
         // What cannot be read may be one.
-        if !storage.is_dir(&path)? && is_manifest(storage, &path).unwrap_or(true) {
+        if !storage.is_dir(&path)? && may_be_ours(storage, &path, &live.db_id).unwrap_or(true) {
             others.push(file_no);
         }
     }
@@ -143,29 +144,43 @@ pub(super) fn others(storage: &dyn Storage, dir: &Path, live: u64) -> Result<Vec
 ///
 /// A failure is passed over on purpose: the files do no harm, and the next switch or open tries
 /// again.
-pub(super) fn remove_obsolete(storage: &dyn Storage, dir: &Path, live: u64) {
+pub(super) fn remove_obsolete(storage: &dyn Storage, dir: &Path, live: &Header) {
     remove(storage, dir, live, |_| true);
 }
 
 /// Removes what a switch has left that was not made. By those with smaller numbers the live one may be reached.
-pub(super) fn remove_newer(storage: &dyn Storage, dir: &Path, live: u64) {
-    remove(storage, dir, live, |file_no| file_no > live);
+pub(super) fn remove_newer(storage: &dyn Storage, dir: &Path, live: &Header) {
+    remove(storage, dir, live, |file_no| file_no > live.file_no);
 }
 
-fn remove(storage: &dyn Storage, dir: &Path, live: u64, of: impl Fn(u64) -> bool) {
+fn remove(storage: &dyn Storage, dir: &Path, live: &Header, of: impl Fn(u64) -> bool) {
     let names = storage.list(dir).unwrap_or_default();
     let numbers = names.iter().filter_map(|name| format::manifest_no(name));
-    for file_no in numbers.filter(|file_no| *file_no != live && of(*file_no)) {
+    for file_no in numbers.filter(|file_no| *file_no != live.file_no && of(*file_no)) {
         let path = dir.join(format::manifest_name(file_no));
-        if is_manifest(storage, &path).unwrap_or(false) {
+        if may_be_ours(storage, &path, &live.db_id).unwrap_or(false) {
             let _ = storage.remove(&path);
         }
     }
 }
 
-fn is_manifest(storage: &dyn Storage, path: &Path) -> Result<bool> {
-    let mut start = [0; format::MAGIC_LEN];
+/// Whether a file with a manifest's name is one of the database `db_id`, or what a crash has left of one. Each attempt to make a
+/// database has an id of its own, so one that was cut short leaves a manifest with another id, which names no data: that counts as
+/// ours, too. What names data of another database, or cannot be read as what it says it is, is a stranger's.
+fn may_be_ours(storage: &dyn Storage, path: &Path, db_id: &[u8; 16]) -> Result<bool> {
+    let mut start = [0; format::HEADER_LEN];
     let file = storage.open(path, OpenMode::Read)?;
     let len = file.read_at(&mut start, 0)?;
-    Ok(format::may_be_manifest(&start[..len]))
+    match Header::decode(&start) {
+        Ok(header) if header.db_id == *db_id => Ok(true),
+        Ok(header) => match replay::replay(&*file, header.file_no, header.db_id) {
+            Ok(replayed) => Ok(!replayed.state.holds_data()),
+            Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
+            Err(error) => Err(error),
+        },
+        Err(Unreadable::Newer(_)) => Ok(false),
+        Err(Unreadable::Damaged { .. }) => Ok(format::may_be_manifest(
+            &start[..len.min(format::MAGIC_LEN)],
+        )),
+    }
 }

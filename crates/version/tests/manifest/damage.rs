@@ -395,6 +395,49 @@ fn only_our_own_leftovers_are_removed() {
     drop(manifest);
 }
 
+/// Another database's manifest is a stranger's if it names data, and if nobody can tell. A creation that was cut short leaves one
+/// that names none, and it goes, whatever its id.
+#[test]
+fn another_databases_manifest_stays_if_it_names_data() {
+    let theirs = fresh();
+    let first = VersionEdit::from(Change::Created {
+        db_id: [9; 16],
+        region_id: [8; 16],
+    });
+    let mut other = Manifest::create(storage(&theirs), dir(), &first).unwrap();
+    let bytes = || theirs.contents(&dir().join("MANIFEST-000001")).unwrap();
+    let without_data = bytes();
+    for id in 0..2 {
+        let name = format!("family {id}");
+        let family = Change::ColumnFamilyCreated { id, name };
+        other.append(&family.into()).unwrap();
+    }
+    let with_data = bytes();
+    let mut damaged = with_data.clone();
+    damaged[format::HEADER_LEN + 9] ^= 1;
+    let fs = fresh();
+    fs.install(&dir().join("MANIFEST-000900"), &with_data);
+    fs.install(&dir().join("MANIFEST-000901"), &damaged);
+    fs.install(&dir().join("MANIFEST-000902"), &without_data);
+    let expect = |live: &str| {
+        let expected = ["CURRENT", "MANIFEST-000900", "MANIFEST-000901", live];
+        assert_eq!(fs.list(dir()).unwrap(), expected);
+    };
+    let mut manifest = Manifest::create(storage(&fs), dir(), &created()).unwrap();
+    expect("MANIFEST-000903");
+    manifest.set_bytes_max(0);
+    while manifest.path().ends_with("MANIFEST-000903") {
+        manifest.append(&Change::Options(vec![]).into()).unwrap();
+    }
+    expect("MANIFEST-000904");
+    drop(manifest);
+    fs.install(&dir().join("MANIFEST-000010"), &without_data);
+    for _ in 0..2 {
+        Manifest::open(storage(&fs), dir(), false).unwrap();
+        expect("MANIFEST-000904");
+    }
+}
+
 #[test]
 fn edits_that_cannot_be_are_refused_without_a_trace() {
     let fs = fresh();
