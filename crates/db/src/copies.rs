@@ -55,7 +55,7 @@ impl Db {
     /// more where it is looked for is passed over.
     ///
     /// If the call is cut short, be it by a crash, there is no database any more: opening it says that, and another call with
-    /// the same options removes the rest.
+    /// the same options removes the rest. If it names a place without the region, and that is still where it was, it is refused.
     ///
     /// ```
     /// # use thermocline::{Db, Options};

@@ -32,9 +32,11 @@
 //! # Crash argument
 //! A crash within step 1 or 2 leaves the database as it was, or doomed with all its files. Behind it the mark and the manifest
 //! say what there was, and where. Whoever calls again with the same options looks at the same places; what is gone is passed
-//! over. What was removed by a call before, and perhaps not durably, is made durable by the syncs of step 3, which are done in
-//! each call, also in folders in which nothing is left. Only then the manifest goes, without which nobody would know of them.
-//! What is mended in a region says nothing of whose it is, so it is known as ours or not, as before.
+//! over. If he names another place for the region, where there is none, and it still lies in the folder or where it was last,
+//! he is refused: with the manifest gone nobody would know of it. What was removed by a call before, and perhaps not durably,
+//! is made durable by the syncs of step 3, which are done in each call, also in folders in which nothing is left. Only then the
+//! manifest goes, without which nobody would know of them. What is mended in a region says nothing of whose it is, so it is
+//! known as ours or not, as before.
 //!
 //! An open of what a call has left says that the database is being destroyed, and writes nothing (`layout`), whether it would
 //! make a new one or not.
@@ -246,16 +248,23 @@ impl<'s> Look<'s> {
         let storage = self.storage();
         if self.options.pm_path.is_some() {
             let given = layout::region_path(storage, self.dir, self.options, &self.region_id)?;
-            let may_lack = self.is_begun || lacks_region(self.state);
-            return match may_lack || storage.exists(&given)? {
-                true => Ok(given),
-                false => Err(Error::InvalidArgument(format!(
-                    "the database in {} has no persistent memory region at {}, where pm-path says; give the right \
-                     place, or none if it lies in the folder or is lost",
-                    self.dir.display(),
-                    given.display()
-                ))),
-            };
+            if storage.exists(&given)? || lacks_region(self.state) {
+                return Ok(given);
+            }
+            let elsewhere = self.elsewhere()?;
+            // An earlier call has removed it, if it is nowhere else.
+            if self.is_begun && elsewhere.is_none() {
+                return Ok(given);
+            }
+            let but =
+                elsewhere.map(|place| format!(", but one with its id at {}", place.display()));
+            return Err(Error::InvalidArgument(format!(
+                "the database in {} has no persistent memory region at {}, where pm-path says{}; give the right \
+                 place, or none if it lies in the folder or is lost",
+                self.dir.display(),
+                given.display(),
+                but.unwrap_or_default()
+            )));
         }
         let own = self.dir.join(REGION_NAME);
         // Another one's hides it from an open, which tells of that; it must not be lost sight of here.
@@ -278,6 +287,22 @@ impl<'s> Look<'s> {
             }
             _ => Ok(own),
         }
+    }
+
+    /// Where a region with the id lies, if that is in the folder, or where it was last.
+    fn elsewhere(&self) -> Result<Option<PathBuf>> {
+        let own = self.dir.join(REGION_NAME);
+        for place in [Some(own), self.remembered()].into_iter().flatten() {
+            if !is_there(self.storage(), &place)? {
+                continue;
+            }
+            match self.has_our_id(&place) {
+                // Whoever has it open has another folder: ours is locked.
+                Ok(false) | Err(Error::Busy(_)) => {}
+                looked => return looked.map(|_| Some(place)),
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the file at `place` is a region that has the id which the manifest names.

@@ -342,6 +342,35 @@ fn half_a_database_with_logs_elsewhere_is_destroyed_where_it_was() {
     assert_eq!(names(&logs), Vec::<String>::new());
 }
 
+/// Whoever repeats a call that was cut short, and names another place than before, does not leave the region behind.
+#[test]
+fn half_a_database_does_not_forget_its_region() {
+    let home = home();
+    let [apart, own, lost] = ["apart", "own", "lost"].map(|name| home.path().join(name));
+    let [region, gone, wrong] = ["region", "gone", "wrong"].map(|name| home.path().join(name));
+    filled(&apart, with_pm_path(&region));
+    filled(&own, options());
+    filled(&lost, with_pm_path(&gone));
+    for dir in [&apart, &own, &lost] {
+        std::fs::rename(dir.join("CURRENT"), dir.join("DESTROYING")).unwrap();
+    }
+    for (dir, place) in [(&apart, &region), (&own, &own.join("region.pm"))] {
+        let before = snapshot(home.path());
+        let says = [&text(dir)[..], &text(&wrong), &text(place), "pm-path"];
+        refused(Db::destroy(dir, with_pm_path(&wrong)), INVALID, &says);
+        assert_same(home.path(), &before);
+    }
+    Db::destroy(&apart, with_pm_path(&region)).unwrap();
+    Db::destroy(&own, options()).unwrap();
+    // It was moved, and the call before has removed it.
+    std::fs::remove_file(&gone).unwrap();
+    Db::destroy(&lost, with_pm_path(&wrong)).unwrap();
+    for dir in [&apart, &own, &lost] {
+        assert_eq!(names(dir), ["LOCK"]);
+    }
+    assert_eq!(names(home.path()), ["apart", "lost", "own"]);
+}
+
 /// What a call that was cut short has left is no database, and another call removes it.
 #[test]
 fn half_a_database_says_so() {
