@@ -124,6 +124,8 @@ struct Found<'s> {
     region: Option<(PathBuf, Option<Region>)>,
     /// In these it may have been.
     folders: Vec<PathBuf>,
+    /// That of them which the caller names: he can see to it that it can be synced.
+    named: Option<PathBuf>,
 }
 
 impl Found<'_> {
@@ -146,14 +148,15 @@ impl Found<'_> {
     }
 
     /// Makes durable what this call, or one before, has removed from a folder. The place that is only remembered may be where we
-    /// may not look, or where a file lies by now: then there is nothing of ours, and nobody could repeat the call else.
+    /// may not look, or where a file lies by now: then there is nothing of ours, and nobody could repeat the call else. That is
+    /// not passed over of a folder from which this call has removed something, nor of one that the caller names.
     fn sync(&self, storage: &dyn Storage, folder: &Path) -> Result<()> {
         let synced = match storage.is_dir(folder) {
             Ok(true) => storage.sync_dir(folder, sites::FILE_NAMED),
             looked => looked.map(drop),
         };
         let removed_from = self.region.as_ref().and_then(|(place, _)| place.parent());
-        match removed_from == Some(folder) {
+        match [removed_from, self.named.as_deref()].contains(&Some(folder)) {
             true => synced,
             false => pass_over(synced),
         }
@@ -216,6 +219,7 @@ impl<'s> Look<'s> {
             logs: None,
             region: None,
             folders: Vec::new(),
+            named: None,
         };
         if self.region_id == NO_REGION {
             let dirs = LogDirs::of(self.dir, self.options, self.state);
@@ -227,6 +231,8 @@ impl<'s> Look<'s> {
             let places = [Some(&place), remembered.as_ref()];
             let folders = places.into_iter().flatten().filter_map(|at| at.parent());
             found.folders = folders.map(Path::to_path_buf).collect();
+            let is_named = self.options.pm_path.is_some();
+            found.named = place.parent().filter(|_| is_named).map(Path::to_path_buf);
             found.region = self.region(place)?;
         }
         Ok(found)

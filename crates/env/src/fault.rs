@@ -35,7 +35,6 @@ mod plan;
 pub use choppy::Choppy;
 pub use plan::{Fault, Op, Plan, Repeat};
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,7 +46,7 @@ use crate::sim::SimFs;
 use crate::spares::Spares;
 use crate::storage::{DiskRoom, FsKind, LockGuard, Storage};
 use file::FaultFile;
-use injector::Injector;
+use injector::{Injector, unopened};
 
 /// A [`Storage`] with faults. Cloning shares it. See the module's documentation.
 #[derive(Debug, Clone)]
@@ -181,9 +180,8 @@ impl Storage for FaultStorage {
     /// The folder is opened first: so a fault of that comes before the rename, and one of the sync behind it.
     fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
         let fault = self.injector.faults().call(Op::SyncDir);
-        if fault == Some(Fault::NoDescriptor) {
-            let emfile = io::Error::from_raw_os_error(libc::EMFILE);
-            return Err(Error::io("open folder", dir, emfile));
+        if let Some(refused) = fault.and_then(unopened) {
+            return Err(Error::io("open folder", dir, refused));
         }
         if fault.is_none() {
             // Below, the folder is opened before the name is changed, too.

@@ -238,6 +238,65 @@ fn a_repeated_call_syncs_folders_in_which_nothing_is_left() {
     assert_eq!(syncs(false, false), all);
 }
 
+/// A folder may be written to that may not be opened: it cannot be synced. Whoever names the region hears of that, in each call,
+/// and the database is not forgotten before. Of a place that is only remembered it is passed over.
+#[test]
+fn a_folder_that_may_not_be_synced_is_told_of_if_the_region_is_named() {
+    let home = home();
+    let [dir, pm] = ["db", "pm"].map(|name| home.path().join(name));
+    let real: Arc<dyn Storage> = Arc::new(RealStorage::new());
+    real.create_dir_all(&pm).unwrap();
+    let named = Options {
+        pm_path: Some(pm.join("region")),
+        ..options()
+    };
+    let faulty = FaultStorage::new(real.clone());
+    let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+    // The first sync is that of the mark.
+    let destroy_without = |sync: u64, options: &Options| {
+        let (fault, op) = (Fault::NoAccess, Some(Op::SyncDir));
+        faulty.arm(Plan {
+            fault,
+            op,
+            at: faulty.calls_for(fault, op) + sync,
+            repeat: Repeat::Once,
+        });
+        let before = faulty.fired();
+        let done = destroy(&dir, &world(&storage), options);
+        assert_eq!(faulty.fired(), before + 1);
+        faulty.disarm();
+        done
+    };
+    fill(&world(&real), &dir, &named);
+    for call in ["the one that removes it", "the next one"] {
+        match destroy_without(1, &named) {
+            Err(Error::Io { path, .. }) => assert_eq!(path, pm, "{call}"),
+            other => panic!("{call}: {other:?}"),
+        }
+        assert_eq!(real.list(&pm).unwrap(), Vec::<String>::new(), "{call}");
+        assert!(real.exists(&dir.join("DESTROYING")).unwrap(), "{call}");
+    }
+    // Its own folder is synced first.
+    destroy_without(2, &options()).unwrap();
+    assert_eq!(real.list(&dir).unwrap(), ["LOCK"]);
+    // Nor is it passed over of a folder within, from which the call has removed it, though nobody names that.
+    let within = dir.join("within");
+    real.create_dir_all(&within).unwrap();
+    let lies_within = Options {
+        pm_path: Some(within.join("region")),
+        ..options()
+    };
+    fill(&world(&real), &dir, &lies_within);
+    match destroy_without(1, &options()) {
+        Err(Error::Io { path, .. }) => assert_eq!(path, within),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(real.list(&within).unwrap(), Vec::<String>::new());
+    assert!(real.exists(&dir.join("DESTROYING")).unwrap());
+    destroy(&dir, &world(&real), &options()).unwrap();
+    assert_eq!(real.list(&dir).unwrap(), ["LOCK", "within"]);
+}
+
 /// What is changed in a region that lies in the folder, by whoever has gone on with it.
 type Change = fn(&Space, &State);
 

@@ -77,21 +77,16 @@ impl Injector {
                 let edquot = io::Error::from_raw_os_error(libc::EDQUOT);
                 Err(Error::io(what, path, edquot))
             }
-            Some(Fault::NoDescriptor) => {
-                // Before anything is synced.
-                let what = if op == Op::SyncDir {
-                    "open folder"
-                } else {
-                    what
-                };
-                let emfile = io::Error::from_raw_os_error(libc::EMFILE);
-                Err(Error::io(what, path, emfile))
-            }
             Some(Fault::CrossesDevices) => {
                 let exdev = io::Error::from_raw_os_error(libc::EXDEV);
                 Err(Error::io(what, path, exdev))
             }
-            other => Ok(other),
+            other => match other.and_then(unopened) {
+                // Before anything is synced.
+                Some(refused) if op == Op::SyncDir => Err(Error::io("open folder", path, refused)),
+                Some(refused) => Err(Error::io(what, path, refused)),
+                None => Ok(other),
+            },
         }
     }
 
@@ -174,6 +169,16 @@ impl Injector {
             *room += had.saturating_sub(len);
         }
     }
+}
+
+/// With what a call fails that cannot open something, if that is the fault.
+pub(super) fn unopened(fault: Fault) -> Option<io::Error> {
+    let code = match fault {
+        Fault::NoDescriptor => libc::EMFILE,
+        Fault::NoAccess => libc::EACCES,
+        _ => return None,
+    };
+    Some(io::Error::from_raw_os_error(code))
 }
 
 pub(super) fn eio(what: &'static str, path: &Path) -> Error {

@@ -70,6 +70,8 @@ pub enum Fault {
     Quota,
     /// A call that opens something fails with EMFILE and does nothing: the process has as many descriptors as it may.
     NoDescriptor,
+    /// The same with EACCES: the process may not open it.
+    NoAccess,
     /// A link fails with EXDEV, as between two file systems.
     CrossesDevices,
     /// A read returns at most the given number of bytes, as if the file ended there.
@@ -95,7 +97,7 @@ impl Fault {
         match self {
             Fault::Eio => true,
             Fault::ShortWrite(_) | Fault::LostWrite | Fault::Misdirected(_) => op == Op::Write,
-            Fault::NoDescriptor => matches!(
+            Fault::NoDescriptor | Fault::NoAccess => matches!(
                 op,
                 Op::Open | Op::Create | Op::List | Op::SyncDir | Op::Lock
             ),
