@@ -63,3 +63,6 @@ impl Sweeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use thermocline_base::options::{Options, Preset};
 use thermocline_base::{BatchEntry, CfId, ErrorKind, Point, Result, Site, When, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_memtable::{SITE_DEFERRED, SITE_ITEM};
 use thermocline_pm::RegionKind;
 use thermocline_policy::seal;
@@ -107,6 +108,42 @@ fn a_commit_of_nothing_is_told_behind_those_before_it_and_as_durable_as_they_are
         .write_with_callback(nothing(), false, tell(5))
         .unwrap();
     assert_eq!(lock(&told).last(), Some(&(5, true)));
+}
+
+/// It has no group of its own that could fail.
+#[test]
+fn a_commit_of_nothing_hears_that_what_came_before_it_is_not_durable() {
+    let machine = Machine::new(1 << 20);
+    let disk = FaultStorage::over_sim(machine.fs.clone());
+    let mut world = machine.world();
+    world.env.storage = Arc::new(disk.clone());
+    world.sim = None;
+    let options = asked_for(Preset::Leveled);
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    // So that no first write names the chain, and syncs files.
+    let (first, second) = (put(b"a"), put(b"b"));
+    engine.write(first.iter(), Durability::Immediate).unwrap();
+    engine.write(second.iter(), Durability::Buffered).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    let done: Callback = Box::new(move |result| {
+        lock(&tell).push(result.map_err(|error| error.kind()));
+    });
+    engine.write_with_callback(nothing(), false, done).unwrap();
+    assert!(lock(&told).is_empty());
+    let (fault, op) = (Fault::SyncKept, Some(Op::Sync));
+    disk.arm(Plan {
+        fault,
+        op,
+        at: disk.calls_for(fault, op),
+        repeat: Repeat::Once,
+    });
+    engine.write(nothing(), Durability::Immediate).unwrap_err();
+    assert_eq!(disk.fired(), 1);
+    assert_eq!(*lock(&told), [Err(ErrorKind::Poisoned)]);
+    // Nor is one durable that comes later, though nothing fails any more.
+    let again = engine.write(nothing(), Durability::Immediate);
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Poisoned);
 }
 
 /// Writes without waiting. Between tries is done what the write would have waited for. Fails where waiting would not help.
