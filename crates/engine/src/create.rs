@@ -11,7 +11,7 @@ use thermocline_memtable::Descriptor;
 use thermocline_pm::{Place, Region, RegionSpec, SITE_CREATE, SimPm};
 use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEdit};
 
-use crate::layout::{self, REGION_NAME};
+use crate::layout::{self, Begun, REGION_NAME};
 use crate::open::spec::{check_dram, region_spec, space_spec, stored};
 use crate::wal::check_place;
 use crate::world::World;
@@ -161,16 +161,21 @@ fn make_region(
     if let Some(path) = spec.place.path() {
         let own = dir.join(REGION_NAME);
         let begun = layout::noted_creation(&**storage, dir)?;
-        for place in places(world, dir, (&options, path), begun)? {
+        let begun_id = begun.as_ref().map(|begun| begun.id);
+        for place in places(world, dir, (&options, path), begun_id)? {
             if storage.exists(&place)? {
-                remove_leftover(&**storage, &place, &spec, begun)?;
+                remove_leftover(&**storage, &place, &spec, begun_id)?;
                 // Before the note changes: without it nobody knows whose the region was, should the power go.
                 let folder = place.parent().unwrap_or(dir);
                 storage.sync_dir(folder, SITE_CREATE)?;
             }
         }
-        layout::note_creation(&**storage, dir, region_id)?;
-        options.pm_path = (path != own).then(|| path.to_path_buf());
+        if let Some(begun) = &begun {
+            remove_elsewhere(&**storage, &spec, begun)?;
+        }
+        let elsewhere = (path != own).then_some(path);
+        layout::note_creation(&**storage, dir, region_id, elsewhere)?;
+        options.pm_path = elsewhere.map(Path::to_path_buf);
     }
     let space_spec = space_spec(&options);
     let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
@@ -179,8 +184,8 @@ fn make_region(
     Ok(options)
 }
 
-/// Where a region may lie that is in the way of one at `path`, or that the creation noted in this folder has left. The note has
-/// no place: what a creation left at another `pm_path` is not found, and stays there.
+/// Where a region may lie that is in the way of one at `path`, or that the creation noted in this folder has left, were it one of
+/// an earlier version, whose note has no place.
 fn places(
     world: &World,
     dir: &Path,
@@ -201,9 +206,10 @@ fn places(
 /// Nobody would know afterwards whose it is.
 fn forget_region(world: &World, dir: &Path, options: &Options) -> Result<()> {
     let storage = &*world.env.storage;
-    let Some(id) = layout::noted_creation(storage, dir)? else {
+    let Some(begun) = layout::noted_creation(storage, dir)? else {
         return Ok(());
     };
+    let id = begun.id;
     let spec = region_spec(world, dir, options, &id)?;
     let Some(path) = spec.place.path() else {
         return Ok(());
@@ -215,7 +221,23 @@ fn forget_region(world: &World, dir: &Path, options: &Options) -> Result<()> {
             storage.sync_dir(place.parent().unwrap_or(dir), SITE_CREATE)?;
         }
     }
-    Ok(())
+    remove_elsewhere(storage, &spec, &begun)
+}
+
+/// Removes the region that the noted creation has left at the place that its note has: the next one may lie at another place, and
+/// nobody would know of the first. What cannot be looked at or removed stays, and is in nobody's way.
+fn remove_elsewhere(storage: &dyn Storage, spec: &RegionSpec, begun: &Begun) -> Result<()> {
+    let Some(place) = &begun.place else {
+        return Ok(());
+    };
+    let is_left = storage.exists(place).unwrap_or(false)
+        && is_leftover(storage, place, spec, begun.id).unwrap_or(false);
+    match place.parent() {
+        Some(folder) if is_left && storage.remove(place).is_ok() => {
+            storage.sync_dir(folder, SITE_CREATE)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes the region that the creation noted in this folder left behind. Anything else is

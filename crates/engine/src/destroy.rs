@@ -329,7 +329,7 @@ impl<'s> Look<'s> {
         if lacks_region(self.state) {
             // Of a copy whose first open was interrupted. What cannot be looked at stays.
             let noted = layout::noted_creation(storage, self.dir);
-            let is_noted = noted.is_ok_and(|noted| noted == Some(self.region_id));
+            let is_noted = noted.is_ok_and(|noted| noted.is_some_and(|n| n.id == self.region_id));
             let is_ours = || is_leftover(storage, &place, &self.spec(&place, true), self.region_id);
             let goes = is_noted && is_ours().unwrap_or(false);
             return Ok(goes.then_some((place, None)));

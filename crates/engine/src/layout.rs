@@ -1,12 +1,16 @@
 //! Names of files, and what may lie in a database's folder.
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::checksum::crc32c;
 use thermocline_base::options::Options;
+use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
 use thermocline_copies::is_unfinished;
-use thermocline_env::{LockGuard, OpenMode, Storage};
+use thermocline_env::{File, LockGuard, OpenMode, Storage};
 use thermocline_pm::SITE_CREATE;
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
 use thermocline_version::{Doomed, LOCK_NAME, Manifest};
@@ -14,11 +18,26 @@ use thermocline_version::{Doomed, LOCK_NAME, Manifest};
 /// The region's file, unless `pm_path` says otherwise.
 pub const REGION_NAME: &str = "region.pm";
 
-/// Bytes of a region's id, which are all that the note of a creation has.
-const REGION_ID_LEN: u64 = 16;
+/// Bytes of a region's id, which are all that the note of a creation has whose region lies in the folder.
+const REGION_ID_LEN: usize = 16;
 
-/// Exists while a database is being made; holds the id of its region.
+/// Stands in the note between the id and the place of a region that lies elsewhere. A checksum is behind that.
+const ELSEWHERE: &[u8; 8] = b"THCLMAKE";
+
+/// No note is longer: no path is.
+const NOTE_LEN_MAX: u64 = 8192;
+
+/// Exists while a database is being made; holds the id of its region, and where that lies if not in the folder.
 pub(crate) const CREATING_NAME: &str = "CREATING";
+
+/// What the note of a creation says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// The id of the region that was about to be made.
+    pub id: [u8; REGION_ID_LEN],
+    /// Where, if not in the folder. One that was noted by an earlier version has no place.
+    pub place: Option<PathBuf>,
+}
 
 /// Where the region with this id lies.
 pub(crate) fn region_path(
@@ -212,8 +231,9 @@ fn made_within(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<V
     let given = [&options.pm_path, &options.wal_path];
     let mut places: Vec<PathBuf> = given.into_iter().flatten().cloned().collect();
     // In a folder for regions it has its id in its name. A note that cannot be read is not one of ours.
-    if let Ok(Some(id)) = noted_creation(storage, dir) {
-        places.push(region_path(storage, dir, options, &id)?);
+    if let Ok(Some(begun)) = noted_creation(storage, dir) {
+        places.push(region_path(storage, dir, options, &begun.id)?);
+        places.extend(begun.place);
     }
     let within = places.iter().filter_map(|place| {
         let first = place.strip_prefix(&absolute).ok()?.components().next()?;
@@ -233,29 +253,61 @@ pub(crate) fn is_probe(name: &str) -> bool {
 }
 
 /// Notes, durably, that this region is about to be made: only such a region may be replaced if the
-/// creation is interrupted. Anything else at its place is somebody's.
-pub(crate) fn note_creation(storage: &dyn Storage, dir: &Path, region_id: &[u8; 16]) -> Result<()> {
+/// creation is interrupted. Anything else at its place is somebody's. It lies `elsewhere`, or in the folder.
+pub(crate) fn note_creation(
+    storage: &dyn Storage,
+    dir: &Path,
+    region_id: &[u8; REGION_ID_LEN],
+    elsewhere: Option<&Path>,
+) -> Result<()> {
     forget_creation(storage, dir)?;
+    let mut note = region_id.to_vec();
+    if let Some(place) = elsewhere {
+        note.extend_from_slice(ELSEWHERE);
+        note.extend_from_slice(place.as_os_str().as_bytes());
+        let crc = crc32c(0, &note);
+        note.extend_from_slice(&crc.to_le_bytes());
+    }
     let file = storage.open(&dir.join(CREATING_NAME), OpenMode::CreateNew)?;
-    file.write_at(region_id, 0)?;
+    file.write_at(&note, 0)?;
     file.sync(SITE_CREATE)?;
     storage.sync_dir(dir, SITE_CREATE)
 }
 
 /// The region that an earlier process was about to make.
-pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option<[u8; 16]>> {
+pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option<Begun>> {
     let path = dir.join(CREATING_NAME);
     if !storage.exists(&path)? {
         return Ok(None);
     }
-    let mut region_id = [0; 16];
     let file = storage.open(&path, OpenMode::Read)?;
-    // A torn note was never followed by a region. A longer file is somebody's.
-    if file.len()? != REGION_ID_LEN {
+    let len = file.len()?;
+    if len > NOTE_LEN_MAX {
         return Ok(None);
     }
-    file.read_exact_at(&mut region_id, 0)?;
-    Ok(Some(region_id))
+    let mut note = vec![0; index(len)];
+    file.read_exact_at(&mut note, 0)?;
+    // A torn note was never followed by a region. Anything else is somebody's.
+    Ok(decode_note(&note))
+}
+
+fn decode_note(note: &[u8]) -> Option<Begun> {
+    let (id, rest) = note.split_first_chunk::<REGION_ID_LEN>()?;
+    if rest.is_empty() {
+        return Some(Begun {
+            id: *id,
+            place: None,
+        });
+    }
+    let (sealed, crc) = note.split_last_chunk::<4>()?;
+    if crc32c(0, sealed) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    let place = sealed.get(REGION_ID_LEN..)?.strip_prefix(ELSEWHERE)?;
+    Some(Begun {
+        id: *id,
+        place: Some(PathBuf::from(OsStr::from_bytes(place))),
+    })
 }
 
 /// Removes the note. Something else of its name stays: it is somebody's.
@@ -264,16 +316,27 @@ pub(crate) fn forget_creation(storage: &dyn Storage, dir: &Path) -> Result<()> {
     if !storage.exists(&note)? {
         return Ok(());
     }
-    let len = match storage.open(&note, OpenMode::Read) {
-        Ok(file) => file.len()?,
+    let is_ours = match storage.open(&note, OpenMode::Read) {
+        Ok(file) => may_be_note(&*file)?,
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => return Ok(()),
         Err(error) => return Err(error),
     };
-    // Torn, it is shorter.
-    if len <= REGION_ID_LEN {
+    if is_ours {
         storage.remove(&note)?;
     }
     Ok(())
+}
+
+/// Whether a file is a note, or what a crash has left of one: it is shorter, or its first bytes are lost.
+fn may_be_note(file: &dyn File) -> Result<bool> {
+    let mut start = [0; REGION_ID_LEN + ELSEWHERE.len()];
+    let read = file.read_at(&mut start, 0)?;
+    let start = &start[..read];
+    let is_begun = match start.get(REGION_ID_LEN..) {
+        Some(rest) => ELSEWHERE.starts_with(rest) || start.iter().all(|b| *b == 0),
+        None => true,
+    };
+    Ok(is_begun && file.len()? <= NOTE_LEN_MAX)
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, ErrorKind};
 use thermocline_env::OpenMode;
 
-use super::{CREATING_NAME, REGION_NAME, note_creation, noted_creation};
+use super::{
+    Begun, CREATING_NAME, NOTE_LEN_MAX, REGION_NAME, forget_creation, note_creation, noted_creation,
+};
 use crate::create::prepare_or_find;
 use crate::{Engine, World, verify};
 use tempfile::TempDir;
@@ -78,7 +80,8 @@ impl House {
         let mut id = [0; 16];
         let file = storage.open(region, OpenMode::Read).unwrap();
         file.read_exact_at(&mut id, 16).unwrap();
-        note_creation(&*storage, &self.path("db"), &id).unwrap();
+        let elsewhere = (region != self.path("db").join(REGION_NAME)).then_some(region);
+        note_creation(&*storage, &self.path("db"), &id, elsewhere).unwrap();
     }
 }
 
@@ -201,6 +204,50 @@ fn an_interrupted_creation_is_begun_again_wherever_the_region_is_to_lie() {
     }
 }
 
+/// Where the next one is to lie at another place, the first is still found: the note says where it is. What lies there by then may
+/// be somebody's.
+#[test]
+fn an_interrupted_creation_leaves_no_region_at_another_place() {
+    let storage = World::real().env.storage;
+    for (first, second) in [
+        ("pm", Some("pm/two.pm")),
+        ("pm/one.pm", None),
+        ("db/one.pm", Some("pm")),
+    ] {
+        for is_ours in [true, false] {
+            let house = House::new();
+            house.make(Some(first));
+            let region = house.region(Some(first));
+            house.interrupt(&region);
+            if !is_ours {
+                storage.remove(&region).unwrap();
+                let file = storage.open(&region, OpenMode::CreateNew).unwrap();
+                file.write_at(b"somebody's", 0).unwrap();
+            }
+            house.make(second);
+            assert_eq!(region.exists(), !is_ours, "{first}");
+            assert_ne!(house.region(second), region);
+            assert!(!house.path("db").join(CREATING_NAME).exists());
+        }
+    }
+}
+
+/// Without a region, too.
+#[test]
+fn a_database_without_a_region_lets_go_of_one_at_another_place() {
+    let house = House::new();
+    house.make(Some("pm/one.pm"));
+    let region = house.region(Some("pm/one.pm"));
+    house.interrupt(&region);
+    let leveled = Options {
+        dram: 4 << 20,
+        ..Options::preset(Preset::Leveled)
+    };
+    let engine = Engine::open(World::real(), &house.path("db"), leveled).unwrap();
+    engine.close().unwrap();
+    assert!(!region.exists());
+}
+
 #[test]
 fn a_database_without_a_region_lets_go_of_one_that_was_begun_there_and_of_no_other() {
     let leveled = Options {
@@ -213,7 +260,7 @@ fn a_database_without_a_region_lets_go_of_one_that_was_begun_there_and_of_no_oth
         let (dir, region) = (house.path("db"), house.path("db").join(REGION_NAME));
         house.interrupt(&region);
         if !is_noted {
-            note_creation(&*World::real().env.storage, &dir, &[7; 16]).unwrap();
+            note_creation(&*World::real().env.storage, &dir, &[7; 16], None).unwrap();
         }
         let engine = Engine::open(World::real(), &dir, leveled.clone()).unwrap();
         engine.close().unwrap();
@@ -249,9 +296,13 @@ fn a_note_of_a_creation_has_its_exact_length() {
     let house = House::new();
     let storage = World::real().env.storage;
     let dir = house.path("pm");
-    note_creation(&*storage, &dir, &[7; 16]).unwrap();
+    note_creation(&*storage, &dir, &[7; 16], None).unwrap();
     let noted = || noted_creation(&*storage, &dir).unwrap();
-    assert_eq!(noted(), Some([7; 16]));
+    let in_folder = Begun {
+        id: [7; 16],
+        place: None,
+    };
+    assert_eq!(noted(), Some(in_folder));
     let note = dir.join(CREATING_NAME);
     let file = storage.open(&note, OpenMode::ReadWrite).unwrap();
     file.write_at(b"more", 16).unwrap();
@@ -260,4 +311,43 @@ fn a_note_of_a_creation_has_its_exact_length() {
     let file = storage.open(&note, OpenMode::CreateNew).unwrap();
     file.write_at(&[7; 15], 0).unwrap();
     assert_eq!(noted(), None);
+}
+
+/// One with a place has a checksum. Of what a crash leaves of it nobody goes by it, and it goes; a longer file stays.
+#[test]
+fn a_torn_note_with_a_place_is_known_as_ours() {
+    let house = House::new();
+    let storage = World::real().env.storage;
+    let dir = house.path("pm");
+    let place = house.path("somewhere/else.pm");
+    let note = dir.join(CREATING_NAME);
+    let whole = || {
+        note_creation(&*storage, &dir, &[7; 16], Some(&place)).unwrap();
+        storage.open(&note, OpenMode::ReadWrite).unwrap()
+    };
+    let file = whole();
+    let begun = Begun {
+        id: [7; 16],
+        place: Some(place.clone()),
+    };
+    assert_eq!(noted_creation(&*storage, &dir).unwrap(), Some(begun));
+    let len = file.len().unwrap();
+    for cut in [0, 15, 20, 24, len - 1] {
+        let file = whole();
+        file.set_len(cut).unwrap();
+        let lost = vec![0; usize::try_from(cut).unwrap()];
+        for is_lost in [false, true] {
+            if is_lost {
+                file.write_at(&lost, 0).unwrap();
+            }
+            let noted = noted_creation(&*storage, &dir).unwrap();
+            assert_eq!(noted, None, "{cut}");
+        }
+        forget_creation(&*storage, &dir).unwrap();
+        assert!(!note.exists(), "{cut}");
+    }
+    let file = whole();
+    file.set_len(NOTE_LEN_MAX + 1).unwrap();
+    forget_creation(&*storage, &dir).unwrap();
+    assert!(note.exists());
 }
