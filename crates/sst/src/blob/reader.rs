@@ -98,6 +98,34 @@ impl BlobFile {
         self.value_of(header, blob, stored)
     }
 
+    /// The header of the record at `at`, and its bytes, in `file`, whose records end at `end`: this one does not reach over that.
+    fn header_at(
+        &self,
+        file: &dyn File,
+        at: u64,
+        end: u64,
+    ) -> Result<(RecordHeader, [u8; RECORD_HEADER_LEN])> {
+        let damage = |e: Unreadable| e.into_error(&self.name, at);
+        let room = end - at;
+        // Of a file that was cut: that is damage, and a read that fell short is not.
+        if room < RECORD_HEADER_LEN as u64 {
+            return Err(damage(damaged("blob record", 0, RECORD_HEADER_LEN, room)));
+        }
+        let mut stored = [0; RECORD_HEADER_LEN];
+        file.read_exact_at(&mut stored, at)?;
+        let header = RecordHeader::decode(&stored, self.identity.blob_seed(), at);
+        let header = header.map_err(damage)?;
+        if header.len() > room {
+            return Err(damage(damaged(
+                "length of a blob record",
+                12,
+                room,
+                header.len(),
+            )));
+        }
+        Ok((header, stored))
+    }
+
     /// The header of the value's record, which has been compared with the value.
     fn checked(&self, blob: BlobRef, stored: &[u8]) -> Result<RecordHeader> {
         let seed = self.identity.blob_seed();
@@ -250,23 +278,8 @@ impl<'a> BlobRecords<'a> {
 
     fn record(&mut self) -> Result<BlobEntry> {
         let (opened, at) = (self.opened, self.at);
-        let seed = opened.identity.blob_seed();
+        let (header, _) = opened.header_at(self.file, at, self.end)?;
         let damage = |e: Unreadable| e.into_error(&opened.name, at);
-        let room = self.end - at;
-        if room < RECORD_HEADER_LEN as u64 {
-            return Err(damage(damaged("blob record", 0, RECORD_HEADER_LEN, room)));
-        }
-        let mut header = [0; RECORD_HEADER_LEN];
-        self.file.read_exact_at(&mut header, at)?;
-        let header = RecordHeader::decode(&header, seed, at).map_err(damage)?;
-        if header.len() > room {
-            return Err(damage(damaged(
-                "length of a blob record",
-                12,
-                room,
-                header.len(),
-            )));
-        }
         let key_len = usize::from(header.key_len);
         let padding = usize::try_from(header.len() - header.used()).expect("less than eight");
         let mut key = vec![0; key_len + padding];
@@ -281,6 +294,7 @@ impl<'a> BlobRecords<'a> {
                 "others",
             )));
         }
+        let seed = opened.identity.blob_seed();
         header.check_key(&key, seed, at).map_err(damage)?;
         self.at += header.len();
         Ok(BlobEntry {
@@ -315,17 +329,14 @@ impl Iterator for BlobRecords<'_> {
 /// has the same. (A CRC would be: each header ends with its own.) Values are not read.
 ///
 /// # Errors
-/// As [`BlobFile::open`]; [`Error::Corruption`] of a header.
+/// As [`BlobFile::open`]; [`Error::Corruption`] of a header, or if the last record does not end there.
 pub fn hash_record_headers(file: &dyn File, identity: Identity, bytes: u64) -> Result<u64> {
     let opened = BlobFile::open(file, identity)?;
     let (mut hash, mut at) = (Hasher64::new(), BLOB_HEADER_LEN as u64);
     while at < bytes {
-        let mut header = [0; RECORD_HEADER_LEN];
-        file.read_exact_at(&mut header, at)?;
-        hash.add(&header);
-        let decoded = RecordHeader::decode(&header, identity.blob_seed(), at);
-        let decoded = decoded.map_err(|e| e.into_error(&opened.name, at))?;
-        at += decoded.len();
+        let (header, stored) = opened.header_at(file, at, bytes)?;
+        hash.add(&stored);
+        at += header.len();
     }
     Ok(hash.value())
 }

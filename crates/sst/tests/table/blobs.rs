@@ -10,7 +10,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
     BlobFile, BlobRecords, BlobWriter, Compression, Identity, KeyRef, TableWriter, Value,
-    WriteOptions, read_blob, read_blob_of, verify_blobs,
+    WriteOptions, hash_record_headers, read_blob, read_blob_of, verify_blobs,
 };
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -243,6 +243,29 @@ fn every_flipped_bit_and_every_cut_is_an_error() {
                     Ok(found) => assert_eq!(&found, value),
                     Err(e) => assert_names_place(&e, "cut"),
                 }
+            }
+        }
+    }
+}
+
+/// Whoever backs a file up asks for the headers of all that is there, however long that is.
+#[test]
+fn headers_of_a_cut_file_are_damage_unless_whole_records_are_left() {
+    let mut rng = Rng::new(7);
+    let fs = fresh();
+    let all = written(&fs, identity(9), &[0, 10, 100, 7], &mut rng);
+    let bytes = fs.contents(&blob_path(9)).unwrap();
+    let mut ends: Vec<u64> = all.iter().map(|(blob, ..)| blob.offset).collect();
+    ends.push(bytes.len() as u64);
+    for len in 0..=bytes.len() {
+        fs.install(&blob_path(9), &bytes[..len]);
+        let file = fs.open(&blob_path(9), OpenMode::Read).unwrap();
+        let len = len as u64;
+        match hash_record_headers(&*file, identity(9), len) {
+            Ok(_) => assert!(ends.contains(&len), "{len}"),
+            Err(error) => {
+                assert!(!ends.contains(&len), "{len}");
+                assert_names_place(&error, &format!("cut to {len}"));
             }
         }
     }
