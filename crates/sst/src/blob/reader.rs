@@ -254,8 +254,8 @@ pub struct BlobEntry {
     pub blob: BlobRef,
 }
 
-/// Goes over the records of a blob file in order, without reading values. Behind a fault it ends:
-/// where the next record begins is not known then.
+/// Goes over the records of a blob file in order, without reading values. Behind a fault of a header it ends: where the next
+/// record begins is not known then.
 #[derive(Debug)]
 pub struct BlobRecords<'a> {
     opened: &'a BlobFile,
@@ -278,7 +278,10 @@ impl<'a> BlobRecords<'a> {
 
     fn record(&mut self) -> Result<BlobEntry> {
         let (opened, at) = (self.opened, self.at);
+        // Unless the header is right, nothing follows.
+        self.at = self.end;
         let (header, _) = opened.header_at(self.file, at, self.end)?;
+        self.at = at + header.len();
         let damage = |e: Unreadable| e.into_error(&opened.name, at);
         let key_len = usize::from(header.key_len);
         let padding = usize::try_from(header.len() - header.used()).expect("less than eight");
@@ -296,7 +299,6 @@ impl<'a> BlobRecords<'a> {
         }
         let seed = opened.identity.blob_seed();
         header.check_key(&key, seed, at).map_err(damage)?;
-        self.at += header.len();
         Ok(BlobEntry {
             cf: header.cf,
             key,
@@ -313,14 +315,7 @@ impl Iterator for BlobRecords<'_> {
     type Item = Result<BlobEntry>;
 
     fn next(&mut self) -> Option<Result<BlobEntry>> {
-        if self.at >= self.end {
-            return None;
-        }
-        let record = self.record();
-        if record.is_err() {
-            self.at = self.end;
-        }
-        Some(record)
+        (self.at < self.end).then(|| self.record())
     }
 }
 

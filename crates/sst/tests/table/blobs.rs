@@ -272,6 +272,30 @@ fn headers_of_a_cut_file_are_damage_unless_whole_records_are_left() {
 }
 
 #[test]
+fn a_check_goes_on_behind_a_key_that_is_damaged() {
+    let fs = fresh();
+    let mut writer = BlobWriter::create(&fs, &blob_path(9), identity(9)).unwrap();
+    let all = [b"a", b"b", b"c"].map(|key| writer.append(CF, key, b"value").unwrap());
+    writer.finish().unwrap();
+    let mut bytes = fs.contents(&blob_path(9)).unwrap();
+    // The key of the first record, and the value of the last one.
+    let damaged = [all[0].offset + 32 + 5, all[2].offset + 32];
+    for at in damaged {
+        bytes[usize::try_from(at).unwrap()] ^= 1;
+    }
+    fs.install(&blob_path(9), &bytes);
+    let file = fs.open(&blob_path(9), OpenMode::Read).unwrap();
+    let verified = verify_blobs(&file, identity(9), bytes.len() as u64);
+    let offset = |fault: &Error| match fault {
+        Error::Corruption { offset, .. } => *offset,
+        other => panic!("{other}"),
+    };
+    let found: Vec<u64> = verified.faults.iter().map(offset).collect();
+    assert_eq!(found, damaged);
+    assert_eq!((verified.blocks, verified.entries), (3, 1));
+}
+
+#[test]
 fn values_in_anothers_place_are_found() {
     assert!(swapped_values_are_found());
     let mut rng = Rng::new(4);
