@@ -110,8 +110,9 @@ pub const FOOTER_LEN: usize = 80;
 /// Longest payload of a data block before compression.
 pub const DATA_LEN_MAX: usize = 2 << 20;
 
-/// Longest payload of an index block or filter before compression. This limit and the next two bound
-/// what opening a table takes in memory, whoever wrote it, to less than 64 MiB.
+/// Longest payload of an index block or filter before compression. This limit and the others here bound
+/// what opening a table takes in memory, whoever wrote it, to less than 128 MiB: most of that are a learned index whose groups
+/// have long lowest keys, and range tombstones of seven bytes each, which take 32.
 pub const INDEX_LEN_MAX: usize = 6 << 20;
 
 /// Longest payload of the range tombstones before compression.

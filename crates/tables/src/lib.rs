@@ -11,7 +11,8 @@
 //!    error, not its data.
 //!
 //! A point read asks run after run ([`runs`]), in each at most one table, and reads at most one index
-//! block and one data block there. Of a table of level 0 it may know which data block that is, or that there is none
+//! block and one data block there; through a learned index further data blocks, if versions of the key, or keys with its code,
+//! go on in them. Of a table of level 0 it may know which data block that is, or that there is none
 //! ([`keys`]). Cursors read ahead ([`ahead`]). Where the bytes come from, and what is kept in DRAM: [`files`].
 
 #![forbid(unsafe_code)]
