@@ -43,7 +43,7 @@
 //! # What the writer verifies
 //!
 //! The payload is decoded and asked, as readers will, for the first and the last key of every block. The
-//! answer must be that block, or one before it that goes on up to it. Every key between the two is covered by
+//! answer must be that block, or one before it that goes on up to it, at most [`RUN_MAX`](grow::RUN_MAX) blocks before. Every key between the two is covered by
 //! that, since codes, thresholds and lowest keys ascend: its search leads to no block before that of the first
 //! key and to none behind that of the last; and if it leads to one before its own, then its code is that
 //! of the first key (the threshold of its own block is above its code, and by rule 2 at most the first
@@ -83,7 +83,7 @@ mod work;
 pub(crate) use boundaries::Boundaries;
 pub(crate) use lookup::Learned;
 
-use thermocline_base::numbers::len32;
+use thermocline_base::numbers::{len_of, len32};
 
 use crate::format::LEARNED_LEN_MAX;
 use crate::format::coding::Unreadable;
@@ -119,10 +119,13 @@ fn finds_all(learned: &Learned, bounds: &Boundaries) -> bool {
     len32(bounds.len()) == learned.blocks() && learned.all_handles().enumerate().all(is_found)
 }
 
-/// Whether a search for `key` comes to block `n`.
+/// Whether a search for `key` comes to block `n`, over no more blocks than are written in a row: whoever followed all that others
+/// claim, for each key, would take time that squares.
 pub(crate) fn leads_to(learned: &Learned, key: &[u8], n: u32) -> bool {
     let from = learned.block_of(key);
-    from <= n && (from..n).all(|before| learned.goes_on(before + 1, key))
+    let run = n.checked_sub(from).map(len_of);
+    run.is_some_and(|run| run <= grow::RUN_MAX)
+        && (from..n).all(|before| learned.goes_on(before + 1, key))
 }
 
 #[cfg(test)]

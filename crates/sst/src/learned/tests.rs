@@ -385,6 +385,29 @@ fn lowest_keys_are_bounded_alone_and_together() {
     assert!(together.contains("lowest keys of all groups"), "{together}");
 }
 
+/// No writer makes this: all keys have one code, so that each block goes on in the next one.
+#[test]
+fn a_search_leads_over_no_more_blocks_than_are_written_in_a_row() {
+    let blocks: u32 = 20;
+    let mut payload = vec![INDEX_LEARNED, 0, 0, 0];
+    put_varint(&mut payload, blocks.into());
+    payload.extend([0; 32]);
+    // One piece of one group, with an even line.
+    payload.extend([0, 1, 1, 0, 0, 0]);
+    // The group has all blocks, and neither lowest key nor prefix nor positions.
+    payload.extend([1, 20, 0, 0, 0, 0]);
+    // One model of all blocks but the first: their thresholds are 1, which is 2 as a zigzag.
+    payload.extend([1, 19, 2, 0, 0, 0, 0]);
+    // One frame. Blocks have 12 bytes and follow each other.
+    payload.extend([12, 0, 0, 0, 0]);
+    let index = decode(&payload, 12 * u64::from(blocks)).unwrap();
+    assert!((1..blocks).all(|n| index.goes_on(n, b"key")));
+    let most = len32(grow::RUN_MAX);
+    for n in 0..blocks {
+        assert_eq!(leads_to(&index, b"key", n), n <= most, "{n}");
+    }
+}
+
 #[test]
 fn damaged_payloads_are_refused_or_can_be_asked() {
     let mut rng = Rng::new(13);
