@@ -147,18 +147,19 @@ impl Piece<'_> {
 /// The index is the one that the properties name.
 fn check_index(table: &Table) -> Result<(), Unreadable> {
     let p = &table.properties;
-    let (what, expected, got) = match (&table.root, p.index) {
+    let (is, said) = match (&table.root, p.index) {
         (Root::Learned(index), IndexUse::Learned) => {
             let blocks = u64::from(index.blocks());
-            ("data blocks of an index", p.data_blocks, blocks)
+            return match blocks == p.data_blocks {
+                true => Ok(()),
+                false => Err(damaged("data blocks of an index", 0, p.data_blocks, blocks)),
+            };
         }
         (Root::Binary(_), IndexUse::Binary | IndexUse::FellBack) => return Ok(()),
-        (Root::Learned(_), _) | (Root::Binary(_), _) => ("kind of index in the properties", 1, 0),
+        (Root::Learned(_), _) => ("learned", "binary"),
+        (Root::Binary(_), _) => ("binary", "learned"),
     };
-    match expected == got {
-        true => Ok(()),
-        false => Err(damaged(what, 0, expected, got)),
-    }
+    Err(damaged("kind of index in the properties", 0, is, said))
 }
 
 /// The parts do not contradict each other.

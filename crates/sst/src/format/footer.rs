@@ -124,12 +124,9 @@ impl Footer {
         let sum: u64 = self.lens().into_iter().map(u64::from).sum();
         let end = self.data_end.checked_add(sum + FOOTER_LEN as u64);
         if end != Some(self.file_len) {
-            return Err(damaged(
-                "lengths of the blocks before the footer",
-                32,
-                self.file_len,
-                sum,
-            ));
+            let got = end.map_or("behind all files".to_string(), |end| end.to_string());
+            let what = "where the blocks and the footer end";
+            return Err(damaged(what, 32, self.file_len, got));
         }
         for (n, len) in self.lens().into_iter().enumerate() {
             // Stored, a block is never longer than without compression.
@@ -158,5 +155,32 @@ impl Footer {
             n += 1;
             (len > 0).then_some(handle)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(data_end: u64) -> [String; 2] {
+        let footer = Footer {
+            identity: Identity::new([1; 16], thermocline_base::FileId(7)),
+            file_len: 1000,
+            data_end,
+            filter_len: 0,
+            tombstones_len: 0,
+            index_len: 20,
+            properties_len: 30,
+        };
+        match Footer::decode(&footer.encode(), &footer.identity, 1000) {
+            Err(Unreadable::Damaged { expected, got, .. }) => [expected, got],
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn blocks_that_do_not_fill_the_file_are_told_by_where_they_end() {
+        assert_eq!(refused(100), ["1000", "230"]);
+        assert_eq!(refused(u64::MAX - 50), ["1000", "behind all files"]);
     }
 }

@@ -3,7 +3,9 @@
 
 use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
-use thermocline_sst::{Compression, FAULTS_MAX, TablePart, Verified, WriteOptions, verify_table};
+use thermocline_sst::{
+    Compression, FAULTS_MAX, IndexKind, IndexUse, TablePart, Verified, WriteOptions, verify_table,
+};
 
 use crate::common::*;
 
@@ -12,6 +14,7 @@ const SEQNOS: u8 = 0x83;
 const SMALLEST: u8 = 0x84;
 const LARGEST: u8 = 0x85;
 const BLOB: u8 = 0x86;
+const INDEX: u8 = 0x08;
 
 /// Two entries with blobs, and many others; one range tombstone.
 fn contents() -> Contents {
@@ -121,6 +124,29 @@ fn range_tombstones_outside_of_the_bounds_are_found_at_open() {
     let fs = fresh();
     fs.install(&path(7), &with(SEQNOS, 8, 21));
     open(&fs, 7).unwrap();
+}
+
+#[test]
+fn an_index_of_another_kind_than_the_properties_say_is_told_with_both() {
+    let fs = fresh();
+    let options = WriteOptions {
+        block_bytes: 512,
+        index: IndexKind::Learned,
+        ..WriteOptions::default()
+    };
+    let meta = contents().write(&fs, 7, options).unwrap();
+    assert_eq!(meta.properties.index, IndexUse::Learned);
+    let mut bytes = fs.contents(&path(7)).unwrap();
+    let at = property(&bytes, INDEX);
+    assert_eq!(bytes[at], IndexUse::Learned as u8);
+    bytes[at] = IndexUse::FellBack as u8;
+    let (offset, len) = meta_blocks(&bytes)[3];
+    reseal(&mut bytes, 7, offset, len);
+    fs.install(&path(7), &bytes);
+    let error = open(&fs, 7).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    let text = error.to_string();
+    assert!(text.contains("expected learned, got binary"), "{text}");
 }
 
 /// A fault in every entry: so many are described, the others counted.
