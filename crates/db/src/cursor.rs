@@ -122,7 +122,7 @@ impl Cursor {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if the cursor's column family has been dropped; [`crate::Error::Closed`] if the database
-    /// was closed and opened again. The cursor stays as it was.
+    /// was closed. The cursor stays as it was, and reads on.
     pub fn refresh(&mut self) -> Result<()> {
         self.0.refresh()
     }

@@ -194,7 +194,7 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use crate::{CfOptions, Db, Durability, Options};
+    use crate::{CfOptions, Db, Durability, Error, Options, Result};
 
     fn open(folder: &tempfile::TempDir, name: &str) -> Db {
         let options = Options {
@@ -267,5 +267,37 @@ mod tests {
         assert_eq!(two.get("a").unwrap().as_deref(), Some(&b"1"[..]));
         drop(two);
         assert_eq!(watch.metrics().readers, 0);
+    }
+
+    /// It makes no difference to a handle that somebody else reads on, at the same moment, before the database is opened again
+    /// and after that.
+    #[test]
+    fn a_handle_of_a_closed_database_reads_nothing_beside_one_who_reads_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = open(&folder, "db");
+        db.put("a", "1").unwrap();
+        let (left, handle) = (db.snapshot(), db.clone());
+        let mut cursor = left.cursor().unwrap();
+        assert!(cursor.seek_to_first().unwrap());
+        db.close().unwrap();
+        let mut check = || {
+            let answers: [Result<()>; 6] = [
+                handle.get("a").map(drop),
+                handle.multi_get(["a"]).map(drop),
+                handle.snapshot().get("a").map(drop),
+                handle.iter().next().unwrap().map(drop),
+                handle.cursor().unwrap().seek_to_first().map(|_| ()),
+                cursor.refresh(),
+            ];
+            for (n, answer) in answers.into_iter().enumerate() {
+                assert!(matches!(answer, Err(Error::Closed)), "{n}: {answer:?}");
+            }
+            assert_eq!(left.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+            assert!(cursor.valid() && cursor.key() == b"a");
+        };
+        check();
+        let again = open(&folder, "db");
+        check();
+        again.close().unwrap();
     }
 }

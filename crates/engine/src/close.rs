@@ -29,8 +29,8 @@
 //!    the manifest says: no edit came after the store was closed, since every opening that writes makes one first.
 //! 5. *It registers their seqnos before it changes anything.* From then on flushes, merges and compactions keep
 //!    what they need as for any reader, and no longer where it lay. Then the view that was set aside goes, and who
-//!    reads on reads in the newest view of the newest opening. Who registers with the closed store
-//!    after 4, by a handle, reads nothing.
+//!    reads on reads in the newest view of the newest opening. Who registers with the closed store,
+//!    by a handle, reads nothing, before 4 or after it, and at whatever seqno (`Moment::is_late`).
 //! 6. *A seqno stays registered* there until nobody has it here any more: who leaves trims what he left behind
 //!    ([`After::trim_at`]). In the opening after that both are elders, and read there at once. So there is no chain of stores, but through those in
 //!    which a family was dropped while somebody could read it.

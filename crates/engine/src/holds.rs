@@ -90,7 +90,11 @@ impl Moment {
     pub fn now(inner: &Arc<Inner>) -> Moment {
         let mark = inner.common.commits.ring.visible_mark();
         let registration = inner.common.commits.readers.register(mark, thread_number());
-        Moment::of(inner, registration, inner.common.families.moment())
+        let drops = inner.common.families.moment();
+        Moment {
+            is_late: inner.common.closed.load(Ordering::Acquire),
+            ..Moment::of(inner, registration, drops)
+        }
     }
 
     /// A moment of an earlier opening, which was registered with `inner` before that could do anything.
@@ -104,7 +108,11 @@ impl Moment {
             inner,
             registration,
         });
-        Moment { held, drops }
+        Moment {
+            held,
+            drops,
+            is_late: false,
+        }
     }
 
     #[inline]
@@ -122,7 +130,7 @@ impl Moment {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a family that was dropped while the moment was being registered;
-    /// [`Error::Closed`] for a store that was closed before.
+    /// [`Error::Closed`] if the store was closed before the moment, whoever else reads on.
     pub fn view(&self, cf: CfId) -> Result<Reading> {
         let inner = self.inner();
         let view = inner.common.catalog.view();
@@ -142,6 +150,9 @@ impl Moment {
 
     #[cold]
     fn view_after_close(&self, cf: CfId) -> Result<Reading> {
+        if self.is_late {
+            return Err(Error::Closed);
+        }
         let by = match self.inner().left.read_at(self.seqno()) {
             ReadBy::Nothing => return Err(Error::Closed),
             ReadBy::View(view) => {

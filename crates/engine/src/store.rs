@@ -387,6 +387,8 @@ pub(crate) struct Moment {
     pub held: Arc<Registered>,
     /// How many families had been dropped (`families`, invariant 4).
     pub drops: u64,
+    /// Whether the store was closed before: only a handle comes then, which is no reader.
+    pub is_late: bool,
 }
 
 /// The registration that all clones of a moment share. A second registration at a past moment would not be safe:

@@ -67,7 +67,8 @@ impl<M: Clone> After<M> {
         lock(&self.0).moments().any(is)
     }
 
-    /// What the reader at `seqno` reads. Whoever registered after the store was closed reads nothing.
+    /// What the reader at `seqno` reads. Whoever registered after the store was closed does not ask: others may be registered at
+    /// the same seqno.
     pub fn read_at(&self, seqno: SeqNo) -> ReadBy<M> {
         match &*lock(&self.0) {
             ReadsOn::Nothing => ReadBy::Nothing,

@@ -246,11 +246,11 @@ impl Cursor {
     ///
     /// # Errors
     /// [`thermocline_base::Error::InvalidArgument`] if the family has been dropped,
-    /// [`thermocline_base::Error::Closed`] if the store was closed and opened again; the cursor stays where it is then.
+    /// [`thermocline_base::Error::Closed`] if the store was closed; the cursor stays where it is then.
     pub fn refresh(&mut self) -> Result<()> {
         let now = Moment::now(self.moment.inner());
         now.check(self.family.id)?;
-        // A closed store may have no view for a new moment.
+        // A closed store has no view for a new moment.
         now.view(self.family.id)?;
         *self = self.in_my_way(Cursor::new(now, self.family));
         Ok(())
