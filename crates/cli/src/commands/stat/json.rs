@@ -95,7 +95,8 @@ fn add_memory(document: &mut Value, m: &Metrics) {
     document["pm_table_retired_bytes"] = m.pm_table_retired_bytes.into();
     document["dram_tables_bytes"] = m.dram_tables_bytes.into();
     document["dram_blocks_bytes"] = m.dram_blocks_bytes.into();
-    document["wal_path"] = json!(m.wal_path);
+    let wal_path = m.wal_path.as_ref();
+    document["wal_path"] = wal_path.map(|path| path.display().to_string()).into();
     document["wal_bytes_written"] = m.wal_bytes_written.into();
     document["dram_records_bytes"] = m.dram_records_bytes.into();
     document["tables_open"] = m.tables_open.into();
@@ -341,4 +342,26 @@ fn ttls_as_json(plan: &Plan) -> Value {
         Some((name, value))
     });
     ttls.collect::<serde_json::Map<String, Value>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    /// A database may lie in such a folder, and its logs with it.
+    #[test]
+    fn a_place_that_is_no_text_is_told_as_far_as_it_is() {
+        let m = Metrics {
+            wal_path: Some(OsStr::from_bytes(b"db\xff").into()),
+            ..Metrics::default()
+        };
+        let mut document = json!({});
+        add_memory(&mut document, &m);
+        assert_eq!(document["wal_path"], "db\u{fffd}");
+        add_memory(&mut document, &Metrics::default());
+        assert!(document["wal_path"].is_null());
+    }
 }
