@@ -14,6 +14,9 @@ pub(crate) struct StatArgs {
     /// Show the last flushes and compactions instead: what each took and wrote, why, and what its time went into
     #[arg(long)]
     pub events: bool,
+    /// Show it again and again, beside a process that writes (not in this version)
+    #[arg(long, hide = true)]
+    pub watch: bool,
     #[command(flatten)]
     pub store: StoreArgs,
 }

@@ -11,13 +11,20 @@ use thermocline_bench::grouped;
 
 use crate::args::StatArgs;
 use crate::commands::prepared::{as_json, keys_line, line};
-use crate::fail::Outcome;
+use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::store::Access;
 use crate::text::{hex, name_shown};
 
 /// Shows what the store says about itself.
 pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
+    if args.watch {
+        return Err(Failure::Failed(
+            "not supported: --watch needs to read beside a process that writes, which this version cannot; a program \
+             has the same numbers of its own database (Db::metrics)"
+                .to_string(),
+        ));
+    }
     let db = args.store.open(&args.db, Access::Read)?;
     if args.events {
         let jobs = db.jobs_done();

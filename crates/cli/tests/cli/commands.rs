@@ -1280,6 +1280,7 @@ fn what_is_not_built_yet_says_what_is_missing() {
     let store = Store::new();
     for command in [
         vec!["bench", "fillseq", "--report", "x.html"],
+        vec!["stat", "DB", "--watch"],
         vec!["put", "DB", "k", "v", "--preset", "d-compaction"],
     ] {
         let run = store.run(&command);
