@@ -48,7 +48,7 @@
 use std::io::ErrorKind::{InvalidInput, NotADirectory, PermissionDenied};
 use std::path::{Path, PathBuf};
 
-use thermocline_base::options::{Options, PM_MIN, RegionDemand};
+use thermocline_base::options::{Options, PM_MIN, Preset, RegionDemand};
 use thermocline_base::{Error, Result};
 use thermocline_catalog::files;
 use thermocline_env::Storage;
@@ -76,13 +76,8 @@ use crate::world::World;
 /// region that does not say whose it is, is another database's, or is one with which another copy of the folder has gone on.
 /// Nothing is removed then. Those of the file system, after which the call may be made again.
 pub fn destroy(dir: &Path, world: &World, options: &Options) -> Result<()> {
-    options.validate()?;
+    let options = places(options)?;
     layout::check_path(dir)?;
-    let options = layout::absolute(Options {
-        // Nothing is to be remembered.
-        read_only: true,
-        ..options.clone()
-    })?;
     let mut world = world.clone();
     world.env.storage = Frugal::new(world.env.storage.clone());
     let storage = &*world.env.storage;
@@ -113,6 +108,30 @@ pub fn destroy(dir: &Path, world: &World, options: &Options) -> Result<()> {
         found.remove(storage, dir)?;
     }
     doomed.finish(storage, dir)
+}
+
+/// What counts of the options: where region and logs may lie. Whoever destroys a database need not know what else it was opened
+/// with, so a preset that has no region, or no logs, refuses neither place.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for an empty path; that of the system if there is no working folder.
+fn places(options: &Options) -> Result<Options> {
+    let region = Options {
+        pm_path: options.pm_path.clone(),
+        // Nothing is to be remembered.
+        read_only: true,
+        ..Options::default()
+    };
+    region.validate()?;
+    let logs = Options {
+        wal_path: options.wal_path.clone(),
+        ..Options::preset(Preset::Leveled)
+    };
+    logs.validate()?;
+    layout::absolute(Options {
+        wal_path: logs.wal_path,
+        ..region
+    })
 }
 
 /// What there is of a database beside its manifest. Others are kept from it.

@@ -319,6 +319,52 @@ fn logs_elsewhere_go_only_with_the_folder_that_they_name() {
     assert_eq!(names(&logs), Vec::<String>::new());
 }
 
+/// Whoever destroys a database need not know with which options it was opened, but for where it lies.
+#[test]
+fn of_the_options_only_places_count() {
+    let home = home();
+    let [logged, other, logs, region] =
+        ["logged", "other", "logs", "region"].map(|name| home.path().join(name));
+    let leveled = Options {
+        wal_path: Some(logs.clone()),
+        memtable: options().memtable,
+        ..Options::preset(Preset::Leveled)
+    };
+    filled(&logged, leveled);
+    filled(&other, with_pm_path(&region));
+    for (pm_path, wal_path, name) in [
+        (Some(PathBuf::new()), None, "pm_path"),
+        (None, Some(PathBuf::new()), "wal_path"),
+    ] {
+        let empty = Options {
+            pm_path,
+            wal_path,
+            ..Options::default()
+        };
+        let says = [name, "empty path"];
+        refused(Db::destroy(&logged, empty), INVALID, &says);
+    }
+    // Another preset, which has no logs.
+    let with_logs = Options {
+        wal_path: Some(logs.clone()),
+        ..Options::default()
+    };
+    Db::destroy(&logged, with_logs).unwrap();
+    assert_eq!(names(&logs), Vec::<String>::new());
+    // One that has no region, with a place for logs that are not there, and too little DRAM to be opened.
+    let with_region = Options {
+        pm_path: Some(region.clone()),
+        wal_path: Some(logs),
+        dram: 0,
+        ..Options::preset(Preset::Leveled)
+    };
+    Db::destroy(&other, with_region).unwrap();
+    assert!(!region.exists());
+    for folder in [&logged, &other] {
+        assert_eq!(names(folder), ["LOCK"]);
+    }
+}
+
 /// Half of one cannot be opened, so the file beside its logs cannot learn where it was moved.
 #[test]
 fn half_a_database_with_logs_elsewhere_is_destroyed_where_it_was() {
