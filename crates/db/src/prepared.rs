@@ -64,9 +64,10 @@ impl Prepared {
     /// on return.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the transaction was resolved by its name before. Otherwise those of
-    /// [`Batch::commit`](crate::Batch::commit): the transaction is prepared as before then, and can be resolved by
-    /// its name. But after [`crate::Error::Poisoned`] the outcome is unknown until the next opening.
+    /// [`crate::Error::InvalidArgument`] if the transaction was resolved by its name before, even if another one was
+    /// prepared under that name since, which is left alone. Otherwise those of [`Batch::commit`](crate::Batch::commit):
+    /// the transaction is prepared as before then, and can be resolved by its name. But after
+    /// [`crate::Error::Poisoned`] the outcome is unknown until the next opening.
     pub fn commit(self) -> Result<()> {
         let times = self.engine.latencies();
         times.time(Operation::Batch, || self.inner.commit())

@@ -61,7 +61,7 @@ use crate::cursor::Cursor;
 use crate::families::table::Family;
 use crate::prepared::claims::Claims;
 use crate::prepared::format::{Header, PART_BYTES, TAG};
-use crate::prepared::registry::{Entry, Step};
+use crate::prepared::registry::{Entry, Step, unknown};
 use crate::store::{Inner, Moment, Preparer};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::watch::guard::Guarded;
@@ -177,7 +177,7 @@ impl Preparer {
         name: &[u8],
         (changes, claims): (impl Entries<'a>, Claims),
         (since, footprint): (SeqNo, Option<&dyn Footprint>),
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         let common = &*self.common;
         common.check_writable()?;
         check_name(name)?;
@@ -214,7 +214,8 @@ impl Preparer {
             value,
             ..part
         });
-        self.inner()?.write_guarded(puts, durably, &guard)
+        self.inner()?.write_guarded(puts, durably, &guard)?;
+        Ok(SeqNo(entry.last.load(Ordering::Relaxed)))
     }
 
     /// From now on the manifest says that there may be prepared transactions.
@@ -228,11 +229,20 @@ impl Preparer {
         }
     }
 
-    /// Commits a prepared transaction, or rolls it back. See [`Engine::resolve`](crate::Engine::resolve).
-    pub fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
+    /// Commits a prepared transaction, or rolls it back: whichever has the name now, or the one whose preparation ended with
+    /// a seqno. See [`Engine::resolve`](crate::Engine::resolve) and [`Engine::resolve_own`](crate::Engine::resolve_own).
+    pub fn resolve(
+        &self,
+        (name, prepared): (&[u8], Option<SeqNo>),
+        resolution: Resolution,
+        mode: WriteOptions,
+    ) -> Result<()> {
         let common = &*self.common;
         common.check_writable()?;
         let entry = common.prepared.find(name)?;
+        if prepared.is_some_and(|last| last.0 != entry.last.load(Ordering::Relaxed)) {
+            return Err(unknown(name));
+        }
         // It may have been granted a moment ago, by another thread.
         let last = entry.last.load(Ordering::Relaxed);
         if !common.commits.ring.wait_visible(last) {

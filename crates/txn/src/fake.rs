@@ -12,7 +12,7 @@ use thermocline_engine::{
     Claims, Entries, Family, Footprint, PreparedState, Resolution, WriteOptions,
 };
 
-use crate::store::{Moment, Place, Store};
+use crate::store::{Moment, Place, Store, Which};
 use crate::sync::Arc;
 
 type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -62,14 +62,14 @@ impl Store for Fake {
         _: &[u8],
         _: (impl Entries<'a>, Claims),
         _: Option<(&At, &dyn Footprint)>,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         if let Some(on_prepare) = self.on_prepare.get() {
             on_prepare();
         }
-        Ok(())
+        Ok(SeqNo(1))
     }
 
-    fn resolve(&self, _: &[u8], _: Resolution, _: WriteOptions) -> Result<()> {
+    fn resolve(&self, _: Which<'_>, _: Resolution, _: WriteOptions) -> Result<()> {
         Ok(())
     }
 

@@ -169,7 +169,7 @@ pub use report::{
     LockedKey, REPORTED_LOCKS_MAX, REPORTED_MAX, TransactionState, TransactionsReport,
 };
 pub use scan::Scan;
-pub use store::{MEMORY_SHARE, Moment, Ordered, Place, Store};
+pub use store::{MEMORY_SHARE, Moment, Ordered, Place, Store, Which};
 pub use transaction::Transaction;
 pub use transactions::Transactions;
 pub use writes::Savepoint;

@@ -1,6 +1,6 @@
 //! A transaction between the two halves of its commit.
 
-use thermocline_base::Result;
+use thermocline_base::{Result, SeqNo};
 use thermocline_engine::{Durability, Resolution, WriteOptions};
 
 use crate::shared::Shared;
@@ -14,14 +14,22 @@ use crate::sync::Arc;
 pub struct Prepared<S: Store> {
     shared: Arc<Shared<S>>,
     name: Box<[u8]>,
+    /// What tells it from others that are prepared under its name when it was resolved.
+    last: SeqNo,
 }
 
 impl<S: Store> Prepared<S> {
-    pub(crate) fn new(shared: Arc<Shared<S>>, name: &[u8]) -> Prepared<S> {
+    pub(crate) fn new(shared: Arc<Shared<S>>, (name, last): (&[u8], SeqNo)) -> Prepared<S> {
         Prepared {
             shared,
             name: name.into(),
+            last,
         }
+    }
+
+    fn resolve(&self, resolution: Resolution, options: WriteOptions) -> Result<()> {
+        let which = (&*self.name, Some(self.last));
+        self.shared.resolve(which, resolution, options)
     }
 
     /// The name that it was prepared under.
@@ -32,8 +40,8 @@ impl<S: Store> Prepared<S> {
     /// Makes all of its changes as one, durably.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::InvalidArgument`] if it was resolved by its name before. Those of a write: it is prepared
-    /// as before; but after [`thermocline_base::Error::Poisoned`] the outcome is unknown.
+    /// [`thermocline_base::Error::InvalidArgument`] if it was resolved by its name before, whatever is prepared under that
+    /// now. Those of a write: it is prepared as before; but after [`thermocline_base::Error::Poisoned`] the outcome is unknown.
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Immediate.into())
     }
@@ -44,7 +52,7 @@ impl<S: Store> Prepared<S> {
     /// # Errors
     /// As [`Prepared::commit`]; [`thermocline_base::Error::Busy`] if the options ask not to wait.
     pub fn commit_with(self, options: WriteOptions) -> Result<()> {
-        self.shared.resolve(&self.name, Resolution::Commit, options)
+        self.resolve(Resolution::Commit, options)
     }
 
     /// Ends it without a trace, durably.
@@ -52,8 +60,6 @@ impl<S: Store> Prepared<S> {
     /// # Errors
     /// As [`Prepared::commit`].
     pub fn rollback(self) -> Result<()> {
-        let durably = Durability::Immediate.into();
-        self.shared
-            .resolve(&self.name, Resolution::RollBack, durably)
+        self.resolve(Resolution::RollBack, Durability::Immediate.into())
     }
 }

@@ -14,7 +14,7 @@ use crate::locks::entry::Mode;
 use crate::locks::table::{LockTable, Taken};
 use crate::memory::{Memory, TOUCHED_BYTES, TRANSACTION_BYTES};
 use crate::refusal::{lock_key, lock_range};
-use crate::store::Store;
+use crate::store::{Store, Which};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// Parts of the table of locks: more than cores, so that two transactions seldom meet in one.
@@ -211,8 +211,15 @@ impl<S: Store> Shared<S> {
     }
 
     /// Ends a prepared transaction.
-    pub fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
-        self.store.resolve(name, resolution, mode)?;
+    pub fn resolve(
+        &self,
+        which: Which<'_>,
+        resolution: Resolution,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        self.store.resolve(which, resolution, mode)?;
+        let (name, _) = which;
+        // Nobody has taken the name meanwhile: it is there until now.
         self.let_go(name);
         Ok(())
     }

@@ -13,6 +13,9 @@ use thermocline_engine::{
 /// Of the DRAM that a store may have, the part that its transactions may have.
 pub const MEMORY_SHARE: u64 = 4;
 
+/// A prepared transaction: its name, and what its preparation has returned. Without that it is the one that has the name now.
+pub type Which<'a> = (&'a [u8], Option<SeqNo>);
+
 /// A store, as transactions need it.
 pub trait Store: Send + Sync + 'static {
     /// A moment that can be read, and since which all changes are known.
@@ -30,7 +33,8 @@ pub trait Store: Send + Sync + 'static {
     /// Those of a write: nothing was written.
     fn write<'a>(&self, changes: impl Entries<'a>, mode: WriteOptions) -> Result<()>;
 
-    /// Prepares a transaction under a name, unless something of a footprint has changed since a moment.
+    /// Prepares a transaction under a name, unless something of a footprint has changed since a moment. Returns a seqno that
+    /// no other preparation has.
     ///
     /// # Errors
     /// See [`Engine::prepare`]: nothing was written.
@@ -39,13 +43,13 @@ pub trait Store: Send + Sync + 'static {
         name: &[u8],
         what: (impl Entries<'a>, Claims),
         since: Option<(&Self::Moment, &dyn Footprint)>,
-    ) -> Result<()>;
+    ) -> Result<SeqNo>;
 
     /// Commits a prepared transaction, or rolls it back.
     ///
     /// # Errors
-    /// See [`Engine::resolve`].
-    fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()>;
+    /// See [`Engine::resolve`] and [`Engine::resolve_own`].
+    fn resolve(&self, which: Which<'_>, resolution: Resolution, mode: WriteOptions) -> Result<()>;
 
     /// The transactions that are prepared.
     ///
@@ -159,12 +163,20 @@ impl Store for Engine {
         name: &[u8],
         what: (impl Entries<'a>, Claims),
         since: Option<(&Watch, &dyn Footprint)>,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         Engine::prepare(self, name, what, since)
     }
 
-    fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
-        Engine::resolve(self, name, resolution, mode)
+    fn resolve(
+        &self,
+        (name, prepared): Which<'_>,
+        resolution: Resolution,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        match prepared {
+            None => Engine::resolve(self, name, resolution, mode),
+            Some(prepared) => self.resolve_own((name, prepared), resolution, mode),
+        }
     }
 
     fn prepared(&self) -> Result<Vec<PreparedState>> {

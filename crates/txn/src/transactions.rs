@@ -50,7 +50,7 @@ impl<S: Store> Transactions<S> {
     /// [`thermocline_base::Error::InvalidArgument`] if none of this name is prepared. Those of a write: it is prepared as
     /// before; but after [`thermocline_base::Error::Poisoned`] the outcome is unknown.
     pub fn resolve(&self, name: &[u8], resolution: Resolution, mode: WriteOptions) -> Result<()> {
-        self.0.shared.resolve(name, resolution, mode)
+        self.0.shared.resolve((name, None), resolution, mode)
     }
 
     /// The store is closed, or about to be: whoever waits for a lock is told [`thermocline_base::Error::Closed`], and so is

@@ -446,6 +446,35 @@ fn wrong_use_is_an_error_that_says_so() {
     invalid(txn.prepare("two").unwrap_err(), "for reading only");
 }
 
+/// A name is free again when its transaction was resolved, and a handle is of that transaction.
+#[test]
+fn a_handle_resolves_its_own_transaction_and_no_other_one_of_its_name() {
+    let home = crate::home();
+    let db = open(&home);
+    let prepare = |value: &str| {
+        let mut txn = db.transaction(TxnOptions::pessimistic()).unwrap();
+        txn.put("k", value).unwrap();
+        txn.prepare("one").unwrap()
+    };
+    for commits in [true, false] {
+        let stale = prepare("stale");
+        db.roll_back_prepared("one").unwrap();
+        let other = prepare("other");
+        let resolved = match commits {
+            true => stale.commit(),
+            false => stale.rollback(),
+        };
+        let error = resolved.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert_eq!(db.transactions().prepared, 1);
+        assert_eq!(db.prepared().unwrap().len(), 1);
+        assert_eq!(db.get("k").unwrap(), None);
+        other.rollback().unwrap();
+    }
+    prepare("last").commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"last"[..]));
+}
+
 #[test]
 fn expiration_takes_nothing_from_a_prepared_transaction() {
     let home = crate::home();

@@ -250,8 +250,8 @@ impl Engine {
 impl Engine {
     /// Prepares a transaction under a name. `changes` can be committed or rolled back later, even after a
     /// crash. Until then no other write may change the keys and ranges of `claims`. The preparation is durable on
-    /// return. With `since`, it is refused if anything of the footprint has changed since that moment. `claims` has all
-    /// keys that `changes` write, and all of the footprint.
+    /// return. The returned seqno, its last one, is that of no other. With `since`, it is refused if anything of the footprint has
+    /// changed since that moment. `claims` has all keys that `changes` write, and all of the footprint.
     ///
     /// # Errors
     /// [`Error::Conflict`] naming the key that was changed, or a prepared transaction with an overlapping claim;
@@ -262,7 +262,7 @@ impl Engine {
         name: &[u8],
         (changes, claims): (impl Entries<'a>, Claims),
         since: Option<(&Watch, &dyn Footprint)>,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         let since = match since {
             None => (SeqNo::ZERO, None),
             Some((watch, footprint)) => (watch.snapshot().seqno(), Some(footprint)),
@@ -281,7 +281,25 @@ impl Engine {
         resolution: Resolution,
         mode: impl Into<WriteOptions>,
     ) -> Result<()> {
-        self.inner.preparer.resolve(name, resolution, mode.into())
+        let of_this_name = (name, None);
+        self.inner
+            .preparer
+            .resolve(of_this_name, resolution, mode.into())
+    }
+
+    /// As [`Engine::resolve`], for who has prepared it: `prepared` is what [`Engine::prepare`] has returned. Another one that
+    /// was prepared under the name since is left alone.
+    ///
+    /// # Errors
+    /// As [`Engine::resolve`]; [`Error::InvalidArgument`] if it was resolved, whatever is prepared under its name now.
+    pub fn resolve_own(
+        &self,
+        (name, prepared): (&[u8], SeqNo),
+        resolution: Resolution,
+        mode: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        let own = (name, Some(prepared));
+        self.inner.preparer.resolve(own, resolution, mode.into())
     }
 
     /// The transactions that are prepared, by name.

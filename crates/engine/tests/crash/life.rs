@@ -293,6 +293,7 @@ impl Life {
         let since = watch.as_ref().map(|w| (w, &Nothing as &dyn Footprint));
         self.engine()
             .prepare(name.as_bytes(), (batch.iter(), claims), since)
+            .map(drop)
     }
 
     /// Lets a write be granted, and no more.

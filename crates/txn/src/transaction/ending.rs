@@ -97,9 +97,10 @@ impl<S: Store> Transaction<S> {
         let footprint = self.reading.footprint();
         let since = moment.as_ref().map(|m| (m, &footprint as &dyn Footprint));
         let what = (self.reading.writes().changes(), claims);
-        self.shared().store.prepare(name, what, since)?;
+        let last = self.shared().store.prepare(name, what, since)?;
         keeping.prepared();
-        Ok(Prepared::new(Arc::clone(&self.reading.lane.shared), name))
+        let shared = Arc::clone(&self.reading.lane.shared);
+        Ok(Prepared::new(shared, (name, last)))
     }
 
     /// Locks what it has not locked yet: for as long as it is prepared others wait for it.
