@@ -143,6 +143,7 @@ fn run_in(path: &Path, options: Options, plan: &OltpPlan, watch: &Watch) -> Resu
     let is_whole = plan.use_existing || !watch.is_stopped();
     let total = plan.transactions.filter(|_| plan.duration.is_none());
     watch.begin(plan.workload.name(), total.unwrap_or(0));
+    db.forget_longest_stalls();
     let (metrics, used) = (db.metrics(), usage());
     let (tally, mut seconds) = measure(&db, &tables, plan, watch)?;
     let waited = waits(plan.drain, watch);
@@ -302,6 +303,17 @@ fn kinds(tables: &Tables, tally: &Tally) -> BTreeMap<&'static str, KindReport> {
         .collect()
 }
 
+/// How long each kind took, as other workloads tell it: without a name where there is one kind alone.
+fn latencies(kinds: &BTreeMap<&'static str, KindReport>) -> serde_json::Value {
+    let each = kinds.iter().map(|(name, kind)| (*name, kind.latency_us));
+    let each: BTreeMap<&'static str, Latency> = each.collect();
+    let told = match each.first_key_value() {
+        Some((_, one)) if each.len() == 1 => serde_json::to_value(one),
+        _ => serde_json::to_value(&each),
+    };
+    told.unwrap_or_default()
+}
+
 fn settings(plan: &OltpPlan) -> serde_json::Value {
     let settings = match plan.workload {
         OltpWorkload::Tpcc => serde_json::to_value(plan.tpcc),
@@ -320,10 +332,8 @@ fn answer(
 ) -> OltpReport {
     let since = |field: fn(&Metrics) -> u64| field(after).saturating_sub(field(before));
     let user_bytes = since(|m| m.user_bytes_written);
-    let (pm_bytes, ssd_bytes) = (
-        since(|m| m.pm_bytes_written),
-        since(|m| m.ssd_bytes_written),
-    );
+    let pm_bytes = since(|m| m.pm_bytes_written);
+    let ssd_bytes = since(|m| m.ssd_bytes_written);
     let lines = since(|m| m.pm_lines_written_back);
     let kinds = kinds(tables, tally);
     let [durability, locking, isolation] = plan.words();
@@ -345,6 +355,7 @@ fn answer(
         seconds,
         ops_per_sec: tally.ops() as f64 / seconds.max(1e-9),
         new_orders_per_minute: new_orders.map(|count| 60.0 * count / seconds.max(1e-9)),
+        latency_us: latencies(&kinds),
         kinds,
         ops_by_second: tally.seconds.clone(),
         counts: tables
@@ -356,6 +367,7 @@ fn answer(
         checks: Vec::new(),
         user_bytes_written: user_bytes,
         pm_bytes_written: pm_bytes,
+        pm_media_bytes_written: since(|m| m.pm_media_bytes_written),
         pm_lines_written_back: lines,
         pm_fences: since(|m| m.pm_fences),
         ssd_bytes_written: ssd_bytes,
@@ -367,9 +379,11 @@ fn answer(
             level0_bytes: level0_bytes(after),
         },
         stall_ms: (after.stall_ms - before.stall_ms).max(0.0),
+        stall_ms_max: after.stall_ms_max,
         stall_count: since(|m| m.stall_count),
         cpu_seconds: (uses.cpu_seconds - used.cpu_seconds).max(0.0),
         rss_bytes_max: uses.rss_bytes_max,
+        dram_index_bytes: after.dram_index_bytes,
         hits: hits_between(before, after),
         interrupted: false,
         valid: true,

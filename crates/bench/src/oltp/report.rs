@@ -113,6 +113,8 @@ pub struct OltpReport {
     /// TPC-C's new orders a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_orders_per_minute: Option<f64>,
+    /// Latencies in microseconds by kind, or those of the only one, of all attempts of a transaction together.
+    pub latency_us: serde_json::Value,
     /// By kind.
     pub kinds: BTreeMap<&'static str, KindReport>,
     /// Transactions in each second of the run; the last one may be short.
@@ -125,6 +127,8 @@ pub struct OltpReport {
     pub user_bytes_written: u64,
     /// Bytes stored in persistent memory.
     pub pm_bytes_written: u64,
+    /// Bytes of 256-byte media units touched.
+    pub pm_media_bytes_written: u64,
     /// Lines of 64 bytes written back.
     pub pm_lines_written_back: u64,
     /// Fences.
@@ -141,12 +145,16 @@ pub struct OltpReport {
     pub drained: Drained,
     /// Delay that the engine put on writers, in milliseconds.
     pub stall_ms: f64,
+    /// The longest single delay, in milliseconds.
+    pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,
     /// Processor time of the process, in seconds.
     pub cpu_seconds: f64,
     /// Most resident memory of the process at any time, in bytes.
     pub rss_bytes_max: u64,
+    /// DRAM of the indexes at the end, in bytes.
+    pub dram_index_bytes: u64,
     /// Where point reads found their keys.
     pub hits: HitCounts,
     /// Whether the run was ended early.

@@ -22,11 +22,20 @@ fn check(report: &Value, kinds: &[&str], asked: usize) {
         assert!(count(&kind["committed"]) > 0, "{name}: {report:#}");
         let latency = ["p50", "p95", "p99"].map(|at| kind["latency_us"][at].as_f64().unwrap());
         assert!(0.0 < latency[0] && latency[0] <= latency[1] && latency[1] <= latency[2]);
+        let told = match kinds.len() {
+            1 => &report["latency_us"],
+            _ => &report["latency_us"][name],
+        };
+        assert_eq!(told, &kind["latency_us"]);
         for cause in ["conflict", "deadlock", "lock_timeout", "retries"] {
             count(&kind["aborts"][cause]);
         }
     }
     assert_eq!(count(&report["ops"]), ops);
+    // As other workloads say it.
+    for field in ["pm_media_bytes_written", "stall_ms_max", "dram_index_bytes"] {
+        assert!(report[field].is_number(), "{field}");
+    }
     let seconds = report["ops_by_second"].as_array().unwrap();
     assert_eq!(seconds.iter().map(count).sum::<u64>(), ops);
     let checks = report["checks"].as_array().unwrap();
