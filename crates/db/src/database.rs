@@ -429,7 +429,7 @@ impl Db {
         self.engine.close()
     }
 
-    /// Checks every checksum and structural rule of the database in `path`. Writes nothing.
+    /// Checks every checksum and structural rule of the database in `path`. Writes nothing. [`Db::stored_options`] has options that fit.
     ///
     /// # Errors
     /// If the check cannot be made (no database, locked, I/O). Damage is no error: it is in the report.
