@@ -113,7 +113,7 @@ impl Db {
     /// Makes all visible writes durable, [`crate::Durability::Buffered`] ones included.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] after a failed persist, this one or an earlier one.
+    /// [`crate::Error::Poisoned`] after a failed persist, this one or an earlier one, if a visible write may not be durable.
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }

@@ -234,7 +234,7 @@ impl Engine {
     /// Makes everything visible durable, `Buffered` writes included.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; a failed persist, which poisons the store.
+    /// [`Error::Poisoned`], unless all of it is durable already; a failed persist, which poisons the store.
     pub fn sync(&self) -> Result<()> {
         let inner = &*self.inner;
         let visible = SeqNo(inner.common.commits.ring.visible());
