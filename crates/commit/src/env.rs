@@ -100,11 +100,18 @@ pub trait CommitEnv: Persists {
     /// [`Error::Poisoned`], [`Error::Closed`], or [`Error::InvalidArgument`] if it never did.
     fn check(&self) -> Result<()>;
 
-    /// Holds a write of `bytes` bytes back for as long as it is to be.
+    /// Holds a write back for as long as it is to be for `bytes` bytes: none, if it was held back with others before.
     ///
     /// # Errors
     /// [`Error::Busy`] if it asked not to wait; [`Error::OutOfSpace`] if it would not fit however long it waited.
     fn admit<'a>(&self, entries: impl Entries<'a>, bytes: u64, no_slowdown: bool) -> Result<()>;
+
+    /// As [`CommitEnv::admit`], for durable writes of several callers. If they are refused, each asks for itself: that these
+    /// were refused together is not told to anybody.
+    ///
+    /// # Errors
+    /// As [`CommitEnv::admit`].
+    fn admit_together<'a>(&self, entries: impl Entries<'a>, bytes: u64) -> Result<()>;
 
     /// Gives a write its place and a ticket of the ring, waiting for room if need be.
     ///

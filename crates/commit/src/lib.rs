@@ -14,7 +14,8 @@
 //! | [`ack`], `told` | acknowledging without a waiting thread: callbacks |
 //!
 //! # A write, step by step
-//! 1. *Admission* is the environment's ([`CommitEnv::admit`]), once for each group: how long it is to be held back.
+//! 1. *Admission* is the environment's ([`CommitEnv::admit`]), once for each group: how long it is to be held back. Several
+//!    writes that are refused as one group ask again, each for itself ([`CommitEnv::admit_together`]).
 //! 2. *Gather*. A durable write leads its bucket, or leaves its changes to the one that does ([`bucket`]).
 //! 3. *Reserve* ([`CommitEnv::reserve`]). Under the writer's lock the group gets room, seqnos and a ticket of the ring. From
 //!    here on nothing may fail but a persist. A group of several writes that finds no place was nobody's write: each of

@@ -166,7 +166,7 @@ impl Commits {
         (taken, is_held): (&Taken<'_>, &mut bool),
     ) -> Result<()> {
         let bytes = env.item_bytes(entries.clone());
-        env.admit(entries.clone(), bytes, false)?;
+        env.admit_together(entries.clone(), bytes)?;
         *is_held = true;
         let reserved = env.reserve_together(entries.clone(), bytes)?;
         taken.granted();

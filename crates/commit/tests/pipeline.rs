@@ -29,6 +29,8 @@ struct Fake {
     write_backs: AtomicU64,
     /// Keys that find no room.
     refused: Mutex<BTreeSet<Vec<u8>>>,
+    /// Whether those that ask together are not admitted.
+    full_for_several: AtomicBool,
     /// Bytes for which writes were held back.
     owed: AtomicU64,
     /// The keys of each write that was told to be refused.
@@ -90,6 +92,20 @@ impl Fake {
         applied
             .iter()
             .any(|(seqno, applied)| applied == key && persisted.contains(seqno))
+    }
+
+    fn hold_back<'a>(&self, entries: impl Entries<'a>, bytes: u64) -> Result<()> {
+        if entries.len() > 1 && self.full_for_several.load(Ordering::SeqCst) {
+            return Err(Error::OutOfSpace("the disk is full".into()));
+        }
+        self.owed.fetch_add(bytes, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// It is told that these were refused.
+    fn tell<'a>(&self, entries: impl Entries<'a>) {
+        let keys = entries.map(|entry| entry.key.to_vec()).collect();
+        self.told.lock().unwrap().push(keys);
     }
 
     fn find_place<'a>(&self, mut entries: impl Entries<'a>) -> Result<Reserved<()>> {
@@ -175,9 +191,13 @@ impl CommitEnv for Fake {
         self.check_poison()
     }
 
-    fn admit<'a>(&self, _: impl Entries<'a>, bytes: u64, _: bool) -> Result<()> {
-        self.owed.fetch_add(bytes, Ordering::SeqCst);
-        Ok(())
+    fn admit<'a>(&self, entries: impl Entries<'a>, bytes: u64, _: bool) -> Result<()> {
+        let admitted = self.hold_back(entries.clone(), bytes);
+        admitted.inspect_err(|_| self.tell(entries))
+    }
+
+    fn admit_together<'a>(&self, entries: impl Entries<'a>, bytes: u64) -> Result<()> {
+        self.hold_back(entries, bytes)
     }
 
     fn reserve<'a>(
@@ -187,11 +207,7 @@ impl CommitEnv for Fake {
         _: WriteOptions,
     ) -> Result<Reserved<()>> {
         let place = self.find_place(entries.clone());
-        if place.is_err() {
-            let keys = entries.map(|entry| entry.key.to_vec()).collect();
-            self.told.lock().unwrap().push(keys);
-        }
-        place
+        place.inspect_err(|_| self.tell(entries))
     }
 
     fn reserve_together<'a>(&self, entries: impl Entries<'a>, _: u64) -> Result<Reserved<()>> {
@@ -341,6 +357,24 @@ fn that_a_group_finds_no_room_is_told_to_nobody() {
         assert_eq!(written, [true, false]);
     });
     assert_eq!(*fake.told.lock().unwrap(), [[b"large".to_vec()]]);
+    assert_eq!(fake.owed.load(Ordering::SeqCst), 10);
+}
+
+/// The disk is full when both ask together, and has room again when each asks for itself: nobody's write was refused.
+#[test]
+fn that_a_group_is_not_admitted_is_told_to_nobody() {
+    // The leader waits until the other one has come.
+    let fake = Fake::gathering(1, 10, Duration::from_secs(60));
+    fake.full_for_several.store(true, Ordering::SeqCst);
+    let fake = &*fake;
+    std::thread::scope(|scope| {
+        let write = |key: &'static [u8]| {
+            scope.spawn(move || fake.write(&[key], Durability::Immediate).is_ok())
+        };
+        let written = [write(b"first"), write(b"other")].map(|write| write.join().unwrap());
+        assert_eq!(written, [true, true]);
+    });
+    assert!(fake.told.lock().unwrap().is_empty());
     assert_eq!(fake.owed.load(Ordering::SeqCst), 10);
 }
 

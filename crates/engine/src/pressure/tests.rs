@@ -8,6 +8,7 @@ use std::path::Path;
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfId, CfOptions, Codec, ErrorKind, Steps, WriteBatch};
 use thermocline_catalog::View;
+use thermocline_commit::CommitEnv;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
@@ -323,9 +324,8 @@ fn disk_room(engine: &Engine) -> StallUse {
     engine.inner.common.stalls.get(StallCause::DiskRoom)
 }
 
-/// As it is where persistent memory takes no more.
-#[test]
-fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {
+/// A store on a disk, and what it has told of writes that are refused, and taken again.
+fn listening() -> (SimFs, Engine, Arc<Mutex<Vec<Event>>>) {
     let steps = Steps::new();
     let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
     let told: Arc<Mutex<Vec<Event>>> = Arc::default();
@@ -346,6 +346,13 @@ fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {
     };
     let options = options_of(Shape::Tiered);
     let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
+    (fs, engine, told)
+}
+
+/// As it is where persistent memory takes no more.
+#[test]
+fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {
+    let (fs, engine, told) = listening();
     fs.limit(DISK);
     let keys = until_full(&engine, 0);
     let last = std::mem::take(&mut *lock(&told)).pop();
@@ -360,6 +367,40 @@ fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {
     fs.limit(2 * DISK);
     put(&engine, more, 1).unwrap();
     assert_eq!(lock(&told).pop(), Some(Event::WritesResumed));
+}
+
+/// Writes that have met are tried as one. If the disk takes none of them, each asks again; it owes nothing then if it was held back
+/// with the others, and is no smaller for that.
+#[test]
+fn a_write_is_told_as_refused_by_itself_and_as_large_as_it_is() {
+    let (fs, engine, told) = listening();
+    put(&engine, 1, 1).unwrap();
+    fs.limit(fs.used());
+    let inner = &*engine.inner;
+    inner.pressure.press();
+    let writes = |value: &[u8]| {
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, b"lake", value).unwrap();
+        batch
+    };
+    let (large, small) = (writes(&[7; 1000]), writes(b"small"));
+    let together = inner.admit_together(large.iter(), 1000).unwrap_err();
+    assert_eq!(together.kind(), ErrorKind::OutOfSpace);
+    inner.settle();
+    assert!(lock(&told).is_empty());
+    let alone = inner.admit(large.iter(), 0, false).unwrap_err();
+    assert_eq!(alone.kind(), ErrorKind::OutOfSpace);
+    inner.settle();
+    let told_of = std::mem::take(&mut *lock(&told));
+    assert!(
+        matches!(told_of[..], [Event::WritesRefused { .. }]),
+        "{told_of:?}"
+    );
+    fs.limit(DISK);
+    engine.write(small.iter(), Durability::Immediate).unwrap();
+    assert!(lock(&told).is_empty(), "it is smaller");
+    engine.write(large.iter(), Durability::Immediate).unwrap();
+    assert_eq!(*lock(&told), [Event::WritesResumed]);
 }
 
 #[test]

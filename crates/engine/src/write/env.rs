@@ -100,8 +100,17 @@ impl CommitEnv for Inner {
     #[inline]
     fn admit<'a>(&self, entries: impl Entries<'a>, bytes: u64, no_slowdown: bool) -> Result<()> {
         self.admission
-            .hold_back(bytes, no_slowdown, || only_deletes(entries))
-            .inspect_err(|error| self.common.events.refused(bytes, error))
+            .hold_back(bytes, no_slowdown, || only_deletes(entries.clone()))
+            .inspect_err(|error| {
+                // As large as it is, though it may owe nothing.
+                let bytes = item_bytes(entries.clone());
+                self.common.events.refused(bytes, error);
+            })
+    }
+
+    fn admit_together<'a>(&self, entries: impl Entries<'a>, bytes: u64) -> Result<()> {
+        self.admission
+            .hold_back(bytes, false, || only_deletes(entries))
     }
 
     fn reserve<'a>(
