@@ -157,9 +157,7 @@ impl Stager {
         (bytes, mode): (u64, WriteOptions),
         (told, guard): (Option<Told<'_>>, Option<&Guarded<'_>>),
     ) -> Result<SeqNo> {
-        if mode.no_slowdown {
-            return Err(self.always_waits(bytes));
-        }
+        self.check_waits(bytes, mode.no_slowdown)?;
         // Invariant 6.
         let _staging = self.common.turns.stages.enter();
         let is_told = told.is_some();

@@ -20,6 +20,7 @@ use thermocline_policy::tuning::DELAY_NS_MAX;
 use super::*;
 use crate::pressure::gauge::Gauge;
 use crate::sync::{Arc, Mutex, lock};
+use crate::tests::Nothing;
 use crate::{Durability, Engine, Event, Setup, StallCause, StallUse, World, WriteOptions};
 
 const PM: u64 = 4 << 20;
@@ -208,6 +209,48 @@ fn who_asked_not_to_wait_only_owes_and_the_next_one_is_refused() {
     // It is over when it is.
     clock.sleep_ms(DELAY_NS_MAX / 1_000_000);
     write().unwrap();
+}
+
+/// What is staged always waits. A batch that asked not to is refused each time, and whoever tries again and again would hold all others
+/// back.
+#[test]
+fn a_batch_that_is_refused_because_it_always_waits_owes_nothing() {
+    let steps = Steps::new();
+    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
+    let mut options = options_of(Shape::GlobalIndex);
+    options.memtable.item_bytes_max = 4 << 10;
+    // Without threads, which would reckon the delay anew.
+    let engine = open_with(options, &fs, &sim, false);
+    let gauge = &engine.inner.pressure.gauge;
+    let debt = Debt {
+        pm_bytes: PM,
+        ..Debt::default()
+    };
+    gauge.set(&debt, PM, (None, Limits::NONE), false);
+    let mut batch = WriteBatch::new();
+    for key in 0..100u32 {
+        let key = key.to_be_bytes();
+        batch.put(CfId::DEFAULT, &key, &[7; 1000]).unwrap();
+    }
+    let mode = WriteOptions {
+        durability: Durability::Immediate,
+        no_slowdown: true,
+    };
+    let watch = engine.watch().unwrap();
+    let refused = [
+        engine.write(batch.iter(), mode),
+        engine.write_with_callback(batch.iter(), true, Box::new(|_| ())),
+        watch.write(batch.iter(), mode, &Nothing),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        assert!(error.to_string().contains("item_bytes_max"), "{error}");
+    }
+    assert_eq!(gauge.owed_until.load(Ordering::Relaxed), 0);
+    // One that may wait does.
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    assert!(gauge.owed_until.load(Ordering::Relaxed) > 0);
 }
 
 /// The record that names long values would be refused for what they owe, and all would be written in vain, each time.

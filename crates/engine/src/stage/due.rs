@@ -1,6 +1,6 @@
 //! Which batches are staged: those that cannot go as one item into what a memtable can get.
 
-use thermocline_base::{BatchEntry, Error};
+use thermocline_base::{BatchEntry, Error, Result};
 use thermocline_commit::Entries;
 use thermocline_halloc::Pieces;
 use thermocline_memtable::{ITEM_HEADER, RECORD_HEADER};
@@ -86,9 +86,22 @@ impl Stager {
             && pieces().is_some_and(|pieces| packs(pieces, entries, most))
     }
 
-    /// The error for such a batch that asked not to wait.
+    /// Refuses a batch that is staged from the first if it asked not to wait. Before it is admitted: it would owe what nobody
+    /// writes, and others would wait for that.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    #[inline]
+    pub fn check_waits(&self, bytes: u64, no_slowdown: bool) -> Result<()> {
+        match no_slowdown {
+            true => Err(self.always_waits(bytes)),
+            false => Ok(()),
+        }
+    }
+
+    /// The error for a batch that is staged, and asked not to wait.
     #[cold]
-    pub(super) fn always_waits(&self, bytes: u64) -> Error {
+    fn always_waits(&self, bytes: u64) -> Error {
         let most = self.common.options.memtable.item_bytes_max;
         let why = match bytes > most {
             true => format!("exceeds memtable.item_bytes_max, {most}"),

@@ -241,6 +241,9 @@ impl Inner {
         guard: &Guarded<'_>,
     ) -> Result<()> {
         let commits = &self.common.commits;
+        if self.stager.is_oversized(entries.len(), bytes) {
+            self.stager.check_waits(bytes, mode.no_slowdown)?;
+        }
         self.admit(entries.clone(), bytes, mode.no_slowdown)?;
         let durability = commits.durability_of(mode.durability, bytes);
         let (last, due) = match self.reserve_in_one(entries.clone(), (bytes, mode), guard)? {

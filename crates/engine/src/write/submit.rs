@@ -106,7 +106,8 @@ impl Engine {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<()> {
-        self.inner.admit(entries.clone(), bytes, mode.no_slowdown)?;
+        self.inner.stager.check_waits(bytes, mode.no_slowdown)?;
+        self.inner.admit(entries.clone(), bytes, false)?;
         self.write_staged(entries, bytes, mode)
     }
 
@@ -170,7 +171,8 @@ impl Engine {
         let inner = &*self.inner;
         let size = (bytes, no_slowdown);
         let is_durable = if inner.stager.is_oversized(entries.len(), bytes) {
-            inner.admit(entries.clone(), bytes, no_slowdown)?;
+            inner.stager.check_waits(bytes, no_slowdown)?;
+            inner.admit(entries.clone(), bytes, false)?;
             self.write_told_staged(entries, size, told)?
         } else {
             let mut told = Some(told);
