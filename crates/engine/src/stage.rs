@@ -84,7 +84,7 @@ use crate::start::opened;
 use crate::store::Stager;
 use crate::sync::{Arc, Ordering};
 use crate::watch::guard::{Guarded, step_of};
-use crate::write::submit::kinds::deletes_any;
+use crate::write::submit::kinds::{deletes_any, only_deletes};
 use crate::write::writer::Writer;
 
 /// A batch between its reservation and its commit.
@@ -169,6 +169,8 @@ impl Stager {
                 self.commit_stage(staging, staged, entries.clone(), (told, guard))
             });
         match &staged {
+            // That deletes are taken says nothing of other writes.
+            Ok(_) if only_deletes(entries.clone()) => {}
             Ok(_) => self.common.events.accepted(bytes),
             Err(error) => self.common.events.refused(bytes, error),
         }

@@ -368,7 +368,7 @@ fn disk_room(engine: &Engine) -> StallUse {
 }
 
 /// A store on a disk, and what it has told of writes that are refused, and taken again.
-fn listening() -> (SimFs, Engine, Arc<Mutex<Vec<Event>>>) {
+fn listening(options: Options) -> (SimFs, Engine, Arc<Mutex<Vec<Event>>>) {
     let steps = Steps::new();
     let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
     let told: Arc<Mutex<Vec<Event>>> = Arc::default();
@@ -387,7 +387,6 @@ fn listening() -> (SimFs, Engine, Arc<Mutex<Vec<Event>>>) {
         shadow: None,
         background: false,
     };
-    let options = options_of(Shape::Tiered);
     let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
     (fs, engine, told)
 }
@@ -395,7 +394,7 @@ fn listening() -> (SimFs, Engine, Arc<Mutex<Vec<Event>>>) {
 /// As it is where persistent memory takes no more.
 #[test]
 fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {
-    let (fs, engine, told) = listening();
+    let (fs, engine, told) = listening(options_of(Shape::Tiered));
     fs.limit(DISK);
     let keys = until_full(&engine, 0);
     let last = std::mem::take(&mut *lock(&told)).pop();
@@ -412,11 +411,43 @@ fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {
     assert_eq!(lock(&told).pop(), Some(Event::WritesResumed));
 }
 
+/// The disk takes no other writes meanwhile.
+#[test]
+fn that_a_staged_batch_of_deletes_is_taken_is_not_told() {
+    let mut options = options_of(Shape::GlobalIndex);
+    options.memtable.item_bytes_max = 4 << 10;
+    let (fs, engine, told) = listening(options);
+    fs.limit(DISK);
+    let keys = until_full(&engine, 0);
+    // The batch must find room in persistent memory.
+    engine.flush().unwrap();
+    while engine.metrics().space.attached_bytes > 512 << 10 {
+        engine.reclaim().unwrap();
+        std::thread::yield_now();
+    }
+    let room = engine.inner.common.disk_room().unwrap();
+    fs.limit(room.total - room.free + (100 << 10));
+    engine.inner.pressure.press();
+    put(&engine, keys, 1).unwrap_err();
+    lock(&told).clear();
+    let mut batch = WriteBatch::new();
+    for key in 0..1000 {
+        let key = (u32::MAX - key).to_be_bytes();
+        batch.delete(CfId::DEFAULT, &key).unwrap();
+    }
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    put(&engine, keys, 1).unwrap_err();
+    assert_eq!(lock(&told).pop(), None);
+    fs.limit(2 * DISK);
+    put(&engine, keys, 1).unwrap();
+    assert_eq!(lock(&told).pop(), Some(Event::WritesResumed));
+}
+
 /// Writes that have met are tried as one. If the disk takes none of them, each asks again; it owes nothing then if it was held back
 /// with the others, and is no smaller for that.
 #[test]
 fn a_write_is_told_as_refused_by_itself_and_as_large_as_it_is() {
-    let (fs, engine, told) = listening();
+    let (fs, engine, told) = listening(options_of(Shape::Tiered));
     put(&engine, 1, 1).unwrap();
     fs.limit(fs.used());
     let inner = &*engine.inner;
