@@ -232,11 +232,7 @@ impl Keeping<'_> {
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.meet(key);
         }
-        while let Some(tombstone) = self.tombstones.next_if(|t| *t.start <= *key) {
-            self.writing.begin_tombstone(tombstone, outputs)?;
-        }
-        self.writing.go_to(key, outputs)?;
-        if let Some(at) = self.writing.ends_with() {
+        if let Some(at) = self.go_to(key, outputs)? {
             // The next job reads what lies from there on again, counts it, and asks the filter.
             outputs.ended_at = Some(at);
             outputs.filtered = filtered;
@@ -280,6 +276,34 @@ impl Keeping<'_> {
         let key = KeyRef::new(key, head.seqno);
         self.writing.add(key, kind, value, outputs)?;
         Ok(true)
+    }
+
+    /// Goes to a key that ascends. Returns where the last table has ended, if the sink wants nothing more.
+    fn go_to(&mut self, key: &[u8], outputs: &mut Outputs) -> Result<Option<Vec<u8>>> {
+        let ended_at = self.begin_tombstones(Some(key), outputs)?;
+        if ended_at.is_some() {
+            return Ok(ended_at);
+        }
+        self.writing.go_to(key, outputs)?;
+        Ok(self.writing.ends_with())
+    }
+
+    /// Begins the range tombstones that begin up to `key`, or all that are left. Returns where the last table has ended, if the
+    /// sink wants nothing more: from there on they are still to be written.
+    fn begin_tombstones(
+        &mut self,
+        key: Option<&[u8]>,
+        outputs: &mut Outputs,
+    ) -> Result<Option<Vec<u8>>> {
+        let begins = |t: &RangeTombstone| key.is_none_or(|key| *t.start <= *key);
+        while let Some(tombstone) = self.tombstones.next_if(begins) {
+            self.writing.begin_tombstone(tombstone, outputs)?;
+            let ended_at = self.writing.ends_with();
+            if ended_at.is_some() {
+                return Ok(ended_at);
+            }
+        }
+        Ok(None)
     }
 
     /// The record at which `input` stands was read, and stays or was replaced.
@@ -378,10 +402,17 @@ impl Keeping<'_> {
     /// All records were passed.
     fn end(&mut self, outputs: &mut Outputs) -> Result<()> {
         self.write_folded(outputs)?;
-        for tombstone in self.tombstones.by_ref() {
-            self.writing.begin_tombstone(tombstone, outputs)?;
+        let mut ended_at = self.begin_tombstones(None, outputs)?;
+        if ended_at.is_none() {
+            ended_at = self.writing.go_to_end(outputs)?;
         }
-        self.writing.finish(outputs)?;
+        if ended_at.is_some() {
+            // Range tombstones that lie from there on are the next job's.
+            self.writing.stop(outputs)?;
+            outputs.ended_at = ended_at;
+        } else {
+            self.writing.finish(outputs)?;
+        }
         self.count(outputs);
         Ok(())
     }

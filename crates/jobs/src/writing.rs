@@ -117,7 +117,7 @@ impl<'a> Writing<'a> {
         self.sink.bytes() + self.tombstone_bytes as u64
     }
 
-    /// Ends tables that end before `key`, which ascends.
+    /// Ends tables that end before `key`, which ascends; none behind the one with which the sink has enough.
     ///
     /// # Errors
     /// Those of writing.
@@ -152,6 +152,7 @@ impl<'a> Writing<'a> {
     /// other, and nothing is written from one end to the next, no entry would end the table in time.
     fn pass_ends(&mut self, key: Option<&[u8]>, outputs: &mut Outputs) -> Result<()> {
         while self.has_many()
+            && !self.sink.has_enough()
             && let Some(end) = self.next_end(key)
         {
             self.end_before(&end, outputs)?;
@@ -174,9 +175,12 @@ impl<'a> Writing<'a> {
                 true => u64::MAX,
                 false => self.bytes(),
             };
-            match self.cutter.cut_before(key, bytes) {
-                Some(at) => self.end_table(Some(at), outputs)?,
-                None => return Ok(()),
+            let Some(at) = self.cutter.cut_before(key, bytes) else {
+                return Ok(());
+            };
+            self.end_table(Some(at), outputs)?;
+            if self.sink.has_enough() {
+                return Ok(());
             }
         }
     }
@@ -186,6 +190,17 @@ impl<'a> Writing<'a> {
     pub(crate) fn ends_with(&self) -> Option<Vec<u8>> {
         let enough = self.sink.has_enough();
         enough.then(|| self.begin.clone().unwrap_or_default())
+    }
+
+    /// All entries and range tombstones have come: ends tables where there would be too many of these. Returns where the last one
+    /// has ended, if that is enough and range tombstones reach behind it.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn go_to_end(&mut self, outputs: &mut Outputs) -> Result<Option<Vec<u8>>> {
+        self.pass_ends(None, outputs)?;
+        let is_left = !self.tombstones.is_empty();
+        Ok(self.ends_with().filter(|_| is_left))
     }
 
     /// Nothing more is written behind the last table, which has ended.

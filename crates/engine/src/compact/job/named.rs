@@ -14,15 +14,14 @@
 //!    ([`Job::until`]). Each counts with both its ends, since the part that stays ends where the whole did. Tables that move lie apart
 //!    from each other, so that none of them reaches over the first key of another one. They count twice: they come as well.
 //! 3. *Outputs* are counted by sinks, each with what it has written. A sink has enough when these are too many, and the job ends with
-//!    that table.
+//!    that table, be it between two records or among range tombstones.
 //! 4. *Parts* of a divided job have a share each. If one ends before its end, what later ones have made is not named, and goes
 //!    ([`Outputs::append`]). That would be work in vain, so a job that takes much for that is not divided.
 //! 5. *Progress.* Each job takes away at least what lies at the first key of its inputs, and leaves less.
 //! 6. *What goes unread* is few tables at a time (`EXPIRED_TABLES_MAX`), of which an edit has one key each.
 //!
 //! Of what an edit may have, inputs and outputs have a quarter each. The rest is for what is not counted: the table with which there is
-//! enough, the key at which inputs are limited (once for each that reaches over it), prefixes that were met, and blob files. Tables in which
-//! nothing but range tombstones lies may come to more than that between two records: they are few.
+//! enough, the key at which inputs are limited (once for each that reaches over it), prefixes that were met, and blob files.
 
 use thermocline_jobs::Outputs;
 use thermocline_version::TableRef;
