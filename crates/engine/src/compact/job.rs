@@ -27,16 +27,18 @@ use crate::report::LevelUse;
 use crate::store::Compactor;
 use crate::sync::{Arc, Ordering};
 use divided::Keys;
-use picked::{Job, level_of, without_inputs};
+use picked::{Job, bytes_taken, level_of, without_inputs};
 
 /// What a job came to, if it was installed.
 fn did(job: &Job, outputs: &Outputs, installed: bool) -> Option<LevelUse> {
+    let end = job.ended_at(outputs);
+    let end = end.as_deref();
     let moved = match job.picked.trivial {
-        true => job.inputs.len() as u64,
+        true => job.taken(end).count() as u64,
         false => 0,
     };
     let from = level_of(job.picked.from);
-    let above = job.inputs.iter().filter(|(place, _)| place.level == from);
+    let above = job.taken(end).filter(|(place, _)| place.level == from);
     if job.picked.is_internal() {
         let bytes = bytes_merged(&job.inputs, outputs);
         return installed.then_some(LevelUse {
@@ -54,7 +56,7 @@ fn did(job: &Job, outputs: &Outputs, installed: bool) -> Option<LevelUse> {
         bytes_in: match job.picked.from == job.picked.to {
             // It stood there before.
             true => 0,
-            false => above.map(|(_, table)| table.bytes).sum(),
+            false => above.map(|(_, table)| bytes_taken(table, end)).sum(),
         },
         bytes_read: outputs.bytes_read,
         bytes_written: outputs.bytes,

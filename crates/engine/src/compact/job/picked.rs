@@ -182,6 +182,12 @@ impl Job {
             picked if picked.is_drop() => "drop",
             _ => "compact",
         };
+        let end = self.ended_at(outputs);
+        let end = end.as_deref();
+        let taken = || {
+            self.taken(end)
+                .map(move |(_, table)| bytes_taken(table, end))
+        };
         let done = JobDone {
             work: work.into(),
             because: self.because.clone(),
@@ -189,8 +195,8 @@ impl Job {
             family: Some(self.cf),
             from: Some(level_of(self.picked.from).0),
             to: level_of(self.picked.to).0,
-            inputs: self.inputs.len() as u64,
-            bytes_in: self.picked.bytes,
+            inputs: taken().count() as u64,
+            bytes_in: end.map_or(self.picked.bytes, |_| taken().sum()),
             tables: outputs.count() as u64,
             tables_in_pm: outputs.pm.len() as u64,
             bytes_read: outputs.bytes_read,
@@ -277,14 +283,21 @@ impl Job {
         is_new.then_some(Change::FlushedUpTo { seqno })
     }
 
+    /// The inputs of which it takes something, if it ends before that key.
+    pub(super) fn taken<'j>(
+        &'j self,
+        end: Option<&'j [u8]>,
+    ) -> impl Iterator<Item = &'j (Place, Arc<TableRef>)> {
+        let goes = move |table: &TableRef| end.is_none_or(|end| *table.range.first < *end);
+        self.inputs.iter().filter(move |(_, table)| goes(table))
+    }
+
     pub(super) fn edit(&self, outputs: &Outputs) -> VersionEdit {
         let end = self.ended_at(outputs);
         let end = end.as_deref();
         let mut changes = without_inputs(&self.inputs, end);
         if self.picked.trivial {
-            let moves = |table: &TableRef| end.is_none_or(|end| *table.range.first < *end);
-            let moved = self.inputs.iter().filter(|(_, table)| moves(table));
-            changes.extend(moved.map(|(_, table)| Change::TableAdded {
+            changes.extend(self.taken(end).map(|(_, table)| Change::TableAdded {
                 place: self.place(),
                 table: table.clone(),
             }));
@@ -306,6 +319,13 @@ pub(crate) fn stand(inputs: &[(Place, Arc<TableRef>)], state: &State) -> bool {
 /// A level's number as versions have it.
 pub(crate) fn level_of(level: usize) -> Level {
     Level(u8::try_from(level).expect("levels are few"))
+}
+
+/// Bytes that a job takes of a table of which it takes something: of one that reaches over the job's end those that
+/// [`without_inputs`] does not leave.
+pub(super) fn bytes_taken(table: &TableRef, end: Option<&[u8]>) -> u64 {
+    let cut = end.and_then(|end| table.cut_at(end, (1, 2)));
+    cut.map_or(table.bytes, |[taken, _]| taken.bytes)
 }
 
 /// What an edit says of the inputs of a job that came to its end at a key, or of all of them.

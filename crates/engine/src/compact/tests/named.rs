@@ -21,6 +21,16 @@ fn manifest_bytes(engine: &Engine) -> u64 {
     engine.inner.common.catalog.edits().manifest_bytes()
 }
 
+/// Bytes of tables in level 0, and bytes that compactions say they have brought from above.
+fn above_and_brought(engine: &Engine) -> (u64, u64) {
+    let version = version_of(engine);
+    let tables = version.tables();
+    let above = tables.filter(|(place, _)| place.level == Level::ZERO);
+    let above = above.map(|(_, table)| table.bytes).sum();
+    let levels = engine.metrics().compaction.levels;
+    (above, levels.iter().map(|level| level.bytes_in).sum())
+}
+
 fn has_parts(engine: &Engine) -> bool {
     let version = version_of(engine);
     version.tables().any(|(_, table)| table.is_part())
@@ -89,8 +99,14 @@ impl Long {
             let compactor = &self.engine.inner.compactor;
             let job = compactor.picker.take_due().expect("level 0 is due");
             let before = manifest_bytes(&self.engine);
+            let (above, brought) = above_and_brought(&self.engine);
             compactor.run(job.naming(MOST)).unwrap();
             self.check_job(before);
+            let then = above_and_brought(&self.engine);
+            if then.0 < above {
+                // Neither more nor less than what has gone, though it began with all of it.
+                assert_eq!(then.1 - brought, above - then.0);
+            }
             if jobs.is_multiple_of(4) {
                 let killed = self.machine.killed();
                 self.check(&open(&killed, &self.options));
