@@ -107,6 +107,8 @@ thermocline_base::sites! {
     SITE_WITNESS = "halloc: witness durable";
     /// One copy of a zone header is durable: the zone belongs to its owner.
     SITE_ATTACH = "halloc: zone attached";
+    /// One copy of a zone's header is durable again: the zones behind it belong to its owner, too.
+    SITE_WIDEN = "halloc: zone made wider";
     /// The free list begins behind the object that was taken.
     SITE_POOL_GET = "halloc: object taken";
     /// An object is committed.

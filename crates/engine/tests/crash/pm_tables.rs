@@ -31,6 +31,15 @@ pub fn tiered(options: &mut Options) {
     options.memtable.bytes_max = 1 << 10;
 }
 
+/// Level 0 of tables of some entries each, of which no zone holds two.
+pub fn of_large_entries(options: &mut Options) {
+    in_pm(options);
+    options.level0.pm_percent = 40;
+    options.memtable.bytes_max = 32 << 10;
+    options.compaction.table_bytes = 64 << 10;
+    options.compaction.base_bytes = 256 << 10;
+}
+
 /// As [`tiered`], with levels that are larger, so that most of the work is evacuating.
 pub fn evacuated(options: &mut Options) {
     tiered(options);
@@ -306,5 +315,25 @@ pub fn taking_along(life: &mut Life, random: &SeededRandom) {
     }
     ranges += life.engine().metrics().ranges_along;
     assert!(ranges > 1, "{ranges}");
+    sink(life);
+}
+
+/// Zones of chains and of tables are made wider by those behind them, over two lives, and are free behind a compaction.
+pub fn wide(life: &mut Life, random: &SeededRandom) {
+    for round in 0..3u8 {
+        for n in 0..3u8 {
+            let len = 9_000 + below(random, 2_000);
+            run(life, &Op::put(0, &[b'w', n, round], value(random, len)));
+        }
+        if round == 1 {
+            life.close().unwrap();
+            life.open().unwrap();
+        }
+        sink(life);
+    }
+    life.engine()
+        .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+        .unwrap();
+    life.engine().reclaim().unwrap();
     sink(life);
 }

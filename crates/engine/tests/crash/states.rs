@@ -69,7 +69,7 @@ const SMALL: Part = Part {
     seeds: 1,
     one_in: 2,
     bar: 10_000,
-    sites: &[],
+    sites: &["halloc: zone made wider"],
 };
 
 const SEALS: Part = Part {
@@ -265,6 +265,17 @@ const PM_TABLE_LIVES: Part = Part {
     sites: &["level0: piece of a table durable"],
 };
 
+const PM_TABLES_WIDE: Part = Part {
+    workloads: &["pm-tables-wide"],
+    seeds: 1,
+    one_in: 7,
+    bar: 1_000,
+    sites: &[
+        "halloc: zone made wider",
+        "level0: piece of a table durable",
+    ],
+};
+
 const TIERED: Part = Part {
     workloads: &["tiered"],
     seeds: 1,
@@ -429,6 +440,7 @@ const PARTS: &[&Part] = &[
     &PM_TABLES_MERGED,
     &PM_TABLES_SPILLED,
     &PM_TABLE_LIVES,
+    &PM_TABLES_WIDE,
     &TIERED,
     &EVACUATED,
     &LEAVING,
@@ -654,6 +666,11 @@ fn tables_in_persistent_memory_that_go_into_files_of_level_0_survive_every_crash
 #[test]
 fn tables_in_persistent_memory_over_lives_survive_every_crash() {
     run(&PM_TABLE_LIVES);
+}
+
+#[test]
+fn pm_tables_of_entries_as_large_as_zones_survive_every_crash() {
+    run(&PM_TABLES_WIDE);
 }
 
 #[test]

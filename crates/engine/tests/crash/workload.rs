@@ -321,6 +321,13 @@ pub const ALL: &[Workload] = &[
         body: pm_tables::sinking_lives,
     },
     Workload {
+        name: "pm-tables-wide",
+        set: pm_tables::of_large_entries,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::wide,
+    },
+    Workload {
         name: "tiered",
         set: pm_tables::tiered,
         from_creation: false,

@@ -2,13 +2,13 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::lock;
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Result, Site};
 use thermocline_pm::PmOff;
 
 use super::{Reserve, Space};
-use crate::SITE_ATTACH;
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader, damaged, narrow};
 use crate::part::{Part, Zone, zone as zone_of};
+use crate::{SITE_ATTACH, SITE_WIDEN};
 
 /// What to look for in a part: the first of the zones that are found, and how many they are.
 type Way<'a> = &'a dyn Fn(&Part) -> Option<(usize, usize)>;
@@ -114,7 +114,7 @@ impl Space {
             run: narrow(run as u64)?,
         };
         let part = &mut state.parts[p];
-        self.write_header(part.header_at(first), &header)?;
+        self.write_header(part.header_at(first), &header, SITE_ATTACH)?;
         let present = part.take_present(first, run);
         let zone = zone_of(part, first, &header)?;
         state.generation = generation;
@@ -127,13 +127,13 @@ impl Space {
     }
 
     /// Writes the header of a zone, or run of zones, durably. `at` is where copy A lies.
-    fn write_header(&self, at: PmOff, header: &ZoneHeader) -> Result<()> {
+    fn write_header(&self, at: PmOff, header: &ZoneHeader, site: Site) -> Result<()> {
         let block = header.encode(self.seed, at);
         // One copy after the other, so that a torn write leaves the other one whole.
         for copy in [at, at.plus(64)] {
             // SAFETY: headers are read by an open alone, before it attaches any zone.
             unsafe { self.region.write(copy, &block) };
-            self.region.persist(copy, 64, SITE_ATTACH)?;
+            self.region.persist(copy, 64, site)?;
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Space {
             run: narrow(u64::from(zone.run) + more as u64)?,
             ..zone.header()
         };
-        self.write_header(part.header_at(zone.first as usize), &header)?;
+        self.write_header(part.header_at(zone.first as usize), &header, SITE_WIDEN)?;
         let present = part.take_present(first, more);
         let wider = zone_of(part, zone.first as usize, &header)?;
         drop(locked);
