@@ -19,7 +19,8 @@
 //! 2. **Generations only rise.** Each attachment has a generation above every earlier one of the
 //!    region, so bytes of an earlier life of the zone are never taken for a record: items carry it.
 //!    Of two valid copies the newer is right (a crash between writing them leaves the older
-//!    behind). A zone that is made wider keeps its generation, and the first copy is the newer.
+//!    behind). A zone that is made wider keeps its generation, and the first copy is the newer. The zones that it
+//!    gets have seen no later attachment: an open does not see what generations lie within a run.
 //! 3. **Disjoint.** Live zones never overlap: an attachment of several adjacent zones (a *run*) owns
 //!    them all, and whatever headers lie inside a run are its owner's bytes, never headers.
 //! 4. **Parts are counted last.** A part of the region exists when the superblock's part word counts

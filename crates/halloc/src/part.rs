@@ -284,6 +284,31 @@ pub(crate) fn cut_short(region: &Region, needed: u64) -> Error {
     )
 }
 
+/// The header of a zone, whoever had that last: the newer one of its sound copies (invariant 2).
+pub(crate) fn last_header(
+    region: &Region,
+    seed: u64,
+    part: &Part,
+    zone: usize,
+) -> Result<Option<ZoneHeader>> {
+    let at = part.header_at(zone);
+    let copies = [at, at.plus(64)].map(|copy| {
+        region
+            .bytes(copy, 64)
+            .map(|block| ZoneHeader::decode(block, seed, at))
+    });
+    let [a, b] = copies;
+    let stale_first = active(Bug::StaleZoneGeneration);
+    // Of two with one generation the first was stored first, when the zone was made wider.
+    Ok([a?, b?].into_iter().flatten().reduce(|a, b| {
+        if (b.generation > a.generation) != stale_first {
+            b
+        } else {
+            a
+        }
+    }))
+}
+
 /// Reads the zone headers of a part (invariants 2 and 3).
 pub(crate) fn scan_part(
     region: &Region,
@@ -295,28 +320,13 @@ pub(crate) fn scan_part(
 ) -> Result<()> {
     let mut i = usize::from(part.header.index == 0);
     while i < part.taken.len() {
-        let at = part.header_at(i);
-        let copies = [at, at.plus(64)].map(|copy| {
-            region
-                .bytes(copy, 64)
-                .map(|block| ZoneHeader::decode(block, seed, at))
-        });
-        let [a, b] = copies;
-        let stale_first = active(Bug::StaleZoneGeneration);
-        // Of two with one generation the first was stored first, when the zone was made wider.
-        let newest = [a?, b?].into_iter().flatten().reduce(|a, b| {
-            if (b.generation > a.generation) != stale_first {
-                b
-            } else {
-                a
-            }
-        });
         let mut step = 1;
-        if let Some(header) = newest {
+        if let Some(header) = last_header(region, seed, part, i)? {
             *generation = (*generation).max(header.generation);
             if live(header.owner) {
                 let run = header.run as usize;
                 if run == 0 || i + run > part.taken.len() {
+                    let at = part.header_at(i);
                     return Err(damaged("a zone header", region.path(), at.0));
                 }
                 zones.push(zone(part, i, &header)?);

@@ -7,7 +7,7 @@ use thermocline_pm::PmOff;
 
 use super::{Reserve, Space};
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader, damaged, narrow};
-use crate::part::{Part, Zone, zone as zone_of};
+use crate::part::{Part, Zone, last_header, zone as zone_of};
 use crate::{SITE_ATTACH, SITE_WIDEN};
 
 /// What to look for in a part: the first of the zones that are found, and how many they are.
@@ -140,8 +140,9 @@ impl Space {
 
     /// Attaches the free zones right behind `zone` to its owner, too, as a part of it, so that `min_bytes` for data fit
     /// behind what its owner has filled; `left` bytes of it are not filled yet. That is durable on return (invariant 1).
-    /// Returns the zone as it is now, with the generation that it had; `None` if there are no such zones, or too
-    /// little is left to be worth it. `zone` must be as it was attached or returned here last.
+    /// Returns the zone as it is now, with the generation that it had; `None` if there are no such zones, one of them was
+    /// attached to somebody later than `zone`, or too little is left to be worth it. `zone` must be as it was attached or
+    /// returned here last.
     ///
     /// # Errors
     /// A failed persist.
@@ -193,6 +194,13 @@ impl Space {
         let Some((first, more)) = find(part, most) else {
             return Ok(None);
         };
+        // An open sees no header within a run, so the highest generation may not lie there (invariant 2).
+        for behind in first..first + more {
+            let last = last_header(&self.region, self.seed, part, behind)?;
+            if last.is_some_and(|last| last.generation > zone.generation) {
+                return Ok(None);
+            }
+        }
         let header = ZoneHeader {
             run: narrow(u64::from(zone.run) + more as u64)?,
             ..zone.header()

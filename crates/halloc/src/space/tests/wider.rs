@@ -8,12 +8,13 @@ const LEFT: u64 = (16 << 10) / 4;
 /// More than that, and less than there is with another zone.
 const ITEM: u64 = 10_000;
 
-/// A zone behind which others lay that are gone, and what it is when it was made wider, which `at_each` watches.
+/// A zone behind which one lies of an owner that is gone, and what it is when it was made wider, which `at_each` watches.
 fn widened(sim: &SimPm, at_each: impl Fn() + Send + Sync + 'static) -> [Zone; 2] {
     let space = create(sim);
+    let gone = [0, 1].map(|ordinal| space.attach(9, ordinal, ITEM, Reserve::Keep).unwrap());
+    space.release(&gone);
     let zone = space.attach(3, 0, ITEM, Reserve::Keep).unwrap();
-    let gone = space.attach(9, 0, ITEM, Reserve::Keep).unwrap();
-    space.release(&[gone]);
+    assert_eq!((zone.data, zone.end), (gone[0].data, gone[0].end));
     sim.steps().observe(Some(Arc::new(move |_| at_each())));
     let wider = space.widen(&zone, LEFT, ITEM, Reserve::Keep).unwrap();
     sim.steps().observe(None);
@@ -63,19 +64,41 @@ fn a_sixteenth_is_taken_where_there_is_one() {
         let wider = space.widen_by_sixteenth(zone, ZONE, ZONE + 1, Reserve::Keep);
         wider.unwrap()
     };
+    // Of these the last one stays.
+    let mut gone = Vec::new();
+    for ordinal in 0..7 {
+        gone.push(space.attach(2, ordinal, 1000, Reserve::Keep).unwrap());
+    }
+    assert_eq!(gone.pop().unwrap().first, 7);
+    space.release(&gone);
     let chain = space.attach_wide(1, 0, 1000, Reserve::Keep).unwrap();
     let chain = wide(&chain).unwrap();
     assert_eq!((chain.first, chain.run), (1, 4));
     let chain = space.widen(&chain, ZONE, ZONE + 1, Reserve::Keep).unwrap();
     let chain = chain.unwrap();
     assert_eq!(chain.run, 5);
-    let next = space.attach(2, 0, 1000, Reserve::Keep).unwrap();
-    let other = space.attach(2, 1, 1000, Reserve::Keep).unwrap();
-    assert_eq!((next.first, other.first), (6, 7));
-    assert_eq!(wide(&chain), None);
-    space.release(&[next]);
     let chain = wide(&chain).unwrap();
     assert_eq!(chain.run, 6, "there is one alone");
+    assert_eq!(wide(&chain), None, "others have what lies behind");
+}
+
+/// An open sees no header that lies within a run. Were one there the newest, its generation would be given out again, and in
+/// that very zone.
+#[test]
+fn a_zone_that_somebody_had_later_makes_no_older_one_wider() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let zone = space.attach(3, 0, ITEM, Reserve::Keep).unwrap();
+    let gone = space.attach(9, 0, ITEM, Reserve::Keep).unwrap();
+    space.release(&[gone]);
+    let wider = space.widen(&zone, LEFT, ITEM, Reserve::Keep).unwrap();
+    let (again, zones) = open(&sim, &[3]).unwrap();
+    again.release(&zones);
+    for ordinal in 0..2 {
+        let next = again.attach(4, ordinal, ITEM, Reserve::Keep).unwrap();
+        assert!(next.generation > gone.generation, "generations only rise");
+    }
+    assert_eq!(wider, None);
 }
 
 /// The zone that is kept back is no exception, and a part ends where it ends.
