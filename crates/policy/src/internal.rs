@@ -9,7 +9,7 @@ use crate::level0::{Content, Level0Plan, SlicePlan, newer_blob_bytes};
 use crate::pick::{
     Cursors, Job, PickOptions, Slice, State, level0_slices, pick_slices, pick_spill,
 };
-use crate::tuning::{TABLES_AT_ENDS, TABLES_OF_ONE};
+use crate::tuning::{PM_PIECE_BYTES, TABLES_AT_ENDS, TABLES_OF_ONE};
 
 /// The slices that are to be merged for room: where level 0 will soon be full, or where a slice refers to much in blob
 /// files. The first are those of which the largest part goes.
@@ -73,7 +73,7 @@ pub fn pick_cold(
 pub struct Inputs {
     /// Bytes of their zones.
     pub zone_bytes: u64,
-    /// Bytes of the largest zone.
+    /// Bytes of the largest zone, or run of zones, on average of a table's.
     pub largest_zone: u64,
 }
 
@@ -84,6 +84,8 @@ pub fn bytes_of_part(inputs: &Inputs, part_bytes: u64, table_bytes: u64) -> u64 
         zone_bytes: all,
         largest_zone: zone,
     } = *inputs;
+    // Large values make zones wider, and leave no more of those unfilled.
+    let zone = zone.min(PM_PIECE_BYTES);
     let over = table_bytes.saturating_mul(TABLES_AT_ENDS);
     let part = part_bytes.saturating_add(over.saturating_add(zone));
     let tables = (all / table_bytes.max(1)).saturating_mul(TABLES_OF_ONE) + TABLES_AT_ENDS;
@@ -109,6 +111,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A table of large values may lie in one run of zones.
+    #[test]
+    fn a_part_is_not_promised_as_much_more_as_a_table_is_wide() {
+        let bytes = |zone: u64| {
+            let inputs = Inputs {
+                zone_bytes: 44 << 20,
+                largest_zone: zone << 20,
+            };
+            bytes_of_part(&inputs, 8 << 20, 4 << 20)
+        };
+        assert_eq!(bytes(2), 18 << 20);
+        assert_eq!(bytes(22), 21 << 20);
+    }
 
     proptest! {
         #[test]

@@ -91,6 +91,10 @@ pub const TABLE_PIECE_BYTES_MAX: u64 = 1 << 20;
 /// stored once.
 pub const PM_TABLE_GATHERED: usize = 16 << 10;
 
+/// Bytes of zones that a piece of a table in persistent memory takes at most for what it begins with. *Derived*: range tombstones have up to
+/// 4 MiB (`level0`), in zones of 1 MiB. What a table leaves unfilled is less, however wide its pieces became.
+pub const PM_PIECE_BYTES: u64 = 5 << 20;
+
 /// The level of Zstandard. *Chosen* (commit bd1191b): the fastest.
 pub const ZSTD_LEVEL: i32 = 1;
 
