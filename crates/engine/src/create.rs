@@ -225,7 +225,8 @@ fn forget_region(world: &World, dir: &Path, options: &Options) -> Result<()> {
 }
 
 /// Removes the region that the noted creation has left at the place that its note has: the next one may lie at another place, and
-/// nobody would know of the first. What cannot be looked at or removed stays, and is in nobody's way.
+/// nobody would know of the first. A note that was copied with its folder has none (`layout`). What cannot be looked at or removed
+/// stays, and is in nobody's way.
 fn remove_elsewhere(storage: &dyn Storage, spec: &RegionSpec, begun: &Begun) -> Result<()> {
     let Some(place) = &begun.place else {
         return Ok(());

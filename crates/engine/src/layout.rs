@@ -21,11 +21,12 @@ pub const REGION_NAME: &str = "region.pm";
 /// Bytes of a region's id, which are all that the note of a creation has whose region lies in the folder.
 const REGION_ID_LEN: usize = 16;
 
-/// Stands in the note between the id and the place of a region that lies elsewhere. A checksum is behind that.
+/// Stands in the note between the id and the place of a region that lies elsewhere. Behind that are a zero, the folder that the
+/// note was made in, and a checksum.
 const ELSEWHERE: &[u8; 8] = b"THCLMAKE";
 
-/// No note is longer: no path is.
-const NOTE_LEN_MAX: u64 = 8192;
+/// No note is longer: no two paths are.
+const NOTE_LEN_MAX: u64 = 16 << 10;
 
 /// Exists while a database is being made; holds the id of its region, and where that lies if not in the folder.
 pub(crate) const CREATING_NAME: &str = "CREATING";
@@ -35,7 +36,8 @@ pub(crate) const CREATING_NAME: &str = "CREATING";
 pub(crate) struct Begun {
     /// The id of the region that was about to be made.
     pub id: [u8; REGION_ID_LEN],
-    /// Where, if not in the folder. One that was noted by an earlier version has no place.
+    /// Where, if not in the folder. One that was noted by an earlier version has no place, nor has one that was noted in another
+    /// folder, of which this one is a copy.
     pub place: Option<PathBuf>,
 }
 
@@ -226,8 +228,7 @@ fn is_ours(name: &str) -> bool {
 /// The names in the folder under which one can leave its region, or the folder of its logs, where the options have those in
 /// there. Whose a region is that is found so is looked at before it goes.
 fn made_within(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<Vec<String>> {
-    let absolute = std::path::absolute(dir)
-        .map_err(|source| Error::io("find the absolute path of", dir, source))?;
+    let absolute = absolute_path(dir)?;
     let given = [&options.pm_path, &options.wal_path];
     let mut places: Vec<PathBuf> = given.into_iter().flatten().cloned().collect();
     // In a folder for regions it has its id in its name. A note that cannot be read is not one of ours.
@@ -240,6 +241,10 @@ fn made_within(storage: &dyn Storage, dir: &Path, options: &Options) -> Result<V
         first.as_os_str().to_str().map(str::to_string)
     });
     Ok(within.collect())
+}
+
+fn absolute_path(dir: &Path) -> Result<PathBuf> {
+    std::path::absolute(dir).map_err(|source| Error::io("find the absolute path of", dir, source))
 }
 
 /// Whether it is the name of a file that is made, and removed at once, to see that logs can be made in a folder
@@ -265,6 +270,8 @@ pub(crate) fn note_creation(
     if let Some(place) = elsewhere {
         note.extend_from_slice(ELSEWHERE);
         note.extend_from_slice(place.as_os_str().as_bytes());
+        note.push(0);
+        note.extend_from_slice(absolute_path(dir)?.as_os_str().as_bytes());
         let crc = crc32c(0, &note);
         note.extend_from_slice(&crc.to_le_bytes());
     }
@@ -288,26 +295,31 @@ pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option
     let mut note = vec![0; index(len)];
     file.read_exact_at(&mut note, 0)?;
     // A torn note was never followed by a region. Anything else is somebody's.
-    Ok(decode_note(&note))
+    let Some((id, elsewhere)) = decode_note(&note) else {
+        return Ok(None);
+    };
+    // A copy of the folder has the note, too. Its original may have made a database with the region since.
+    let is_here = |folder: &Path| matches!(storage.is_same(folder, dir), Ok(true));
+    let elsewhere = elsewhere.filter(|[_, folder]| is_here(folder));
+    let place = elsewhere.map(|[place, _]| place);
+    Ok(Some(Begun { id, place }))
 }
 
-fn decode_note(note: &[u8]) -> Option<Begun> {
+/// The id that a note has, and, if the region lies elsewhere, where, and in which folder that was noted.
+fn decode_note(note: &[u8]) -> Option<([u8; REGION_ID_LEN], Option<[PathBuf; 2]>)> {
     let (id, rest) = note.split_first_chunk::<REGION_ID_LEN>()?;
     if rest.is_empty() {
-        return Some(Begun {
-            id: *id,
-            place: None,
-        });
+        return Some((*id, None));
     }
     let (sealed, crc) = note.split_last_chunk::<4>()?;
     if crc32c(0, sealed) != u32::from_le_bytes(*crc) {
         return None;
     }
-    let place = sealed.get(REGION_ID_LEN..)?.strip_prefix(ELSEWHERE)?;
-    Some(Begun {
-        id: *id,
-        place: Some(PathBuf::from(OsStr::from_bytes(place))),
-    })
+    let paths = sealed.get(REGION_ID_LEN..)?.strip_prefix(ELSEWHERE)?;
+    let mut paths = paths.splitn(2, |byte| *byte == 0);
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let (place, folder) = (path(paths.next()?), path(paths.next()?));
+    Some((*id, Some([place, folder])))
 }
 
 /// Removes the note. Something else of its name stays: it is somebody's.

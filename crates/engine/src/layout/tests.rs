@@ -232,6 +232,38 @@ fn an_interrupted_creation_leaves_no_region_at_another_place() {
     }
 }
 
+/// A copy of the folder has the note, too, and the original has made a database with the region by then.
+#[test]
+fn a_copied_note_of_a_creation_says_nothing_of_another_place() {
+    let storage = World::real().env.storage;
+    let leveled = Options {
+        dram: 4 << 20,
+        ..Options::preset(Preset::Leveled)
+    };
+    for has_region in [true, false] {
+        let house = House::new();
+        house.make(Some("pm/one.pm"));
+        let region = house.region(Some("pm/one.pm"));
+        let mut id = [0; 16];
+        let file = storage.open(&region, OpenMode::Read).unwrap();
+        file.read_exact_at(&mut id, 16).unwrap();
+        // As it was before the manifest.
+        let [original, copy] = ["db", "copy"].map(|name| house.path(name));
+        note_creation(&*storage, &original, &id, Some(&region)).unwrap();
+        storage.create_dir_all(&copy).unwrap();
+        house.rename(&original.join(CREATING_NAME), &copy.join(CREATING_NAME));
+        let options = match has_region {
+            true => house.options(Some("pm/two.pm")),
+            false => leveled.clone(),
+        };
+        let engine = Engine::open(World::real(), &copy, options).unwrap();
+        engine.close().unwrap();
+        assert!(!copy.join(CREATING_NAME).exists());
+        assert!(region.exists());
+        assert_eq!(house.region(None), region);
+    }
+}
+
 /// Without a region, too.
 #[test]
 fn a_database_without_a_region_lets_go_of_one_at_another_place() {
