@@ -313,6 +313,25 @@ mod tests {
         assert_eq!(writer.zones().len(), 6);
     }
 
+    /// Who stages a batch has found out whether it fits the zones that are free, each of which is taken by itself.
+    #[test]
+    fn only_a_chain_that_is_not_staged_goes_on_behind_its_zone() {
+        let zones = |is_staged: bool| {
+            let space = fixture::space(1 << 20, 1 << 20);
+            let chain = Chain::new(&[1; 16], 7, 1, 5, 1);
+            let chain = if is_staged { chain.staged() } else { chain };
+            let mut writer = ChainWriter::new(space, chain, None);
+            for _ in 0..2 {
+                // One and a half zones.
+                let bytes = 3 << 15;
+                writer.ensure(bytes, Reserve::Keep).unwrap();
+                writer.grant(bytes);
+            }
+            writer.zones().len()
+        };
+        assert_eq!((zones(false), zones(true)), (1, 2));
+    }
+
     #[test]
     fn the_bytes_of_an_item_are_those_of_version_1() {
         let chain = Chain::new(&[1; 16], 7, 3, 99, 5);
