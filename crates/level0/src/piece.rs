@@ -10,7 +10,7 @@ use thermocline_base::varint::put_varint;
 use thermocline_base::{CfId, Kind, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_pm::Region;
-use thermocline_policy::tuning::PM_TABLE_GATHERED;
+use thermocline_policy::tuning::{PM_PIECE_DRAM, PM_TABLE_GATHERED};
 
 use crate::format::coding::shared;
 use crate::format::group::{EntryHead, Stored};
@@ -33,8 +33,7 @@ pub(crate) struct NewEntry<'a> {
     pub seqno: SeqNo,
     pub kind: Kind,
     pub value: Value<'a>,
-    /// Bytes of its user key that the entry before in the table begins with too; `None` if that is of
-    /// another family, or there is none.
+    /// Bytes of its user key that the entry before in the table has, too; `None` if that is of another family, or not there.
     pub kept: Option<usize>,
     /// Whether the entry before is of the same key.
     pub same_key: bool,
@@ -213,11 +212,13 @@ impl Piece {
         (self.len_with(entry, &growth) <= self.capacity).then_some(growth)
     }
 
-    /// What is left of the zone, and what an entry that does not fit needs from there on; `None` if the zone is too long to grow.
+    /// What is left of the zone, and what an entry that does not fit needs from there on; `None` if the zone is too long to
+    /// grow, or what the piece keeps in DRAM is too much for that.
     pub fn lacks(&self, entry: &NewEntry<'_>) -> Option<(u64, u64)> {
         let left = self.capacity.saturating_sub(self.len_max());
         let needed = left + self.len_with(entry, &self.growth(entry)) - self.capacity;
-        (self.capacity < (u32::MAX / 2) as usize).then_some((left as u64, needed as u64))
+        let grows = self.memory() < PM_PIECE_DRAM && self.capacity < (u32::MAX / 2) as usize;
+        grows.then_some((left as u64, needed as u64))
     }
 
     /// Its zone was made wider.
@@ -260,8 +261,7 @@ impl Piece {
             open.values = self.out.at();
             open.first_key.clear();
             open.first_key.extend_from_slice(entry.user_key);
-            // What tells it from the entry before: one byte more than they share, or, in a family's
-            // first entry, nothing.
+            // What tells it from the entry before: one byte more than they share, or, in a family's first entry, nothing.
             open.separator = match entry.kept {
                 Some(kept) => entry.user_key.len().min(kept + 1),
                 None => 0,

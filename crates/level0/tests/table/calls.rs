@@ -259,6 +259,31 @@ fn values_as_large_as_they_may_be_lie_in_runs_of_zones() {
     }
 }
 
+/// Each large value comes where more than a quarter of the zone is left, and is too long for that. A piece that went on behind its zone
+/// each time would have all keys between them in DRAM.
+#[test]
+fn large_values_between_many_keys_take_no_more_memory_than_a_zone_has() {
+    let (_, space) = space(16 << 20, 16 << 20);
+    let mut writer = PmTableWriter::new(space.clone(), identity(), WriteOptions::default());
+    let (value, mut key) = (vec![7u8; 460_000], vec![0u8; 1000]);
+    let mut most = 0;
+    for n in 0..10 * 601u32 {
+        key[..4].copy_from_slice(&n.to_be_bytes());
+        let value = if n % 601 == 600 { &value[..] } else { &[] };
+        writer
+            .add(CfId(0), &key, SeqNo(1), Kind::Put, Value::Inline(value))
+            .unwrap();
+        most = most.max(writer.memory());
+    }
+    assert!(most < 2 << 20, "{most}");
+    // The first one went on all the same.
+    let first = writer.zones()[0];
+    assert!(first.end.0 - first.data.0 > 1 << 20);
+    let written = writer.finish().unwrap().unwrap();
+    let verified = verify_table(&open(&space, &written).unwrap()).unwrap();
+    assert_eq!(verified.entries, 10 * 601);
+}
+
 #[test]
 fn a_value_outlives_everything_but_the_table_that_it_holds() {
     let (_, space) = space(1 << 20, 256 << 10);

@@ -91,6 +91,9 @@ pub const TABLE_PIECE_BYTES_MAX: u64 = 1 << 20;
 /// stored once.
 pub const PM_TABLE_GATHERED: usize = 16 << 10;
 
+/// Where a piece of such a table has so many bytes in DRAM its zone is made no wider. *Derived*: the keys that a zone of 1 MiB can hold.
+pub const PM_PIECE_DRAM: usize = 1 << 20;
+
 /// Bytes of zones that a piece of a table in persistent memory takes at most for what it begins with. *Derived*: range tombstones have up to
 /// 4 MiB (`level0`), in zones of 1 MiB. What a table leaves unfilled is less, however wide its pieces became.
 pub const PM_PIECE_BYTES: u64 = 5 << 20;
