@@ -162,7 +162,7 @@ fn make_region(
         let own = dir.join(REGION_NAME);
         let begun = layout::noted_creation(&**storage, dir)?;
         let begun_id = begun.as_ref().map(|begun| begun.id);
-        for place in places(world, dir, (&options, path), begun_id)? {
+        for place in places(world, dir, (&options, path), begun.as_ref())? {
             if storage.exists(&place)? {
                 remove_leftover(&**storage, &place, &spec, begun_id)?;
                 // Before the note changes: without it nobody knows whose the region was, should the power go.
@@ -190,14 +190,15 @@ fn places(
     world: &World,
     dir: &Path,
     (options, path): (&Options, &Path),
-    begun: Option<[u8; 16]>,
+    begun: Option<&Begun>,
 ) -> Result<Vec<PathBuf>> {
     // An open looks into the folder first, so what lies there must not be another region.
     let mut places = vec![path.to_path_buf(), dir.join(REGION_NAME)];
-    if let Some(id) = begun {
+    // What lies in a folder for regions may be the original's by now.
+    if let Some(begun) = begun.filter(|begun| !begun.is_copied) {
         // In a folder for regions its name was another one: each has its id there.
         let storage = &*world.env.storage;
-        places.push(layout::region_path(storage, dir, options, &id)?);
+        places.push(layout::region_path(storage, dir, options, &begun.id)?);
     }
     Ok(places)
 }
@@ -214,7 +215,7 @@ fn forget_region(world: &World, dir: &Path, options: &Options) -> Result<()> {
     let Some(path) = spec.place.path() else {
         return Ok(());
     };
-    for place in places(world, dir, (options, path), Some(id))? {
+    for place in places(world, dir, (options, path), Some(&begun))? {
         // What cannot be looked at stays, and is in nobody's way.
         if storage.exists(&place)? && is_leftover(storage, &place, &spec, id).unwrap_or(false) {
             storage.remove(&place)?;

@@ -36,9 +36,10 @@ pub(crate) const CREATING_NAME: &str = "CREATING";
 pub(crate) struct Begun {
     /// The id of the region that was about to be made.
     pub id: [u8; REGION_ID_LEN],
-    /// Where, if not in the folder. One that was noted by an earlier version has no place, nor has one that was noted in another
-    /// folder, of which this one is a copy.
+    /// Where, if not in the folder. One that was noted by an earlier version has no place, nor has one that was noted elsewhere.
     pub place: Option<PathBuf>,
+    /// Whether it was noted in another folder, of which this one is a copy, unless it was moved.
+    pub is_copied: bool,
 }
 
 /// Where the region with this id lies.
@@ -300,9 +301,15 @@ pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option
     };
     // A copy of the folder has the note, too. Its original may have made a database with the region since.
     let is_here = |folder: &Path| matches!(storage.is_same(folder, dir), Ok(true));
+    let noted = elsewhere.is_some();
     let elsewhere = elsewhere.filter(|[_, folder]| is_here(folder));
     let place = elsewhere.map(|[place, _]| place);
-    Ok(Some(Begun { id, place }))
+    let is_copied = noted && place.is_none();
+    Ok(Some(Begun {
+        id,
+        place,
+        is_copied,
+    }))
 }
 
 /// The id that a note has, and, if the region lies elsewhere, where, and in which folder that was noted.

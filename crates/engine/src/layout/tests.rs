@@ -240,10 +240,14 @@ fn a_copied_note_of_a_creation_says_nothing_of_another_place() {
         dram: 4 << 20,
         ..Options::preset(Preset::Leveled)
     };
-    for has_region in [true, false] {
+    for (first, second) in [
+        ("pm/one.pm", Some("pm/two.pm")),
+        ("pm/one.pm", None),
+        ("pm", Some("pm")),
+    ] {
         let house = House::new();
-        house.make(Some("pm/one.pm"));
-        let region = house.region(Some("pm/one.pm"));
+        house.make(Some(first));
+        let region = house.region(Some(first));
         let mut id = [0; 16];
         let file = storage.open(&region, OpenMode::Read).unwrap();
         file.read_exact_at(&mut id, 16).unwrap();
@@ -252,14 +256,14 @@ fn a_copied_note_of_a_creation_says_nothing_of_another_place() {
         note_creation(&*storage, &original, &id, Some(&region)).unwrap();
         storage.create_dir_all(&copy).unwrap();
         house.rename(&original.join(CREATING_NAME), &copy.join(CREATING_NAME));
-        let options = match has_region {
-            true => house.options(Some("pm/two.pm")),
-            false => leveled.clone(),
+        let options = match second {
+            Some(_) => house.options(second),
+            None => leveled.clone(),
         };
         let engine = Engine::open(World::real(), &copy, options).unwrap();
         engine.close().unwrap();
         assert!(!copy.join(CREATING_NAME).exists());
-        assert!(region.exists());
+        assert!(region.exists(), "{first}, {second:?}");
         assert_eq!(house.region(None), region);
     }
 }
@@ -333,6 +337,7 @@ fn a_note_of_a_creation_has_its_exact_length() {
     let in_folder = Begun {
         id: [7; 16],
         place: None,
+        is_copied: false,
     };
     assert_eq!(noted(), Some(in_folder));
     let note = dir.join(CREATING_NAME);
@@ -361,6 +366,7 @@ fn a_torn_note_with_a_place_is_known_as_ours() {
     let begun = Begun {
         id: [7; 16],
         place: Some(place.clone()),
+        is_copied: false,
     };
     assert_eq!(noted_creation(&*storage, &dir).unwrap(), Some(begun));
     let len = file.len().unwrap();
