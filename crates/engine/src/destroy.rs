@@ -281,8 +281,17 @@ impl<'s> Look<'s> {
             if self.is_begun && elsewhere.is_none() {
                 return Ok(given);
             }
-            let but =
-                elsewhere.map(|place| format!(", but one with its id at {}", place.display()));
+            let own = self.dir.join(REGION_NAME);
+            let but = elsewhere.map(|place| {
+                let whose = match place == own {
+                    true => "",
+                    false => {
+                        " (if the folder was copied, that is its original's: leave it alone, and remove the copy as any \
+                         folder)"
+                    }
+                };
+                format!(", but one with its id at {}{whose}", place.display())
+            });
             return Err(Error::InvalidArgument(format!(
                 "the database in {} has no persistent memory region at {}, where pm-path says{}; give the right \
                  place, or none if it lies in the folder or is lost",
