@@ -81,8 +81,9 @@ Examples:
 
 Tables, blob files, logs and persistent memory of the database go; other files stay, and so do the folder and
 the file LOCK in it. Persistent memory outside of the folder goes only if --pm-path says where it is, since a
-copy of the folder may have it, too; without that the command says where it is and removes nothing. If the
-command is cut short, run it again.")]
+copy of the folder may have it, too; without that the command says where it is and removes nothing. Logs outside
+of the folder go with it from where they were last, and from --wal-path if they were moved since. If the command is
+cut short, run it again with the same options.")]
 pub(crate) struct DestroyArgs {
     /// The database's folder
     pub db: PathBuf,
@@ -92,4 +93,7 @@ pub(crate) struct DestroyArgs {
     /// Where persistent memory lies, if that is outside of the folder: the file, or the folder that it was made in
     #[arg(long, value_name = "PATH")]
     pub pm_path: Option<PathBuf>,
+    /// Look for logs in this folder, too: where they lie, if their folder was moved
+    #[arg(long, value_name = "PATH")]
+    pub wal_path: Option<PathBuf>,
 }

@@ -18,6 +18,7 @@ pub(crate) fn destroy(args: &DestroyArgs, output: &mut Output) -> Outcome {
     }
     let options = Options {
         pm_path: args.pm_path.clone(),
+        wal_path: args.wal_path.clone(),
         ..Options::default()
     };
     Db::destroy(&args.db, options)?;

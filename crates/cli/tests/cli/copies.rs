@@ -321,3 +321,23 @@ fn persistent_memory_elsewhere_is_destroyed_only_if_it_is_named() {
     let empty = store.run(&["destroy", "DB", "--yes", "--pm-path", ""]);
     assert_eq!(empty.code, 2, "{}", empty.err);
 }
+
+/// The database remembers where its logs were, and they are not there any more.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a user moves a folder")]
+fn logs_whose_folder_was_moved_are_destroyed_if_they_are_named() {
+    let store = Store::new();
+    let put = ["put", "DB", "k", "v", "--preset", "leveled"];
+    let put = store.run(&[&put[..], &["--wal-path", "logs"]].concat());
+    assert_eq!(put.code, 0, "{}", put.err);
+    let [logs, moved] = ["logs", "moved"].map(|name| store.path().with_file_name(name));
+    std::fs::rename(&logs, &moved).unwrap();
+    assert!(!names(&moved).is_empty());
+    let destroy = ["destroy", "DB", "--yes", "--wal-path"];
+    let empty = store.run(&[&destroy[..], &[""]].concat());
+    assert_eq!(empty.code, 2, "{}", empty.err);
+    let done = store.run(&[&destroy[..], &["moved"]].concat());
+    assert_eq!((done.code, done.err.as_str()), (0, ""));
+    assert_eq!(names(&store.path()), ["LOCK"]);
+    assert_eq!(names(&moved), Vec::<String>::new());
+}
