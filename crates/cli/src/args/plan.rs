@@ -23,7 +23,8 @@ Examples:
 
 The figures are those of a model of a store that has been written to for long: it is driven by the same decisions
 as a real one, and no store is opened. It takes seconds, or a minute with terabytes of persistent memory. It leaves
-out deletes, long values, several column families and compression.")]
+out deletes, long values, several column families and compression. Where a store lies changes nothing in it, so
+--set refuses pm_path, wal_path, region and emulate.")]
 pub(crate) struct PlanArgs {
     /// All keys with their values, like 2TiB
     #[arg(long, value_name = "SIZE", value_parser = size)]

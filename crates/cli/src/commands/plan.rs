@@ -21,6 +21,9 @@ const DATA_MAX: u64 = 1 << 50;
 /// So many records fit a memtable at least.
 const RECORDS_OF_MEMTABLE: u64 = 16;
 
+/// Options that a model has no use for: it lies nowhere, and has no region that could be slowed down.
+const UNUSED: [&str; 4] = ["pm_path", "wal_path", "region", "emulate"];
+
 /// Says what may be expected.
 pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Outcome {
     let demand = demand(args)?;
@@ -38,19 +41,28 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Outcome {
     output.note("These are figures of a model; docs/plan.md says how right it is.")
 }
 
+/// Refuses what has an option of its own, and what would change nothing.
+fn check_set(set: &[(String, String)]) -> Outcome {
+    let own = ["preset", "pm", "dram"];
+    for (name, value) in set {
+        if own.contains(&name.as_str()) {
+            return Err(Failure::Usage(format!(
+                "give --{name} {value} instead of --set {name}={value}"
+            )));
+        }
+        if UNUSED.contains(&name.as_str()) {
+            return Err(Failure::Usage(format!(
+                "a plan opens no store, so --set {name}={value} would change nothing; leave it out"
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn demand(args: &PlanArgs) -> Outcome<Demand> {
     let preset = Preset::parse(&args.preset).map_err(Failure::usage)?;
     let mut options = Setting::options(preset, args.pm, args.dram);
-    let own = ["preset", "pm", "dram"];
-    if let Some((name, value)) = args
-        .set
-        .iter()
-        .find(|(name, _)| own.contains(&name.as_str()))
-    {
-        return Err(Failure::Usage(format!(
-            "give --{name} {value} instead of --set {name}={value}"
-        )));
-    }
+    check_set(&args.set)?;
     for (name, value) in &args.set {
         options.set(name, value).map_err(Failure::usage)?;
     }

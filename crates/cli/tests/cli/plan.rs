@@ -167,6 +167,22 @@ fn wrong_input_is_refused_with_one_sentence() {
         ),
         (&["--set", "memtable.size=1"], "there is no option"),
         (&["--set", "pm=1GiB"], "give --pm 1GiB instead"),
+        (
+            &["--set", "pm_path=/dev/shm"],
+            "--set pm_path=/dev/shm would change nothing",
+        ),
+        (
+            &["--preset", "leveled", "--set", "wal_path=logs"],
+            "--set wal_path=logs would change nothing",
+        ),
+        (
+            &["--set", "region=shm"],
+            "--set region=shm would change nothing",
+        ),
+        (
+            &["--set", "emulate=optane"],
+            "--set emulate=optane would change nothing",
+        ),
     ] {
         let run = plan(&[&good[..], more].concat());
         assert!(run.code == 1 || run.code == 2, "{more:?}: {}", run.code);
