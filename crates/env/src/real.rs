@@ -71,6 +71,16 @@ impl RealStorage {
     }
 }
 
+/// Whether a folder cannot be synced, which says nothing of a device: we may not read it, or its file system has no such call or
+/// may not be written to.
+fn cannot_be_synced(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+        || matches!(
+            error.raw_os_error(),
+            Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EROFS)
+        )
+}
+
 impl Storage for RealStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let file = open_in(mode, path)?;
@@ -124,7 +134,8 @@ impl Storage for RealStorage {
 
     /// Each level is durable before the next one is made. The deepest level that exists may have
     /// been made by a process that was killed before it could sync the name, so that name is
-    /// synced too, where the permissions of the folder above it allow.
+    /// synced too, where the folder above it can be synced: permissions may be in the way, or a file
+    /// system that nobody writes to, on which another one is mounted, and that does not know it.
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
         let failed = |path: &Path| {
             let path = path.to_path_buf();
@@ -140,7 +151,7 @@ impl Storage for RealStorage {
             }
         }
         match self.sync_folder(folder_of(there)) {
-            Err(e) if e.kind() != io::ErrorKind::PermissionDenied => return Err(failed(there)(e)),
+            Err(e) if !cannot_be_synced(&e) => return Err(failed(there)(e)),
             _ => {}
         }
         for level in missing.into_iter().rev() {
