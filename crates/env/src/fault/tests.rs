@@ -184,8 +184,8 @@ fn no_name_is_changed_where_its_folder_cannot_be_opened() {
     sim.limit_descriptors(1);
     let refused = disk.rename_and_sync(temp, live, dir, SITE).unwrap_err();
     assert_eq!(os_error(refused), libc::EMFILE);
-    assert_eq!(disk.list(dir).unwrap(), ["temp"]);
     drop(file);
+    assert_eq!(disk.list(dir).unwrap(), ["temp"]);
     disk.rename_and_sync(temp, live, dir, SITE).unwrap();
     let durable = sim.image_none(Steps::new());
     assert_eq!(durable.list(dir).unwrap(), ["live"]);

@@ -278,6 +278,7 @@ impl Storage for SimFs {
         let state = self.disk.state();
         let dir = clean(dir);
         state.check_folder("list", &dir)?;
+        state.check_descriptors("list", &dir)?;
         let names = &state.dirs[&dir];
         let folders = state
             .dirs
@@ -292,6 +293,8 @@ impl Storage for SimFs {
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
         let dir = clean(dir);
+        // The names of its folders are synced.
+        self.disk.state().check_descriptors("create folder", &dir)?;
         let levels: Vec<PathBuf> = dir.ancestors().map(Path::to_path_buf).collect();
         for level in levels.into_iter().rev() {
             if self.disk.state().dirs.contains_key(&level) {
@@ -388,6 +391,7 @@ impl Storage for SimFs {
             return Ok(None);
         }
         let path = clean(path);
+        self.disk.state().check_descriptors("open", &path)?;
         if self.disk.state().locks.contains(&path) {
             return Err(Error::Locked {
                 path: path.parent().unwrap_or(Path::new("")).to_path_buf(),
@@ -430,6 +434,7 @@ impl Storage for SimFs {
     fn is_folder_held(&self, dir: &Path) -> Result<bool> {
         let (dir, state) = (clean(dir), self.disk.state());
         state.check_folder("open", &dir)?;
+        state.check_descriptors("open", &dir)?;
         Ok(state.holds.contains_key(&dir))
     }
 

@@ -507,3 +507,32 @@ fn after_a_crash_the_disk_is_as_large_and_descriptors_are_as_few_as_before() {
     }
     drop(file);
 }
+
+/// Whatever looks into a folder, or at a lock, opens it: a simulator that let it be would hide what a store does without.
+#[test]
+fn what_opens_a_folder_or_a_lock_needs_a_descriptor() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1]);
+    drop(fs.lock(path("/db/LOCK")).unwrap());
+    fs.limit_descriptors(1);
+    let answers = [
+        fs.list(path("/db")).map(drop),
+        fs.create_dir_all(path("/db")),
+        fs.create_dir_all(path("/new")),
+        fs.lock_shared(path("/db/LOCK")).map(drop),
+        fs.is_folder_held(path("/db")).map(drop),
+    ];
+    for answer in answers {
+        let code = match answer {
+            Err(Error::Io { source, .. }) => source.raw_os_error(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code, Some(libc::EMFILE));
+    }
+    assert!(!fs.is_dir(path("/new")).unwrap());
+    drop(file);
+    assert_eq!(fs.list(path("/db")).unwrap(), ["LOCK", "a"]);
+    fs.create_dir_all(path("/new")).unwrap();
+    assert!(fs.lock_shared(path("/db/LOCK")).unwrap().is_some());
+    assert!(!fs.is_folder_held(path("/db")).unwrap());
+}
