@@ -196,6 +196,9 @@ impl Inode {
             self.note(index);
         }
         if self.live.len != len {
+            if let Some(between) = end_between(offset, len, self.live.len) {
+                self.sizes.push(between);
+            }
             self.sizes.push(self.live.len);
         }
         // Any write has the file's metadata written with it, the size included.
@@ -315,6 +318,14 @@ impl Inode {
         content.trim(content.len);
         content
     }
+}
+
+/// Where a file may end that a write at `offset` makes longer, from `before` to `after` bytes, beside these two: a kernel adds page
+/// after page. Of all such ends it is the last one.
+fn end_between(offset: u64, before: u64, after: u64) -> Option<u64> {
+    let page = PAGE as u64;
+    let last = (after - 1) / page * page;
+    (last > before.max(offset)).then_some(last)
 }
 
 fn chosen<T>(versions: &[T], choice: usize) -> Option<&T> {

@@ -9,7 +9,8 @@
 //! 1. For each 512-byte sector written since the file's last sync: the durable content or any later
 //!    one. So unsynced writes reorder and tear at will; a sector itself never tears.
 //! 2. For each file: the durable size or any later one. Bytes behind the size are gone; bytes that
-//!    were never written are zeros.
+//!    were never written are zeros. A write of several pages may leave a file that ends before its last
+//!    one, as a kernel makes files longer page by page.
 //! 3. For each change of a name since the folder's last sync: kept or lost. The kept ones apply in
 //!    order; a rename is atomic and, kept without the creation before it, still names the file.
 //!    A file's sync says nothing about its name, nor the other way round. A file with names in two

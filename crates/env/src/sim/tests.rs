@@ -78,6 +78,30 @@ fn size_and_data_survive_apart() {
     assert_eq!(outcomes(&fs, "/db/a"), BTreeSet::from(expected));
 }
 
+/// A kernel makes files longer page by page: whoever reads an end finds the one of a record's first pages, too.
+#[test]
+fn a_write_of_several_pages_may_leave_a_file_that_ends_within_it() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 100]);
+    let lens = || -> BTreeSet<usize> {
+        let outcomes = fs.pending().explore(1, 200, 5);
+        let images = outcomes
+            .iter()
+            .map(|choices| fs.image(choices, Steps::new()));
+        let contents = images.map(|image| image.contents(path("/db/a")).unwrap());
+        contents.map(|bytes| bytes.len()).collect()
+    };
+    file.write_at(&[2; 9000], 100).unwrap();
+    assert_eq!(lens(), BTreeSet::from([100, 8192, 9100]));
+    file.sync(SITE).unwrap();
+    // What lies on one page is there or not, and so is what begins a page.
+    file.write_at(&[3; 10], 9100).unwrap();
+    assert_eq!(lens(), BTreeSet::from([9100, 9110]));
+    file.sync(SITE).unwrap();
+    file.write_at(&[4; 4096], 3 * 4096).unwrap();
+    assert_eq!(lens(), BTreeSet::from([9110, 4 * 4096]));
+}
+
 #[test]
 fn what_was_cut_off_reads_as_zeros_when_the_file_grows_again() {
     let fs = fresh();
@@ -400,8 +424,13 @@ fn random_runs_agree_with_a_plain_model() {
                     let (at, len) = (pick(9000), pick(1500));
                     file.write_at(&vec![step + 1; len], at as u64).unwrap();
                     if len > 0 {
-                        model.resize(model.len().max(at + len), 0);
+                        let before = model.len();
+                        model.resize(before.max(at + len), 0);
                         model[at..at + len].fill(step + 1);
+                        let last_page = (model.len() - 1) / 4096 * 4096;
+                        if last_page > before.max(at) {
+                            history.push(model[..last_page].to_vec());
+                        }
                     }
                 }
                 6..8 => {
