@@ -66,17 +66,17 @@ impl Choice {
 /// times. So do the tests of the other workspace (`testkit::explore`).
 ///
 /// # Panics
-/// If that is not a number.
+/// If that is not a number above 0.
 pub fn explored(whole: u64) -> u64 {
     match std::env::var("THERMOCLINE_EXPLORE") {
-        Ok(times) => {
-            whole
-                * times
-                    .parse::<u64>()
-                    .expect("THERMOCLINE_EXPLORE is a number")
-        }
+        Ok(text) => whole * times(&text).expect("THERMOCLINE_EXPLORE is a number above 0"),
         Err(_) => whole / 12,
     }
+}
+
+/// How many times the whole that text asks for; no times at all would be tests that look at nothing and pass.
+pub fn times(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|&times| times > 0)
 }
 
 /// Of every execution of the engine.

@@ -8,7 +8,7 @@ use thermocline_base::planted::Bug;
 use thermocline_schedules::awaited::{Meets, awaited};
 use thermocline_schedules::key::one_key;
 use thermocline_schedules::reached::Reached;
-use thermocline_schedules::run::{BATCH, Choice, Orders, explored, find, run, run_twice};
+use thermocline_schedules::run::{BATCH, Choice, Orders, explored, find, run, run_twice, times};
 
 /// The allocator of these tests, which make and drop a great deal (decision 179).
 #[global_allocator]
@@ -152,5 +152,19 @@ fn again() {
     if let Ok(choice) = std::env::var("SCHEDULE") {
         let choice = Choice::parse(&choice).expect("SCHEDULE is random/SEED or pctDEPTH/SEED");
         run(choice, &Arc::default());
+    }
+}
+
+/// With none at all every test here would pass.
+#[test]
+fn no_executions_cannot_be_asked_for() {
+    for (text, asked) in [
+        ("1", Some(1)),
+        ("12", Some(12)),
+        ("0", None),
+        ("", None),
+        ("-1", None),
+    ] {
+        assert_eq!(times(text), asked, "{text}");
     }
 }
