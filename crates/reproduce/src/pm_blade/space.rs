@@ -115,7 +115,11 @@ fn lies_on_ssd(db: &Db) -> bool {
 fn outcome(quick: bool, found: &[[Held; 2]]) -> Outcome {
     let sizes = VALUES.map(|value_bytes| size(quick, value_bytes));
     let of_pm = |bytes: u64| bytes as f64 / sizes[0].pm as f64;
-    let ratio = |[tiered, global]: &[Held; 2]| tiered.live as f64 / global.live.max(1) as f64;
+    let ratio = |[tiered, global]: &[Held; 2]| match global.ended {
+        true => tiered.live as f64 / global.live.max(1) as f64,
+        // It holds more than was written, and nobody knows how much.
+        false => 0.0,
+    };
     let mut rows = Vec::new();
     for (size, held) in sizes.iter().zip(found) {
         for (system, held) in [&TIERED, &GLOBAL_INDEX].into_iter().zip(held) {
@@ -207,5 +211,13 @@ mod tests {
         let found = [[held(250), held(100)], [held(249), held(100)]];
         let checks = outcome(setting.quick, &found).checks;
         assert!(checks[0].holds && !checks[1].holds);
+        // Of a level 0 that never came to its end it is not known what it would have held.
+        let open = Held {
+            ended: false,
+            ..held(100)
+        };
+        let found = [[held(250), open], [open, held(40)]];
+        let checks = outcome(setting.quick, &found).checks;
+        assert!(!checks[0].holds && checks[1].holds);
     }
 }
