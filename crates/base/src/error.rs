@@ -57,7 +57,7 @@ pub enum Error {
     Locked {
         /// The database's folder.
         path: PathBuf,
-        /// The process that holds the lock, 0 if it left no name (readers write nothing).
+        /// The process that holds the lock, 0 if it left no name (readers write nothing, and there may have been no room).
         pid: u32,
     },
     /// The database has been closed, by this handle or by another one.
@@ -89,7 +89,7 @@ pub enum Error {
 
 fn holder(pid: u32) -> String {
     match pid {
-        0 => "a process that reads it and left no name".into(),
+        0 => "a process that left no name, as those do that read it".into(),
         // In another container there may be one of the same number.
         pid if pid == std::process::id() => format!("process {pid} (this one has that number)"),
         pid => format!("process {pid}"),

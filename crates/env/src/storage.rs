@@ -98,7 +98,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn sync_dir(&self, dir: &Path, site: Site) -> Result<()>;
 
     /// Locks the file `path` against every other handle, making it if needed, and writes the
-    /// process id into it.
+    /// process id into it, if there is room for that.
     ///
     /// # Errors
     /// [`thermocline_base::Error::Locked`] with the folder and the holder's process id; of kind

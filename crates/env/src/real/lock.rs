@@ -39,10 +39,22 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn LockGuard>> {
     check_lock_file(&file, path)?;
     // First the new name, then the cut: whoever reads in between finds a whole number.
     let pid = format!("{}\n", std::process::id());
-    file.write_all_at(pid.as_bytes(), 0)
+    let named = file.write_all_at(pid.as_bytes(), 0);
+    named
         .and_then(|()| file.set_len(pid.len() as u64))
-        .map_err(|e| Error::io("write", path, e))?;
+        .map_err(|e| Error::io("write", path, e))
+        .or_else(|error| without_name(&file, error))?;
     Ok(Box::new(RealLock { file }))
+}
+
+/// What is done where the name of who has the lock could not be written. Only who is refused reads it: so a full disk keeps nobody
+/// from opening a database that is there, or from removing it to make room. An earlier name goes, if it can.
+pub(super) fn without_name(file: &fs::File, error: Error) -> Result<()> {
+    if !error.is_no_room() {
+        return Err(error);
+    }
+    let _ = file.set_len(0);
+    Ok(())
 }
 
 pub(super) fn lock_shared(path: &Path) -> Result<Option<Box<dyn LockGuard>>> {

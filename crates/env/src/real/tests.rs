@@ -271,6 +271,25 @@ fn errors_name_operation_path_and_offset() {
     assert!(file.raw_fd().is_some());
 }
 
+/// Whoever destroys a database to make room on a full disk locks it first.
+#[test]
+fn a_lock_needs_no_room_for_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let of = |code| Error::io("write", &path, io::Error::from_raw_os_error(code));
+    for code in [libc::ENOSPC, libc::EDQUOT] {
+        // A name is there from before.
+        drop(RealStorage::new().lock(&path).unwrap());
+        let file = open_in(OpenMode::ReadWrite, &path).unwrap();
+        assert!(file.metadata().unwrap().len() > 0);
+        lock::without_name(&file, of(code)).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+    let file = open_in(OpenMode::ReadWrite, &path).unwrap();
+    let failed = lock::without_name(&file, of(libc::EIO)).unwrap_err();
+    assert!(failed.to_string().contains("LOCK"), "{failed}");
+}
+
 #[test]
 fn a_lock_names_another_holder_and_survives_a_stale_or_foreign_pid() {
     let dir = tempfile::tempdir().unwrap();
