@@ -50,6 +50,16 @@ pub(crate) enum Sharing {
     Private,
 }
 
+/// Makes a call again that a signal has ended: that says nothing of the device, and a store would be poisoned by it.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
 /// The page size that everything here is a multiple of.
 pub(crate) const PAGE: usize = 4096;
 
@@ -191,13 +201,13 @@ impl Reservation {
     pub fn sync(&self, off: usize, len: usize) -> io::Result<usize> {
         let from = off / PAGE * PAGE;
         let to = (off + len).next_multiple_of(PAGE).min(self.len);
-        // SAFETY: M1; msync changes no contents.
-        let rc = unsafe { libc::msync(self.base.add(from).cast(), to - from, libc::MS_SYNC) };
-        if rc == 0 {
-            Ok(to - from)
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        uninterrupted(|| {
+            // SAFETY: M1; msync changes no contents.
+            match unsafe { libc::msync(self.base.add(from).cast(), to - from, libc::MS_SYNC) } {
+                0 => Ok(to - from),
+                _ => Err(io::Error::last_os_error()),
+            }
+        })
     }
 
     /// Asks for the pages of `[off, off + len)` to be present, so that the first touch of each
@@ -322,6 +332,24 @@ mod tests {
         ];
         assert_eq!(map.huge_bytes(&mappings.concat()), 3076 << 10);
         assert_eq!(map.huge_bytes("no such text\n\n:"), 0);
+    }
+
+    #[test]
+    fn a_signal_ends_no_call_for_good_and_an_error_does() {
+        let answers = |all: [i32; 3]| {
+            let mut calls = 0;
+            let answer = uninterrupted(|| {
+                calls += 1;
+                match all[calls - 1] {
+                    0 => Ok(calls),
+                    code => Err(io::Error::from_raw_os_error(code)),
+                }
+            });
+            answer.map_err(|error| (error.raw_os_error(), calls))
+        };
+        assert_eq!(answers([libc::EINTR, libc::EINTR, 0]), Ok(3));
+        let failed = Err((Some(libc::EIO), 2));
+        assert_eq!(answers([libc::EINTR, libc::EIO, 0]), failed);
     }
 
     fn is_whole(map: &Reservation) -> bool {
