@@ -52,8 +52,8 @@
 //! is attached: a kill leaves word A readable before it is durable. *Give back*: the part word forgets parts of which no
 //! zone is attached, copy by copy, and only when both are durable the file is cut. In between the larger word wins, and
 //! its parts are all there; after it the file may be longer than its parts, as after a growth that was interrupted, and
-//! what lies there is zeroed when the region grows again. Generations that were used there alone may be used again: never
-//! in a zone that has seen them. *Object pools*: see `pool`.
+//! what lies there is zeroed when the region grows again, or goes back with the next that is given back. Generations
+//! that were used there alone may be used again: never in a zone that has seen them. *Object pools*: see `pool`.
 //!
 //! # What an open may rely upon
 //! A word that was read need not be durable: the process before was killed before its persist, or saw that

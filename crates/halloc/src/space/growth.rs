@@ -311,7 +311,8 @@ impl Space {
     }
 
     /// Gives parts at the end of the region back to its device, of which no zone is attached, as far as two zones
-    /// stay free. Returns how many bytes that were.
+    /// stay free, and what lies behind all parts: a growth that was interrupted has left it. Returns how many bytes that
+    /// were.
     ///
     /// First nobody finds zones there any more, then the part word forgets the parts, durably, then the file is
     /// cut. A crash in between leaves a file that is longer than its parts, as an interrupted growth does. Nobody
@@ -342,14 +343,18 @@ impl Space {
             }
             (state.parts.len() as u64, end, before)
         };
-        if end == before {
+        let had = self.region.len();
+        if end == had {
             return Ok(0);
         }
-        growing.note(write_parts_word(&self.region, self.seed, narrow(parts)?))?;
+        if end != before {
+            growing.note(write_parts_word(&self.region, self.seed, narrow(parts)?))?;
+        }
         // What is left of it is in nobody's way, and is overwritten if the region grows again.
-        // SAFETY: its zones are free, so nobody holds bytes of them, and no longer found.
+        // SAFETY: its zones are free, so nobody holds bytes of them, and no longer found. Behind all parts there is nothing
+        // that anybody could find.
         let _ = unsafe { self.region.shrink(end) };
-        Ok(before - end)
+        Ok(had.saturating_sub(end))
     }
 
     pub(super) fn next_part(&self, state: &State) -> Option<PartHeader> {

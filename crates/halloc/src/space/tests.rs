@@ -357,6 +357,32 @@ fn the_free_end_goes_back_and_can_be_had_again() {
     grows(&space);
 }
 
+/// A growth that was cut short has made the region's file longer, and perhaps by what was to be left on the disk. No part has
+/// it, so where the disk is full nothing else would give it back.
+#[test]
+fn what_an_interrupted_growth_has_left_goes_back_too() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let kept = space.attach(1, 0, 1000, Reserve::Keep).unwrap();
+    let bytes = space.region_bytes();
+    let longer = bytes + (64 << 10);
+    space.region().grow(bytes, longer).unwrap();
+    drop(space);
+    let (space, zones) = open(&sim, &[1]).unwrap();
+    assert_eq!(zones, [kept]);
+    assert_eq!(
+        (space.region().len(), space.region_bytes()),
+        (longer, bytes)
+    );
+    assert_eq!(space.give_back().unwrap(), 64 << 10);
+    assert_eq!((space.region().len(), space.region_bytes()), (bytes, bytes));
+    assert_eq!(space.give_back().unwrap(), 0);
+    assert!(space.grow(bytes).unwrap(), "it can grow again");
+    drop(space);
+    let (_, zones) = open(&sim, &[1]).unwrap();
+    assert_eq!(zones, [kept]);
+}
+
 /// As far as the device has room the region grows, in parts that are not too small; what it says then names the device.
 #[test]
 fn it_grows_as_far_as_its_device_has_room() {
