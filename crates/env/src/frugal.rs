@@ -62,10 +62,16 @@ impl Frugal {
             Some(most) => format!("{most} (RLIMIT_NOFILE)"),
             None => "as many as it has".to_string(),
         };
-        let text = format!(
-            "{source}: this process may have {most} files open, and all are; close some, or raise the limit, of \
-             which a store wants {WANTED} for itself"
-        );
+        let text = match source.raw_os_error() {
+            Some(ENFILE) => format!(
+                "{source}: all processes of this machine together have as many files open as it allows; close some, or \
+                 raise the machine's limit (on Linux fs.file-max)"
+            ),
+            _ => format!(
+                "{source}: this process may have {most} files open, and all are; close some, or raise the limit, of \
+                 which a store wants {WANTED} for itself"
+            ),
+        };
         Error::io(op, &path, io::Error::new(source.kind(), text))
     }
 }
@@ -183,5 +189,33 @@ impl Storage for Frugal {
 
     fn spares(&self) -> &Spares {
         self.inner.spares()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::Steps;
+
+    use super::*;
+    use crate::sim::SimFs;
+
+    /// Whoever raises the limit of a process where the machine has none left gains nothing.
+    #[test]
+    fn the_limit_that_is_in_the_way_is_named() {
+        let fs = SimFs::new(Steps::new());
+        fs.limit_descriptors(7);
+        let frugal = Frugal::new(Arc::new(fs));
+        let says = |code| {
+            let refused = io::Error::from_raw_os_error(code);
+            let error = frugal.short(Error::io("open", Path::new("/a"), refused));
+            error.to_string()
+        };
+        let (process, machine) = (says(EMFILE), says(ENFILE));
+        assert!(process.contains("7 (RLIMIT_NOFILE)"), "{process}");
+        assert!(machine.contains("fs.file-max"), "{machine}");
+        assert!(!machine.contains("RLIMIT_NOFILE"), "{machine}");
+        for text in [process, machine] {
+            assert!(text.starts_with("cannot open /a: "), "{text}");
+        }
     }
 }
