@@ -52,7 +52,7 @@ impl Tables {
         match self {
             Tables::Tpcc(tpcc) => tpcc.resume(db),
             Tables::Orders(orders) => orders.resume(db),
-            Tables::Sums(_) => Ok(()),
+            Tables::Sums(sums) => sums.resume(db),
         }
     }
 

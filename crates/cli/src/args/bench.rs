@@ -59,7 +59,7 @@ and of transactions, for --duration seconds, 30 unless given, or --transactions:
   orders                    orders in 10 tables with 3 indexes each are placed, change for a while,
                             and are looked up less and less
   randomtransaction         db_bench's: adds a number to one key of each of --sets sets of --num keys;
-                            checks that all sets have the same sum
+                            checks that all sets have the same sum, that of all numbers added
 and a table of several of them:
   suite                     12 cells, each a workload at one size, which the default preset and its
                             rivals (global-index, leveled, pm-blade, flat-lsm) run in turn; says how the
