@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::fail::{Failure, Outcome};
 
@@ -36,14 +36,13 @@ pub(crate) fn check(path: &Path) -> Outcome {
     }
 }
 
-/// Writes a file, in place of one that was there. No link is followed, and nothing is written to what is
+/// A file beside `path`, which takes its name when it is whole. No link is followed, and nothing is written to what is
 /// not an ordinary file: it might be anybody's.
 #[expect(
     clippy::disallowed_methods,
     reason = "a page for people, outside the engine's simulated world"
 )]
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
-    let failed = |e| Failure::Failed(format!("cannot write {}: {e}", path.display()));
+fn create_part(path: &Path) -> Outcome<(File, PathBuf)> {
     if let Ok(about) = path.symlink_metadata()
         && !about.is_file()
     {
@@ -55,11 +54,11 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
     // Nothing is opened that is there, so nothing can be put in its place in between.
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".part");
-    let temporary = Path::new(&temporary);
-    let mut file = OpenOptions::new()
+    let temporary = PathBuf::from(temporary);
+    let file = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .open(temporary)
+        .open(&temporary)
         .map_err(|e| {
             let remedy = match e.kind() {
                 ErrorKind::AlreadyExists => "; remove it if nobody needs it",
@@ -70,14 +69,42 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
                 temporary.display()
             ))
         })?;
+    Ok((file, temporary))
+}
+
+/// Writes a file, in place of one that was there.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a page for people, outside the engine's simulated world"
+)]
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
+    let failed = |e| Failure::Failed(format!("cannot write {}: {e}", path.display()));
+    let (mut file, temporary) = create_part(path)?;
     let written = file
         .write_all(bytes)
-        .and_then(|()| std::fs::rename(temporary, path));
+        .and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         // What stays is a part of a page.
         let _ = std::fs::remove_file(temporary);
     }
     written.map_err(failed)
+}
+
+/// Refuses a file that [`write_into`] could not write, before hours are spent on what it is to hold. Its folder is made if there
+/// is none; what has the file's name stays as it is.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a page for people, outside the engine's simulated world"
+)]
+pub(crate) fn prepare(path: &Path) -> Outcome {
+    if let Some(folder) = path.parent() {
+        check_folder(folder)?;
+    }
+    make_folder(path)?;
+    let (file, temporary) = create_part(path)?;
+    drop(file);
+    std::fs::remove_file(&temporary)
+        .map_err(|e| Failure::Failed(format!("cannot remove {}: {e}", temporary.display())))
 }
 
 /// Refuses a folder that [`write_into`] could not make, since something else has its name or is where it would lie.
@@ -94,6 +121,12 @@ pub(crate) fn check_folder(folder: &Path) -> Outcome {
 
 /// As [`write`], making the folder where there is none.
 pub(crate) fn write_into(path: &Path, bytes: &[u8]) -> Outcome {
+    make_folder(path)?;
+    write(path, bytes)
+}
+
+/// Makes the folder of a file where there is none.
+fn make_folder(path: &Path) -> Outcome {
     let folder = path.parent().unwrap_or(Path::new(""));
     let failed = |e| Failure::Failed(format!("cannot make {}: {e}", folder.display()));
     if !folder.as_os_str().is_empty() && !folder.is_dir() {
@@ -102,5 +135,5 @@ pub(crate) fn write_into(path: &Path, bytes: &[u8]) -> Outcome {
             .create(folder)
             .map_err(failed)?;
     }
-    write(path, bytes)
+    Ok(())
 }

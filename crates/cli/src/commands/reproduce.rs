@@ -34,9 +34,6 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
     }
     // Before minutes are spent on what could not be saved then.
     files::check_folder(&args.out)?;
-    if let Some(folder) = args.report.as_deref().and_then(Path::parent) {
-        files::check_folder(folder)?;
-    }
     let setting = Setting {
         dir,
         pm_dir: args.pm_path.clone(),
@@ -44,6 +41,9 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
         quick: args.quick,
         watch: Arc::default(),
     };
+    if let Some(path) = &args.report {
+        files::prepare(path)?;
+    }
     interrupt::catch();
     let mut outcomes = Vec::new();
     let ran = run_all(

@@ -109,6 +109,8 @@ fn experiments_whose_results_could_not_be_saved_do_not_begin() {
         let run = [&run[..], &place].concat();
         is_refused(&store, &run, 1, "notes is no folder; name one");
     }
+    let over = [&run[..], &["--report", "."]].concat();
+    is_refused(&store, &over, 1, ". is not an ordinary file");
 }
 
 /// A temporary database goes with its logs and its region, which these would be taken for.
