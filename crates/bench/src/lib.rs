@@ -2,7 +2,7 @@
 //!
 //! A run is described by a [`Plan`], executed by [`run`], and answered by a [`Report`], which
 //! serialises to the JSON object that the command line prints. A [`Watch`] lets another thread
-//! follow the run and stop it.
+//! follow the run and stop it. [`plot`] and [`page`] have what pages with pictures have in common.
 //!
 //! # What a run does
 //! 1. It opens the store: a new one in a temporary folder, a new one in a named folder, or one
@@ -49,7 +49,9 @@ mod mix;
 pub mod oltp;
 mod oltp_run;
 mod orders;
+pub mod page;
 mod plan;
+pub mod plot;
 mod reading;
 mod report;
 mod rng;

@@ -3,32 +3,21 @@
 use std::fmt::Write;
 
 use plotters::prelude::*;
-use thermocline_base::{Error, Result};
+use thermocline_base::Result;
+use thermocline_bench::page::{END, begin, table, text};
+use thermocline_bench::plot::{Area, COLORS, Drawn, SIZE, svg};
 
-use crate::{Chart, Experiment, Outcome, Table};
+use crate::{Chart, Experiment, Outcome};
 
-/// Width and height of a plot.
-const SIZE: (u32, u32) = (900, 360);
-
-/// Colours of series.
-const COLORS: [RGBColor; 9] = [
-    RGBColor(31, 97, 141),
-    RGBColor(72, 160, 150),
-    RGBColor(217, 138, 40),
-    RGBColor(192, 72, 56),
-    RGBColor(120, 98, 172),
-    RGBColor(130, 144, 156),
-    RGBColor(60, 70, 82),
-    RGBColor(170, 190, 90),
-    RGBColor(200, 130, 170),
-];
+/// What the page is about.
+const HEADING: &str = "What the papers found, and what is found here";
 
 /// One page that needs nothing else.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for what cannot be drawn.
+/// As [`svg`].
 pub fn page(outcomes: &[(&Experiment, Outcome)]) -> Result<String> {
-    let mut html = String::from(HEAD);
+    let mut html = begin("thermocline reproduce", HEADING);
     for (experiment, outcome) in outcomes {
         let _ = writeln!(
             html,
@@ -38,7 +27,7 @@ pub fn page(outcomes: &[(&Experiment, Outcome)]) -> Result<String> {
             text(experiment.claim),
             text(&outcome.scale)
         );
-        html.push_str("<table><tr><th>claim<th>paper<th>here<th>shape</tr>\n");
+        html.push_str("<table><tr><th>claim</th><th>paper</th><th>here</th><th>shape</th></tr>\n");
         for check in &outcome.checks {
             let (class, word) = match check.holds {
                 true => ("holds", "holds"),
@@ -46,7 +35,7 @@ pub fn page(outcomes: &[(&Experiment, Outcome)]) -> Result<String> {
             };
             let _ = writeln!(
                 html,
-                "<tr><td>{}<td>{}<td>{}<td class={class}>{word}</tr>",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td class={class}>{word}</td></tr>",
                 text(&check.what),
                 text(&check.paper),
                 text(&check.ours)
@@ -54,48 +43,16 @@ pub fn page(outcomes: &[(&Experiment, Outcome)]) -> Result<String> {
         }
         html.push_str("</table>\n");
         for chart in &outcome.charts {
-            html.push_str(&plot(chart)?);
+            html.push_str(&svg(&chart.title, |root| draw(root, chart))?);
         }
-        for table in &outcome.tables {
-            rows(table, &mut html);
+        for of in &outcome.tables {
+            let _ = writeln!(html, "<h3>{}</h3>", text(&of.title));
+            html.push_str(&table("numbers", &of.columns, &of.rows));
         }
         html.push_str("</section>\n");
     }
-    html.push_str("</main>\n</html>\n");
+    html.push_str(END);
     Ok(html)
-}
-
-fn rows(table: &Table, html: &mut String) {
-    let _ = write!(
-        html,
-        "<h3>{}</h3>\n<table class=numbers><tr>",
-        text(&table.title)
-    );
-    for column in &table.columns {
-        let _ = write!(html, "<th>{}", text(column));
-    }
-    html.push_str("</tr>\n");
-    for row in &table.rows {
-        html.push_str("<tr>");
-        for cell in row {
-            let _ = write!(html, "<td>{}", text(cell));
-        }
-        html.push_str("</tr>\n");
-    }
-    html.push_str("</table>\n");
-}
-
-/// Bars in groups, as SVG.
-fn plot(chart: &Chart) -> Result<String> {
-    let mut svg = String::new();
-    let drawn = draw(chart, &mut svg);
-    drawn.map_err(|error| {
-        Error::InvalidArgument(format!(
-            "the chart '{}' cannot be drawn: {error}",
-            chart.title
-        ))
-    })?;
-    Ok(svg)
 }
 
 /// How much higher than the highest bar an axis is, so that the legend of so many series hides none.
@@ -106,16 +63,12 @@ fn headroom(series: usize) -> f64 {
     1.1 / (1.0 - (legend / plot).min(0.7))
 }
 
-fn draw(
-    chart: &Chart,
-    svg: &mut String,
-) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
+/// Bars in groups.
+fn draw(root: &Area<'_>, chart: &Chart) -> Drawn {
     let values = chart.series.iter().flat_map(|series| &series.values);
     let highest = values.copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let groups = chart.groups.len();
-    let mut area = ChartBuilder::on(&root)
+    let mut area = ChartBuilder::on(root)
         .caption(&chart.title, ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(40)
@@ -151,14 +104,5 @@ fn draw(
         .background_style(WHITE.mix(0.85))
         .border_style(RGBColor(200, 206, 212))
         .draw()?;
-    root.present()?;
     Ok(())
 }
-
-fn text(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-const HEAD: &str = include_str!("head.html");

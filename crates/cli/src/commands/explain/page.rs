@@ -11,6 +11,7 @@ use std::fmt::Write;
 
 use thermocline::size::format_size;
 use thermocline::{FamilyMap, Metrics, TableState};
+use thermocline_bench::page::text;
 
 use super::picture::{Column, Drawing, Heat, Row};
 use crate::commands::memtables;
@@ -417,21 +418,6 @@ fn shown(key: &[u8]) -> String {
         let _ = write!(text, "… ({} bytes)", key.len());
     }
     text
-}
-
-/// Text as HTML.
-fn text(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '&' => html.push_str("&amp;"),
-            '"' => html.push_str("&quot;"),
-            c => html.push(c),
-        }
-    }
-    html
 }
 
 const HEAD: &str = include_str!("head.html");
