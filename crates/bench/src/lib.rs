@@ -2,7 +2,8 @@
 //!
 //! A run is described by a [`Plan`], executed by [`run`], and answered by a [`Report`], which
 //! serialises to the JSON object that the command line prints. A [`Watch`] lets another thread
-//! follow the run and stop it. [`plot`] and [`page`] have what pages with pictures have in common.
+//! follow the run and stop it, and a [`Timeline`] keeps how fast it went. [`plot`] draws that and the latencies, and [`page`]
+//! has what pages with such pictures have in common.
 //!
 //! # What a run does
 //! 1. It opens the store: a new one in a temporary folder, a new one in a named folder, or one
@@ -38,6 +39,7 @@
 pub mod clock;
 mod columns;
 pub mod counts;
+mod curve;
 mod depth;
 pub mod device;
 mod device_read;
@@ -61,6 +63,7 @@ mod space;
 pub mod suite;
 mod sums;
 mod threads;
+mod timeline;
 mod tpcc;
 #[expect(
     unsafe_code,
@@ -72,6 +75,7 @@ mod watch;
 mod workload;
 mod written_back;
 
+pub use curve::{Curve, Point};
 pub use device_read::DeviceReads;
 pub use distribution::Distribution;
 pub use held_back::Stall;
@@ -80,5 +84,6 @@ pub use plan::Plan;
 pub use report::{Drained, HitCounts, Latencies, Latency, Report, grouped};
 pub use run::run;
 pub use space::{Space, SpaceSample};
+pub use timeline::Timeline;
 pub use watch::{Snapshot, Watch};
 pub use workload::{Operation, Workload};

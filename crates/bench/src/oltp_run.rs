@@ -7,6 +7,7 @@ use std::sync::Barrier;
 use thermocline::{Db, Durability, Metrics, Options, Result};
 
 use crate::clock::{Duration, Instant, now};
+use crate::curve::Curve;
 use crate::oltp::attempts::{Client, Outcome};
 use crate::oltp::plan::{OltpPlan, OltpWorkload};
 use crate::oltp::report::{Check, KindReport, OltpReport};
@@ -314,6 +315,12 @@ fn latencies(kinds: &BTreeMap<&'static str, KindReport>) -> serde_json::Value {
     told.unwrap_or_default()
 }
 
+/// The same by percentile.
+fn curves(tables: &Tables, tally: &Tally) -> Vec<Curve> {
+    let names = tables.kinds().iter().copied();
+    Curve::all(names.zip(tally.kinds.iter().map(|done| &done.latency_ns)))
+}
+
 fn settings(plan: &OltpPlan) -> serde_json::Value {
     let settings = match plan.workload {
         OltpWorkload::Tpcc => serde_json::to_value(plan.tpcc),
@@ -356,6 +363,7 @@ fn answer(
         ops_per_sec: tally.ops() as f64 / seconds.max(1e-9),
         new_orders_per_minute: new_orders.map(|count| 60.0 * count / seconds.max(1e-9)),
         latency_us: latencies(&kinds),
+        latency_curves: curves(tables, tally),
         kinds,
         ops_by_second: tally.seconds.clone(),
         counts: tables

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use thermocline::size::format_size;
 
+use crate::curve::Curve;
 use crate::device_read::DeviceReads;
 use crate::held_back::Stall;
 use crate::space::Space;
@@ -49,6 +50,9 @@ pub struct Report {
     /// Latencies in microseconds; of one commit, or one read of several keys, where there are
     /// batches.
     pub latency_us: Latencies,
+    /// The same by percentile, for each kind: to be drawn, so JSON does not have it.
+    #[serde(skip)]
+    pub latency_curves: Vec<Curve>,
     /// How many operations of each kind, where there are several kinds. They add up to `ops`, but
     /// for `readwhilewriting`, where only the reads count.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,6 +209,14 @@ impl Report {
         let kinds: BTreeMap<Operation, u64> =
             tally.kinds().map(|(kind, done)| (kind, done.ops)).collect();
         (kinds.len() > 1).then_some(kinds)
+    }
+
+    pub(crate) fn curves(tally: &Tally) -> Vec<Curve> {
+        Curve::all(
+            tally
+                .kinds()
+                .map(|(kind, done)| (kind.name(), &done.latency_ns)),
+        )
     }
 }
 

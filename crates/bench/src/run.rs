@@ -20,8 +20,8 @@ use crate::space::sampled;
 use crate::threads::{Limits, Pace, Tally, spread};
 use crate::usage::{Usage, usage};
 use crate::watch::Watch;
+use crate::workload::Workload;
 use crate::written_back::Counted;
-use crate::{Distribution, Workload};
 
 /// Executes `plan`. `watch` follows it and can end it early.
 ///
@@ -239,7 +239,6 @@ fn answer(
     let ssd_bytes = since(|m| m.ssd_bytes_written);
     let lines = since(|m| m.pm_lines_written_back);
     let sequential = matches!(plan.workload, Workload::ReadSeq | Workload::ReadReverse);
-    let distribution: Distribution = plan.effective_distribution();
     Report {
         workload: plan.workload.name(),
         preset: after.preset.clone(),
@@ -251,7 +250,7 @@ fn answer(
         num: plan.num,
         key_size: plan.key_size,
         value_size: plan.value_size,
-        distribution: distribution.to_string(),
+        distribution: plan.effective_distribution().to_string(),
         region_kind: after.region_kind,
         emulate: after.emulate.clone(),
         seed: plan.seed,
@@ -260,6 +259,7 @@ fn answer(
         seconds,
         ops_per_sec: tally.ops as f64 / seconds.max(1e-9),
         latency_us: Latencies::of(tally),
+        latency_curves: Report::curves(tally),
         ops_by_kind: Report::ops_by_kind(tally),
         latency_group: if sequential { SEQUENTIAL_GROUP } else { 1 },
         found: plan.workload.finds().then_some(tally.found),

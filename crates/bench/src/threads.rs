@@ -12,7 +12,7 @@ use crate::workload::Operation;
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Operations between two looks at the watch.
-const REPORT_OPS: u64 = 64;
+pub(crate) const REPORT_OPS: u64 = 64;
 
 /// What was done of one kind of operation.
 pub(crate) struct Done {

@@ -3,13 +3,22 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::clock::{Duration, Instant, now};
+
 /// How far a run is. One thread runs, any other may look or stop it.
 #[derive(Debug, Default)]
 pub struct Watch {
-    phase: Mutex<&'static str>,
+    phase: Mutex<Phase>,
     done: AtomicU64,
     total: AtomicU64,
     stop: Arc<AtomicBool>,
+}
+
+/// What is going on, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+struct Phase {
+    name: &'static str,
+    begun: Option<Instant>,
 }
 
 /// What a [`Watch`] shows at one moment.
@@ -21,6 +30,8 @@ pub struct Snapshot {
     pub done: u64,
     /// Operations of this phase; 0 where time is the limit.
     pub total: u64,
+    /// How long ago this phase began; zero before the start.
+    pub elapsed: Duration,
 }
 
 impl Watch {
@@ -39,10 +50,12 @@ impl Watch {
 
     /// How far the run is.
     pub fn snapshot(&self) -> Snapshot {
+        let phase = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
-            phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
+            phase: phase.name,
             done: self.done.load(Ordering::Relaxed),
             total: self.total.load(Ordering::Relaxed),
+            elapsed: phase.begun.map_or(Duration::ZERO, |begun| now() - begun),
         }
     }
 
@@ -60,12 +73,14 @@ impl Watch {
     pub fn begin(&self, phase: &'static str, total: u64) {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
-        self.name(phase);
+        let begun = Some(now());
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase { name: phase, begun };
     }
 
     /// Says what is going on now, within what was begun.
     pub fn name(&self, phase: &'static str) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+        let mut going_on = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        going_on.name = phase;
     }
 
     /// Counts operations of the current phase.
@@ -82,6 +97,7 @@ mod tests {
     #[test]
     fn a_part_stops_with_the_whole_and_counts_for_itself() {
         let whole = Watch::new();
+        assert_eq!(whole.snapshot().elapsed, Duration::ZERO);
         whole.begin("runs", 7);
         let part = whole.part();
         part.begin("loading", 100);

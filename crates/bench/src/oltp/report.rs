@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use thermocline::size::format_size;
 
+use crate::curve::Curve;
 use crate::report::{Drained, HitCounts, Latency, brief, grouped, whole};
 
 /// Attempts that were refused since others were faster.
@@ -115,6 +116,9 @@ pub struct OltpReport {
     pub new_orders_per_minute: Option<f64>,
     /// Latencies in microseconds by kind, or those of the only one, of all attempts of a transaction together.
     pub latency_us: serde_json::Value,
+    /// The same by percentile, for each kind: to be drawn, so JSON does not have it.
+    #[serde(skip)]
+    pub latency_curves: Vec<Curve>,
     /// By kind.
     pub kinds: BTreeMap<&'static str, KindReport>,
     /// Transactions in each second of the run; the last one may be short.

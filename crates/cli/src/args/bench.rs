@@ -30,6 +30,7 @@ Examples:
   thermocline bench multireadrandom --batch 32
   thermocline bench deviceread --db bench.db --use-existing --reads 100000 --async-depth 32
   thermocline bench readrandom --emulate optane
+  thermocline bench ycsb-a --num 1000000 --duration 60 --report ycsb-a.html
   thermocline bench tpcc --warehouses 10 --threads 2 --duration 60 --pm-path /dev/shm
   thermocline bench orders --orders 100000 --cold-percent 5 --preset leveled
   thermocline bench suite --cells put-pm,ycsb-a-5x --markdown
@@ -68,7 +69,11 @@ and a table of several of them:
 All db_bench and YCSB workloads but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
 --use-existing; overwrite does so with --preload. Writes go through the same write-backs and fences as in earnest. With
 --batch the latency is that of one commit or read. Where a workload has several kinds of operations, each kind
-has its own latencies.")]
+has its own latencies.
+
+A page of --report is one file, and needs nothing else: the command with the options that count, the table that is printed, latency
+by percentile, and throughput over time. That of suite has the table only, since it makes many runs. It is written also if Ctrl-C ends
+the run.")]
 pub(crate) struct BenchArgs {
     /// The workload's name
     pub workload: String,
@@ -139,8 +144,8 @@ pub(crate) struct BenchArgs {
     /// Make DRAM as slow as other memory: none, optane or cxl
     #[arg(long, value_name = "NAME", default_value = "none")]
     pub emulate: String,
-    /// Write a page with plots (not in this version)
-    #[arg(long, value_name = "FILE.html", hide = true)]
+    /// Write a page with plots of the run, in place of one of that name
+    #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// The part of its size that a value compresses to; 1 is incompressible
     #[arg(long, value_name = "RATIO", default_value_t = 1.0)]

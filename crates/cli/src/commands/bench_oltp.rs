@@ -1,25 +1,103 @@
 //! `bench tpcc`, `bench orders` and `bench randomtransaction`: transactions.
 
 use thermocline::options::Emulation;
-use thermocline_bench::oltp::{OltpPlan, OltpWorkload};
-use thermocline_bench::run_oltp;
+use thermocline::size::format_size;
+use thermocline_bench::oltp::{DURATION, OltpPlan, OltpReport, OltpWorkload};
+use thermocline_bench::{Timeline, run_oltp};
 
 use crate::args::BenchArgs;
-use crate::commands::measured::{durability, finished, followed, store_options};
+use crate::commands::bench_page::{Course, Page, Rows, given, machine, wanted};
+use crate::commands::measured::{durability, finished, store_options, timed};
 use crate::fail::{Failure, Outcome};
 use crate::interrupt;
 use crate::output::Output;
 
 /// Runs one.
 pub(crate) fn bench(workload: OltpWorkload, args: BenchArgs, output: &mut Output) -> Outcome {
+    let report = args.report.clone();
     let plan = plan(workload, args)?;
     plan.validate().map_err(Failure::usage)?;
+    let wanted = wanted(report.as_deref())?;
     interrupt::catch();
-    let report = followed(output, "operations", |watch| run_oltp(&plan, watch))?;
+    let mut timeline = Timeline::of_oltp(&plan);
+    let report = timed(output, "operations", &mut timeline, |watch| {
+        run_oltp(&plan, watch)
+    })?;
     let text = report.to_string();
     let (interrupted, reason) = (report.interrupted, report.invalid_reason.clone());
     let value = serde_json::to_value(&report);
-    finished(output, value, &text, (interrupted, reason))
+    let numbers = value.as_ref().ok().cloned();
+    let printed = finished(output, value, &text, (interrupted, reason));
+    let page = Page {
+        name: report.workload,
+        options: counted(&plan, &report),
+        store: Some(&plan.options),
+        machine: machine(
+            report.region_kind,
+            &report.emulate,
+            (report.cpu_seconds, report.rss_bytes_max),
+        ),
+        results: &text,
+        numbers: numbers.as_ref(),
+        course: Some(Course {
+            curves: &report.latency_curves,
+            timeline: &timeline,
+            seconds: report.seconds,
+            ops: report.ops,
+        }),
+    };
+    page.write(wanted.as_deref(), printed, output)
+}
+
+/// Options that count for this run, with the values that they had.
+fn counted(plan: &OltpPlan, report: &OltpReport) -> Rows {
+    let mut rows = match plan.workload {
+        OltpWorkload::Tpcc => vec![
+            ("--warehouses", plan.tpcc.warehouses.to_string()),
+            ("--shrink", plan.tpcc.shrink.to_string()),
+        ],
+        OltpWorkload::Orders => vec![
+            ("--orders", plan.orders.orders.to_string()),
+            ("--hot-orders", plan.orders.hot.to_string()),
+            ("--warm-orders", plan.orders.warm.to_string()),
+            ("--cold-percent", plan.orders.cold_percent.to_string()),
+            ("--skew", plan.orders.skew.to_string()),
+            ("--row-bytes", plan.orders.row_bytes.to_string()),
+        ],
+        OltpWorkload::RandomTransaction => vec![
+            ("--num", plan.sums.keys.to_string()),
+            ("--sets", plan.sums.sets.to_string()),
+        ],
+    };
+    let count = plan.transactions;
+    let seconds = plan.duration.or(count.is_none().then_some(DURATION));
+    let some = [
+        ("--duration", seconds.map(|seconds| format!("{seconds} s"))),
+        ("--transactions", count.map(|count| count.to_string())),
+        (
+            "--db",
+            plan.db.as_ref().map(|path| path.display().to_string()),
+        ),
+    ];
+    let some = some.into_iter();
+    rows.extend(some.filter_map(|(name, value)| Some((name, value?))));
+    rows.extend([
+        ("--threads", plan.threads.to_string()),
+        ("--durability", report.durability.to_string()),
+        ("--seed", plan.seed.to_string()),
+        ("--emulate", report.emulate.clone()),
+        ("--preset", report.preset.clone()),
+        ("--pm", format_size(plan.options.pm)),
+        ("--dram", format_size(plan.options.dram)),
+    ]);
+    rows.extend(given([
+        ("--think", plan.tpcc.think),
+        ("--optimistic", plan.optimistic),
+        ("--serializable", plan.serializable),
+        ("--use-existing", plan.use_existing),
+        ("--drain", plan.drain),
+    ]));
+    rows
 }
 
 /// Options of the other workloads that were given.

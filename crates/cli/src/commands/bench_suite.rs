@@ -1,13 +1,16 @@
 //! `bench suite`: the default preset beside its rivals, on many workloads.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use thermocline::options::Emulation;
+use thermocline::size::format_size;
 use thermocline_bench::counts::{choose_scripts, count};
 use thermocline_bench::suite::{Cell, CellFound, Found, Setting, choose, full, named, run_suite};
 
 use crate::args::{BenchArgs, DurabilityArg};
+use crate::commands::bench_page::{Page, Rows, given, wanted};
 use crate::commands::measured::{finished, followed, told};
 use crate::fail::{Failure, Outcome, even_unread};
 use crate::interrupt;
@@ -26,6 +29,11 @@ pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
             "{option} is not an option of {NAME}, whose cells say what is run; leave it out"
         )));
     }
+    if args.suite.list && args.report.is_some() {
+        return Err(Failure::Usage(
+            "--list names what would be run, and runs nothing; leave --report out".to_string(),
+        ));
+    }
     if args.suite.counts {
         return counts(&args, output);
     }
@@ -39,6 +47,7 @@ pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
     if args.suite.list {
         return list(&cells, &setting, output);
     }
+    let wanted = wanted(args.report.as_deref())?;
     interrupt::catch();
     let found = told(output, "runs", |watch, tell| {
         let mut done = |cell: &CellFound| tell(&cell.in_a_line());
@@ -52,8 +61,11 @@ pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
         false => found.to_string(),
     };
     let value = serde_json::to_value(&found);
+    let numbers = value.as_ref().ok().cloned();
     let doubts = (found.interrupted, found.invalid_reason.clone());
     let printed = finished(output, value, &text, doubts);
+    let of_page = page((&args, &found), &text, numbers.as_ref());
+    let printed = of_page.write(wanted.as_deref(), printed, output);
     if let Some(why) = &found.failure {
         even_unread(printed)?;
         return Err(Failure::Failed(why.clone()));
@@ -63,6 +75,54 @@ pub(super) fn bench(args: BenchArgs, output: &mut Output) -> Outcome {
         true => even_unread(printed).and_then(|()| check(&found)),
         false => printed,
     }
+}
+
+/// What a page says of it.
+fn page<'a>(
+    (args, found): (&BenchArgs, &Found),
+    results: &'a str,
+    numbers: Option<&'a Value>,
+) -> Page<'a> {
+    let kinds: BTreeSet<&str> = found.cells.iter().map(|cell| cell.region_kind).collect();
+    let kinds: Vec<&str> = kinds.into_iter().collect();
+    let mut options = vec![
+        ("--pm", format_size(found.pm)),
+        ("--dram", format_size(found.dram)),
+        ("--rounds", found.rounds.to_string()),
+        ("--seed", found.seed.to_string()),
+        ("--emulate", found.emulate.clone()),
+    ];
+    options.extend(places(args));
+    options.extend(given([
+        ("--full", args.suite.full),
+        ("--check", args.suite.check),
+    ]));
+    Page {
+        name: NAME,
+        options,
+        store: None,
+        machine: vec![
+            ("kinds of regions", kinds.join(", ")),
+            ("emulated memory", found.emulate.clone()),
+        ],
+        results,
+        numbers,
+        course: None,
+    }
+}
+
+/// Which cells were chosen, and where stores lie.
+fn places(args: &BenchArgs) -> Rows {
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let cells = &args.suite.cells;
+    let some = [
+        ("--cells", (!cells.is_empty()).then(|| cells.join(","))),
+        ("--db", path(&args.db)),
+        ("--pm-path", path(&args.store.pm_path)),
+    ];
+    let some = some.into_iter();
+    some.filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 /// Counts instead of timing, or names what is counted.
@@ -91,6 +151,7 @@ fn counts(args: &BenchArgs, output: &mut Output) -> Outcome {
             .map(|script| json!({ "cell": script.name, "what": script.what }));
         return listed(named.collect(), output);
     }
+    let wanted = wanted(args.report.as_deref())?;
     interrupt::catch();
     let dir = setting.dir.unwrap_or_else(std::env::temp_dir);
     let pm_dir = setting.pm_dir.as_deref();
@@ -102,7 +163,21 @@ fn counts(args: &BenchArgs, output: &mut Output) -> Outcome {
         false => counts.to_string(),
     };
     let doubts = (counts.interrupted, None);
-    finished(output, serde_json::to_value(&counts), &text, doubts)
+    let value = serde_json::to_value(&counts);
+    let numbers = value.as_ref().ok().cloned();
+    let printed = finished(output, value, &text, doubts);
+    let mut options = vec![("--counts", "yes".to_string())];
+    options.extend(places(args));
+    let page = Page {
+        name: NAME,
+        options,
+        store: None,
+        machine: Vec::new(),
+        results: &text,
+        numbers: numbers.as_ref(),
+        course: None,
+    };
+    page.write(wanted.as_deref(), printed, output)
 }
 
 fn check(found: &Found) -> Outcome {

@@ -5,7 +5,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use thermocline::{Durability, Options, Result};
-use thermocline_bench::Watch;
+use thermocline_bench::{Snapshot, Timeline, Watch};
 
 use crate::args::{BenchArgs, DurabilityArg};
 use crate::fail::{Failure, Outcome, even_unread};
@@ -73,10 +73,30 @@ pub(super) fn followed<T>(
     told(output, unit, |watch, _| work(watch))
 }
 
+/// As [`followed`], noting on a timeline how far the work is.
+pub(super) fn timed<T>(
+    output: &Output,
+    unit: &str,
+    timeline: &mut Timeline,
+    work: impl FnOnce(&Watch) -> Result<T>,
+) -> Result<T> {
+    let note = |now: &Snapshot| timeline.look(now);
+    watched(output, unit, note, |watch, _| work(watch))
+}
+
 /// As [`followed`], of work that has lines to say meanwhile.
 pub(super) fn told<T>(
     output: &Output,
     unit: &str,
+    work: impl FnOnce(&Watch, &dyn Fn(&str)) -> Result<T>,
+) -> Result<T> {
+    watched(output, unit, |_| (), work)
+}
+
+fn watched<T>(
+    output: &Output,
+    unit: &str,
+    mut note: impl FnMut(&Snapshot) + Send,
     work: impl FnOnce(&Watch, &dyn Fn(&str)) -> Result<T>,
 ) -> Result<T> {
     let watch = Watch::new();
@@ -87,6 +107,7 @@ pub(super) fn told<T>(
             watch.stop();
         }
         let now = watch.snapshot();
+        note(&now);
         progress.set_total(now.total.max(now.done));
         progress.set(now.phase, now.done);
     };

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_oltp;
+mod bench_page;
 mod bench_suite;
 mod changes;
 mod compact;

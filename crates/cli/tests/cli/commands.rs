@@ -1279,7 +1279,6 @@ fn a_page_is_not_written_through_a_link_or_to_a_device() {
 fn what_is_not_built_yet_says_what_is_missing() {
     let store = Store::new();
     for command in [
-        vec!["bench", "fillseq", "--report", "x.html"],
         vec!["stat", "DB", "--watch"],
         vec!["put", "DB", "k", "v", "--preset", "d-compaction"],
     ] {

@@ -1,6 +1,7 @@
 //! The built program from outside: every command on right and wrong input.
 
 mod at_work;
+mod bench_page;
 mod commands;
 mod copies;
 mod damaged;

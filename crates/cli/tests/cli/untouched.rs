@@ -113,6 +113,28 @@ fn experiments_whose_results_could_not_be_saved_do_not_begin() {
     is_refused(&store, &over, 1, ". is not an ordinary file");
 }
 
+/// Else hours would be spent on numbers of which no page can be written then.
+#[test]
+fn a_benchmark_whose_page_could_not_be_written_does_not_begin() {
+    let store = Store::new();
+    store.write("notes", "somebody's");
+    store.write("left.html.part", "of a run that was killed");
+    let key_value = ["fillseq", "--num", "10", "--db", "new"];
+    let oltp = ["randomtransaction", "--transactions", "1", "--db", "new"];
+    for bench in [&key_value[..], &oltp, &["suite", "--cells", "put-pm"]] {
+        for (place, says) in [
+            ("notes/page.html", "notes is no folder; name one"),
+            (".", ". is not an ordinary file"),
+            ("left.html", "cannot create left.html.part"),
+        ] {
+            let run = [&["bench"], bench, &["--report", place]].concat();
+            is_refused(&store, &run, 1, says);
+        }
+    }
+    let list = ["bench", "suite", "--list", "--report", "page.html"];
+    is_refused(&store, &list, 2, "leave --report out");
+}
+
 /// A temporary database goes with its logs and its region, which these would be taken for.
 #[test]
 fn a_benchmark_removes_no_file_that_was_there_before() {
