@@ -28,6 +28,7 @@ pub mod options;
 pub mod planted;
 mod pm_table;
 mod preset;
+pub mod progress;
 mod range;
 pub mod report;
 mod scheduler;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use thermocline_base::progress::{Course, Progress};
 use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
@@ -20,31 +21,56 @@ use crate::store::{Captured, Store};
 /// those of the store and of the file system. There is no database in `dir` then (or, if the file system refuses to remove
 /// anything either, all of it).
 pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<u64> {
+    checkpoint_observed(store, dir, &mut |_| {})
+}
+
+/// As [`checkpoint()`]. `observer` is told how many bytes of the store's files the copy has, linked or copied. Records that are in no file
+/// are written before the first call, and do not count.
+///
+/// # Errors
+/// As [`checkpoint()`].
+pub fn checkpoint_observed<S: Store>(
+    store: &S,
+    dir: &Path,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<u64> {
     let dir = paths::absolute(dir, paths::CHECKPOINT)?;
     store.check_open()?;
     check_apart(&*store.env().storage, &dir, store.dir())?;
     let target = Target::begin(&store.env().storage, &dir)?;
-    match fill(store, &target) {
-        Ok((state, seqno)) => target.complete(state).map(|()| seqno.0),
+    let mut course = Course::new(observer);
+    match fill(store, &target, &mut course) {
+        Ok((state, seqno)) => {
+            target.complete(state)?;
+            course.finish();
+            Ok(seqno.0)
+        }
         Err(error) => Err(target.withdraw(error)),
     }
 }
 
 /// Brings all files into the target, and gives the state that it will have, and the last seqno of that.
-fn fill<S: Store>(store: &S, target: &Target) -> Result<(State, SeqNo)> {
+fn fill<S: Store>(store: &S, target: &Target, course: &mut Course<'_>) -> Result<(State, SeqNo)> {
     let captured = store.capture()?;
     let random = &*store.env().random;
     let state = write_state(&captured, random, (target.dir(), target.note()))?;
     let storage = &*store.env().storage;
     let wanted = |(file, _): &(FileId, FileKind)| state.version().file(*file).is_some();
-    let wanted = captured.files().files().filter(wanted);
-    let names: Vec<String> = wanted
-        .map(|(file, kind)| file_name(file, kind).to_string())
+    let version = captured.files();
+    let wanted = version.files().filter(wanted);
+    let wanted: Vec<(String, u64)> = wanted
+        .map(|(file, kind)| (file_name(file, kind).to_string(), version.file_bytes(file)))
         .collect();
-    target.note().record(names.iter().cloned())?;
-    for name in names {
+    let names = wanted.iter().map(|(name, _)| name.clone());
+    target.note().record(names)?;
+    course.begin(wanted.iter().map(|(_, bytes)| bytes).sum());
+    for (name, bytes) in wanted {
+        course.part(bytes);
         let (from, to) = (store.dir().join(&name), target.dir().join(&name));
-        link_or_copy(storage, &from, &to, || store.check_open())?;
+        link_or_copy(storage, &from, &to, |copied| {
+            course.advance(copied);
+            store.check_open()
+        })?;
     }
     // Once it is closed another database may be in its folder. What was linked before has the store's names for its own files.
     store.check_open()?;

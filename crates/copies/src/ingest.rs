@@ -19,6 +19,7 @@
 
 use std::path::{Path, PathBuf};
 
+use thermocline_base::progress::{Course, Progress};
 use thermocline_base::sync::Arc;
 use thermocline_base::{CfId, Error, KeyRange, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
@@ -95,10 +96,25 @@ impl Source {
 /// dropped, or a store that takes no writes; [`Error::Corruption`] naming the table that is damaged; [`Error::Unsupported`] for a
 /// table with merges or separated values; those of [`Store::install`]: then nothing was ingested.
 pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Result<Ingested> {
+    ingest_observed(store, cf, tables, &mut |_| {})
+}
+
+/// As [`ingest()`]. `observer` is told, once all tables are checked, how many bytes of those with entries are brought in.
+///
+/// # Errors
+/// As [`ingest()`].
+pub fn ingest_observed<S: Store, P: AsRef<Path>>(
+    store: &S,
+    cf: CfId,
+    tables: &[P],
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Ingested> {
     store.check_accepts(cf)?;
     let storage = &*store.env().storage;
     let sources = check_sources(storage, tables, || store.check_accepts(cf))?;
     let bytes = sources.iter().map(|source| source.bytes).sum();
+    let mut course = Course::new(observer);
+    course.begin(bytes);
     let (mut entries, mut ranges) = (0, 0);
     let installed = store.install(cf, bytes, &mut |seqno, new| {
         let mut copy = Copy {
@@ -109,11 +125,13 @@ pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Re
         };
         (entries, ranges) = (0, 0);
         for source in &sources {
-            let (more, ranges_more) = copy.source(source)?;
+            course.part(source.bytes);
+            let (more, ranges_more) = copy.source(source, &mut course)?;
             (entries, ranges) = (entries + more, ranges + ranges_more);
         }
         Ok(())
     })?;
+    course.finish();
     Ok(Ingested {
         entries,
         ranges,
@@ -186,8 +204,10 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies a table. Returns the numbers of its keys and ranges.
-    fn source(&mut self, source: &Source) -> Result<(u64, u64)> {
+    fn source(&mut self, source: &Source, course: &mut Course<'_>) -> Result<(u64, u64)> {
         let (file, table) = source.open(self.storage)?;
+        // The entries that are read between two looks are about so much of the table.
+        let share = source.bytes.saturating_mul(LOOK_EVERY) / table.properties().entries.max(1);
         let part = TablePart::whole(table.clone());
         let newest = Moments::new(vec![], SeqNo::MAX);
         let older = RangesBelow::new([source.range.borrowed()]);
@@ -204,6 +224,7 @@ impl Copy<'_> {
             self.seen += 1;
             if self.seen.is_multiple_of(LOOK_EVERY) {
                 self.new.go_on()?;
+                course.advance(share);
             }
             let key = cursor.key();
             let (kind, value) = cursor.value();

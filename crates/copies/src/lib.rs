@@ -40,7 +40,7 @@ mod store;
 mod sum;
 
 pub use backup::{BackupInfo, Backups};
-pub use checkpoint::checkpoint;
+pub use checkpoint::{checkpoint, checkpoint_observed};
 pub use copy::sites::ALL as SITES;
 pub use copy::{forget_note, is_unfinished, noted_names};
 pub use export::{Exported, IngestWriter, export};
@@ -48,5 +48,5 @@ pub use feed::{
     Chains, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FamilyNames, LongValues, Marks,
     oldest_position,
 };
-pub use ingest::{Ingested, check_tables, ingest};
+pub use ingest::{Ingested, check_tables, ingest, ingest_observed};
 pub use store::{Captured, Entries, Installed, NewTables, Store};

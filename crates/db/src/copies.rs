@@ -1,10 +1,10 @@
-//! Copies of a database, and tables that are exported and ingested; and the end of a database.
+//! Copies of a database, and tables that are exported and ingested; and the end of a database. How far a copy has come, or a check.
 
 use std::ops::RangeBounds;
 use std::path::Path;
 
 use thermocline_base::Result;
-use thermocline_engine::{BackupInfo, Exported, Family, Ingested, World};
+use thermocline_engine::{BackupInfo, Exported, Family, Ingested, Progress, World};
 
 use crate::keys::Keys;
 use crate::scan::owned;
@@ -40,6 +40,53 @@ impl Db {
     /// [`crate::Error::Poisoned`]; those of the file system. After an error there is no copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.engine.checkpoint(path.as_ref())
+    }
+
+    /// As [`Db::checkpoint`]. `observer` is told how many bytes of the database's files the copy has, linked or copied ([`Progress`]).
+    /// Before the first call what lies in no file is written, which does not count.
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint`].
+    pub fn checkpoint_observed(
+        &self,
+        path: impl AsRef<Path>,
+        mut observer: impl FnMut(Progress),
+    ) -> Result<u64> {
+        self.engine
+            .checkpoint_observed(path.as_ref(), &mut observer)
+    }
+
+    /// As [`Db::verify`]. `observer` is told how many bytes are checked ([`Progress`]): of tables and blob files, as large as the
+    /// manifest says, and of what the database has in persistent memory or in DRAM, whose space counts as a whole. A part with damage
+    /// counts as a whole, too. Before the first call logs are read.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("orders.db");
+    /// # let db = Db::open(&path, Options::default())?;
+    /// # db.put("order:42", "paid")?;
+    /// # db.close()?;
+    /// let mut last = None;
+    /// let report = Db::verify_observed(&path, Options::default(), |progress| {
+    ///     assert!(progress.done <= progress.total);
+    ///     last = Some(progress);
+    /// })?;
+    /// assert!(report.faults.is_empty());
+    /// assert!(last.is_some_and(|last| last.done == last.total));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::verify`].
+    pub fn verify_observed(
+        path: impl AsRef<Path>,
+        options: Options,
+        mut observer: impl FnMut(Progress),
+    ) -> Result<VerifyReport> {
+        let (world, path) = (World::real(), path.as_ref());
+        let report = thermocline_engine::verify_observed(&world, path, &options, &mut observer);
+        report.map(VerifyReport::of)
     }
 
     /// Removes the database in the folder `path` for good: its tables, blob files, manifest and logs, also logs that lie elsewhere,
@@ -142,6 +189,20 @@ impl ColumnFamily {
     /// As [`Db::ingest`]; [`crate::Error::InvalidArgument`] once the family was dropped.
     pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
         self.engine.ingest(self.family.id, tables)
+    }
+
+    /// As [`ColumnFamily::ingest`]. `observer` is told how many bytes of the tables are brought in ([`Progress`]). Before the first call
+    /// all tables are checked, and after all bytes are done the tables that were made of them are installed.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::ingest`].
+    pub fn ingest_observed<P: AsRef<Path>>(
+        &self,
+        tables: &[P],
+        mut observer: impl FnMut(Progress),
+    ) -> Result<Ingested> {
+        self.engine
+            .ingest_observed(self.family.id, tables, &mut observer)
     }
 
     /// Writes the entries of this family whose keys lie in `range` into one table, for [`Db::ingest`]. The range goes
@@ -259,6 +320,31 @@ impl Backups {
         self.0.create(&db.engine)
     }
 
+    /// As [`Backups::create`]. `observer` is told how many bytes are backed up, of those that no backup in the folder has: in all
+    /// [`BackupInfo::new_bytes`] ([`Progress`]). Before the first call the database is flushed, and it is found out which files those are.
+    ///
+    /// ```
+    /// # use thermocline::{Backups, Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// # db.put("order:42", "paid")?;
+    /// let backups = Backups::new(folder.path().join("backups"));
+    /// let mut done = 0;
+    /// let made = backups.create_observed(&db, |progress| done = progress.done)?;
+    /// assert_eq!(done, made.new_bytes);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Backups::create`].
+    pub fn create_observed(
+        &self,
+        db: &Db,
+        mut observer: impl FnMut(Progress),
+    ) -> Result<BackupInfo> {
+        self.0.create_observed(&db.engine, &mut observer)
+    }
+
     /// All backups, oldest first.
     ///
     /// # Errors
@@ -306,6 +392,16 @@ impl Backups {
         self.0.verify().map(VerifyReport::of)
     }
 
+    /// As [`Backups::verify`]. `observer` is told how many bytes are checked, of those that files have by their lists ([`Progress`]).
+    /// A file with damage counts as a whole.
+    ///
+    /// # Errors
+    /// As [`Backups::verify`].
+    pub fn verify_observed(&self, mut observer: impl FnMut(Progress)) -> Result<VerifyReport> {
+        let report = self.0.verify_observed(&mut observer);
+        report.map(VerifyReport::of)
+    }
+
     /// Makes the folder `path` a database with the content of backup `id`, or of the newest backup. Every byte is
     /// checked as it is copied. Each restored database is a new one, also if the same backup is restored several
     /// times.
@@ -317,5 +413,18 @@ impl Backups {
     /// damaged, missing or another one; those of the file system. After an error there is no database in `path`.
     pub fn restore(&self, id: Option<u64>, path: impl AsRef<Path>) -> Result<BackupInfo> {
         self.0.restore(id, path.as_ref())
+    }
+
+    /// As [`Backups::restore`]. `observer` is told how many bytes are copied, in all [`BackupInfo::bytes`] ([`Progress`]).
+    ///
+    /// # Errors
+    /// As [`Backups::restore`].
+    pub fn restore_observed(
+        &self,
+        id: Option<u64>,
+        path: impl AsRef<Path>,
+        mut observer: impl FnMut(Progress),
+    ) -> Result<BackupInfo> {
+        self.0.restore_observed(id, path.as_ref(), &mut observer)
     }
 }

@@ -101,9 +101,9 @@ pub use thermocline_engine::{
     CompactionPlan, CompactionReason, CompactionUse, CostDecision, CostDecisions, CostEquation,
     CostForm, CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported, FeedUse,
     FilterUse, Ingested, JobIoUse, LevelPlan, LevelUse, PartitionRate, PartitionUse,
-    PartitionsPlan, PendingRead, PreparedState, PressureCause, RangeSize, ReaderKind, ReaderState,
-    Refused, RewritePlan, RuntimeMetrics, RuntimeOptions, Stages, StallCause, TableIndexes,
-    TableState, Value, WriteOptions, WriteTimesUse,
+    PartitionsPlan, PendingRead, PreparedState, PressureCause, Progress, RangeSize, ReaderKind,
+    ReaderState, Refused, RewritePlan, RuntimeMetrics, RuntimeOptions, Stages, StallCause,
+    TableIndexes, TableState, Value, WriteOptions, WriteTimesUse,
 };
 pub use thermocline_txn::{
     Isolation, LockedKey, Locking, Savepoint, TransactionState, TransactionsReport, TxnOptions,

@@ -213,6 +213,7 @@ pub use report::{
 pub use snapshot::Snapshot;
 pub use store::Engine;
 pub use thermocline_base::bounds::KeyBounds;
+pub use thermocline_base::progress::Progress;
 pub use thermocline_base::report::{Fault, Report};
 pub use thermocline_base::stages::Stages;
 pub use thermocline_catalog::View;
@@ -243,7 +244,7 @@ pub use thermocline_tables::{LevelState, RangeSize, TableIndexes};
 pub use thermocline_version::JobDone;
 pub use thermocline_version::LOCK_NAME;
 pub use value::Value;
-pub use verify::verify;
+pub use verify::{verify, verify_observed};
 pub use watch::Watch;
 pub use world::{Setup, World};
 pub use write::submit::InFlight;

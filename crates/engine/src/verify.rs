@@ -7,15 +7,16 @@ use std::path::Path;
 
 use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
+use thermocline_base::progress::{Course, Progress};
 use thermocline_base::report::{Fault, Report};
 use thermocline_base::{BlobRef, Error, ErrorKind, Result};
 use thermocline_env::frugal::Frugal;
-use thermocline_halloc::Space;
+use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::Descriptor;
 use thermocline_pm::PmOff;
 use thermocline_version::{Manifest, State};
 
-use files::{References, Referrer, check_files};
+use files::{References, Referrer, bytes_of_files, check_files};
 
 use crate::create::lacks_region;
 use crate::layout;
@@ -32,6 +33,20 @@ use crate::world::World;
 /// What keeps the check from being made: no database, locked, I/O errors. Damage is no error but a
 /// fault in the report.
 pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
+    verify_observed(world, dir, options, &mut |_| {})
+}
+
+/// As [`verify`]. `observer` is told how many bytes are checked, of those that zones of the region, or of logs, have, and files by
+/// the manifest. A part with damage counts as a whole. Before the first call the region is opened, or logs are read.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_observed(
+    world: &World,
+    dir: &Path,
+    options: &Options,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Report> {
     let options = Options {
         read_only: true,
         ..options.clone()
@@ -46,14 +61,20 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
     }
     let _lock = layout::lock_to_read(&**storage, dir)?;
     let mut report = Report::default();
-    if let Err(error) = check(world, dir, &options, &mut report) {
+    let mut course = Course::new(observer);
+    if let Err(error) = check((world, dir, &options), &mut course, &mut report) {
         report.note(error)?;
     }
+    course.finish();
     Ok(report)
 }
 
 /// One part after the other, so that damage of one does not hide that of the next.
-fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> Result<()> {
+fn check(
+    (world, dir, options): (&World, &Path, &Options),
+    course: &mut Course<'_>,
+    report: &mut Report,
+) -> Result<()> {
     let (manifest, state) = Manifest::open(world.env.storage.clone(), dir, true)?;
     report.bytes += manifest.len();
     let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
@@ -77,12 +98,21 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
                     &state,
                     &db_id,
                     &mut references,
+                    course,
                     report,
                 )
             })
         }
     };
-    let files = check_files(&world.env.storage, dir, &state, &references, report);
+    // Unless the region has begun it.
+    course.begin(bytes_of_files(&state));
+    let files = check_files(
+        (&world.env.storage, dir),
+        &state,
+        &references,
+        course,
+        report,
+    );
     for checked in [region, files] {
         match checked {
             // What keeps one part from being checked does not hide what is wrong with another.
@@ -107,12 +137,16 @@ fn check_region(
     state: &State,
     db_id: &[u8; 16],
     references: &mut References,
+    course: &mut Course<'_>,
     report: &mut Report,
 ) -> Result<()> {
     // Nobody's budget: it is gone when this returns.
     let account = Account::new(Budget::new(u64::MAX), u64::MAX);
     let opened = open_space(world, dir, options, state, &account)?;
     let (space, zones, loaded) = (opened.space, opened.zones, opened.loaded.as_ref());
+    let in_zones = bytes_in(&zones);
+    course.begin(in_zones.saturating_add(bytes_of_files(state)));
+    course.part(in_zones);
     // An open passes over these, as long as the other copy serves.
     for fault in space.rotten_copies()? {
         report.note(fault)?;
@@ -131,6 +165,7 @@ fn check_region(
         (&space, &zones),
         (state.version(), *db_id),
         &mut notes,
+        course,
         report,
     )?;
     let descriptors = match loaded {
@@ -146,7 +181,15 @@ fn check_region(
         .filter(|(_, g)| !g.chains.is_empty());
     let ids: Vec<u64> = written.map(|(id, _)| *id).collect();
     let known = Known::of(state);
-    check_records((&space, &known), &found, &ids, references, report)
+    check_records((&space, &known), (&found, &ids), references, course, report)
+}
+
+/// Bytes for data in zones.
+fn bytes_in(zones: &[Zone]) -> u64 {
+    let each = zones
+        .iter()
+        .map(|zone| zone.end.0.saturating_sub(zone.data.0));
+    each.fold(0, u64::saturating_add)
 }
 
 /// Notes that something at `at` of the region refers to a value in a blob file.
@@ -158,9 +201,9 @@ fn note_reference(references: &mut References, blob: BlobRef, what: &'static str
 /// Reads every record of every kept item, values included. Notes what those of families that exist refer to.
 fn check_records(
     (space, known): (&Space, &Known),
-    found: &Found,
-    ids: &[u64],
+    (found, ids): (&Found, &[u64]),
     references: &mut References,
+    course: &mut Course<'_>,
     report: &mut Report,
 ) -> Result<()> {
     // Memtables without indexes: they know the chains and so the seeds of the checksums.
@@ -193,6 +236,7 @@ fn check_records(
                     note_reference(references, blob, "a record", at);
                 }
             }
+            course.advance(u64::from(item.bytes));
         }
     }
     Ok(())

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use thermocline_base::asked::is_asked;
 use thermocline_base::bounds::KeyBounds;
+use thermocline_base::progress::Progress;
 use thermocline_base::{CfId, CfOptions, Error, Result, SeqNo, limits};
 use thermocline_copies::{
-    ChangeFeed, Exported, Ingested, Installed, NewTables, Store, checkpoint, export, ingest,
+    ChangeFeed, Exported, Ingested, Installed, NewTables, Store, checkpoint_observed, export,
+    ingest_observed,
 };
 use thermocline_env::Env;
 use thermocline_observe::count::Count;
@@ -255,8 +257,20 @@ impl Engine {
     /// database in `dir` then (or, where the file system refuses to remove anything either, all of it),
     /// and this store is unharmed.
     pub fn checkpoint(&self, dir: &Path) -> Result<u64> {
+        self.checkpoint_observed(dir, &mut |_| {})
+    }
+
+    /// As [`Engine::checkpoint`]. `observer` is told how many bytes of the store's files the copy has.
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint`].
+    pub fn checkpoint_observed(
+        &self,
+        dir: &Path,
+        observer: &mut dyn FnMut(Progress),
+    ) -> Result<u64> {
         let _settled = self.inner.common.background.settled_after();
-        checkpoint(self, dir)
+        checkpoint_observed(self, dir, observer)
     }
 
     /// Writes what `family` has now within these bounds, the one that comes first in the family's order
@@ -281,8 +295,21 @@ impl Engine {
     /// [`OutOfSpace`](thermocline_base::Error::OutOfSpace), also if the rest of the disk is kept for flushes and compactions;
     /// those of the file system: then nothing was ingested. A failed persist poisons the store.
     pub fn ingest<P: AsRef<Path>>(&self, cf: CfId, tables: &[P]) -> Result<Ingested> {
+        self.ingest_observed(cf, tables, &mut |_| {})
+    }
+
+    /// As [`Engine::ingest`]. `observer` is told, once all tables are checked, how many bytes of them are brought in.
+    ///
+    /// # Errors
+    /// As [`Engine::ingest`].
+    pub fn ingest_observed<P: AsRef<Path>>(
+        &self,
+        cf: CfId,
+        tables: &[P],
+        observer: &mut dyn FnMut(Progress),
+    ) -> Result<Ingested> {
         let _settled = self.inner.common.background.settled_after();
-        ingest(self, cf, tables)
+        ingest_observed(self, cf, tables, observer)
     }
 
     /// The id of the database, which no copy of it shares.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::progress::{Course, Progress};
 use thermocline_base::{Error, ErrorKind, FileId, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{Identity, hash_record_headers, open_table, verify_blobs, verify_table};
@@ -31,6 +32,19 @@ impl Backups {
     /// [`Corruption`](thermocline_base::Error::Corruption) of a table or record of the store; those of
     /// [`checkpoint`](crate::checkpoint()). There is no new backup then, and store and other backups are unharmed.
     pub fn create<S: Store>(&self, store: &S) -> Result<BackupInfo> {
+        self.create_observed(store, &mut |_| {})
+    }
+
+    /// As [`Backups::create`]. `observer` is told how many bytes are backed up, of those that no backup here has. Which ones these are is
+    /// found out before the first call.
+    ///
+    /// # Errors
+    /// As [`Backups::create`].
+    pub fn create_observed<S: Store>(
+        &self,
+        store: &S,
+        observer: &mut dyn FnMut(Progress),
+    ) -> Result<BackupInfo> {
         store.check_open()?;
         let dir = paths::absolute(&self.dir, paths::BACKUPS)?;
         check_apart(self.storage(), &dir, store.dir())?;
@@ -44,7 +58,8 @@ impl Backups {
         let _lock = self.lock()?;
         let lists = self.sweep()?;
         let note = Note::begin(&self.env.storage, &self.dir.join(NOTE_NAME))?;
-        let made = self.make(store, &lists, &note);
+        let mut course = Course::new(observer);
+        let made = self.make(store, &lists, &note, &mut course);
         match &made {
             Ok(_) => {
                 // The backup exists, and the files that the note names do not. The next backup removes the note if
@@ -56,6 +71,9 @@ impl Backups {
                 // The files that stay are no backup, and the next one removes them.
                 let _ = self.withdraw(&note);
             }
+        }
+        if made.is_ok() {
+            course.finish();
         }
         made
     }
@@ -82,14 +100,20 @@ impl Backups {
         })
     }
 
-    fn make<S: Store>(&self, store: &S, lists: &[Listed], note: &Note) -> Result<BackupInfo> {
+    fn make<S: Store>(
+        &self,
+        store: &S,
+        lists: &[Listed],
+        note: &Note,
+        course: &mut Course<'_>,
+    ) -> Result<BackupInfo> {
         let id = self.next_id()?;
         // If this fails for any reason, everything that is in no table is streamed.
         let _ = store.flush();
         let captured = store.capture()?;
         let random = &*store.env().random;
         let state = write_state(&captured, random, (&self.dir, note))?;
-        let (files, new_bytes) = self.gather(store, &state, lists, note)?;
+        let (files, new_bytes) = self.gather(store, &state, lists, note, course)?;
         if !active(Bug::CopyForgetsNames) {
             self.storage().sync_dir(&self.dir, sites::COPY_NAMED)?;
         }
@@ -116,6 +140,7 @@ impl Backups {
         state: &State,
         lists: &[Listed],
         note: &Note,
+        course: &mut Course<'_>,
     ) -> Result<(Vec<Stored>, u64)> {
         let known = lists.iter().flat_map(|listed| &listed.files);
         let known = known.filter(|stored| matches!(stored.sum, Sum::Hash(_)));
@@ -140,18 +165,22 @@ impl Backups {
         }
         let copied = new.iter().filter(|(_, _, own)| !own);
         note.record(copied.map(|(_, name, _)| name.clone()))?;
+        course.begin(new.iter().map(|(at, _, _)| files[*at].bytes).sum());
         let mut new_bytes = 0;
         for (at, name, own) in new {
             let stored = &mut files[at];
+            course.part(stored.bytes);
             let temporary = self.dir.join(&name);
             stored.sum = if own {
                 sum_from(storage, &temporary, 0)?.hash()
             } else {
                 let source = store.dir().join(&name);
                 check_source(storage, &source, stored)?;
-                copy_file(storage, &source, &temporary, || store.check_open())?
-                    .sums
-                    .hash()
+                let copied = copy_file(storage, &source, &temporary, |bytes| {
+                    course.advance(bytes);
+                    store.check_open()
+                })?;
+                copied.sums.hash()
             };
             self.settle(stored, &temporary, lists)?;
             new_bytes += stored.bytes;

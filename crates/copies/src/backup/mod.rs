@@ -45,6 +45,7 @@ mod restore;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::progress::{Course, Progress};
 use thermocline_base::report::Report;
 use thermocline_base::{Error, Result};
 use thermocline_env::frugal::Frugal;
@@ -165,6 +166,15 @@ impl Backups {
     /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Locked`]; those of the file system.
     /// Damage is a fault in the report.
     pub fn verify(&self) -> Result<Report> {
+        self.verify_observed(&mut |_| {})
+    }
+
+    /// As [`Backups::verify`]. `observer` is told how many bytes are checked, of those that files have by the lists. A file with damage
+    /// counts as a whole.
+    ///
+    /// # Errors
+    /// As [`Backups::verify`].
+    pub fn verify_observed(&self, observer: &mut dyn FnMut(Progress)) -> Result<Report> {
         let _lock = self.lock_shared()?;
         let mut report = Report::default();
         let mut seen = BTreeSet::new();
@@ -174,7 +184,10 @@ impl Backups {
                 Err(error) => report.note(error)?,
             }
         }
+        let mut course = Course::new(observer);
+        course.begin(bytes_of(&seen));
         for file in seen {
+            course.part(file.bytes);
             report.records += 1;
             // The lengths in lists may be anything.
             report.bytes = report.bytes.saturating_add(file.bytes);
@@ -182,6 +195,7 @@ impl Backups {
                 report.note(error)?;
             }
         }
+        course.finish();
         Ok(report)
     }
 
@@ -322,6 +336,12 @@ struct Found {
     noted: bool,
     /// Another name, if there is any.
     stranger: Option<String>,
+}
+
+/// Bytes that files have by lists, in which the lengths may be anything.
+fn bytes_of<'a>(files: impl IntoIterator<Item = &'a Stored>) -> u64 {
+    let each = files.into_iter().map(|file| file.bytes);
+    each.fold(0, u64::saturating_add)
 }
 
 fn check_there(storage: &dyn Storage, file: &Stored, path: &Path) -> Result<()> {

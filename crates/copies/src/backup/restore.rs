@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use thermocline_base::progress::{Course, Progress};
 use thermocline_base::{Error, Result};
 use thermocline_tables::file_name;
 use thermocline_version::State;
 
 use super::format::Listed;
-use super::{BackupInfo, Backups, check_sum, check_there};
+use super::{BackupInfo, Backups, bytes_of, check_sum, check_there};
 use crate::copy::{Target, copy_file, draw_ids, lies_in};
 use crate::paths;
 
@@ -21,6 +22,19 @@ impl Backups {
     /// backed up; [`Error::Locked`], also where somebody reads on what lay in `dir` before; those of the file system. There is no
     /// database in `dir` then.
     pub fn restore(&self, id: Option<u64>, dir: &Path) -> Result<BackupInfo> {
+        self.restore_observed(id, dir, &mut |_| {})
+    }
+
+    /// As [`Backups::restore`]. `observer` is told how many bytes are copied, of those that the files have by the list.
+    ///
+    /// # Errors
+    /// As [`Backups::restore`].
+    pub fn restore_observed(
+        &self,
+        id: Option<u64>,
+        dir: &Path,
+        observer: &mut dyn FnMut(Progress),
+    ) -> Result<BackupInfo> {
         let dir = paths::absolute(dir, paths::DATABASE)?;
         let _lock = self.lock_shared()?;
         let id = match id.or(self.found()?.lists.last().copied()) {
@@ -41,23 +55,30 @@ impl Backups {
         }
         let listed = self.read(id)?;
         let target = Target::begin(&self.env.storage, &dir)?;
-        match self.fill(&listed, &target) {
+        let mut course = Course::new(observer);
+        match self.fill(&listed, &target, &mut course) {
             Ok(state) => target.complete(state)?,
             Err(error) => return Err(target.withdraw(error)),
         }
+        course.finish();
         Ok(BackupInfo::of(&listed))
     }
 
-    fn fill(&self, listed: &Listed, target: &Target) -> Result<State> {
+    fn fill(&self, listed: &Listed, target: &Target, course: &mut Course<'_>) -> Result<State> {
         let names = listed.files.iter();
         let names = names.map(|file| file_name(file.file, file.kind).to_string());
         target.note().record(names)?;
+        course.begin(bytes_of(&listed.files));
         for file in &listed.files {
+            course.part(file.bytes);
             let from = self.dir.join(file.name());
             check_there(self.storage(), file, &from)?;
             let name = file_name(file.file, file.kind).to_string();
             let to = target.dir().join(name);
-            let copied = copy_file(self.storage(), &from, &to, || Ok(()))?;
+            let copied = copy_file(self.storage(), &from, &to, |bytes| {
+                course.advance(bytes);
+                Ok(())
+            })?;
             check_sum(file, &from, copied.bytes, &copied.sums)?;
         }
         let of = &listed.state;

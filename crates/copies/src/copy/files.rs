@@ -21,29 +21,31 @@ pub(crate) struct Copied {
 }
 
 /// Copies a file to a free name. Its bytes are durable on return, its name is not. `go_on` is called before each
-/// piece.
+/// piece, with the bytes of the one before.
 pub(crate) fn copy_file(
     storage: &dyn Storage,
     from: &Path,
     to: &Path,
-    mut go_on: impl FnMut() -> Result<()>,
+    mut go_on: impl FnMut(u64) -> Result<()>,
 ) -> Result<Copied> {
     let source = storage.open(from, OpenMode::Read)?;
     let target = storage.open(to, OpenMode::CreateNew)?;
     let len = source.len()?;
     let mut piece = vec![0; PIECE_BYTES];
+    let mut before = 0;
     let mut copied = Copied {
         bytes: 0,
         sums: Summing::new(),
     };
     while copied.bytes < len {
-        go_on()?;
+        go_on(before)?;
         let left = usize::try_from(len - copied.bytes).unwrap_or(usize::MAX);
         let piece = &mut piece[..left.min(PIECE_BYTES)];
         source.read_exact_at(piece, copied.bytes)?;
         target.write_at(piece, copied.bytes)?;
         copied.sums.add(piece);
-        copied.bytes += piece.len() as u64;
+        before = piece.len() as u64;
+        copied.bytes += before;
     }
     if !active(Bug::CopyForgetsSync) {
         target.sync(sites::COPY_WRITTEN)?;
@@ -56,7 +58,7 @@ pub(crate) fn link_or_copy(
     storage: &dyn Storage,
     from: &Path,
     to: &Path,
-    go_on: impl FnMut() -> Result<()>,
+    go_on: impl FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let refused = match storage.link(from, to) {
         Ok(()) => return Ok(()),

@@ -1,6 +1,7 @@
 //! Checking PM tables of a database that is not open.
 
 use thermocline_base::Result;
+use thermocline_base::progress::Course;
 use thermocline_base::report::Report;
 use thermocline_halloc::{Space, Zone};
 use thermocline_level0::{NoteBlob, PmTable, verify_table_with};
@@ -12,6 +13,7 @@ pub(crate) fn verify_pm_tables(
     (space, zones): (&Space, &[Zone]),
     (version, db_id): (&Version, [u8; 16]),
     notes: NoteBlob<'_>,
+    course: &mut Course<'_>,
     report: &mut Report,
 ) -> Result<()> {
     for (info, _) in version.pm_tables() {
@@ -22,6 +24,7 @@ pub(crate) fn verify_pm_tables(
             Ok(verified) => {
                 report.records += verified.entries + verified.range_tombstones;
                 report.bytes += verified.bytes;
+                course.advance(verified.bytes);
             }
             Err(error) => report.note(error)?,
         }

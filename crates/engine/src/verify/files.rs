@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind::InvalidInput;
 use std::path::Path;
 
+use thermocline_base::progress::Course;
 use thermocline_base::report::{Fault, Report};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
 use thermocline_catalog::files::files_in;
@@ -29,13 +30,20 @@ pub(super) struct Referrer {
     pub at: PmOff,
 }
 
+/// Bytes of the tables and blob files that the manifest names, as it has them.
+pub(super) fn bytes_of_files(state: &State) -> u64 {
+    let version = &**state.version();
+    let each = version.files().map(|(file, _)| version.file_bytes(file));
+    each.fold(0, u64::saturating_add)
+}
+
 /// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records and tables
 /// refer to is there.
 pub(super) fn check_files(
-    storage: &Arc<dyn Storage>,
-    dir: &Path,
+    (storage, dir): (&Arc<dyn Storage>, &Path),
     state: &State,
     references: &References,
+    course: &mut Course<'_>,
     report: &mut Report,
 ) -> Result<()> {
     let Some(origins) = state.origins() else {
@@ -54,6 +62,7 @@ pub(super) fn check_files(
     // What tables refer to is looked up in blob files that are known to be sound.
     for kind in [FileKind::Blob, FileKind::Table] {
         for (file, _) in version.files().filter(|(_, is)| *is == kind) {
+            course.part(version.file_bytes(file));
             files.check(file, kind, references.get(&file))?;
         }
     }

@@ -12,6 +12,7 @@
 //! | `backup` | backups, several of a store, whole, damaged and restored |
 //! | `checkpoint` | checkpoints, and copies of copies |
 //! | `beside` | copies beside writers, flushes and compactions |
+//! | `progress` | what observers are told |
 //! | `ranges` | deletes of ranges in copies |
 //! | `ttl` | when what is in copies was written |
 
@@ -24,6 +25,7 @@ mod faults;
 mod hostile;
 mod ingest;
 mod machine;
+mod progress;
 mod ranges;
 mod ttl;
 

@@ -329,6 +329,15 @@ impl Version {
         self.entry(file).map(FileEntry::kind)
     }
 
+    /// Bytes of a file, as the manifest has them; 0 if it is not named.
+    pub fn file_bytes(&self, file: FileId) -> u64 {
+        match self.entry(file).map(|entry| &entry.named) {
+            Some(Named::Table(table)) => table.bytes,
+            Some(Named::Blob(blob)) => blob.bytes,
+            None => 0,
+        }
+    }
+
     /// The references to a table, in a file or in persistent memory, and where they stand.
     pub fn references(&self, file: FileId) -> &[(Place, Arc<TableRef>)] {
         match self.entry(file).map(|entry| &entry.named) {
