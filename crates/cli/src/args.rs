@@ -54,7 +54,10 @@ Exit codes:
   0  success
   1  a failure you can act on: no such key or database, damage, no room, a run whose numbers do not count
   2  wrong usage: what was typed is wrong in itself, like an unknown option, a size out of bounds, a key
-     that is too long, or a range that ends before it begins";
+     that is too long, or a range that ends before it begins
+
+Where a command works for over a second it shows on standard error how far it has come, if that is a terminal
+and neither --json nor --quiet is given.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

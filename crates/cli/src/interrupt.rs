@@ -1,6 +1,7 @@
 //! Ctrl-C in commands that run for long, and the signals by which a service manager or a closed terminal end a
 //! process (SIGTERM, SIGHUP): the first one asks for an orderly end, the second one ends the process where it
-//! stands. Either is safe for the data.
+//! stands. Either is safe for the data. A command without an orderly end ends by the first one, when its bar is taken away
+//! (`commands::waiting`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,9 +12,22 @@ use crate::output::Output;
 /// How long something may take before a bar appears.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What is known of how far something has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing.
+    Nothing,
+    /// So many bytes are written, of nobody knows how many.
+    Written(u64),
+    /// So many bytes are done, of so many.
+    Share(u64, u64),
+}
+
 /// A bar that shows itself late or never.
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// What it looks like.
+    form: String,
     begun: Instant,
     allowed: bool,
     shown: bool,
@@ -23,22 +36,25 @@ pub(crate) struct Progress {
 impl Progress {
     /// A bar up to `total` of `unit`; bytes if the unit is empty.
     pub fn new(output: &Output, total: u64, unit: &str) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        let counts = if unit.is_empty() {
-            "{bytes} of {total_bytes}".to_string()
-        } else {
-            format!("{{human_pos}} of {{human_len}} {unit}")
-        };
-        let form = format!("  {{msg}} [{{bar:30}}] {counts}, {{eta}} left");
-        if let Ok(style) = ProgressStyle::with_template(&form) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        Progress {
-            bar,
+        let mut progress = Progress {
+            bar: ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden()),
+            form: String::new(),
             begun: now(),
-            allowed: !output.quiet && std::io::stderr().is_terminal(),
+            allowed: is_wanted(std::io::stderr().is_terminal(), output),
             shown: false,
-        }
+        };
+        progress.set_form(counting(unit));
+        progress
+    }
+
+    /// Whether it may show itself at all.
+    pub fn is_allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// Whether so much time has passed that it shows itself with what it is told next.
+    pub fn is_due(&self) -> bool {
+        self.allowed && (self.shown || now() - self.begun > PATIENCE)
     }
 
     /// Moves the bar to `done` of what is called `name`.
@@ -46,7 +62,7 @@ impl Progress {
         if !self.allowed {
             return;
         }
-        if !self.shown && now() - self.begun > PATIENCE {
+        if !self.shown && self.is_due() {
             self.shown = true;
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
@@ -54,6 +70,32 @@ impl Progress {
             self.bar.set_message(name);
         }
         self.bar.set_position(done);
+    }
+
+    /// Shows what is known of what is called `name`: a bar if that is a share, else the seconds so far.
+    pub fn show(&mut self, name: &'static str, known: Known) {
+        let (form, done) = match known {
+            Known::Nothing => ("  {msg}, {elapsed}".to_string(), 0),
+            Known::Written(done) => ("  {msg}: {bytes} written, {elapsed}".to_string(), done),
+            Known::Share(done, _) => (counting(""), done),
+        };
+        if self.form != form {
+            self.set_form(form);
+            self.bar.reset_eta();
+        }
+        if let Known::Share(_, total) = known
+            && self.bar.length() != Some(total)
+        {
+            self.bar.set_length(total);
+        }
+        self.set(name, done);
+    }
+
+    fn set_form(&mut self, form: String) {
+        if let Ok(style) = ProgressStyle::with_template(&form) {
+            self.bar.set_style(style.progress_chars("=> "));
+        }
+        self.form = form;
     }
 
     /// What writes lines above the bar.
@@ -68,6 +110,25 @@ impl Progress {
     pub fn set_total(&mut self, total: u64) {
         self.bar.set_length(total);
     }
+
+    /// Takes the bar away for good.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Whether anybody wants to see a bar: a person who has not asked for less.
+fn is_wanted(is_terminal: bool, output: &Output) -> bool {
+    is_terminal && !output.quiet && !output.json
+}
+
+/// A bar with a count of `unit`; of bytes if the unit is empty.
+fn counting(unit: &str) -> String {
+    let counts = match unit {
+        "" => "{bytes} of {total_bytes}".to_string(),
+        unit => format!("{{human_pos}} of {{human_len}} {unit}"),
+    };
+    format!("  {{msg}} [{{bar:30}}] {counts}, {{eta}} left")
 }
 
 /// Lines on standard error beside a bar, whether that shows itself or not.
@@ -87,6 +148,38 @@ impl Aside {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_for_a_terminal_and_not_for_who_wants_json_or_little() {
+        for (json, quiet, is_terminal, wanted) in [
+            (false, false, true, true),
+            (false, false, false, false),
+            (true, false, true, false),
+            (false, true, true, false),
+        ] {
+            let output = Output::new(json, quiet);
+            let case = format!("json {json}, quiet {quiet}, terminal {is_terminal}");
+            assert_eq!(is_wanted(is_terminal, &output), wanted, "{case}");
+        }
+    }
+
+    /// Each of the forms is one that can be drawn: else the bar would look like none of them.
+    #[test]
+    fn every_form_is_understood() {
+        let mut progress = Progress::new(&Output::new(false, true), 0, "entries");
+        for known in [Known::Nothing, Known::Written(7), Known::Share(7, 9)] {
+            progress.show("working", known);
+            let style = ProgressStyle::with_template(&progress.form);
+            assert!(style.is_ok(), "{}", progress.form);
+        }
+        assert_eq!(progress.bar.length(), Some(9));
+        assert!(!progress.is_allowed() && !progress.is_due());
     }
 }

@@ -6,8 +6,10 @@ use serde_json::json;
 use thermocline::{ColumnFamily, Metrics, size::format_size};
 
 use crate::args::CompactArgs;
+use crate::commands::waiting::waited;
 use crate::fail::Outcome;
 use crate::output::Output;
+use crate::progress::Known;
 use crate::store::{Access, bound_of, check_order, family};
 
 /// Compacts, and says what became of the space.
@@ -31,9 +33,15 @@ pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Outcome {
     let from = from.map_or(Bound::Unbounded, Bound::Included);
     let to = to.map_or(Bound::Unbounded, Bound::Excluded);
     let before = db.metrics();
-    for family in &families {
-        family.compact::<Vec<u8>>((from.clone(), to.clone()))?;
-    }
+    let written = || {
+        let now = db.metrics().ssd_bytes_written;
+        Known::Written(now.saturating_sub(before.ssd_bytes_written))
+    };
+    waited("compacting", output, written, || {
+        let range = || (from.clone(), to.clone());
+        let mut families = families.iter();
+        families.try_for_each(|family| family.compact::<Vec<u8>>(range()))
+    })?;
     let after = db.metrics();
     drop(families);
     db.close()?;

@@ -5,6 +5,7 @@ use thermocline::size::format_size;
 use thermocline::{BackupInfo, Backups, Error, Fault, VerifyReport};
 
 use crate::args::{BackupsArgs, DbDirArgs, RestoreArgs};
+use crate::commands::waiting::{Told, waited};
 use crate::fail::{Failure, Outcome, even_unread};
 use crate::output::Output;
 use crate::store::Access;
@@ -13,8 +14,13 @@ use crate::text::{count, hex};
 /// Makes a folder a database with what this one has now.
 pub(crate) fn checkpoint(args: &DbDirArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
-    let seqno = db.checkpoint(&args.dir)?;
-    db.close()?;
+    let told = Told::default();
+    let copy = || -> Outcome<u64> {
+        let seqno = db.checkpoint_observed(&args.dir, |progress| told.note(progress))?;
+        db.close()?;
+        Ok(seqno)
+    };
+    let seqno = waited("copying", output, || told.known(), copy)?;
     if output.json {
         return output.document(&json!({"ok": true, "seqno": seqno}));
     }
@@ -25,8 +31,14 @@ pub(crate) fn checkpoint(args: &DbDirArgs, output: &mut Output) -> Outcome {
 /// Adds a backup to a folder.
 pub(crate) fn backup(args: &DbDirArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Write)?;
-    let info = Backups::new(&args.dir).create(&db)?;
-    db.close()?;
+    let told = Told::default();
+    let make = || -> Outcome<BackupInfo> {
+        let backups = Backups::new(&args.dir);
+        let info = backups.create_observed(&db, |progress| told.note(progress))?;
+        db.close()?;
+        Ok(info)
+    };
+    let info = waited("backing up", output, || told.known(), make)?;
     if output.json {
         return output.document(&described(&info));
     }
@@ -121,7 +133,9 @@ fn check_there(args: &BackupsArgs, all: &Backups) -> Outcome {
 }
 
 fn verify(args: &BackupsArgs, all: &Backups, output: &mut Output) -> Outcome {
-    let report = all.verify()?;
+    let told = Told::default();
+    let check = || all.verify_observed(|progress| told.note(progress));
+    let report = waited("checking", output, || told.known(), check)?;
     let dir = args.dir.display();
     let printed = print(&report, output);
     if report.faults.is_empty() {
@@ -160,7 +174,12 @@ fn print(report: &VerifyReport, output: &mut Output) -> Outcome {
 
 /// Makes a database of a backup.
 pub(crate) fn restore(args: &RestoreArgs, output: &mut Output) -> Outcome {
-    let info = Backups::new(&args.dir).restore(args.backup, &args.db)?;
+    let told = Told::default();
+    let make = || {
+        let backups = Backups::new(&args.dir);
+        backups.restore_observed(args.backup, &args.db, |progress| told.note(progress))
+    };
+    let info = waited("restoring", output, || told.known(), make)?;
     if output.json {
         return output.document(&described(&info));
     }

@@ -26,6 +26,7 @@ mod scan;
 mod stat;
 pub(crate) mod tables;
 mod verify;
+mod waiting;
 
 pub(crate) use bench::bench;
 pub(crate) use changes::changes;

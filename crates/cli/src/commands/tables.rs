@@ -1,15 +1,18 @@
 //! `ingest` and `export`: tables that go in and out.
 
 use std::ops::Bound;
+use std::path::PathBuf;
 
 use serde_json::json;
-use thermocline::Db;
 use thermocline::size::format_size;
+use thermocline::{Db, Exported, Ingested};
 
 use crate::args::{ExportArgs, IngestArgs};
+use crate::commands::waiting::{Told, waited};
 use crate::fail::Outcome;
 use crate::files;
 use crate::output::Output;
+use crate::progress::Known;
 use crate::store::{Access, DEFAULT_FAMILY, bound_of, check_order, family};
 use crate::text::count;
 
@@ -25,12 +28,18 @@ pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
         _ => Access::Create,
     };
     if access == Access::Create && Db::stored_options(&args.db)?.is_none() {
-        Db::check_tables(&args.table)?;
+        let check = || Db::check_tables(&args.table);
+        waited("checking", output, || Known::Nothing, check)?;
     }
     let db = args.store.open(&args.db, access)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
-    let done = family.ingest(&args.table)?;
-    db.close()?;
+    let told = Told::default();
+    let bring = || -> Outcome<Ingested> {
+        let done = family.ingest_observed(&args.table, |progress| told.note(progress))?;
+        db.close()?;
+        Ok(done)
+    };
+    let done = waited("ingesting", output, || told.known(), bring)?;
     if output.json {
         return output.document(&json!({
             "entries": done.entries,
@@ -62,8 +71,20 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Outcome {
         from.map_or(Bound::Unbounded, Bound::Included),
         to.map_or(Bound::Unbounded, Bound::Excluded),
     );
-    let done = family.export(range, &args.file)?;
-    db.close()?;
+    // The table is written under this name, and nobody knows yet how large it will be.
+    let mut part = args.file.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let written = || match part.metadata() {
+        Ok(part) => Known::Written(part.len()),
+        Err(_) => Known::Nothing,
+    };
+    let write = || -> Outcome<Exported> {
+        let done = family.export(range, &args.file)?;
+        db.close()?;
+        Ok(done)
+    };
+    let done = waited("exporting", output, written, write)?;
     if output.json {
         return output.document(&json!({"entries": done.entries, "bytes": done.bytes}));
     }

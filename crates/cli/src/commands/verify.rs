@@ -5,6 +5,7 @@ use thermocline::size::format_size;
 use thermocline::{Db, VerifyReport};
 
 use crate::args::DbArgs;
+use crate::commands::waiting::{Told, waited};
 use crate::fail::{Failure, Outcome, even_unread};
 use crate::output::Output;
 use crate::text::count;
@@ -12,7 +13,9 @@ use crate::text::count;
 /// Checks a database and lists every fault.
 pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
     let options = args.store.options_to_verify(&args.db)?;
-    let report = Db::verify(&args.db, options)?;
+    let told = Told::default();
+    let check = || Db::verify_observed(&args.db, options, |progress| told.note(progress));
+    let report = waited("checking", output, || told.known(), check)?;
     let printed = print(&report, output);
     if report.faults.is_empty() {
         printed?;

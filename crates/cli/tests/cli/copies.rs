@@ -278,6 +278,26 @@ fn tables_go_out_and_in() {
     assert_eq!(store.run(&["verify", "other"]).code, 0);
 }
 
+/// How far they have come is for people at a terminal.
+#[test]
+fn what_may_take_long_says_nothing_to_a_standard_error_that_is_no_terminal() {
+    let store = filled();
+    for command in [
+        &["compact", "DB"][..],
+        &["verify", "DB"],
+        &["checkpoint", "DB", "copy"],
+        &["backup", "DB", "backups"],
+        &["backups", "backups", "--verify"],
+        &["restore", "backups", "new"],
+        &["export", "DB", "all.sst"],
+        &["ingest", "new", "all.sst"],
+        &["ingest", "made", "all.sst"],
+    ] {
+        let run = store.run(command);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{command:?}");
+    }
+}
+
 #[test]
 fn a_database_is_destroyed_only_if_that_is_confirmed() {
     let store = filled();
