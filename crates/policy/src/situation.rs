@@ -155,7 +155,7 @@ impl<'a> FamilyLevels<'a> {
 pub struct Levels<'a> {
     /// In their turn: the one that was served last comes last.
     pub families: &'a [FamilyLevels<'a>],
-    /// What costs say of level 0 in persistent memory, if they are asked.
+    /// What costs say of level 0 in persistent memory; `None` where they are not asked, as where nothing lies there.
     pub level0: Option<&'a Level0Plan>,
     /// Tables in persistent memory, where no costs decide about those; else nothing.
     pub pm_files: &'a [FileId],

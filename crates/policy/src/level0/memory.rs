@@ -178,6 +178,11 @@ impl Memory {
         })
     }
 
+    /// Costs decide nothing, or nothing of level 0 is left in persistent memory: what comes there next begins anew.
+    pub fn nothing_drains(&mut self) {
+        self.drains = false;
+    }
+
     /// Whether flushes skip level 0 in persistent memory.
     pub fn is_skipped(&self) -> bool {
         self.skips

@@ -33,8 +33,14 @@ pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Opt
             return made;
         }
     }
-    if let Some(plan) = levels.level0.filter(|_| levels.relief.is_none()) {
-        let made = of_level0(levels, plan, memory);
+    if levels.relief.is_none() {
+        let made = match levels.level0 {
+            Some(plan) => of_level0(levels, plan, memory),
+            None => {
+                memory.level0.nothing_drains();
+                None
+            }
+        };
         if made.is_some() {
             return made;
         }

@@ -5,7 +5,9 @@ use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 use super::*;
 use crate::collect::Refers;
+use crate::cost::Form;
 use crate::flush::Dram;
+use crate::level0::{self, Budget, Content, Family, Level0Plan};
 use crate::pick::{Cursors, DeletedRanges, Held, PickOptions, Reason, State, Table, level0_slices};
 use crate::scans::Scans;
 use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Relief, Sealed};
@@ -231,6 +233,61 @@ fn with_level0<T>(
         now_ns: 1,
         ..Situation::default()
     })
+}
+
+/// Where level 0 lies in persistent memory only by what is rewritten, costs are not asked once the last of it has left. What is rewritten
+/// next has the whole share: else a part of it would leave at once, each time.
+#[test]
+fn level_0_drains_no_more_once_nothing_of_it_is_left() {
+    const ZONE: u64 = 64 << 10;
+    let keys: [&[u8]; 10] = [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9"];
+    // That of ten tables, of which nine are too many, and four may stay then.
+    let budget = Budget {
+        form: Form::Corrected,
+        bytes: 10 * ZONE,
+        bytes_while_merging: 12 * ZONE,
+        part_bytes: ZONE,
+        table_bytes: ZONE,
+        blob_bytes_max: 1 << 20,
+    };
+    let planned = |count: usize, memory: &Memory| {
+        let numbered = keys[..count].iter().zip((1..=count as u64).rev());
+        let tables = numbered.map(|(key, n)| Table {
+            range: KeyRange::inclusive(*key, *key),
+            in_pm: true,
+            ..table(n, ZONE)
+        });
+        let levels = [tables.collect::<Vec<_>>()];
+        let content = Content {
+            entries: 1000,
+            zone_bytes: Some(ZONE),
+            blob_bytes: 0,
+        };
+        let family = Family {
+            family: CfId::DEFAULT,
+            state: State {
+                levels: &levels,
+                running: &[],
+            },
+            contents: &vec![content; count],
+            rates: &[],
+        };
+        level0::plan(&budget, &[family], &memory.level0)
+    };
+    let ask = |plan: Option<&Level0Plan>, memory: &mut Memory| {
+        with_runs((0, 0), Charged::None, None, |given| {
+            let mut situation = given;
+            situation.levels.as_mut().unwrap().level0 = plan;
+            next(&situation, memory);
+        });
+    };
+    let mut memory = Memory::default();
+    let full = planned(10, &memory);
+    assert!(full.drains && !planned(6, &memory).drains);
+    ask(Some(&full), &mut memory);
+    assert!(planned(6, &memory).drains, "until four are left");
+    ask(None, &mut memory);
+    assert!(!planned(6, &memory).drains);
 }
 
 #[test]
