@@ -28,7 +28,7 @@ use thermocline_sst::{CachedSource, Table};
 use super::file::TableFile;
 
 use std::sync::Arc;
-use thermocline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use thermocline_base::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 
 /// A table's file, open or not.
 #[derive(Debug)]
@@ -61,6 +61,8 @@ pub struct OpenUse {
     bytes: AtomicU64,
     /// How often one was opened.
     opened: AtomicU64,
+    /// Those that stay open, whose handles are there.
+    staying: AtomicUsize,
 }
 
 /// The open tables of a store.
@@ -158,6 +160,15 @@ impl Handle {
     }
 }
 
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Its place in the ring is dropped later, and counts no more.
+        if let Some(open) = &*self.open.load() {
+            open.of.staying.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl OpenTables {
     /// With room for so many tables, any number if that is 0, and for so many bytes of them.
     pub fn new(tables_max: usize, bytes_max: u64) -> OpenTables {
@@ -176,7 +187,9 @@ impl OpenTables {
         &self.of
     }
 
+    /// A table stays open from now on, which its handle has.
     pub(crate) fn add(&self, handle: &Arc<Handle>) {
+        self.of.staying.fetch_add(1, Ordering::Relaxed);
         let mut ring = lock(&self.ring);
         // Tables go without a word, and nothing may ever have to be closed. So each is looked at twice, about.
         if ring.len() == ring.capacity() {
@@ -185,37 +198,37 @@ impl OpenTables {
             ring.reserve_exact(more);
         }
         ring.push_back(Arc::downgrade(handle));
-        let too_many =
-            |ring: &VecDeque<_>| ring.len() > self.tables_max || self.of.bytes() > self.bytes_max;
-        close_while(&mut ring, too_many);
+        // Places of tables that have gone are none too many.
+        let staying = || self.of.staying.load(Ordering::Relaxed);
+        self.close_while(&mut ring, || {
+            staying() > self.tables_max || self.of.bytes() > self.bytes_max
+        });
     }
 
     /// Closes tables until `bytes` less are charged, or none is open that nobody has.
     pub fn evict(&self, bytes: u64) {
         let goal = self.of.bytes().saturating_sub(bytes);
-        close_while(&mut lock(&self.ring), |_| self.of.bytes() > goal);
+        self.close_while(&mut lock(&self.ring), || self.of.bytes() > goal);
     }
-}
 
-/// Closes tables that nobody has, those first that were not read since they were looked at.
-fn close_while(
-    ring: &mut VecDeque<Weak<Handle>>,
-    goes_on: impl Fn(&VecDeque<Weak<Handle>>) -> bool,
-) {
-    // Twice around, at most: then each has had its chance.
-    for _ in 0..2 * ring.len() {
-        if !goes_on(ring) {
-            return;
-        }
-        let Some(weak) = ring.pop_front() else {
-            return;
-        };
-        let Some(handle) = weak.upgrade() else {
-            continue;
-        };
-        match handle.used.swap(false, Ordering::Relaxed) || handle.is_held() {
-            true => ring.push_back(weak),
-            false => handle.open.store(None),
+    /// Closes tables that nobody has, those first that were not read since they were looked at.
+    fn close_while(&self, ring: &mut VecDeque<Weak<Handle>>, goes_on: impl Fn() -> bool) {
+        // Twice around, at most: then each has had its chance.
+        for _ in 0..2 * ring.len() {
+            if !goes_on() {
+                return;
+            }
+            let Some(weak) = ring.pop_front() else {
+                return;
+            };
+            let Some(handle) = weak.upgrade() else {
+                continue;
+            };
+            if handle.used.swap(false, Ordering::Relaxed) || handle.is_held() {
+                ring.push_back(weak);
+            } else if handle.open.swap(None).is_some() {
+                self.of.staying.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -269,6 +282,28 @@ mod tests {
         drop(held);
         open.evict(u64::MAX);
         assert_eq!((open.of.tables(), account.charged()), (0, 0));
+    }
+
+    #[test]
+    fn for_places_of_tables_that_have_gone_none_is_closed() {
+        let account = Account::new(Budget::new(1 << 20), 1 << 20);
+        let open = OpenTables::new(3, u64::MAX);
+        let [cold, gone, gone_too] = [(); 3].map(|()| open_one(&open, &account, 1000));
+        cold.used.store(false, Ordering::Relaxed);
+        drop((gone, gone_too));
+        let others = [(); 2].map(|()| open_one(&open, &account, 1000));
+        // Three are open, and as many may be.
+        assert!(cold.opened().is_some());
+        assert_eq!(open.of.tables(), 3);
+        let one_more = open_one(&open, &account, 1000);
+        assert!(cold.opened().is_none());
+        assert_eq!(open.of.tables(), 3);
+        // One that was closed is not counted when it goes, either.
+        drop((cold, others, one_more));
+        assert_eq!(
+            (open.of.tables(), open.of.staying.load(Ordering::Relaxed)),
+            (0, 0)
+        );
     }
 
     #[test]
