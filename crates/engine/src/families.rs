@@ -201,7 +201,6 @@ impl FamilyChanges {
         let families = &self.common.families;
         let mut table = write(&families.table);
         table.remove(id);
-        table.own.remove(&id);
         let number = families.moment() + 1;
         table.dropped.insert(id, (name.to_string(), number));
         families.drops.store(number, Ordering::Relaxed);

@@ -66,7 +66,7 @@ pub(super) struct Table {
     named: BTreeMap<CfId, (String, Family)>,
     /// The ids of those, by name.
     ids: BTreeMap<String, CfId>,
-    /// The options of those that are divided in their own way.
+    /// The options of those that are divided in their own way; of dropped ones, too, whose handles tell them.
     pub(super) own: BTreeMap<CfId, CfOptions>,
     /// Those that are gone. Changed under the table's lock.
     pub(super) dropped: Arc<Dropped>,
@@ -182,11 +182,13 @@ impl Families {
         options.division(&own).filter_prefix()
     }
 
-    /// Whether a family is divided by size in its own way.
+    /// Whether a family that was not dropped is divided by size in its own way.
     pub fn any_by_size(&self) -> bool {
         let table = read(&self.table);
-        let mut own = table.own.values();
-        own.any(|own| own.partition_by == Some(PartitionBy::Size))
+        let mut own = table.own.iter();
+        own.any(|(cf, own)| {
+            own.partition_by == Some(PartitionBy::Size) && table.named.contains_key(cf)
+        })
     }
 
     /// How many there are.

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::path::Path;
 
+use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::plant;
 use thermocline_base::{ErrorKind, Steps, WriteBatch};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
@@ -274,6 +275,26 @@ fn options_are_remembered_and_may_be_left_out() {
             );
         }
     }
+}
+
+/// All of them stay: that it descends, its merge operator, and how it is divided.
+#[test]
+fn the_options_of_a_dropped_family_are_told_as_before() {
+    let engine = open(&world());
+    let made = CfOptions::default()
+        .reverse(true)
+        .merge_operator("thermocline.append:2c")
+        .partition_by(PartitionBy::Prefix)
+        .partition_prefix_len(3);
+    let divided = engine.family("divided", &made).unwrap();
+    let before = engine.family_options(divided);
+    assert_eq!(before, made);
+    engine.drop_family("divided").unwrap();
+    assert_eq!(engine.family_options(divided), before);
+    // One of its name that is made afterwards has its own.
+    let other = make(&engine, "divided");
+    assert_eq!(engine.family_options(other), other.options());
+    assert_eq!(engine.family_options(divided), before);
 }
 
 #[test]
