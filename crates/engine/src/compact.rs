@@ -13,6 +13,7 @@
 //! | how is a range compacted on demand? | [`manual`] |
 //! | how is level 0 merged inside persistent memory? | [`internal`] |
 //! | when is it, and what leaves? | [`costs`] |
+//! | how much of that may it have? | [`share`] |
 //! | what do splits and merges of partitions hold meanwhile? | [`beside`] |
 //! | which tables do reads want compacted? | `observe::charged` |
 //! | how fast may all that be? | [`pace`] |
@@ -68,6 +69,7 @@ mod manual;
 pub(crate) mod outputs;
 mod pace;
 pub(crate) mod shape;
+mod share;
 pub(crate) mod state;
 mod sums;
 #[cfg(test)]

@@ -144,13 +144,15 @@ impl Pressure {
         })
     }
 
-    /// Lets the region grow no farther than the disk allows.
+    /// Lets the region grow no farther than the disk allows, and has level 0 keep to its part of that.
     fn limit_region(&self, disk: Option<Disk>) {
         let Some(disk) = disk.filter(|_| self.gauge.region_on_disk) else {
             return;
         };
         let (limit, tries) = disk.region_limit(self.common.space.region_bytes());
-        self.common.space.set_device_limit(limit, tries);
+        let (space, share) = (&self.common.space, &self.common.compactions.shape.share);
+        space.set_device_limit(limit, tries);
+        share.region_may_have(space.usage().limit_bytes, space.limit());
     }
 
     /// How much writers are held back.

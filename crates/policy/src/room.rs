@@ -106,6 +106,18 @@ pub fn asks_again(written: u64) -> bool {
     written >= INGEST_ASK_BYTES
 }
 
+/// What a region that may have `limit` bytes has of `bytes`, which are a share of one that may have `pm`: as large a part of it.
+///
+/// ```
+/// use thermocline_policy::room::within_limit;
+/// assert_eq!(within_limit(600, 250, 1000), 150);
+/// assert_eq!(within_limit(600, 1000, 1000), 600);
+/// ```
+pub fn within_limit(bytes: u64, limit: u64, pm: u64) -> u64 {
+    let part = u128::from(bytes) * u128::from(limit.min(pm)) / u128::from(pm.max(1));
+    u64::try_from(part).unwrap_or(bytes)
+}
+
 /// What of `attached` bytes of persistent memory waits to be flushed, when `at_home` may stay where they are: as a
 /// part of `limit` that is as large as the part which it is of what those leave.
 pub fn waiting(attached: u64, at_home: u64, limit: u64) -> u64 {

@@ -99,7 +99,7 @@ impl Level0Costs {
         let geometry = self.common.compactions.shape.geometry();
         let budget = Budget {
             form,
-            bytes: costs.budget,
+            bytes: self.common.compactions.shape.share.bytes(),
             bytes_while_merging: geometry.internal_limit().unwrap_or(0),
             part_bytes: geometry.internal_part_bytes(),
             table_bytes: geometry.table_bytes,

@@ -13,22 +13,22 @@ use thermocline_policy::pick::{
     Held, PickOptions, Scores, State, Stretch, Table, Tables, base_and_above, depth, level0_cuts,
     level0_gaps, runs,
 };
-use thermocline_policy::scans::level0_share;
 use thermocline_policy::split::table_piece_bytes;
 use thermocline_policy::tuning::ZSTD_LEVEL;
 use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, LevelTables, Place, TableRef, Version};
 
+use super::share::Share;
 use super::sums::{LevelSums, Stretches};
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::Arc;
 
 /// How the levels of a store should be.
 #[derive(Debug)]
 pub(crate) struct Shape {
     options: CompactionOptions,
     geometry: Geometry,
-    /// Bytes of persistent memory that level 0 may have where memtables lend it some. Relaxed: it guards nothing.
-    level0_most: AtomicU64,
+    /// What level 0 may have of persistent memory.
+    pub share: Share,
     write_bytes: usize,
     /// Which index tables have.
     index: IndexKind,
@@ -321,9 +321,10 @@ impl<'v> Levels<'v> {
 
 impl Shape {
     pub fn new(options: &Options) -> Shape {
+        let geometry = Geometry::of(options);
         Shape {
-            geometry: Geometry::of(options),
-            level0_most: AtomicU64::new(0),
+            geometry,
+            share: Share::new(geometry.pm_bytes_max),
             options: options.compaction.clone(),
             // Whole pages.
             write_bytes: index(table_piece_bytes(options.dram)) & !4095,
@@ -333,17 +334,10 @@ impl Shape {
 
     /// How levels should be now.
     pub fn geometry(&self) -> Geometry {
-        let most = self.level0_most.load(Ordering::Relaxed);
         Geometry {
-            pm_bytes_max: self.geometry.pm_bytes_max.map(|share| share.max(most)),
+            pm_bytes_max: self.share.most(),
             ..self.geometry
         }
-    }
-
-    /// Memtables leave so much for level 0, where they do.
-    pub(super) fn memtables_lend(&self, lent: Option<u64>) {
-        let most = level0_share(self.geometry.pm_bytes_max.unwrap_or(0), lent);
-        self.level0_most.store(most, Ordering::Relaxed);
     }
 
     /// For a family with these levels.

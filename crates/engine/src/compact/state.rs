@@ -401,7 +401,8 @@ impl Compactions {
 
     /// So much waits to be flushed.
     pub fn memtables_are(&self, sealed: &Sealed) {
-        self.shape.memtables_lend(self.costs.memtables_are(sealed));
+        let lent = self.costs.memtables_are(sealed);
+        self.shape.share.memtables_lend(lent);
     }
 
     /// This is the current version now.

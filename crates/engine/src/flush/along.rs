@@ -120,7 +120,7 @@ impl Evacuator {
         let limit = self.common.space.usage().limit_bytes;
         let coming = Coming {
             memtables: &memtables,
-            share: self.common.options.level0_pm_bytes().unwrap_or(0),
+            share: self.common.compactions.shape.share.bytes(),
             usual_bytes: usual_bytes(limit, self.common.options.sealed_percent()),
             now_ns: self.common.now_ns(),
             written: self.common.commits.ring.visible(),

@@ -72,10 +72,10 @@ impl FlushWriter {
     pub(super) fn rewrite_plan_of(&self, taken: &Taken) -> Result<Option<RewritePlan>> {
         let ratio = self.common.options.flush.rewrite_ratio;
         let keeps = self.common.options.level0.shape().rewrites();
-        let share = self.common.options.level0_pm_bytes().filter(|_| keeps);
-        let Some(share) = share else {
+        if !keeps || self.common.options.level0_pm_bytes().is_none() {
             return Ok(None);
-        };
+        }
+        let share = self.common.compactions.shape.share.bytes();
         let memtables = &taken.memtables;
         let bytes: u64 = memtables.iter().map(|m| m.bytes()).sum();
         let numbers = rewrite::Taken {
@@ -106,7 +106,7 @@ impl FlushWriter {
         let Some(plan) = plan.filter(RewritePlan::rewrites) else {
             return Ok(None);
         };
-        let share = self.common.options.level0_pm_bytes().unwrap_or(0);
+        let share = self.common.compactions.shape.share.bytes();
         let least = plan.live_bytes.unwrap_or(share).max(1);
         Ok(self.common.promise_pm(share, least, u64::MAX))
     }

@@ -391,6 +391,28 @@ fn listening(options: Options) -> (SimFs, Engine, Arc<Mutex<Vec<Event>>>) {
     (fs, engine, told)
 }
 
+/// It would fill a region that may not grow, and memtables would have what is left.
+#[test]
+fn level_0_has_its_part_of_what_the_region_may_have() {
+    let steps = Steps::new();
+    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
+    sim.lie_on(&fs);
+    let engine = open_of(Shape::Tiered, &fs, &sim, false);
+    let common = &engine.inner.common;
+    let share = || common.compactions.shape.geometry().pm_bytes_max.unwrap();
+    let all = common.options.level0_pm_bytes().unwrap();
+    assert_eq!(share(), all);
+    fs.limit(fs.used());
+    engine.inner.pressure.press();
+    let space = common.space.usage();
+    assert_eq!(space.limit_bytes, space.region_bytes);
+    assert!(space.limit_bytes < all, "{space:?}");
+    assert!((1..space.limit_bytes).contains(&share()), "{}", share());
+    fs.limit(DISK);
+    engine.inner.pressure.press();
+    assert_eq!(share(), all);
+}
+
 /// As it is where persistent memory takes no more.
 #[test]
 fn it_is_told_that_the_disk_takes_no_writes_and_when_it_does_again() {

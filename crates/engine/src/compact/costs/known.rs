@@ -23,8 +23,6 @@ pub(super) const REMEMBERED: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Costs {
     pub(super) form: Option<Form>,
-    /// Level 0's share.
-    pub(super) budget: u64,
     /// What newer runs of a slice may refer to in blob files, in bytes.
     pub(super) blob_bytes_max: u64,
     /// A leaf in the order of locks.
@@ -48,8 +46,7 @@ pub(super) struct Known {
 impl Costs {
     /// Takes less than a millisecond of this clock's time, where it is asked at all.
     pub fn new(options: &Options, clock: &dyn Clock) -> Costs {
-        let budget = options.level0_pm_bytes();
-        let form = match (budget, options.level0.internal) {
+        let form = match (options.level0_pm_bytes(), options.level0.internal) {
             (None, _) | (_, Choice::Off) => None,
             (_, Choice::Corrected) => Some(Form::Corrected),
             (_, Choice::Printed) => Some(Form::Printed),
@@ -61,7 +58,6 @@ impl Costs {
         }
         Costs {
             form,
-            budget: budget.unwrap_or(0),
             blob_bytes_max: options.blob.generation_bytes,
             known: Mutex::new(known),
         }
