@@ -9,7 +9,7 @@ use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
 use thermocline_base::progress::{Course, Progress};
 use thermocline_base::report::{Fault, Report};
-use thermocline_base::{BlobRef, Error, ErrorKind, Result};
+use thermocline_base::{BlobRef, Error, Result};
 use thermocline_env::frugal::Frugal;
 use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::Descriptor;
@@ -31,7 +31,7 @@ use crate::world::World;
 ///
 /// # Errors
 /// What keeps the check from being made: no database, locked, I/O errors. Damage is no error but a
-/// fault in the report.
+/// fault in the report, and beside damage so is what cannot be read.
 pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
     verify_observed(world, dir, options, &mut |_| {})
 }
@@ -113,20 +113,19 @@ fn check(
         course,
         report,
     );
-    for checked in [region, files] {
-        match checked {
-            // What keeps one part from being checked does not hide what is wrong with another.
-            Err(error) if error.kind() != ErrorKind::Corruption && !report.faults.is_empty() => {
-                report.faults.push(Fault {
-                    place: dir.display().to_string(),
-                    offset: 0,
-                    what: format!("a part could not be checked: {error}"),
-                });
-            }
-            Err(error) => report.note(error)?,
-            Ok(()) => {}
-        }
+    let mut unread = Vec::new();
+    for error in region.err().into_iter().chain(files) {
+        unread.extend(report.note(error).err());
     }
+    if report.faults.is_empty() {
+        return unread.into_iter().next().map_or(Ok(()), Err);
+    }
+    // What keeps one part, or file, from being checked does not hide what is wrong with another.
+    report.faults.extend(unread.into_iter().map(|error| Fault {
+        place: dir.display().to_string(),
+        offset: 0,
+        what: format!("a part could not be checked: {error}"),
+    }));
     Ok(())
 }
 

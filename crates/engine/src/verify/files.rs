@@ -38,16 +38,20 @@ pub(super) fn bytes_of_files(state: &State) -> u64 {
 }
 
 /// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records and tables
-/// refer to is there.
+/// refer to is there. Returns why files could not be read; the others were.
 pub(super) fn check_files(
     (storage, dir): (&Arc<dyn Storage>, &Path),
     state: &State,
     references: &References,
     course: &mut Course<'_>,
     report: &mut Report,
-) -> Result<()> {
+) -> Vec<Error> {
     let Some(origins) = state.origins() else {
-        return Ok(());
+        return Vec::new();
+    };
+    let there = match files_in(&**storage, dir) {
+        Ok(there) => there,
+        Err(error) => return vec![error],
     };
     let version = &**state.version();
     let mut files = Files {
@@ -55,19 +59,21 @@ pub(super) fn check_files(
         dir,
         origins,
         version,
-        there: files_in(&**storage, dir)?.into_iter().collect(),
+        there: there.into_iter().collect(),
         sound: BTreeMap::new(),
         report,
     };
+    let mut unread = Vec::new();
     // What tables refer to is looked up in blob files that are known to be sound.
     for kind in [FileKind::Blob, FileKind::Table] {
         for (file, _) in version.files().filter(|(_, is)| *is == kind) {
             course.part(version.file_bytes(file));
-            files.check(file, kind, references.get(&file))?;
+            let checked = files.check(file, kind, references.get(&file));
+            unread.extend(checked.err());
         }
     }
     files.check_named(references);
-    Ok(())
+    unread
 }
 
 struct Files<'a> {
@@ -116,13 +122,16 @@ impl Files<'_> {
         self.report.records += verified.entries;
         self.report.bytes += opened.len()?;
         self.report.more_faults += verified.more_faults;
+        // Of what cannot be read the first says enough.
+        let mut read = Ok(());
         for fault in verified.faults {
-            self.report.note(fault)?;
+            read = read.and(self.report.note(fault));
         }
-        match references {
+        let found = match references {
             Some(references) => check_references(&opened, identity, references, self.report),
             None => Ok(()),
-        }
+        };
+        read.and(found)
     }
 
     /// A blob file, and whether it has as many bytes of values as the manifest counts: by that it is collected.

@@ -14,6 +14,7 @@ mod flush;
 mod leveled;
 mod once;
 mod refused;
+mod verify;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,0 +1,65 @@
+//! A check of a database, where something cannot be read.
+
+use super::*;
+
+/// One table cannot be read at some place, and a later one is damaged. Who repairs what he is told of must not find more afterwards.
+#[test]
+fn what_cannot_be_read_of_a_table_does_not_hide_what_is_wrong_with_another() {
+    let machine = Machine::new();
+    let engine = Engine::open(machine.world(), dir(), options()).unwrap();
+    for key in 0..2u8 {
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, &[key], &[7; 100]).unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+        engine.flush().unwrap();
+    }
+    engine.close().unwrap();
+    drop(engine);
+    let mut tables = thermocline_env::Storage::list(&machine.fs, dir()).unwrap();
+    tables.retain(|name| name.ends_with(".sst"));
+    tables.sort_by_key(|name| (name.len(), name.clone()));
+    let [unread, damaged] = &tables[..] else {
+        panic!("{tables:?}");
+    };
+    let path = dir().join(damaged);
+    let mut bytes = machine.fs.contents(&path).unwrap();
+    bytes[20] ^= 1;
+    machine.fs.install(&path, &bytes);
+    let (disk, op) = (&machine.disk, Some(Op::Read));
+    let check = || {
+        let before = disk.calls_for(Fault::Eio, op);
+        let report = thermocline_engine::verify(&machine.world(), dir(), &options());
+        (report, disk.calls_for(Fault::Eio, op) - before)
+    };
+    let (report, calls) = check();
+    let faults = report.unwrap().faults;
+    assert!(!faults.is_empty() && faults.iter().all(|fault| fault.place.contains(damaged)));
+    let mut met = 0;
+    for at in 0..calls {
+        disk.arm(Plan {
+            fault: Fault::Eio,
+            op,
+            at: disk.calls_for(Fault::Eio, op) + at,
+            repeat: Repeat::Once,
+        });
+        let (report, _) = check();
+        disk.disarm();
+        let faults = match report {
+            Ok(report) => report.faults,
+            // It was something that is read before all tables.
+            Err(error) => {
+                assert!(!error.to_string().contains(unread), "{error}");
+                continue;
+            }
+        };
+        let is_told = |name: &str| {
+            let mut faults = faults.iter();
+            faults.any(|fault| fault.place.contains(name) || fault.what.contains(name))
+        };
+        if is_told(unread) {
+            met += 1;
+            assert!(is_told(damaged), "{faults:?}");
+        }
+    }
+    assert!(met > 1, "{met} of {calls}");
+}
