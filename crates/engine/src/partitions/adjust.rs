@@ -324,7 +324,8 @@ fn restored(
                 continue;
             };
             let given = given.entry(blob.file).or_default();
-            let room = file.bytes - file.referenced_bytes;
+            let values = file.value_bytes.unwrap_or(file.bytes);
+            let room = values.saturating_sub(file.referenced_bytes);
             let more = exact.bytes.saturating_sub(blob.bytes);
             let more = more.min(room.saturating_sub(*given));
             blob.bytes += more;
@@ -340,4 +341,42 @@ fn forget_parts(changes: &mut Vec<Change>, key: &[u8]) {
         Change::TableAdded { table, .. } => *table.range.first != *key,
         _ => true,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_version::fixture::{self, at};
+
+    use super::*;
+
+    /// An edit that refers to more bytes than are values is refused. So the parts would never become whole.
+    #[test]
+    fn what_becomes_whole_refers_to_no_more_than_are_values() {
+        let file = FileId(7);
+        let of_file = |bytes| vec![BlobBytes { file, bytes }];
+        let whole = TableRef {
+            blobs: of_file(50),
+            ..fixture::table(3, (b"a", b"z"), (1, 9))
+        };
+        let parts = whole.cut_at(b"m", (1, 2)).unwrap();
+        let parts = parts.map(|part| Change::TableAdded {
+            place: at(1),
+            table: Arc::new(part),
+        });
+        let blob = [
+            Change::BlobFileAdded { file, bytes: 100 },
+            Change::BlobValues { file, bytes: 60 },
+        ];
+        let mut state = fixture::state(blob.into_iter().chain(parts));
+        let version = state.version().clone();
+        let joined = version.joined_at(CfId::DEFAULT, &[b"m".to_vec()], |_, _| true);
+        assert_eq!(joined.len(), 1);
+        // It says that it has more than there is.
+        let contents = BTreeMap::from([(whole.file, (100, 0, of_file(80)))]);
+        let joined = restored(&version, joined, &contents);
+        let changes = joined.into_iter().flat_map(Joined::changes).collect();
+        state.apply(&VersionEdit { changes }).unwrap();
+        let blob = state.version().blob_file(file).unwrap();
+        assert_eq!((blob.references, blob.referenced_bytes), (1, 60));
+    }
 }
