@@ -1,5 +1,7 @@
 //! The report of a check of data at rest.
 
+use std::path::Path;
+
 use crate::error::{Error, Result};
 
 /// One fault.
@@ -50,5 +52,22 @@ impl Report {
             }
             other => Err(other),
         }
+    }
+
+    /// Ends the check of what lies at `place`, of which something could not be read. Where nothing is wrong that is the answer.
+    /// Beside faults it is one: neither hides the other.
+    ///
+    /// # Errors
+    /// The first of these.
+    pub fn note_unread(&mut self, place: &Path, unread: Vec<Error>) -> Result<()> {
+        if self.faults.is_empty() {
+            return unread.into_iter().next().map_or(Ok(()), Err);
+        }
+        self.faults.extend(unread.into_iter().map(|error| Fault {
+            place: place.display().to_string(),
+            offset: 0,
+            what: format!("a part could not be checked: {error}"),
+        }));
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
 use thermocline_base::progress::{Course, Progress};
-use thermocline_base::report::{Fault, Report};
+use thermocline_base::report::Report;
 use thermocline_base::{BlobRef, Error, Result};
 use thermocline_env::frugal::Frugal;
 use thermocline_halloc::{Space, Zone};
@@ -117,16 +117,7 @@ fn check(
     for error in region.err().into_iter().chain(files) {
         unread.extend(report.note(error).err());
     }
-    if report.faults.is_empty() {
-        return unread.into_iter().next().map_or(Ok(()), Err);
-    }
-    // What keeps one part, or file, from being checked does not hide what is wrong with another.
-    report.faults.extend(unread.into_iter().map(|error| Fault {
-        place: dir.display().to_string(),
-        offset: 0,
-        what: format!("a part could not be checked: {error}"),
-    }));
-    Ok(())
+    report.note_unread(dir, unread)
 }
 
 /// Reads all that lies in the region, or in logs: PM tables, and the chains with their records. Of what tells

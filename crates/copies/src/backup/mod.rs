@@ -164,7 +164,7 @@ impl Backups {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the folder is no folder of backups; [`Error::Locked`]; those of the file system.
-    /// Damage is a fault in the report.
+    /// Damage is a fault in the report, and beside damage so is what cannot be read.
     pub fn verify(&self) -> Result<Report> {
         self.verify_observed(&mut |_| {})
     }
@@ -177,11 +177,11 @@ impl Backups {
     pub fn verify_observed(&self, observer: &mut dyn FnMut(Progress)) -> Result<Report> {
         let _lock = self.lock_shared()?;
         let mut report = Report::default();
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut unread) = (BTreeSet::new(), Vec::new());
         for id in self.found()?.lists {
             match self.read(id) {
                 Ok(listed) => seen.extend(listed.files),
-                Err(error) => report.note(error)?,
+                Err(error) => unread.extend(report.note(error).err()),
             }
         }
         let mut course = Course::new(observer);
@@ -192,9 +192,10 @@ impl Backups {
             // The lengths in lists may be anything.
             report.bytes = report.bytes.saturating_add(file.bytes);
             if let Err(error) = self.check_file(&file) {
-                report.note(error)?;
+                unread.extend(report.note(error).err());
             }
         }
+        report.note_unread(&self.dir, unread)?;
         course.finish();
         Ok(report)
     }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{CfId, ErrorKind};
+use thermocline_base::{CfId, ErrorKind, Steps};
 use thermocline_engine::{Backups, Engine};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, OpenMode, Storage};
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -300,6 +302,53 @@ fn a_damaged_list_can_be_deleted_and_keeps_files_until_then() {
         (report.faults.len(), report.records),
         (0, files(&disk, "/b").len() as u64)
     );
+}
+
+/// All of it is told at once, and what was found is not lost.
+#[test]
+fn what_cannot_be_read_of_one_file_does_not_hide_what_is_wrong_with_another() {
+    let faulty = FaultStorage::over_sim(SimFs::new(Steps::new()));
+    let disk: Arc<dyn Storage> = Arc::new(faulty.clone());
+    let engine = Place::new(&disk, "/db").open();
+    for i in 0..2 {
+        put(&engine, CfId::DEFAULT, &[i], &[i; 100]);
+        engine.flush().unwrap();
+    }
+    let all = backups(&disk, "/b");
+    all.create(&engine).unwrap();
+    let names = files(&disk, "/b");
+    let (damaged, unread) = (&names[0], &names[names.len() - 1]);
+    assert_ne!(damaged, unread);
+    let file = disk.open(&path("/b").join(damaged), OpenMode::ReadWrite);
+    file.unwrap().write_at(b"?", 10).unwrap();
+    let op = Some(Op::Read);
+    let before = faulty.calls_for(Fault::Eio, op);
+    assert_eq!(all.verify().unwrap().faults.len(), 1);
+    let calls = faulty.calls_for(Fault::Eio, op) - before;
+    let mut met = 0;
+    for at in 0..calls {
+        faulty.arm(Plan {
+            fault: Fault::Eio,
+            op,
+            at: faulty.calls_for(Fault::Eio, op) + at,
+            repeat: Repeat::Once,
+        });
+        let report = all.verify();
+        faulty.disarm();
+        let faults = match report {
+            Ok(report) => report.faults,
+            Err(error) => {
+                assert!(!error.to_string().contains(unread), "{error}");
+                continue;
+            }
+        };
+        if faults.iter().any(|fault| fault.what.contains(unread)) {
+            met += 1;
+            let mut faults = faults.iter();
+            assert!(faults.any(|fault| fault.place.contains(damaged)));
+        }
+    }
+    assert!(met > 0, "{calls}");
 }
 
 /// A damaged file goes with the last list that names it, and stands in no later backup's way; while it is named, a new
