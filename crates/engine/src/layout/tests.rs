@@ -268,6 +268,38 @@ fn a_copied_note_of_a_creation_says_nothing_of_another_place() {
     }
 }
 
+/// Nor may one be replaced that the caller names, as his own new one. What lies within the folder was copied, or moved, with it.
+#[test]
+fn a_copied_note_of_a_creation_gives_no_right_to_a_region_outside_of_the_folder() {
+    let storage = World::real().env.storage;
+    let house = House::new();
+    house.make(Some("pm/one.pm"));
+    let region = house.region(Some("pm/one.pm"));
+    let mut id = [0; 16];
+    let file = storage.open(&region, OpenMode::Read).unwrap();
+    file.read_exact_at(&mut id, 16).unwrap();
+    let [original, copy] = ["db", "copy"].map(|name| house.path(name));
+    note_creation(&*storage, &original, &id, Some(&region)).unwrap();
+    storage.create_dir_all(&copy).unwrap();
+    house.rename(&original.join(CREATING_NAME), &copy.join(CREATING_NAME));
+    let open = |options| Engine::open(World::real(), &copy, options);
+    let refused = open(house.options(Some("pm/one.pm"))).unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("choose another pm-path"), "{refused}");
+    assert_eq!(house.region(None), region);
+    open(house.options(Some("pm/two.pm"))).unwrap();
+    assert_eq!(house.region(None), region);
+
+    let house = House::new();
+    house.make(Some("db/one.pm"));
+    house.interrupt(&house.path("db/one.pm"));
+    let moved = house.path("moved");
+    house.rename(&house.path("db"), &moved);
+    let options = house.options(Some("moved/one.pm"));
+    let engine = Engine::open(World::real(), &moved, options).unwrap();
+    assert_eq!(engine.metrics().region_path, moved.join("one.pm"));
+}
+
 /// Without a region, too.
 #[test]
 fn a_database_without_a_region_lets_go_of_one_at_another_place() {
