@@ -281,23 +281,26 @@ impl<'s> Look<'s> {
             if self.is_begun && elsewhere.is_none() {
                 return Ok(given);
             }
-            let own = self.dir.join(REGION_NAME);
-            let but = elsewhere.map(|place| {
-                let whose = match place == own {
-                    true => "",
-                    false => {
-                        " (if the folder was copied, that is its original's: leave it alone, and remove the copy as any \
-                         folder)"
-                    }
-                };
-                format!(", but one with its id at {}{whose}", place.display())
-            });
+            let but = match elsewhere {
+                Some(place) => {
+                    let folder = place.parent().unwrap_or(self.dir);
+                    let whose = match storage.is_within(folder, self.dir)? {
+                        true => "",
+                        false => {
+                            " (if the folder was copied, that is its original's: leave it alone, and remove the copy as \
+                             any folder)"
+                        }
+                    };
+                    format!(", but one with its id at {}{whose}", place.display())
+                }
+                None => String::new(),
+            };
             return Err(Error::InvalidArgument(format!(
                 "the database in {} has no persistent memory region at {}, where pm-path says{}; give the right \
                  place, or none if it lies in the folder or is lost",
                 self.dir.display(),
                 given.display(),
-                but.unwrap_or_default()
+                but
             )));
         }
         let own = self.dir.join(REGION_NAME);

@@ -392,33 +392,42 @@ fn half_a_database_with_logs_elsewhere_is_destroyed_where_it_was() {
 #[test]
 fn half_a_database_does_not_forget_its_region() {
     let home = home();
-    let [apart, own, lost] = ["apart", "own", "lost"].map(|name| home.path().join(name));
+    let [apart, own, lost, within] =
+        ["apart", "own", "lost", "within"].map(|name| home.path().join(name));
     let [region, gone, wrong] = ["region", "gone", "wrong"].map(|name| home.path().join(name));
     filled(&apart, with_pm_path(&region));
     filled(&own, options());
     filled(&lost, with_pm_path(&gone));
-    for dir in [&apart, &own, &lost] {
+    filled(&within, with_pm_path(&within.join("one.pm")));
+    for dir in [&apart, &own, &lost, &within] {
         std::fs::rename(dir.join("CURRENT"), dir.join("DESTROYING")).unwrap();
     }
     // Outside of the folder it may be that of another one, of which this is a copy.
-    for (dir, place, says) in [
-        (&apart, &region, "copied"),
-        (&own, &own.join("region.pm"), "pm-path"),
+    for (dir, place, may_be_another) in [
+        (&apart, &region, true),
+        (&own, &own.join("region.pm"), false),
+        (&within, &within.join("one.pm"), false),
     ] {
         let before = snapshot(home.path());
-        let says = [&text(dir)[..], &text(&wrong), &text(place), says];
-        refused(Db::destroy(dir, with_pm_path(&wrong)), INVALID, &says);
+        let says = [&text(dir)[..], &text(&wrong), &text(place), "pm-path"];
+        let error = refused(Db::destroy(dir, with_pm_path(&wrong)), INVALID, &says);
+        assert_eq!(
+            error.to_string().contains("copied"),
+            may_be_another,
+            "{error}"
+        );
         assert_same(home.path(), &before);
     }
     Db::destroy(&apart, with_pm_path(&region)).unwrap();
     Db::destroy(&own, options()).unwrap();
+    Db::destroy(&within, with_pm_path(&within.join("one.pm"))).unwrap();
     // It was moved, and the call before has removed it.
     std::fs::remove_file(&gone).unwrap();
     Db::destroy(&lost, with_pm_path(&wrong)).unwrap();
-    for dir in [&apart, &own, &lost] {
+    for dir in [&apart, &own, &lost, &within] {
         assert_eq!(names(dir), ["LOCK"]);
     }
-    assert_eq!(names(home.path()), ["apart", "lost", "own"]);
+    assert_eq!(names(home.path()), ["apart", "lost", "own", "within"]);
 }
 
 /// What a call that was cut short has left is no database, and another call removes it.
