@@ -16,8 +16,8 @@ pub(crate) struct Share {
     all: Option<u64>,
     /// Of the one that there may be now.
     now: AtomicU64,
-    /// What it is with what memtables lend; 0 where they lend nothing.
-    with_lent: AtomicU64,
+    /// What there may be where memtables lend what they leave; 0 where they lend nothing.
+    lent: AtomicU64,
 }
 
 impl Share {
@@ -26,7 +26,7 @@ impl Share {
         Share {
             all,
             now: AtomicU64::new(all.unwrap_or(0)),
-            with_lent: AtomicU64::new(0),
+            lent: AtomicU64::new(0),
         }
     }
 
@@ -37,8 +37,8 @@ impl Share {
 
     /// Most bytes that it may have; `None` if nothing of it is to lie there.
     pub fn most(&self) -> Option<u64> {
-        let with_lent = self.with_lent.load(Ordering::Relaxed);
-        self.all.map(|_| self.bytes().max(with_lent))
+        let lent = self.lent.load(Ordering::Relaxed);
+        self.all.map(|_| self.bytes().max(lent))
     }
 
     /// The region may have `limit` bytes now, and `pm` where its disk has room.
@@ -49,7 +49,36 @@ impl Share {
 
     /// Memtables leave so much for level 0, where they do.
     pub(super) fn memtables_lend(&self, lent: Option<u64>) {
-        let with_lent = lent.map_or(0, |_| level0_share(self.bytes(), lent));
-        self.with_lent.store(with_lent, Ordering::Relaxed);
+        // By itself: the share beside it may be another one when somebody asks.
+        self.lent.store(level0_share(0, lent), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each changes when it does: what one of them was says nothing of what the other has become.
+    #[test]
+    fn neither_the_region_nor_what_memtables_lend_keeps_a_share_as_it_was() {
+        let share = Share::new(Some(600));
+        assert_eq!((share.bytes(), share.most()), (600, Some(600)));
+        // Nine tenths of what is lent are filled.
+        share.memtables_lend(Some(90));
+        assert_eq!(share.most(), Some(600));
+        share.region_may_have(250, 1000);
+        assert_eq!((share.bytes(), share.most()), (150, Some(150)));
+        share.memtables_lend(Some(450));
+        assert_eq!((share.bytes(), share.most()), (150, Some(500)));
+        share.region_may_have(1000, 1000);
+        assert_eq!((share.bytes(), share.most()), (600, Some(600)));
+        share.region_may_have(500, 1000);
+        assert_eq!((share.bytes(), share.most()), (300, Some(500)));
+        share.memtables_lend(None);
+        assert_eq!((share.bytes(), share.most()), (300, Some(300)));
+        let none = Share::new(None);
+        none.memtables_lend(Some(450));
+        none.region_may_have(250, 1000);
+        assert_eq!((none.bytes(), none.most()), (0, None));
     }
 }
