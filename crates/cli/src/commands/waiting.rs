@@ -7,15 +7,15 @@ use thermocline_bench::clock::{Instant, now};
 
 use crate::commands::measured::beside;
 use crate::fail::tell_aside;
-use crate::interrupt;
+use crate::interrupt::{self, Meanwhile};
 use crate::output::Output;
 use crate::progress::{Known, Progress};
 
 /// How often it is asked how far the work has come.
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 
-/// Does `work` here, which is called `name`. Where somebody looks on, another thread shows meanwhile how far it has come, by `known`. From
-/// then on Ctrl-C takes that away before it ends the process where it stands.
+/// Does `work` here, which is called `name`. Where somebody looks on, another thread shows meanwhile how far it has come, by
+/// `known`. As long as that shows Ctrl-C takes it away before it ends the process where it stands.
 pub(super) fn waited<T>(
     name: &'static str,
     output: &Output,
@@ -26,12 +26,14 @@ pub(super) fn waited<T>(
     if !progress.is_allowed() {
         return work();
     }
-    let mut asked: Option<Instant> = None;
+    let (mut asked, mut caught): (Option<Instant>, Option<Meanwhile>) = (None, None);
     let look = move || {
         if !progress.is_due() {
             return;
         }
-        interrupt::catch();
+        if caught.is_none() {
+            caught = Some(interrupt::catch_meanwhile());
+        }
         if interrupt::asked() {
             progress.clear();
             tell_aside(&format!("interrupted while {name}"));
