@@ -192,7 +192,8 @@ impl ColumnFamily {
     }
 
     /// As [`ColumnFamily::ingest`]. `observer` is told how many bytes of the tables are brought in ([`Progress`]). Before the first call
-    /// all tables are checked, and after all bytes are done the tables that were made of them are installed.
+    /// all tables are checked, and after all bytes are done the tables that were made of them are installed. It may read and write,
+    /// but must neither ingest nor close the database: both would wait for this ingestion, which waits for the observer.
     ///
     /// # Errors
     /// As [`ColumnFamily::ingest`].
