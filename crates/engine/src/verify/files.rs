@@ -181,20 +181,23 @@ impl Files<'_> {
     }
 }
 
-/// Whether values begin in a blob file where the region says. Damage of the file itself has been noted.
+/// Whether values begin in a blob file where the region says. Damage of the file itself has been noted; that it cannot be read now
+/// has not.
 fn check_references(
     file: &Arc<dyn File>,
     identity: Identity,
     references: &BTreeMap<BlobRef, Referrer>,
     report: &mut Report,
 ) -> Result<()> {
-    let Ok(opened) = BlobFile::open(&**file, identity) else {
-        return Ok(());
+    let begins = || -> Result<BTreeSet<BlobRef>> {
+        let opened = BlobFile::open(&**file, identity)?;
+        let records = BlobRecords::new(&opened, &**file, file.len()?);
+        records.map(|record| Ok(record?.blob)).collect()
     };
-    let records = BlobRecords::new(&opened, &**file, file.len()?);
-    let there: Result<BTreeSet<BlobRef>> = records.map(|record| Ok(record?.blob)).collect();
-    let Ok(there) = there else {
-        return Ok(());
+    let there = match begins() {
+        Ok(there) => there,
+        Err(Error::Corruption { .. }) => return Ok(()),
+        Err(error) => return Err(error),
     };
     for (blob, from) in references.iter().filter(|(blob, _)| !there.contains(blob)) {
         report.faults.push(Fault {

@@ -62,3 +62,37 @@ fn what_cannot_be_read_of_a_table_does_not_hide_what_is_wrong_with_another() {
     }
     assert!(met > 1, "{met} of {calls}");
 }
+
+/// What has long values is read several times, and each of these reads counts: at last to see whether values lie where records say.
+#[test]
+fn no_read_of_long_values_fails_in_silence() {
+    LONG.set(true);
+    let machine = Machine::new();
+    let engine = Engine::open(machine.world(), dir(), options()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"long", &[7; 500]).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let (disk, op) = (&machine.disk, Some(Op::Read));
+    let check = || thermocline_engine::verify(&machine.world(), dir(), &options());
+    let before = disk.calls_for(Fault::Eio, op);
+    assert_eq!(check().unwrap().faults, []);
+    let calls = disk.calls_for(Fault::Eio, op) - before;
+    let mut told = Vec::new();
+    for at in 0..calls {
+        disk.arm(Plan {
+            fault: Fault::Eio,
+            op,
+            at: disk.calls_for(Fault::Eio, op) + at,
+            repeat: Repeat::Once,
+        });
+        let report = check();
+        disk.disarm();
+        told.push(matches!(&report, Err(error) if error.to_string().contains(".blob")));
+    }
+    // Nothing else is read behind the first of them.
+    let of_values: Vec<bool> = told.into_iter().skip_while(|told| !told).collect();
+    assert!(of_values.len() > 5, "{of_values:?}");
+    assert!(of_values.iter().all(|told| *told), "{of_values:?}");
+}
