@@ -164,15 +164,13 @@ fn make_region(
         let begun_id = begun.as_ref().map(|begun| begun.id);
         for place in places(world, dir, (&options, path), begun.as_ref())? {
             if storage.exists(&place)? {
-                let folder = place.parent().unwrap_or(dir);
-                // Outside of a folder that was copied it may be the original's by now, though the caller names it.
-                let counts = match &begun {
-                    Some(begun) => !begun.is_copied || storage.is_within(folder, dir)?,
+                let noted = match &begun {
+                    Some(begun) => begun.counts_at(&**storage, &place, dir)?,
                     None => false,
                 };
-                let noted = begun_id.filter(|_| counts);
-                remove_leftover(&**storage, &place, &spec, noted)?;
+                remove_leftover(&**storage, &place, &spec, begun_id.filter(|_| noted))?;
                 // Before the note changes: without it nobody knows whose the region was, should the power go.
+                let folder = place.parent().unwrap_or(dir);
                 storage.sync_dir(folder, SITE_CREATE)?;
             }
         }

@@ -60,7 +60,7 @@ use thermocline_sst::sites;
 use thermocline_version::{Doomed, LOCK_NAME, Manifest, NO_REGION, Origins, State};
 
 use crate::create::{is_leftover, lacks_region};
-use crate::layout::{self, REGION_NAME};
+use crate::layout::{self, Begun, REGION_NAME};
 use crate::open::spec::live_owners;
 use crate::recover;
 use crate::wal::{Claims, LogDirs, logs};
@@ -359,8 +359,11 @@ impl<'s> Look<'s> {
         }
         if lacks_region(self.state) {
             // Of a copy whose first open was interrupted. What cannot be looked at stays.
-            let noted = layout::noted_creation(storage, self.dir);
-            let is_noted = noted.is_ok_and(|noted| noted.is_some_and(|n| n.id == self.region_id));
+            let noted = layout::noted_creation(storage, self.dir).ok().flatten();
+            let counts = |noted: Begun| noted.counts_at(storage, &place, self.dir).unwrap_or(false);
+            let is_noted = noted
+                .filter(|noted| noted.id == self.region_id)
+                .is_some_and(counts);
             let is_ours = || is_leftover(storage, &place, &self.spec(&place, true), self.region_id);
             let goes = is_noted && is_ours().unwrap_or(false);
             return Ok(goes.then_some((place, None)));

@@ -42,6 +42,15 @@ pub(crate) struct Begun {
     pub is_copied: bool,
 }
 
+impl Begun {
+    /// Whether it says of a region at `place` that it may go. Outside of a folder that was copied that may be the original's by now,
+    /// though the caller names it.
+    pub fn counts_at(&self, storage: &dyn Storage, place: &Path, dir: &Path) -> Result<bool> {
+        let folder = place.parent().unwrap_or(dir);
+        Ok(!self.is_copied || storage.is_within(folder, dir)?)
+    }
+}
+
 /// Where the region with this id lies.
 pub(crate) fn region_path(
     storage: &dyn Storage,

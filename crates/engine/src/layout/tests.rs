@@ -10,7 +10,7 @@ use super::{
     Begun, CREATING_NAME, NOTE_LEN_MAX, REGION_NAME, forget_creation, note_creation, noted_creation,
 };
 use crate::create::prepare_or_find;
-use crate::{Engine, World, verify};
+use crate::{Engine, World, destroy, verify};
 use tempfile::TempDir;
 
 /// A folder with room for a database and for regions elsewhere.
@@ -298,6 +298,38 @@ fn a_copied_note_of_a_creation_gives_no_right_to_a_region_outside_of_the_folder(
     let options = house.options(Some("moved/one.pm"));
     let engine = Engine::open(World::real(), &moved, options).unwrap();
     assert_eq!(engine.metrics().region_path, moved.join("one.pm"));
+}
+
+/// A checkpoint has one id for its region before it has the region, and a copy of its folder has the same. In a folder for regions
+/// both look for the same file.
+#[test]
+fn a_copied_note_of_a_first_open_gives_no_right_to_the_region_of_its_original() {
+    let storage = World::real().env.storage;
+    let house = House::new();
+    house.make(None);
+    let [first, second] = ["first", "second"].map(|name| house.path(name));
+    house.open(None).unwrap().checkpoint(&first).unwrap();
+    storage.create_dir_all(&second).unwrap();
+    for name in storage.list(&first).unwrap() {
+        std::fs::copy(first.join(&name), second.join(&name)).unwrap();
+    }
+    let in_pm = || house.options(Some("pm"));
+    let open = |dir: &Path| Engine::open(World::real(), dir, in_pm());
+    let engine = open(&first).unwrap();
+    let region = engine.metrics().region_path;
+    engine.close().unwrap();
+    let mut id = [0; 16];
+    let file = storage.open(&region, OpenMode::Read).unwrap();
+    file.read_exact_at(&mut id, 16).unwrap();
+    // As it was before the manifest said that there is one.
+    note_creation(&*storage, &first, &id, Some(&region)).unwrap();
+    house.rename(&first.join(CREATING_NAME), &second.join(CREATING_NAME));
+    let refused = open(&second).unwrap_err().to_string();
+    assert!(refused.contains("choose another pm-path"), "{refused}");
+    destroy(&second, &World::real(), &in_pm()).unwrap();
+    assert!(region.exists());
+    let engine = open(&first).unwrap();
+    assert_eq!(engine.metrics().region_path, region);
 }
 
 /// Without a region, too.
