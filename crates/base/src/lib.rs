@@ -1,6 +1,7 @@
 //! The shared words of all layers of Thermocline: errors, sequence numbers, ranges of keys, record kinds, range
-//! tombstones, write batches, options, limits, checksums, and sequences that share memory. The seams through which tests
-//! see the engine are here, too: the `sync` facade, the step counter of the simulators, planted bugs.
+//! tombstones, write batches, options, limits, checksums, sequences that share memory, reports of checks, and how far a long
+//! call has come. The seams through which tests see the engine are here, too: the `sync` facade, the step counter of the
+//! simulators, planted bugs.
 //!
 //! Nothing here knows of files, persistent memory or threads. Every other crate may use it.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Copies of a database, and tables that are exported and ingested; and the end of a database. How far a copy has come, or a check.
+//! Copies of a database, tables that are exported and ingested, and the end of a database; also how far a copy or a check has come.
 
 use std::ops::RangeBounds;
 use std::path::Path;
@@ -388,7 +388,8 @@ impl Backups {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if the folder is no folder of backups; [`crate::Error::Locked`] if another process or
-    /// handle changes it; those of the file system. Damage is no error: it is in the report.
+    /// handle changes it; those of the file system. Damage is no error: it is in the report. A file that cannot be read keeps no
+    /// other from being checked. It is the error if there is no damage; else it is in the report, too.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.0.verify().map(VerifyReport::of)
     }

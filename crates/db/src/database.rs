@@ -432,7 +432,7 @@ impl Db {
     /// Checks every checksum and structural rule of the database in `path`. Writes nothing. [`Db::stored_options`] has options that fit.
     ///
     /// # Errors
-    /// If the check cannot be made (no database, locked, I/O). Damage is no error: it is in the report, as is then what cannot be read.
+    /// If the check cannot be made (no database, locked, I/O). Damage is no error, but in the report; beside damage, so is what cannot be read.
     pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport> {
         thermocline_engine::verify(&World::real(), path.as_ref(), &options).map(VerifyReport::of)
     }

@@ -8,7 +8,7 @@
 //!
 //! # Three layers
 //! - **Meta**: *runs* of keys that share a column family and their beginning (a table's id, say), which is
-//!   written once. Runs are found from the data. Opening reads them into DRAM: some bytes for each zone.
+//!   written once. Runs are found from the data. Opening reads them into DRAM: some bytes for each piece.
 //! - **Prefix**: for each *group* of 8 or 16 entries a prefix of fixed length and where the group is.
 //!   Searched by bisection, without touching anything else. How long prefixes are follows from the data.
 //! - **Entry**: groups, which are passed over in order. Of each key stands there what it does not share
@@ -71,7 +71,8 @@
 //!
 //! # Departures from the paper
 //! - *Pieces.* The paper's layers span a table; here each zone has its own three, and the meta layer in
-//!   DRAM leads to the right one. A table need not be contiguous, and its writer keeps one zone's keys.
+//!   DRAM leads to the right one. A table need not be contiguous, and its writer keeps one piece's keys. A zone that was
+//!   made wider by those behind it, for a large value, has one piece (decision 184).
 //! - *Values apart.* The paper's entries are keys and values in turn. Passing over a group would touch a
 //!   line for each of its values; here those over 32 bytes lie elsewhere in the piece, with a checksum of
 //!   their own in the entry, so that a lookup reads keys in a row and one value.

@@ -1,7 +1,7 @@
-//! A piece of a table while it is written: one zone's worth.
+//! A piece of a table while it is written: what lies in one zone, which may be made wider for a large entry.
 //!
-//! Values go to persistent memory as they come. Of keys a piece keeps in DRAM what its groups say, up to
-//! what fits into its zone, since what keys share is known only when the piece ends.
+//! Values go to persistent memory as they come. Of keys a piece keeps in DRAM what its groups say, since what keys share is known only
+//! when the piece ends. That is at most what a zone can hold. A piece that has [`PM_PIECE_DRAM`] of it makes its zone no wider.
 
 use std::ops::Range;
 

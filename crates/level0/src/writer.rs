@@ -13,7 +13,7 @@
 //!    the table has, and the edit how many zones: a missing piece is noticed.
 //! 3. **Each line once.** Lines are stored past the cache, whole, in order; the header's last.
 //! 4. **Bounded.** DRAM is what one zone can hold of keys, a buffer, and the range tombstones, whatever the
-//!    table has. Only large entries make a zone wider, and none of which the piece has many keys.
+//!    table has. Only large entries make a zone wider, and only while the keys of its piece take less than a mebibyte.
 //! 5. **Deterministic.** The same entries in zones of the same sizes give the same bytes, but for what
 //!    depends on database, table, generation and place.
 //! 6. **What fails leaves nothing.** A writer that is dropped gives its zones back, after a fence: stores
