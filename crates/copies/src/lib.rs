@@ -12,7 +12,8 @@
 //! # What it is given
 //! A [`Store`]: it captures a moment and writes the part of it that lies in no file, gives entries in order, and
 //! installs new tables. A feed is given [`Chains`] instead: the records in chains, and those of them that are kept.
-//! Both traits say what must hold; the store has the argument that it does.
+//! Both traits say what must hold; the store has the argument that it does. Calls that may take long are given an observer, which is
+//! told how far they have come (`base::progress`).
 //!
 //! # What it does not know
 //! Locks, writers, memtables, levels, the manifest of the open store, and when flushes or compactions happen. It

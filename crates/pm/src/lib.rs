@@ -33,7 +33,8 @@
 //! Of kind `file` a persist can fail: the kernel could not write a page, tells of it once (by `msync`, or by the
 //! sync of a growth, in whoever's call), and holds the page for clean from then on. It reads as it was stored,
 //! the device does not have it, and the next sync succeeds without writing it. `ENOSPC` and `EDQUOT` are no
-//! exceptions: a file system that allocates late says so when it writes back. So
+//! exceptions: a file system that allocates late says so when it writes back. (One that a signal ends has not failed: it is
+//! made again.) So
 //!
 //! - after a failed sync no fence of this region succeeds any more ([`Region::fence`]), and whoever uses it
 //!   poisons the store. Only a growth that was refused *before* its sync is no more than a full device;
