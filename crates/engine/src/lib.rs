@@ -132,7 +132,7 @@
 //!
 //! Last of all, under any of them, come the leaves: a strand's queue; not under that queue, the workers'
 //! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks
-//! requested under any lock. User code runs under none.
+//! requested under any lock. Callbacks and listeners run under none; observers of progress under what their call holds.
 //!
 //! # Invariants of the store that are defended here
 //! 1 (acknowledged is durable), 2 (batches are whole), 4 (nothing returns), 5 and 6 (damage is an
