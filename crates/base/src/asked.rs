@@ -1,4 +1,5 @@
-//! Which threads are inside the user's code that a store asks for an answer: a compaction filter, or a merge operator.
+//! Which threads are inside the user's code that a store asks for an answer, a compaction filter or a merge operator, or that it
+//! tells something: an observer of progress.
 //!
 //! The work that asks waits for the answer. So that code must not wait for that work, as whoever closes the store does.
 

@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::asked::Asked;
+
 /// Bytes that are done within a part before whoever watches is told of them: so it is told several times a second by any device, and
 /// not for each record.
 const STEP_BYTES: u64 = 1 << 20;
@@ -104,6 +106,8 @@ impl<'a> Course<'a> {
         }
         let (done, total) = (self.done, self.total);
         let observer = &mut *self.observer;
+        // It must not wait for the call that waits for it.
+        let _asked = Asked::begin();
         let told = catch_unwind(AssertUnwindSafe(|| observer(Progress { done, total })));
         self.panic = told.err();
     }

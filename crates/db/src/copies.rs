@@ -152,8 +152,8 @@ impl Db {
     ///
     /// # Errors
     /// [`crate::Error::Conflict`] while a prepared transaction writes to the family or relies on keys of it;
-    /// [`crate::Error::InvalidArgument`] for an empty path, or if two tables overlap in keys, naming both;
-    /// [`crate::Error::Corruption`] naming the damaged table; [`crate::Error::Unsupported`] for a table with merge operands or with values in blob
+    /// [`crate::Error::InvalidArgument`] for an empty path, if two tables overlap in keys, naming both, and in a compaction filter, a merge
+    /// operator or an observer of progress; [`crate::Error::Corruption`] naming the damaged table; [`crate::Error::Unsupported`] for a table with merge operands or with values in blob
     /// files; [`crate::Error::OutOfSpace`] if the tables do not fit beside what is kept of the disk for flushes and
     /// compactions; those of a write and of the file system. After an error nothing was ingested.
     pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
@@ -192,8 +192,7 @@ impl ColumnFamily {
     }
 
     /// As [`ColumnFamily::ingest`]. `observer` is told how many bytes of the tables are brought in ([`Progress`]). Before the first call
-    /// all tables are checked, and after all bytes are done the tables that were made of them are installed. It may read and write,
-    /// but must neither ingest nor close the database: both would wait for this ingestion, which waits for the observer.
+    /// all tables are checked, and after all bytes are done the tables that were made of them are installed. It may read and write.
     ///
     /// # Errors
     /// As [`ColumnFamily::ingest`].

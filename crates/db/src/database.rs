@@ -421,7 +421,7 @@ impl Db {
     ///
     /// # Errors
     /// The error of a failed persist, now or earlier. The database is closed all the same. Acknowledged writes are
-    /// there when it is opened again. [`crate::Error::InvalidArgument`] in a compaction filter or merge operator, which closes nothing.
+    /// there when it is opened again. [`crate::Error::InvalidArgument`] in a filter, a merge operator or an observer, which closes nothing.
     pub fn close(self) -> Result<()> {
         self.engine.check_close()?;
         // First: a callback that is waited for may itself wait for one of them.

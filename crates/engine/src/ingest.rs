@@ -41,6 +41,7 @@
 //! finds every chain complete at its cut, the new one, which has no zone, and the tables. A flush that
 //! was made on the way is one like others.
 
+use thermocline_base::asked::is_asked;
 use thermocline_base::limits::MEMTABLES_MAX;
 use thermocline_base::size::format_size;
 use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
@@ -118,6 +119,13 @@ impl Ingester {
     /// # Errors
     /// See [`Store::install`](thermocline_copies::Store::install).
     pub fn install_new(&self, cf: CfId, bytes: u64, write: Write<'_>) -> Result<Installed> {
+        if is_asked() {
+            return Err(Error::InvalidArgument(
+                "a compaction filter, a merge operator or an observer of progress cannot ingest: that may wait for the \
+                 work that asks it"
+                    .into(),
+            ));
+        }
         let _ingesting = self.common.turns.ingesting.take();
         // Asked again when they are installed: before that it spares writing them in vain.
         let families = &self.common.families;

@@ -350,12 +350,13 @@ impl Engine {
     /// Whether this thread may close a store.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] in a compaction filter or merge operator, of whatever store. It would wait for the work that waits for
-    /// the answer.
+    /// [`Error::InvalidArgument`] in a compaction filter, a merge operator or an observer of progress, of whatever store. It would wait
+    /// for the work that waits for it.
     pub fn check_close(&self) -> Result<()> {
         match is_asked() {
             true => Err(Error::InvalidArgument(
-                "a compaction filter or merge operator cannot close the database: that waits for the work that asks it"
+                "a compaction filter, a merge operator or an observer of progress cannot close the database: that waits \
+                 for the work that asks it"
                     .into(),
             )),
             false => Ok(()),

@@ -100,7 +100,7 @@ fn readers_share_and_keep_writers_out() {
     assert_filled(&another);
     assert_eq!(Db::verify(&dir, options()).unwrap().faults, []);
     // The name in the file is the last writer's, long gone: nobody is blamed wrongly.
-    let says = [&text(&dir)[..], "reads it"];
+    let says = [&text(&dir)[..], "left no name, as those do that read it"];
     refused(Db::open(&dir, options()), ErrorKind::Locked, &says);
     drop((reader, another));
     refused(Db::open(&dir, options()), ErrorKind::Locked, &says);

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use thermocline_base::{CfId, Result};
+use thermocline_base::{CfId, ErrorKind, Result};
 use thermocline_engine::{Engine, Progress, verify_observed};
 use thermocline_env::OpenMode;
 use thermocline_testkit::Rng;
@@ -124,6 +124,33 @@ fn ingestion_is_told_by_tables() {
     assert_eq!(done.entries, 400);
     let told: Vec<u64> = told.iter().map(|now| now.done).collect();
     assert_eq!(told, [0, bytes[0], bytes[0] + bytes[1]]);
+}
+
+/// Both would wait for the call that waits for the observer.
+#[test]
+fn an_observer_neither_ingests_nor_closes() {
+    let disk = disk();
+    let engine = Place::new(&disk, "/db").open();
+    for name in ["/t.sst", "/other.sst"] {
+        let mut table = writer(&disk, name);
+        table.put(b"key", name.as_bytes()).unwrap();
+        table.finish().unwrap();
+    }
+    let mut refused = 0;
+    let mut observer = |_: Progress| {
+        let ingested = engine.ingest(CfId::DEFAULT, &["/other.sst"]);
+        for error in [ingested.map(drop).unwrap_err(), engine.close().unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains("observer"), "{error}");
+        }
+        put(&engine, CfId::DEFAULT, b"written", b"meanwhile");
+        refused += 1;
+    };
+    let done = engine.ingest_observed(CfId::DEFAULT, &["/t.sst"], &mut observer);
+    assert_eq!(done.unwrap().entries, 1);
+    assert_eq!(refused, 2);
+    engine.ingest(CfId::DEFAULT, &["/other.sst"]).unwrap();
+    engine.close().unwrap();
 }
 
 #[test]
