@@ -245,6 +245,9 @@ impl LogWriter {
             let n = n.min(zeros.len());
             match self.file.write_at(&zeros[..n], at) {
                 Err(error) if error.is_no_room() => {
+                    // A part of the piece may be there: it has taken the last room that the device had.
+                    let len = self.file.len().unwrap_or(at);
+                    at = at.max(len / PAGE * PAGE);
                     refused = Some(error);
                     break;
                 }

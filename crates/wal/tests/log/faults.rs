@@ -78,6 +78,26 @@ fn a_failed_call_is_an_error_that_names_the_file_and_loses_nothing_acknowledged(
     assert!(runs > 100 && spared > 0);
 }
 
+/// A device that has what is needed, and less than would be written for later, is not full: a write that came up short has taken
+/// its last room for the log, and frames may lie there.
+#[test]
+fn the_last_room_of_a_device_is_the_logs() {
+    for room in [4096, 8192, 12_288] {
+        let disk = FaultStorage::over_sim(fresh());
+        let mut log = create(&disk, 7).unwrap();
+        disk.limit_space(room);
+        let end = log.reserved() + room;
+        log.reserve(end).unwrap();
+        assert_eq!(log.reserved(), end);
+        let error = log.reserve(end + 1).unwrap_err();
+        assert!(error.is_no_room(), "{error}");
+        assert_eq!(log.reserved(), end);
+        log.append(&[7; 100]).unwrap();
+        log.sync().unwrap();
+        assert_eq!(frames(&disk, 7).unwrap().len(), 1);
+    }
+}
+
 /// What a sync that failed has left in the page cache is kept by the next process, and a power cut takes none of
 /// it away: pages pass for written that are not.
 pub fn keep_after_a_failed_sync() {
