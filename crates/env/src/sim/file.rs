@@ -23,34 +23,53 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
-    fn writable(&self, op: &'static str, end: Option<u64>) -> Result<MutexGuard<'_, State>> {
+    /// Where a change of the file ends, if it may be changed and can be so long.
+    fn check_end(&self, op: &'static str, end: Option<u64>) -> Result<u64> {
         if !self.writes {
             return Err(no(io::ErrorKind::PermissionDenied, op, &self.path));
         }
         // The limit of real files, which also keeps offsets far from overflow.
-        if end.is_none_or(|end| end > i64::MAX as u64) {
-            return Err(no(io::ErrorKind::FileTooLarge, op, &self.path));
-        }
-        let mut state = self.disk.state();
-        if let (Some(capacity), Some(end)) = (state.capacity, end) {
-            let has = state.reserved.get(&self.file).copied().unwrap_or(0);
-            let more = end.saturating_sub(has.max(state.inodes[&self.file].live().len));
-            if more > 0 && state.used() + more > capacity {
-                state.refusals += 1;
-                let enospc = io::Error::from_raw_os_error(libc::ENOSPC);
-                return Err(Error::io(op, &self.path, enospc));
-            }
-        }
-        Ok(state)
+        end.filter(|end| *end <= i64::MAX as u64)
+            .ok_or_else(|| no(io::ErrorKind::FileTooLarge, op, &self.path))
     }
 
+    /// For a change that needs room up to `end`, or is none.
+    fn with_room(
+        &self,
+        op: &'static str,
+        end: Option<u64>,
+    ) -> Result<(MutexGuard<'_, State>, u64)> {
+        let end = self.check_end(op, end)?;
+        let mut state = self.disk.state();
+        match state.reach(self.file, end) < end {
+            true => Err(self.refuse(op, &mut state)),
+            false => Ok((state, end)),
+        }
+    }
+
+    fn refuse(&self, op: &'static str, state: &mut State) -> Error {
+        state.refusals += 1;
+        let enospc = io::Error::from_raw_os_error(libc::ENOSPC);
+        Error::io(op, &self.path, enospc)
+    }
+
+    /// Where the disk ends a kernel writes what fits: of a direct transfer whole units.
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let end = offset.checked_add(bytes.len() as u64);
-        let mut state = self.writable("write", end)?;
-        state.inode_mut(self.file).write(bytes, offset);
+        let end = self.check_end("write", offset.checked_add(bytes.len() as u64))?;
+        let mut state = self.disk.state();
+        let reach = state.reach(self.file, end);
+        let fits = match usize::try_from(reach.saturating_sub(offset)) {
+            _ if reach == end => bytes.len(),
+            Ok(n) => n - n % self.transfers.unit().unwrap_or(1),
+            Err(_) => 0,
+        };
+        state.inode_mut(self.file).write(&bytes[..fits], offset);
         self.transfers
-            .has_written(self.transfers.is_direct(), bytes.len(), offset);
-        Ok(())
+            .has_written(self.transfers.is_direct(), fits, offset);
+        match reach < end {
+            true => Err(self.refuse("write", &mut state)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -103,7 +122,7 @@ impl File for SimFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        let mut state = self.writable("set the length of", Some(len))?;
+        let (mut state, _) = self.with_room("set the length of", Some(len))?;
         state.inode_mut(self.file).set_len(len);
         state.reserved.remove(&self.file);
         state.reserved_durable.remove(&self.file);
@@ -115,10 +134,9 @@ impl File for SimFile {
         if len == 0 {
             return Ok(());
         }
-        let end = offset.checked_add(len);
-        let mut state = self.writable("reserve space for", end)?;
+        let (mut state, end) = self.with_room("reserve space for", offset.checked_add(len))?;
         let inode = state.inode_mut(self.file);
-        let end = end.unwrap_or(0).max(inode.live().len);
+        let end = end.max(inode.live().len);
         inode.set_len(end);
         Ok(())
     }
@@ -128,9 +146,7 @@ impl File for SimFile {
         if len == 0 {
             return Ok(());
         }
-        let end = offset.checked_add(len);
-        let mut state = self.writable("reserve space for", end)?;
-        let end = end.unwrap_or(0);
+        let (mut state, end) = self.with_room("reserve space for", offset.checked_add(len))?;
         let has = state.reserved.entry(self.file).or_default();
         *has = end.max(*has);
         Ok(())

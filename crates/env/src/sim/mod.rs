@@ -110,8 +110,8 @@ impl SimFs {
         self.disk.state().fail_sync = Some(how);
     }
 
-    /// All files together take no more than so many bytes from now on; then ENOSPC, and what did not fit is
-    /// not written at all. The disk of an image of a crash is as large as that of its original.
+    /// All files together take no more than so many bytes from now on; then ENOSPC. A write that crosses the limit writes up to it
+    /// first, as kernels do, who go from page to page. The disk of an image of a crash is as large as that of its original.
     pub fn limit(&self, bytes: u64) {
         self.disk.state().capacity = Some(bytes);
     }

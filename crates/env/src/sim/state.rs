@@ -73,6 +73,17 @@ impl State {
         self.inodes.iter().map(len).sum::<u64>() + self.region
     }
 
+    /// How far a file gets that is to have bytes up to `end`: all the way, or as far as there is room.
+    pub(super) fn reach(&self, file: FileNo, end: u64) -> u64 {
+        let Some(capacity) = self.capacity else {
+            return end;
+        };
+        let reserved = self.reserved.get(&file).copied().unwrap_or(0);
+        let has = reserved.max(self.inodes[&file].live().len);
+        let room = capacity.saturating_sub(self.used());
+        end.min(has.saturating_add(room))
+    }
+
     /// Fails where opening something would take one descriptor too many. Locks and held folders are open files, too.
     pub(super) fn check_descriptors(&self, op: &'static str, path: &Path) -> Result<()> {
         let open = self.opens.values().sum::<usize>()

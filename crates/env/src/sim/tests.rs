@@ -537,6 +537,27 @@ fn after_a_crash_the_disk_is_as_large_and_descriptors_are_as_few_as_before() {
     drop(file);
 }
 
+/// Kernels write what fits. Whoever takes a refused write for one that has done nothing finds a longer file, and no room.
+#[test]
+fn a_write_that_finds_too_little_room_writes_what_fits() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 1000]);
+    fs.limit(1500);
+    assert!(file.write_at(&[2; 501], 1000).unwrap_err().is_no_room());
+    let expected = [vec![1; 1000], vec![2; 500]].concat();
+    assert_eq!(fs.contents(path("/db/a")).unwrap(), expected);
+    assert_eq!((fs.used(), fs.refusals()), (1500, 1));
+    // What it has can be written over, and the size is as undecided as of any write.
+    file.write_at(&[3; 1500], 0).unwrap();
+    assert!(file.write_at(&[4; 10], 1500).unwrap_err().is_no_room());
+    assert_eq!(file.len().unwrap(), 1500);
+    let none = fs.image_none(Steps::new());
+    assert_eq!(none.contents(path("/db/a")).unwrap(), [1; 1000]);
+    // What is refused as a whole has done nothing.
+    assert!(file.set_len(1501).is_err() && file.reserve_behind(1500, 1).is_err());
+    assert_eq!((file.len().unwrap(), fs.used()), (1500, 1500));
+}
+
 /// Whatever looks into a folder, or at a lock, opens it: a simulator that let it be would hide what a store does without.
 #[test]
 fn what_opens_a_folder_or_a_lock_needs_a_descriptor() {

@@ -167,10 +167,16 @@ fn every_fault_at_every_call_is_what_it_says_and_never_a_misaligned_transfer() {
 
 #[test]
 fn space_that_ends_anywhere_leaves_whole_units_and_an_error() {
-    for room in (0..17_000).step_by(1111) {
+    for (room, below) in (0..17_000)
+        .step_by(1111)
+        .flat_map(|n| [(n, false), (n, true)])
+    {
         let sim = SimFs::new(Steps::new());
         let disk = FaultStorage::over_sim(sim.clone());
-        disk.limit_space(room);
+        match below {
+            false => disk.limit_space(room),
+            true => sim.limit(room),
+        }
         let answer = work(&disk);
         let left = sim.contents(Path::new("/a")).unwrap().len();
         let total = 4 * UNIT + 10;
