@@ -125,7 +125,6 @@ impl File for SimFile {
         let (mut state, _) = self.with_room("set the length of", Some(len))?;
         state.inode_mut(self.file).set_len(len);
         state.reserved.remove(&self.file);
-        state.reserved_durable.remove(&self.file);
         Ok(())
     }
 
@@ -141,7 +140,7 @@ impl File for SimFile {
         Ok(())
     }
 
-    /// A crash forgets what was reserved behind the last sync.
+    /// A crash forgets what was reserved behind the last sync, and brings back what was given back since then.
     fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());
@@ -164,9 +163,7 @@ impl File for SimFile {
                 }
                 None => {
                     state.inode_mut(self.file).sync();
-                    if let Some(&end) = state.reserved.get(&self.file) {
-                        state.reserved_durable.insert(self.file, end);
-                    }
+                    state.sync_reserved(self.file);
                     Ok(())
                 }
             }

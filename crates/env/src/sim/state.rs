@@ -84,6 +84,14 @@ impl State {
         end.min(has.saturating_add(room))
     }
 
+    /// A crash leaves what this file has behind its end as it is now.
+    pub(super) fn sync_reserved(&mut self, file: FileNo) {
+        match self.reserved.get(&file) {
+            Some(&end) => self.reserved_durable.insert(file, end),
+            None => self.reserved_durable.remove(&file),
+        };
+    }
+
     /// Fails where opening something would take one descriptor too many. Locks and held folders are open files, too.
     pub(super) fn check_descriptors(&self, op: &'static str, path: &Path) -> Result<()> {
         let open = self.opens.values().sum::<usize>()

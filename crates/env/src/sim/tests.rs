@@ -558,6 +558,22 @@ fn a_write_that_finds_too_little_room_writes_what_fits() {
     assert_eq!((file.len().unwrap(), fs.used()), (1500, 1500));
 }
 
+/// The room behind a file's end is metadata as its length is: neither taken nor given back for good before a sync.
+#[test]
+fn what_is_reserved_or_given_back_is_so_after_a_crash_when_it_was_synced() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 100]);
+    let after_crash = || fs.image_none(Steps::new()).used();
+    file.reserve_behind(100, 900).unwrap();
+    assert_eq!((fs.used(), after_crash()), (1000, 100));
+    file.sync(SITE).unwrap();
+    assert_eq!((fs.used(), after_crash()), (1000, 1000));
+    file.set_len(100).unwrap();
+    assert_eq!((fs.used(), after_crash()), (100, 1000));
+    file.sync(SITE).unwrap();
+    assert_eq!((fs.used(), after_crash()), (100, 100));
+}
+
 /// Whatever looks into a folder, or at a lock, opens it: a simulator that let it be would hide what a store does without.
 #[test]
 fn what_opens_a_folder_or_a_lock_needs_a_descriptor() {
