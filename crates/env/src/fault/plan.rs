@@ -64,7 +64,8 @@ pub enum Fault {
     Eio,
     /// A write writes the given number of bytes and fails with EIO.
     ShortWrite(usize),
-    /// A call that needs space fails with ENOSPC and does nothing.
+    /// A call that needs space fails with ENOSPC and does nothing. Removals are among these: file systems that write nothing in place
+    /// (btrfs, ZFS) need some to note that something has gone.
     NoSpace,
     /// As [`Fault::NoSpace`], with EDQUOT: there is room, but not for us.
     Quota,
@@ -107,6 +108,7 @@ impl Fault {
                     | Op::CreateDir
                     | Op::Rename
                     | Op::Link
+                    | Op::Remove
                     | Op::Lock
                     | Op::Write
                     | Op::SetLen

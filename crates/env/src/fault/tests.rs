@@ -174,6 +174,26 @@ fn space_ends_at_the_byte_and_what_was_allocated_can_be_written() {
     second.write_at(&[2; 30], 30).unwrap();
 }
 
+/// As on file systems that write nothing in place.
+#[test]
+fn a_removal_may_find_no_room() {
+    for (fault, code) in [(Fault::NoSpace, libc::ENOSPC), (Fault::Quota, libc::EDQUOT)] {
+        let disk = disk();
+        let file = Path::new("/a");
+        disk.open(file, OpenMode::CreateNew).unwrap();
+        disk.arm(Plan {
+            fault,
+            op: Some(Op::Remove),
+            at: 0,
+            repeat: Repeat::Once,
+        });
+        assert_eq!(os_error(disk.remove(file).unwrap_err()), code);
+        assert!(disk.exists(file).unwrap());
+        disk.remove(file).unwrap();
+        assert!(!disk.exists(file).unwrap());
+    }
+}
+
 /// As every storage promises: who gives descriptors back, and tries again, finds the file under its first name.
 #[test]
 fn no_name_is_changed_where_its_folder_cannot_be_opened() {
