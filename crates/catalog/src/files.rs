@@ -45,8 +45,8 @@ fn kind_of(name: FileName) -> Option<(FileId, FileKind)> {
 }
 
 /// Looks, when a store is opened, whether all named files are there, and removes those that nobody names: now,
-/// or if `elders`, who are readers of an earlier opening, may read them, when those have gone. Who reads only (`read_only`)
-/// removes nothing.
+/// or if `elders`, who are readers of an earlier opening, may read them, when those have gone; what cannot be removed for want of
+/// room, later. Who reads only (`read_only`) removes nothing.
 ///
 /// # Errors
 /// [`Error::Corruption`] if a file that the manifest names is missing; those of the file system.
@@ -73,17 +73,33 @@ pub fn sweep(
         if let FileName::Unfinished(identity) = name
             && identity == files.identity(identity.file)
         {
-            files
-                .storage
-                .remove(&files.unfinished_path(identity.file))?;
+            let path = files.unfinished_path(identity.file);
+            removed_or_no_room(files.storage.remove(&path))?;
         }
     }
     if elders {
         versions.left_by_sweep(&going);
         return Ok(());
     }
-    let remove = |found| files.storage.remove(&path_of(files, found));
-    going.into_iter().try_for_each(remove)
+    for found in going {
+        let removed = files.storage.remove(&path_of(files, found));
+        if !removed_or_no_room(removed)? {
+            versions.left_by_sweep(&[found]);
+        }
+    }
+    Ok(())
+}
+
+/// Whether something that nobody needs was removed, when a store is opened. Some file systems write nothing in place and need room
+/// to note that a file has gone: on a full disk it stays, and a store opens all the same.
+///
+/// # Errors
+/// Any other failure of the removal.
+pub fn removed_or_no_room(removed: Result<()>) -> Result<bool> {
+    match removed {
+        Err(error) if error.is_no_room() => Ok(false),
+        removed => removed.map(|()| true),
+    }
 }
 
 /// Removes a file that nobody names or reads any more. Returns whether it is gone.

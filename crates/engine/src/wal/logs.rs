@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
+use thermocline_catalog::files::removed_or_no_room;
 use thermocline_commit::ring::Range;
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
@@ -94,6 +95,8 @@ impl Wal {
     pub fn begin(&self, chain: u64, nonce: u64) -> Result<LogWriter> {
         let dir = self.dirs.newest();
         let path = dir.path(&self.db_id, chain);
+        // First: what comes meanwhile is not ours.
+        let is_left = self.storage.exists(&path)?;
         if self.is_somebodys(&path)? {
             let taken = ErrorKind::AlreadyExists.into();
             return Err(Error::io("make a log at", &path, taken));
@@ -110,6 +113,8 @@ impl Wal {
                 storage.rename(&spare, &path)?;
                 LogWriter::reuse(storage, &path, id, &self.bytes)?
             }
+            // It was begun with this id, and could not be removed.
+            None if is_left => LogWriter::reuse(storage, &path, id, &self.bytes)?,
             None => LogWriter::create(storage, &path, id, &self.bytes)?,
         };
         lock(&self.begun).insert(chain);
@@ -144,16 +149,18 @@ impl Wal {
         }
     }
 
-    /// Takes a log back that was begun, or half begun, and that no edit has named. Whether it is gone: else its
-    /// chain's id cannot be tried again.
+    /// Takes a log back that was begun, or half begun, and that no edit has named. Whether it is gone, or there is no room to note
+    /// that it has gone: then it is used when its chain's id is tried again. Else nobody knows what is wrong with it.
     pub(super) fn abandon(&self, chain: u64) -> bool {
         let path = self.dirs.newest().path(&self.db_id, chain);
         if !self.lets_go_of_begun(chain) && self.is_somebodys(&path).unwrap_or(false) {
             // Then nothing was begun.
             return true;
         }
-        let _ = self.storage.remove(&path);
-        matches!(self.storage.exists(&path), Ok(false))
+        match self.storage.remove(&path) {
+            Err(error) if error.is_no_room() => true,
+            _ => matches!(self.storage.exists(&path), Ok(false)),
+        }
     }
 
     /// From now on the chain of `log` is written to (invariant 3).
@@ -286,7 +293,7 @@ impl Wal {
     }
 
     /// Removes the logs that nobody names (recovery, 5), copies that were not completed, and no file of somebody that has the
-    /// name of one.
+    /// name of one. What cannot be removed for want of room stays until the next open: nobody reads it.
     pub fn sweep(&self, state: &State) -> Result<()> {
         let named: BTreeSet<u64> = state.chains().map(|(_, chain)| chain.id).collect();
         let logs = self.dirs.list(&*self.storage, &self.db_id)?.into_iter();
@@ -294,7 +301,7 @@ impl Wal {
         let copies = self.dirs.copies(&*self.storage, &self.db_id)?;
         for (_, path) in unnamed.chain(copies) {
             if !self.is_somebodys(&path)? {
-                self.storage.remove(&path)?;
+                removed_or_no_room(self.storage.remove(&path))?;
             }
         }
         Ok(())

@@ -3,8 +3,11 @@
 use std::ops::RangeInclusive;
 
 use thermocline_base::CfOptions;
+use thermocline_base::step::Observer;
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 
 use super::*;
+use crate::sync::{Arc, Mutex, lock};
 
 fn delete(engine: &Engine, n: u64) -> Result<()> {
     let mut batch = WriteBatch::new();
@@ -192,4 +195,53 @@ fn what_a_kill_took_has_seqnos_that_are_not_given_again_whoever_opens_without_ro
         assert!((1..=10).all(|n| has(&engine, n)));
         assert!(refuses_since(&engine, &lost));
     }
+}
+
+/// What a process leaves that is killed at any point of a flush.
+fn points_of_a_flush() -> Vec<SimFs> {
+    let steps = Steps::new();
+    let fs = SimFs::new(steps.clone());
+    let engine = open(&fs, &options()).unwrap();
+    (1..=5).for_each(|n| put(&engine, n));
+    let taken: Arc<Mutex<Vec<SimFs>>> = Arc::default();
+    let (sink, world) = (taken.clone(), fs.clone());
+    let observer: Observer = Arc::new(move |_| {
+        lock(&sink).push(world.image_killed(Steps::new()));
+    });
+    steps.observe(Some(observer));
+    engine.flush().unwrap();
+    steps.observe(None);
+    drop(engine);
+    std::mem::take(&mut *lock(&taken))
+}
+
+/// File systems that write nothing in place need room to note that a file has gone. What a killed process has left, logs that
+/// nobody names and tables that are half written, is in nobody's way.
+#[test]
+fn a_store_is_opened_and_written_to_where_there_is_no_room_to_remove_anything() {
+    let mut left = 0;
+    for (n, point) in points_of_a_flush().into_iter().enumerate() {
+        let disk = FaultStorage::over_sim(point.clone());
+        disk.arm(Plan {
+            fault: Fault::NoSpace,
+            op: Some(Op::Remove),
+            at: 0,
+            repeat: Repeat::Forever,
+        });
+        let mut world = world(&point);
+        world.env.storage = Arc::new(disk.clone());
+        let engine = Engine::open(world, Path::new(DB), options());
+        let engine = engine.unwrap_or_else(|error| panic!("point {n}: {error}"));
+        left += u32::from(disk.fired() > 0);
+        put(&engine, 6);
+        assert!((1..=6).all(|n| has(&engine, n)), "point {n}");
+        drop(engine);
+        // With room again the next open removes it.
+        let engine = open(&point, &options()).unwrap();
+        assert!((1..=6).all(|n| has(&engine, n)), "point {n}");
+        let names = point.list(Path::new(DB)).unwrap();
+        let half_written = |name: &String| name.ends_with(".part");
+        assert!(!names.iter().any(half_written), "point {n}: {names:?}");
+    }
+    assert!(left > 0, "nothing was left");
 }
