@@ -486,3 +486,19 @@ fn reading_only_writes_nothing() {
     let lock = fs.open(&Path::new(DB).join("000001.log"), OpenMode::Read);
     assert!(lock.is_ok());
 }
+
+/// As a copy is that came without one, on a file system that has no locks of folders.
+#[test]
+fn a_store_without_a_lock_file_is_read_where_folders_cannot_be_held() {
+    let (fs, ..) = killed();
+    let lock = Path::new(DB).join("LOCK");
+    fs.remove(&lock).unwrap();
+    fs.refuse_holds(true);
+    let read_only = Options {
+        read_only: true,
+        ..options()
+    };
+    let engine = open(&fs, &read_only).unwrap();
+    assert!((1..=5).all(|n| has(&engine, n)));
+    assert!(!fs.exists(&lock).unwrap());
+}

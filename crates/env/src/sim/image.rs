@@ -214,6 +214,7 @@ impl State {
             next_file: self.next_file,
             descriptors: self.descriptors,
             refuses_direct: self.refuses_direct,
+            refuses_holds: self.refuses_holds,
             capacity: self.capacity,
             ..State::default()
         }

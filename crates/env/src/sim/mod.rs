@@ -158,6 +158,12 @@ impl SimFs {
         self.disk.state().refuses_direct = refuse;
     }
 
+    /// Whether folders cannot be held from now on, as on file systems without locks of folders: nobody holds one then, and nobody is
+    /// found to. An image of a crash does as its original.
+    pub fn refuse_holds(&self, refuse: bool) {
+        self.disk.state().refuses_holds = refuse;
+    }
+
     /// Puts a file in place, durably and without a crash point, replacing one of that name. For
     /// tests that lay out or damage a folder.
     ///
@@ -426,6 +432,9 @@ impl Storage for SimFs {
         let mut state = self.disk.state();
         state.check_folder("open", &path)?;
         state.check_descriptors("open folder", &path)?;
+        if state.refuses_holds {
+            return Ok(None);
+        }
         *state.holds.entry(path.clone()).or_default() += 1;
         drop(state);
         let disk = Arc::clone(&self.disk);
@@ -436,7 +445,7 @@ impl Storage for SimFs {
         let (dir, state) = (clean(dir), self.disk.state());
         state.check_folder("open", &dir)?;
         state.check_descriptors("open", &dir)?;
-        Ok(state.holds.contains_key(&dir))
+        Ok(!state.refuses_holds && state.holds.contains_key(&dir))
     }
 
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {

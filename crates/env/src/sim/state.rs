@@ -37,6 +37,7 @@ pub(super) struct State {
     pub(super) holds: BTreeMap<PathBuf, usize>,
     pub(super) fail_sync: Option<FailedSync>,
     pub(super) refuses_direct: bool,
+    pub(super) refuses_holds: bool,
     /// Bytes that all files may have together.
     pub(super) capacity: Option<u64>,
     /// Up to where files have room behind their ends.

@@ -574,6 +574,27 @@ fn what_is_reserved_or_given_back_is_so_after_a_crash_when_it_was_synced() {
     assert_eq!((fs.used(), after_crash()), (100, 100));
 }
 
+/// As on file systems that have no locks of folders.
+#[test]
+fn where_folders_cannot_be_held_nobody_holds_one() {
+    let fs = fresh();
+    let held = fs.hold_folder(path("/db")).unwrap();
+    assert!(held.is_some() && fs.is_folder_held(path("/db")).unwrap());
+    fs.refuse_holds(true);
+    for fs in [
+        &fs,
+        &fs.image_all(Steps::new()),
+        &fs.image_killed(Steps::new()),
+    ] {
+        assert!(fs.hold_folder(path("/db")).unwrap().is_none());
+        assert!(!fs.is_folder_held(path("/db")).unwrap());
+        assert!(fs.hold_folder(path("/none")).is_err());
+    }
+    drop(held);
+    fs.refuse_holds(false);
+    assert!(fs.hold_folder(path("/db")).unwrap().is_some());
+}
+
 /// Whatever looks into a folder, or at a lock, opens it: a simulator that let it be would hide what a store does without.
 #[test]
 fn what_opens_a_folder_or_a_lock_needs_a_descriptor() {
