@@ -26,6 +26,10 @@
 //! A sync may be made to fail: then no later one makes certain what was stored before it, unless it is *stored
 //! again* (`fail`).
 //!
+//! The region's file has a length of its own. A growth makes it longer, and by what is to be left on the disk as well, before the sync
+//! with which the region has more bytes; cutting it is synced by nothing. So a crash may leave a file that is longer than the region
+//! was, with whatever lay there ([`CrashImage::longer`]); a process that is killed within a growth does.
+//!
 //! A crash may leave each word at its certain value or at any value stored since, independently of
 //! all other words. That allows more than real hardware does (x86 keeps the order of stores within
 //! a line), so what survives here does not lean on one vendor.
@@ -173,10 +177,20 @@ impl SimPm {
         lock(&self.core.state).disk.is_some()
     }
 
-    /// Takes `len` bytes of its disk instead of what it has there, if there are so many.
+    /// Makes its file `len` bytes long, or leaves it as long as the region is, if its disk has so many instead of those that it has
+    /// there.
     pub(crate) fn take_disk(&self, len: u64) -> bool {
-        let disk = lock(&self.core.state).disk.clone();
-        disk.is_none_or(|disk| disk.take_for_region(len))
+        let (disk, has) = {
+            let state = lock(&self.core.state);
+            (state.disk.clone(), state.len)
+        };
+        let len = len.max(has);
+        let fits = disk.is_none_or(|disk| disk.take_for_region(len));
+        if fits {
+            let mut state = lock(&self.core.state);
+            state.longest = state.longest.max(len);
+        }
+        fits
     }
 
     /// Begins (or ends) to note which words are read.
@@ -248,33 +262,56 @@ impl SimPm {
         lock(&self.core.state).len
     }
 
-    /// Makes the bytes `[from, to)` part of the region, all zero, and syncs them. After a failure the region is
-    /// as long as it was.
+    /// Makes the bytes `[from, to)` part of the region, all zero, and syncs them and the length of its file. After a failure the
+    /// region is as long as it was.
     pub(crate) fn grow(&self, from: u64, to: u64, site: Site) -> Result<()> {
+        {
+            let mut state = lock(&self.core.state);
+            state.is_growing = true;
+            state.longest = state.longest.max(to);
+        }
         self.core.steps.point(site, When::Before);
         {
             let mut state = lock(&self.core.state);
+            state.is_growing = false;
             state.fail_if_due()?;
             for word in &self.core.words[index(from / WORD)..index(to / WORD)] {
                 word.store(0, Ordering::Relaxed);
             }
             state.forget_from(from / WORD);
-            state.len = to;
+            // What an earlier growth has left may be more.
+            state.len = state.len.max(to);
+            state.longest = state.len;
             *state.sites.entry(site).or_default() += 1;
         }
         self.core.steps.point(site, When::After);
         Ok(())
     }
 
-    /// Gives up the bytes from `to` on, atomically and durably. A crash right before or behind it finds the same as one
-    /// before it, since nothing is there: so it is no point of its own.
+    /// Gives up the bytes from `to` on. A crash may find the file as long as it was, as one before it does: so it is no point
+    /// of its own.
     pub(crate) fn cut(&self, to: u64) {
         {
             let mut state = lock(&self.core.state);
+            state.longest = state.longest.max(state.len);
             state.forget_from(to / WORD);
             state.len = to;
         }
         self.take_disk(to);
+    }
+
+    /// Its file is removed, durably, and made anew, empty.
+    pub(crate) fn begin_anew(&self) {
+        {
+            let mut state = lock(&self.core.state);
+            let used = index(state.len.max(state.longest) / WORD).min(self.core.words.len());
+            for word in &self.core.words[..used] {
+                word.store(0, Ordering::Relaxed);
+            }
+            state.forget_from(0);
+            (state.len, state.longest) = (0, 0);
+        }
+        self.take_disk(0);
     }
 
     pub(crate) fn store(&self, off: u64, bytes: &[u8]) {

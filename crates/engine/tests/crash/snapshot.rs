@@ -62,7 +62,7 @@ impl Snapshot {
         Snapshot {
             point,
             expect,
-            pm: pm.crash(),
+            pm: crashed(pm, point),
             fs: fs.image_killed(Steps::new()),
             forked: fork.then(|| pm.fork(Steps::new())),
         }
@@ -229,6 +229,15 @@ impl Snapshot {
         let fs = self.fs.image_killed(steps);
         Some(Life::on(pm, fs, options, seed, self.expect.clone()))
     }
+}
+
+/// What a crash leaves of the memory. Where its file may be longer than the region, that is so at most points.
+fn crashed(pm: &SimPm, point: Point) -> CrashImage {
+    let image = pm.crash();
+    let mut images = image.longer();
+    images.push(image);
+    let step = usize::try_from(point.step).unwrap();
+    images.swap_remove(step % images.len())
 }
 
 fn pick<'a, T>(all: &'a [T], random: &SeededRandom) -> &'a T {

@@ -48,12 +48,16 @@ fn open(sim: &SimPm, live: &[u64]) -> Result<(Space, Vec<Zone>)> {
     Space::open(region, &ID, SPEC, |owner| live.contains(&owner))
 }
 
-/// Runs `work` and collects the crash image at every point of it.
+/// Runs `work` and collects the crash images at every point of it: where the region's file may be longer than the region, of
+/// longer files, too.
 fn images(sim: &SimPm, work: impl FnOnce()) -> Vec<(Point, CrashImage)> {
     let found = Arc::new(Mutex::new(Vec::new()));
     let (sink, watched) = (found.clone(), sim.clone());
     sim.steps().observe(Some(Arc::new(move |point| {
-        sink.lock().unwrap().push((point, watched.crash()));
+        let image = watched.crash();
+        let longer = image.longer();
+        let all = [image].into_iter().chain(longer);
+        sink.lock().unwrap().extend(all.map(|image| (point, image)));
     })));
     work();
     sim.steps().observe(None);
@@ -354,6 +358,16 @@ fn the_free_end_goes_back_and_can_be_had_again() {
         grows(&space);
     });
     assert!(states > 2, "{states}");
+    // Nothing has made it durable that the file was cut.
+    let longer = sim.crash().longer();
+    assert_eq!(longer.len(), 2);
+    for image in longer {
+        let sim = image.build(PM, Steps::new(), |_, _| 0);
+        let (space, zones) = open(&sim, &[1]).unwrap();
+        assert_eq!(zones, [kept]);
+        assert!(space.region().len() > space.region_bytes());
+        grows(&space);
+    }
     grows(&space);
 }
 

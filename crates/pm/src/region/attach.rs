@@ -33,24 +33,25 @@ impl Region {
     /// # Errors
     /// The file exists, cannot be made, or is not of the kind demanded.
     pub fn create(spec: &RegionSpec, len: u64) -> Result<Region> {
-        if let Some(path) = spec.place.path() {
-            let storage = &spec.env.storage;
-            let file = storage.open(path, OpenMode::CreateNew)?;
-            let made = Region::attach(spec, path, file).and_then(|region| {
-                region.grow(0, len)?;
-                storage.sync_dir(parent(path), SITE_CREATE)?;
-                Ok(region)
-            });
-            if made.is_err() {
-                // Leave no half-made file behind; the first error is the one that counts.
-                let _ = storage.remove(path);
+        let Some(path) = spec.place.path() else {
+            if let Place::Sim(sim) = &spec.place {
+                sim.begin_anew();
             }
-            made
-        } else {
             let region = Region::open(spec)?;
+            return region.grow(0, len).map(|()| region);
+        };
+        let storage = &spec.env.storage;
+        let file = storage.open(path, OpenMode::CreateNew)?;
+        let made = Region::attach(spec, path, file).and_then(|region| {
             region.grow(0, len)?;
+            storage.sync_dir(parent(path), SITE_CREATE)?;
             Ok(region)
+        });
+        if made.is_err() {
+            // Leave no half-made file behind; the first error is the one that counts.
+            let _ = storage.remove(path);
         }
+        made
     }
 
     /// Opens an existing region with all bytes it has.
@@ -260,7 +261,7 @@ impl Region {
         }
         sim.take_disk(to);
         self.sync_growth(|| sim.grow(from, to, SITE_GROW))?;
-        self.inner.len.store(to, Ordering::Release);
+        self.inner.len.fetch_max(to, Ordering::AcqRel);
         Ok(())
     }
 

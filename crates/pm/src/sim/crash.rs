@@ -10,6 +10,10 @@ use thermocline_base::sync::{Mutex, lock};
 
 use super::state::{Line, State, WORD, WORDS_PER_LINE};
 use super::{Core, SimPm};
+use crate::map::PAGE;
+
+/// Of a file whole pages are mapped.
+const PAGE_BYTES: u64 = PAGE as u64;
 
 /// A word whose value after a crash is open.
 #[derive(Debug, Clone)]
@@ -24,6 +28,8 @@ pub struct PendingWord {
 #[derive(Clone)]
 pub struct CrashImage {
     words: Arc<Vec<u64>>,
+    /// What lies behind the region, as far as its file may reach.
+    behind: Arc<Vec<u64>>,
     len: u64,
     pending: Arc<Vec<PendingWord>>,
     /// Of the words: many images are never compared.
@@ -34,6 +40,26 @@ impl CrashImage {
     /// The words whose value is open.
     pub fn pending(&self) -> &[PendingWord] {
         &self.pending
+    }
+
+    /// The same with longer files, which the crash may have left just as well, since the region was growing or had been cut: one
+    /// that ends half way, and the longest.
+    pub fn longer(&self) -> Vec<CrashImage> {
+        let all = self.behind.len() as u64 * WORD / PAGE_BYTES;
+        let mut ends = vec![all.div_ceil(2), all];
+        ends.dedup();
+        ends.retain(|&pages| pages > 0);
+        let with = |pages: u64| {
+            let behind = &self.behind[..index(pages * PAGE_BYTES / WORD)];
+            CrashImage {
+                base_digest: Arc::default(),
+                words: Arc::new([&self.words[..], behind].concat()),
+                behind: Arc::default(),
+                len: self.len + pages * PAGE_BYTES,
+                pending: self.pending.clone(),
+            }
+        };
+        ends.into_iter().map(with).collect()
     }
 
     /// New memory in which pending word `i` has its candidate `choice(i, word)`; nothing is pending
@@ -107,6 +133,7 @@ impl SimPm {
     /// everything stored is readable, and what was not persisted may still be lost. Flushes that
     /// were not fenced are forgotten; non-temporal stores have left their processor's buffer, since
     /// nothing runs there any more, and are like others.
+    /// Within a growth the file is longer already.
     pub fn fork(&self, steps: Steps) -> SimPm {
         let state = lock(&self.core.state);
         let words = self
@@ -119,8 +146,14 @@ impl SimPm {
         for store in pending.values_mut().flat_map(|line| &mut line.stores) {
             store.buffered_by = None;
         }
+        let capacity = self.core.words.len() as u64 * WORD;
+        let len = match state.is_growing {
+            true => state.longest.min(capacity) / PAGE_BYTES * PAGE_BYTES,
+            false => state.len,
+        };
         let copy = State {
-            len: state.len,
+            len: len.max(state.len),
+            longest: state.longest,
             clock: state.clock,
             pending,
             ..State::default()
@@ -170,9 +203,12 @@ impl SimPm {
                 }
             }
         }
+        let end = index(state.longest / WORD).clamp(used, self.core.words.len().max(used));
+        let behind = self.core.words[used..end].iter();
         CrashImage {
             base_digest: Arc::default(),
             words: Arc::new(words),
+            behind: Arc::new(behind.map(|w| w.load(Ordering::Relaxed)).collect()),
             len: state.len,
             pending: Arc::new(pending),
         }

@@ -19,8 +19,12 @@ const LINE: usize = 8;
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Bytes that belong to the region; growing is atomic and durable.
+    /// Bytes that belong to the region.
     pub(super) len: u64,
+    /// So long its file was since the last growth was synced, or is: a crash may leave it so long, if that is more.
+    pub(super) longest: u64,
+    /// Whether its file is being made longer.
+    pub(super) is_growing: bool,
     /// Counts stores.
     pub(super) clock: u64,
     /// By the number of the line.

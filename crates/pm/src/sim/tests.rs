@@ -290,3 +290,55 @@ fn what_a_failed_sync_covered_is_certain_only_when_it_is_stored_again() {
         }
     }
 }
+
+/// How long the region's file may be after a crash.
+fn lens(sim: &SimPm) -> Vec<u64> {
+    let image = sim.crash();
+    let all = std::iter::once(image.clone()).chain(image.longer());
+    all.map(|image| image.build(0, Steps::new(), |_, _| 0).len())
+        .collect()
+}
+
+#[test]
+fn a_growth_or_a_cut_may_leave_a_longer_file_until_a_growth_is_synced() {
+    let sim = SimPm::new(32 << 10, Steps::new());
+    sim.grow(0, 4096, SITE).unwrap();
+    assert_eq!(lens(&sim), [4096]);
+    // By two pages, and two that are to be left on the disk.
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (sink, watched) = (seen.clone(), sim.clone());
+    sim.steps().observe(Some(Arc::new(move |point| {
+        let killed = watched.fork(Steps::new()).len();
+        lock(&sink).push((point.when, lens(&watched), killed));
+    })));
+    assert!(sim.take_disk(20_480) && sim.take_disk(12_288));
+    sim.grow(4096, 12_288, SITE).unwrap();
+    sim.steps().observe(None);
+    let expected = [
+        (When::Before, vec![4096, 12_288, 20_480], 20_480),
+        (When::After, vec![12_288], 12_288),
+    ];
+    assert_eq!(*lock(&seen), expected);
+    // Cut, it has what lay there if it comes back.
+    sim.store(8192, &[7; 8]);
+    sim.flush(8192, 8);
+    sim.fence(SITE).unwrap();
+    sim.cut(4096);
+    assert_eq!(lens(&sim), [4096, 8192, 12_288]);
+    assert_eq!(sim.fork(Steps::new()).len(), 4096);
+    let longest = sim.crash().longer().pop().unwrap();
+    let longest = longest.build(0, Steps::new(), |_, _| 0);
+    assert_eq!(word(&longest, 8192).to_le_bytes(), [7; 8]);
+    // What came back is zeroed as it becomes part of the region, and what lies behind stays.
+    longest.grow(4096, 8192, SITE).unwrap();
+    assert_eq!(lens(&longest), [12_288]);
+    sim.grow(4096, 8192, SITE).unwrap();
+    assert_eq!(lens(&sim), [8192]);
+    sim.fail_sync_once_in(0, libc::EIO);
+    sim.grow(8192, 16_384, SITE).unwrap_err();
+    assert_eq!(sim.len(), 8192);
+    assert_eq!(lens(&sim), [8192, 12_288, 16_384]);
+    sim.begin_anew();
+    assert_eq!(lens(&sim), [0]);
+    assert_eq!(word(&sim, 8192), 0);
+}
