@@ -160,6 +160,8 @@ pub(super) struct Inode {
     live: Content,
     sectors: BTreeMap<u64, Unsynced<Sector>>,
     sizes: Unsynced<u64>,
+    /// Up to here it was written to since a sync failed that held its size for written.
+    reach: u64,
 }
 
 impl Inode {
@@ -201,8 +203,14 @@ impl Inode {
             }
             self.sizes.push(self.live.len);
         }
-        // Any write has the file's metadata written with it, the size included.
-        self.sizes.clean = false;
+        // A page that is written has the size written with it, as far as it reaches.
+        let page = PAGE as u64;
+        let end = (offset + bytes.len() as u64).next_multiple_of(page);
+        if end >= self.live.len {
+            self.sizes.clean = false;
+        } else if self.sizes.clean {
+            self.reach = self.reach.max(end);
+        }
     }
 
     pub(super) fn set_len(&mut self, len: u64) {
@@ -250,9 +258,18 @@ impl Inode {
             unsynced.clean
         });
         if !self.sizes.clean {
-            self.durable.len = self.live.len;
-            self.sizes = Unsynced::default();
+            self.sync_size();
+        } else if self.reach > self.durable.len {
+            let reach = self.reach;
+            self.durable.len = reach;
+            self.sizes.versions.retain(|size| *size > reach);
         }
+    }
+
+    fn sync_size(&mut self) {
+        self.durable.len = self.live.len;
+        self.sizes = Unsynced::default();
+        self.reach = 0;
     }
 
     /// Everything is written back: of each page that differed both have the same. The others they share already, and a
@@ -269,8 +286,7 @@ impl Inode {
             }
         }
         self.sectors.clear();
-        self.durable.len = self.live.len;
-        self.sizes = Unsynced::default();
+        self.sync_size();
     }
 
     pub(super) fn fail_sync(&mut self, how: FailedSync) {
@@ -289,6 +305,7 @@ impl Inode {
         }
         // Kernels keep the size in memory either way.
         self.sizes.clean = !self.sizes.versions.is_empty();
+        self.reach = 0;
     }
 
     /// The choices of a crash: what, and how many contents beside the durable one.

@@ -251,6 +251,34 @@ fn after_a_failed_sync_a_later_one_that_succeeds_proves_nothing() {
     }
 }
 
+/// A file system that writes the size as its pages come to the device (XFS) has the old one, until the last page is written again.
+#[test]
+fn after_a_failed_sync_the_size_is_durable_as_far_as_the_file_is_written_again() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 100]);
+    let lens = || -> BTreeSet<usize> {
+        let outcomes = fs.pending().explore(1, 50, 5);
+        let images = outcomes
+            .iter()
+            .map(|choices| fs.image(choices, Steps::new()));
+        images
+            .map(|image| image.contents(path("/db/a")).unwrap().len())
+            .collect()
+    };
+    file.write_at(&[2; 8900], 100).unwrap();
+    fs.fail_next_sync(FailedSync::Kept);
+    assert!(file.sync(SITE).is_err());
+    assert_eq!(lens(), BTreeSet::from([100, 8192, 9000]));
+    for (at, left) in [(0, vec![4096, 8192, 9000]), (4200, vec![8192, 9000])] {
+        file.write_at(&[3; 10], at).unwrap();
+        file.sync(SITE).unwrap();
+        assert_eq!(lens(), BTreeSet::from_iter(left), "written at {at}");
+    }
+    file.write_at(&[3; 10], 8990).unwrap();
+    file.sync(SITE).unwrap();
+    assert_eq!(lens(), BTreeSet::from([9000]));
+}
+
 #[test]
 fn after_a_failed_folder_sync_names_stay_doubtful_and_later_ones_apply_after_them() {
     let fs = fresh();
