@@ -4,6 +4,7 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
+use thermocline_catalog::files::removed_or_no_room;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::DirectStorage;
 use thermocline_version::{Manifest, NO_REGION, Origins, State};
@@ -58,7 +59,8 @@ impl Named {
             }
         }
         if !options.read_only {
-            layout::forget_creation(&*storage, dir)?;
+            // Beside a manifest it says nothing.
+            removed_or_no_room(layout::forget_creation(&*storage, dir))?;
             thermocline_copies::forget_note(&*storage, dir)?;
         }
         let ids = state.db_id().zip(state.region_id()).zip(state.origins());
