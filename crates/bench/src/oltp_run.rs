@@ -413,7 +413,7 @@ mod tests {
         let watch = Watch::new();
         let whole = run_oltp(&plan, &watch).unwrap();
         assert!(whole.valid && !whole.interrupted && whole.drained.waited);
-        assert_eq!((whole.ops, whole.checks.len()), (10, 4));
+        assert_eq!((whole.ops, whole.checks.len()), (10, 5));
         watch.stop();
         let ended = run_oltp(&plan, &watch).unwrap();
         assert!(ended.interrupted && ended.checks.is_empty());

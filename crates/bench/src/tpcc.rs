@@ -14,7 +14,7 @@
 //! - A row of history has no key in the specification; here it is the customer and the number of the payment.
 //!
 //! The tables lie in nine column families, with an index of customers by name and one of orders by customer. At the end
-//! the consistency conditions 1 to 4 of clause 3.3.2 are checked.
+//! the consistency conditions 1 to 4 of clause 3.3.2 are checked, and that all is there that committed.
 //!
 //! | module | what |
 //! |---|---|
@@ -23,6 +23,7 @@
 //! | `draw` | non-uniform draws, names, inputs |
 //! | `load` | the rows at the beginning |
 //! | `new_order`, `payment`, `delivery`, `queries` | the transactions |
+//! | `totals` | what all warehouses have together, and must have |
 //! | `check` | what must be true at the end |
 
 mod check;
@@ -34,6 +35,7 @@ mod payment;
 mod queries;
 mod scale;
 mod schema;
+mod totals;
 
 use thermocline::records::Table;
 use thermocline::{Db, Error, Result, Snapshot};
@@ -49,6 +51,7 @@ use crate::watch::Watch;
 use draw::Draws;
 use scale::{DISTRICTS, Scale};
 use schema::Tables;
+use totals::{Expected, Totals};
 
 /// The kinds of transactions, by number.
 const NEW_ORDER: usize = 0;
@@ -68,6 +71,7 @@ pub(crate) struct Tpcc {
     scale: Scale,
     draws: Draws,
     think: bool,
+    expected: Expected,
 }
 
 impl Tpcc {
@@ -101,11 +105,13 @@ impl Tpcc {
             scale,
             draws: Draws::new(scale, plan.seed),
             think: plan.tpcc.think,
+            expected: Expected::default(),
         })
     }
 
     /// Fills the tables.
     pub fn load(&self, db: &Db, plan: &OltpPlan, watch: &Watch) -> Result<u64> {
+        self.expected.load(self.scale);
         load::load(
             db,
             &self.tables,
@@ -115,7 +121,7 @@ impl Tpcc {
         )
     }
 
-    /// Asks whether the tables that are there are of this size.
+    /// Asks whether the tables that are there are of this size, and goes on with what they have.
     pub fn resume(&self, db: &Db) -> Result<()> {
         let now = db.snapshot();
         let count = |table: &Table| -> Result<u64> {
@@ -128,6 +134,7 @@ impl Tpcc {
         };
         let (warehouses, items) = (count(&self.tables.warehouse)?, count(&self.tables.item)?);
         if (warehouses, items) == (self.scale.warehouses, self.scale.items) {
+            self.expected.begin(Totals::there(&now, &self.tables)?);
             return Ok(());
         }
         Err(Error::InvalidArgument(format!(
@@ -197,14 +204,23 @@ impl Tpcc {
                 let input = draws.new_order(rng, w, d);
                 let remote = input.lines.iter().filter(|line| line.supply != w).count();
                 tally.notes[REMOTE_LINES] += remote as u64;
-                client.transact(aborts, |txn| {
+                let done = client.transact(aborts, |txn| {
                     new_order::new_order(txn, &self.tables, &input)
-                })
+                })?;
+                if done == Some(Outcome::Commit) {
+                    self.expected.order();
+                }
+                Ok(done)
             }
             PAYMENT => {
                 let input = draws.payment(rng, w, d);
                 tally.notes[REMOTE_PAYMENTS] += u64::from(input.customer_at.0 != w);
-                client.transact(aborts, |txn| payment::payment(txn, &self.tables, &input))
+                let done =
+                    client.transact(aborts, |txn| payment::payment(txn, &self.tables, &input))?;
+                if done.is_some() {
+                    self.expected.pay(input.amount);
+                }
+                Ok(done)
             }
             ORDER_STATUS => {
                 let who = draws.customer(rng);
@@ -223,7 +239,10 @@ impl Tpcc {
                     if done.is_none() {
                         return Ok(None);
                     }
-                    tally.notes[SKIPPED] += u64::from(skipped);
+                    match skipped {
+                        true => tally.notes[SKIPPED] += 1,
+                        false => self.expected.deliver(),
+                    }
                 }
                 Ok(Some(Outcome::Commit))
             }
@@ -238,6 +257,7 @@ impl Tpcc {
 
     /// What must be true at the end.
     pub fn check(&self, moment: &Snapshot) -> Result<Vec<Check>> {
-        check::check(moment, &self.tables, self.scale.warehouses)
+        let expected = self.expected.totals();
+        check::check(moment, &self.tables, (self.scale.warehouses, expected))
     }
 }

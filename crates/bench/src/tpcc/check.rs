@@ -1,4 +1,4 @@
-//! The consistency conditions 1 to 4 (clause 3.3.2).
+//! The consistency conditions 1 to 4 (clause 3.3.2), and whether all is there that committed.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use thermocline::{Result, Snapshot};
 use super::scale::DISTRICTS;
 use super::schema::column::*;
 use super::schema::{Tables, number, units};
+use super::totals::Totals;
 use crate::oltp::report::Check;
 
 /// What is counted of a table in one district.
@@ -49,8 +50,12 @@ fn counted(
     Ok(all)
 }
 
-/// All four, of every warehouse and district.
-pub(super) fn check(moment: &Snapshot, tables: &Tables, warehouses: u64) -> Result<Vec<Check>> {
+/// All four, of every warehouse and district; and of all of them together whether they have what is expected.
+pub(super) fn check(
+    moment: &Snapshot,
+    tables: &Tables,
+    (warehouses, expected): (u64, Totals),
+) -> Result<Vec<Check>> {
     let mut paid = Check::new("1. a warehouse has got what its districts have");
     let mut next = Check::new("2. a district's next order follows its last one");
     let mut gaps = Check::new("3. new orders have no gaps");
@@ -98,7 +103,26 @@ pub(super) fn check(moment: &Snapshot, tables: &Tables, warehouses: u64) -> Resu
             });
         }
     }
-    Ok(vec![paid, next, gaps, lines])
+    let there = Totals::there(moment, tables)?;
+    Ok(vec![paid, next, gaps, lines, whole(&there, &expected)])
+}
+
+/// Of transactions that change the same, one may be lost as a whole, and the conditions hold.
+fn whole(there: &Totals, expected: &Totals) -> Check {
+    let mut whole = Check::new("5. orders, payments and deliveries that committed are there");
+    whole.ask(there.next == expected.next, || {
+        let (there, expected) = (there.next, expected.next);
+        format!("the numbers of next orders add up to {there}, and should to {expected}")
+    });
+    whole.ask(there.paid == expected.paid, || {
+        let (there, expected) = (there.paid, expected.paid);
+        format!("warehouses have {there} cents, and were paid {expected}")
+    });
+    whole.ask(there.waiting == expected.waiting, || {
+        let (there, expected) = (there.waiting, expected.waiting);
+        format!("{there} orders are not delivered, and should be {expected}")
+    });
+    whole
 }
 
 #[cfg(test)]

@@ -56,7 +56,8 @@ and those of YCSB:
   ycsb-f                    50 % reads, 50 % read-modify-writes; zipfian
 and of transactions, for --duration seconds, 30 unless given, or --transactions:
   tpcc                      TPC-C on --warehouses: 45 % new orders, 43 % payments, 4 % each order
-                            status, delivery, stock level; checks consistency conditions 1 to 4
+                            status, delivery, stock level; checks consistency conditions 1 to 4,
+                            and that all is there that committed
   orders                    orders in 10 tables with 3 indexes each are placed, change for a while,
                             and are looked up less and less
   randomtransaction         db_bench's: adds a number to one key of each of --sets sets of --num keys;

@@ -78,7 +78,7 @@ fn tpcc_keeps_its_conditions() {
         "stock_level",
     ];
     let first = report(&store, &[&begin[..], &["--transactions", "3000"]].concat());
-    check(&first, &kinds, 4);
+    check(&first, &kinds, 5);
     assert!(first["kinds"]["new_order"]["rolled_back"].as_u64().unwrap() > 0);
     assert!(
         first["counts"]["order_lines_from_remote_warehouses"]
@@ -95,7 +95,7 @@ fn tpcc_keeps_its_conditions() {
         "1000",
     ];
     let second = report(&store, &[&begin[..], &more].concat());
-    check(&second, &kinds, 4);
+    check(&second, &kinds, 5);
     assert_eq!(second["loaded_rows"], 0);
     let other = [
         "bench",
