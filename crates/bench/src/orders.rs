@@ -13,12 +13,14 @@
 //! | `schema` | tables and columns |
 //! | `life` | placing an order, and its next state |
 //! | `look` | lookups |
+//! | `totals` | how many orders and states were added |
 //! | `check` | what must be true at the end |
 
 mod check;
 mod life;
 mod look;
 mod schema;
+mod totals;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,6 +35,7 @@ use crate::watch::Watch;
 
 use life::Order;
 use schema::Tables;
+use totals::Expected;
 
 /// The kinds of transactions, by number.
 const PLACE: usize = 0;
@@ -55,6 +58,7 @@ pub(crate) struct Orders {
     settings: OrdersSettings,
     /// The number of the next order.
     next: AtomicU64,
+    expected: Expected,
 }
 
 impl Orders {
@@ -70,6 +74,7 @@ impl Orders {
             tables: Tables::open(db)?,
             settings: plan.orders,
             next: AtomicU64::new(0),
+            expected: Expected::default(),
         })
     }
 
@@ -129,6 +134,7 @@ impl Orders {
             Ok::<u64, Error>(rows)
         })?;
         self.next.store(self.settings.orders, Ordering::Relaxed);
+        self.expected.load(self.settings.orders);
         Ok(rows)
     }
 
@@ -143,7 +149,9 @@ impl Orders {
         };
         let next = schema::number(&last, schema::ORDER) + 1;
         self.next.store(next, Ordering::Relaxed);
-        Ok(())
+        // No older one is changed.
+        let oldest_hot = next.saturating_sub(self.settings.hot);
+        self.expected.begin(&now, &self.tables, oldest_hot)
     }
 
     /// The kind of the next transaction.
@@ -189,9 +197,13 @@ impl Orders {
             PLACE => {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
                 let order = self.order(number, rng);
-                client.transact(aborts, |txn| {
+                let done = client.transact(aborts, |txn| {
                     life::place(tables, txn, &order, 0).map(|_| Outcome::Commit)
-                })
+                })?;
+                if done.is_some() {
+                    self.expected.place();
+                }
+                Ok(done)
             }
             ADVANCE => {
                 let number = self.recent(rng, self.settings.hot);
@@ -199,7 +211,15 @@ impl Orders {
                     self.settings.row_bytes as u64,
                     self.settings.row_bytes as u64,
                 );
-                client.transact(aborts, |txn| life::advance(tables, txn, number, &text))
+                let mut moved = false;
+                let done = client.transact(aborts, |txn| {
+                    moved = life::advance(tables, txn, number, &text)?;
+                    Ok(Outcome::Commit)
+                })?;
+                if done.is_some() && moved {
+                    self.expected.advance();
+                }
+                Ok(done)
             }
             _ => {
                 let (number, is_cold) = self.looked_up(rng);
@@ -222,7 +242,7 @@ impl Orders {
 
     /// What must be true at the end.
     pub fn check(&self, moment: &Snapshot) -> Result<Vec<Check>> {
-        check::check(&self.tables, moment)
+        check::check(&self.tables, moment, &self.expected)
     }
 }
 

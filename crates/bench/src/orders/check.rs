@@ -6,6 +6,7 @@ use thermocline::records::Table;
 use thermocline::{Result, Snapshot};
 
 use super::schema::{CUSTOMERS, MERCHANTS, ORDER, STATE, STATES, Tables, cents, number};
+use super::totals::{Expected, Totals};
 use crate::oltp::report::Check;
 
 /// Of each order: how many rows, and the sum of a column.
@@ -24,8 +25,8 @@ fn by_order(
     Ok(all)
 }
 
-/// Asks of every order and every index.
-pub(super) fn check(tables: &Tables, moment: &Snapshot) -> Result<Vec<Check>> {
+/// Asks of every order and every index, and whether all is there that committed.
+pub(super) fn check(tables: &Tables, moment: &Snapshot, expected: &Expected) -> Result<Vec<Check>> {
     let mut amounts = Check::new("1. an order costs what its items cost");
     let mut events = Check::new("2. an order has an event for each state");
     let mut whole = Check::new("3. an order is in all tables");
@@ -63,5 +64,21 @@ pub(super) fn check(tables: &Tables, moment: &Snapshot) -> Result<Vec<Check>> {
             });
         }
     }
-    Ok(vec![amounts, events, whole, indexes])
+    let there = Totals::there(moment, tables, expected.from())?;
+    let committed = all_that_committed(&there, &expected.totals());
+    Ok(vec![amounts, events, whole, indexes, committed])
+}
+
+/// An order that is in no table agrees with itself, and so does one that is in its last state but one everywhere.
+fn all_that_committed(there: &Totals, expected: &Totals) -> Check {
+    let mut committed = Check::new("5. orders and states that committed are there");
+    committed.ask(there.orders == expected.orders, || {
+        let (there, expected) = (there.orders, expected.orders);
+        format!("{there} orders are there of {expected}")
+    });
+    committed.ask(there.states == expected.states, || {
+        let (there, expected) = (there.states, expected.states);
+        format!("orders have come {there} states on, and should {expected}")
+    });
+    committed
 }

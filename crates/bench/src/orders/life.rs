@@ -4,7 +4,6 @@ use thermocline::records::{Row, Table, fields};
 use thermocline::{Result, Transaction};
 
 use super::schema::{BESIDE, STATE, TEXT, Tables, money, number};
-use crate::oltp::attempts::Outcome;
 
 /// The last state: delivered. The others are placed (0), paid, packed and sent.
 pub(super) const LAST: u64 = 4;
@@ -56,20 +55,20 @@ pub(super) fn place(
 }
 
 /// Moves an order to its next state, in its row, in the row of what is done for that, and with an event. Nothing happens to
-/// one that is delivered, or that is being placed.
+/// one that is delivered, or that is being placed. Returns whether something happened.
 pub(super) fn advance(
     tables: &Tables,
     txn: &mut Transaction,
     order: u64,
     text: &str,
-) -> Result<Outcome> {
+) -> Result<bool> {
     let key = fields![order, 0u64];
     let Some(row) = tables.orders.get_for_update(txn, &key)? else {
-        return Ok(Outcome::Commit);
+        return Ok(false);
     };
     let state = number(&row, STATE) + 1;
     if state > LAST {
-        return Ok(Outcome::Commit);
+        return Ok(false);
     }
     tables
         .orders
@@ -85,7 +84,7 @@ pub(super) fn advance(
     event[STATE] = state.into();
     event[TEXT] = text.into();
     tables.events.insert(txn, &event)?;
-    Ok(Outcome::Commit)
+    Ok(true)
 }
 
 /// Where it is noted that an order has come to this state: payments, packings, deliveries, and deliveries again.

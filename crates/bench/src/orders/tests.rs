@@ -26,7 +26,7 @@ fn faults(orders: &Orders, db: &Db) -> Vec<u64> {
 fn orders_live_and_what_is_broken_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let (db, orders) = loaded(&folder);
-    assert_eq!(faults(&orders, &db), [0; 4]);
+    assert_eq!(faults(&orders, &db), [0; 5]);
     let watch = Watch::new();
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
@@ -48,7 +48,7 @@ fn orders_live_and_what_is_broken_is_found() {
             });
         }
     });
-    assert_eq!(faults(&orders, &db), [0; 4]);
+    assert_eq!(faults(&orders, &db), [0; 5]);
     for table in orders.tables.all() {
         let report = table.verify(&db.snapshot()).unwrap();
         assert_eq!(report.faults, Vec::<String>::new());
@@ -66,12 +66,54 @@ fn orders_live_and_what_is_broken_is_found() {
         .unwrap();
     tables.beside[4].delete(&mut txn, &one).unwrap();
     txn.commit().unwrap();
-    assert_eq!(faults(&orders, &db), [1, 1, 1, 0]);
+    assert_eq!(faults(&orders, &db), [1, 1, 1, 0, 1]);
     // An entry that is lost.
     let family = tables.events.family();
     let entry = family.prefix([2u8]).next().unwrap().unwrap().0;
     family.delete(&entry).unwrap();
-    assert_eq!(faults(&orders, &db), [1, 1, 1, 1]);
+    assert_eq!(faults(&orders, &db), [1, 1, 1, 1, 1]);
+}
+
+/// Tables that agree with each other say nothing of a transaction of which nothing is there.
+#[test]
+fn a_transaction_that_is_lost_as_a_whole_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, orders) = loaded(&folder);
+    let watch = Watch::new();
+    let client = Client {
+        db: &db,
+        options: TxnOptions::pessimistic(),
+        watch: &watch,
+    };
+    let mut tally = Tally::new(Orders::KINDS.len(), Orders::NOTES.len()).unwrap();
+    let mut rng = Rng::of_part(3, 0);
+    // Counts that are of no transaction: it is as if that had left nothing.
+    orders.expected.place();
+    assert_eq!(faults(&orders, &db), [0, 0, 0, 0, 1]);
+    orders.expected.advance();
+    assert_eq!(faults(&orders, &db), [0, 0, 0, 0, 2]);
+    // A run that goes on begins with what is there.
+    orders.resume(&db).unwrap();
+    assert_eq!(faults(&orders, &db), [0; 5]);
+    for n in 0..20 {
+        let kind = if n < 5 { PLACE } else { ADVANCE };
+        let done = orders.transact(&client, kind, &mut rng, &mut tally);
+        assert_eq!(done.unwrap(), Some(Outcome::Commit));
+        assert_eq!(faults(&orders, &db), [0; 5]);
+    }
+    let placed = fields![304, 0];
+    let mut txn = db.transaction(TxnOptions::pessimistic()).unwrap();
+    for table in orders.tables.all() {
+        let rows = table.prefix(&txn, &placed[..1]).unwrap();
+        let rows: Vec<_> = rows.map(|row| row.unwrap()).collect();
+        for row in rows {
+            assert!(table.delete(&mut txn, &row[..2]).unwrap());
+        }
+    }
+    txn.commit().unwrap();
+    let lost = faults(&orders, &db);
+    assert_eq!(lost[..4], [0; 4]);
+    assert!(lost[4] > 0);
 }
 
 #[test]

@@ -140,10 +140,10 @@ fn orders_keep_their_conditions() {
     ];
     let kinds = ["place", "advance", "by_customer", "by_merchant", "detail"];
     let first = report(&store, &[&begin[..], &more].concat());
-    check(&first, &kinds, 4);
+    check(&first, &kinds, 5);
     assert!(first["counts"]["lookups_of_cold_orders"].as_u64().unwrap() > 0);
     let second = report(&store, &[&begin[..], &more, &["--use-existing"]].concat());
-    check(&second, &kinds, 4);
+    check(&second, &kinds, 5);
     let text = store.run(&["bench", "orders", "--orders", "100", "--transactions", "50"]);
     assert_eq!(text.code, 0, "{}", text.err);
     for word in ["by-customer", "p95", "found in", "in each second"] {
