@@ -191,18 +191,17 @@ impl BatchReader {
         };
         let places: Vec<_> = prepared.iter().map(|p| (p.start, p.before)).collect();
         let directs: Vec<_> = raws.iter().map(|raw| raw.direct_unit().is_some()).collect();
-        let mut rest = raws.iter().zip(prepared).map(|(raw, prepared)| RingRead {
+        let rest = raws.iter().zip(prepared).map(|(raw, prepared)| RingRead {
             fd: raw.fd(),
             offset: prepared.start,
             buf: prepared.buf,
         });
+        let mut rest = rest.peekable();
         let mut answers = Vec::with_capacity(reads.len());
-        while let Some(mut ring) = self.take_ring(Ring::new) {
+        while rest.peek().is_some()
+            && let Some(mut ring) = self.take_ring(Ring::new)
+        {
             let some: Vec<_> = rest.by_ref().take(READS_MAX).collect();
-            if some.is_empty() {
-                self.give_back(ring);
-                break;
-            }
             let Ok(done) = ring.read(some) else {
                 // It is given up, and its place too.
                 break;
