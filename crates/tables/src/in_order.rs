@@ -3,6 +3,7 @@
 //! Jobs write values apart in that order, so what a job reads of a file follows what it has read of it, but for what is dead. It reads
 //! each file on from there, in pieces as long as a [`Window`] says. There may be many files, as many as there were flushes: then their pieces are
 //! shorter: each new one has its share of [`VALUES_IN_ORDER_BYTES`], and those that were read before keep theirs until they are done with.
+//! A file is done with behind its last value, and has no share any more. If a job comes back to it, that begins anew.
 //!
 //! A piece is not believed sooner than a value that was read alone ([`Piece::value`]). What the cache has does not matter here, and
 //! what is read does not come into it: the values move.
@@ -37,6 +38,21 @@ struct OneFile {
     /// Where the last value lies.
     last: Range<u64>,
     piece: Option<Piece>,
+    /// How long it is, once a value of it was read.
+    len: Option<u64>,
+}
+
+impl OneFile {
+    /// The job goes on to this value, where up to `most` bytes are read at a time.
+    fn go_to(&mut self, blob: BlobRef, most: u64) {
+        let len = u64::from(blob.len);
+        let end = self.last.end;
+        match (end..end.saturating_add(most)).contains(&blob.offset) {
+            true => self.window.go_on(len),
+            false => self.window.begin_anew(len),
+        }
+        self.last = blob.offset..blob.offset.saturating_add(len);
+    }
 }
 
 impl<'a> ValuesInOrder<'a> {
@@ -63,14 +79,30 @@ impl<'a> ValuesInOrder<'a> {
         let mut of = self.of.borrow_mut();
         let most = (VALUES_IN_ORDER_BYTES / (of.len() as u64 + 1)).min(VALUES_PIECE_BYTES);
         let one = of.entry(blob.file).or_default();
-        let len = u64::from(blob.len);
-        let end = one.last.end;
-        let goes_on = (end..end.saturating_add(most)).contains(&blob.offset);
-        match goes_on {
-            true => one.window.go_on(len),
-            false => one.window.begin_anew(len),
+        let value = self.read_of(one, (key, blob), most)?;
+        // It is open now.
+        let open = || self.files.open_blobs(blob.file);
+        let len = *one
+            .len
+            .get_or_insert_with(|| open().map_or(u64::MAX, |of| of.len));
+        let record = (RECORD_HEADER_LEN + key.len()) as u64;
+        let behind = len.saturating_sub(one.last.end.saturating_add(record));
+        // What is left is no record.
+        if behind < RECORD_HEADER_LEN as u64 {
+            of.remove(&blob.file);
         }
-        one.last = blob.offset..blob.offset.saturating_add(len);
+        Ok(value)
+    }
+
+    /// The value of `key`, in this file.
+    fn read_of(
+        &self,
+        one: &mut OneFile,
+        (key, blob): (&[u8], BlobRef),
+        most: u64,
+    ) -> Result<Vec<u8>> {
+        let len = u64::from(blob.len);
+        one.go_to(blob, most);
         let ready = |piece: &Piece| piece.value((self.cf, key), blob);
         if let Some(value) = one.piece.as_ref().and_then(ready) {
             return Ok(value);

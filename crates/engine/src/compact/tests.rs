@@ -6,6 +6,7 @@ mod deleted;
 mod failures;
 mod faults;
 mod filters;
+mod in_order;
 mod index;
 mod jobs;
 mod joined;
