@@ -218,6 +218,13 @@ pub fn step(keys: u64, count: u64) -> u64 {
     (keys / (count * RANGE_MARKS)).clamp(1, RANGE_STEP_MAX)
 }
 
+/// How many of so many bytes are left of a flush that was begun before, about, where so many of all marks lie behind its front.
+pub fn left(bytes: u64, marks: usize, behind: usize) -> u64 {
+    // Behind the last mark there is something, too.
+    let left = u128::from(bytes) * (behind as u128 + 1) / (marks as u128 + 1);
+    u64::try_from(left).unwrap_or(bytes)
+}
+
 /// A range, when its turn has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
@@ -398,6 +405,16 @@ mod tests {
             let told = |n: u8| usize::from(n) < RANGES_MAX && n < slices;
             assert!((0..slices).all(|n| !told(n) || is_cold(&colds, 0, n) == (n % 2 == 0)));
         }
+    }
+
+    #[test]
+    fn what_lies_before_a_front_is_not_left() {
+        assert_eq!(
+            [99, 50, 9, 0].map(|behind| left(1000, 99, behind)),
+            [1000, 510, 100, 10]
+        );
+        assert_eq!(left(1000, 0, 0), 1000);
+        assert_eq!(left(u64::MAX, 7, 7), u64::MAX);
     }
 
     proptest! {

@@ -120,6 +120,14 @@ pub(super) enum Cuts {
     BelowLevel0,
 }
 
+/// The ranges by which memtables are to be written.
+pub(super) struct Divided {
+    /// In their order.
+    pub spans: Vec<Span>,
+    /// Bytes that they have together in memtables, about: what lies before the front is written.
+    pub bytes: u64,
+}
+
 /// What a flush writes at once: from a key on, up to another one or to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
@@ -213,35 +221,33 @@ impl Taken {
 }
 
 impl Evacuator {
-    /// The ranges by which `taken` is to be written, in their order. As far as that is known none has of a family both what is
-    /// cold and what is not.
-    pub(super) fn divided(&self, taken: &Taken, colds: &Colds, cuts: Cuts) -> Result<Vec<Span>> {
-        let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
+    /// The ranges by which `taken` is to be written. As far as that is known none has of a family both what is cold and what is
+    /// not.
+    pub(super) fn divided(&self, taken: &Taken, colds: &Colds, cuts: Cuts) -> Result<Divided> {
+        let all: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         let range = self.common.options.table_bytes().max(1) * RANGE_TABLES;
-        let count = ranges::count(bytes, range);
-        if count < 2 && colds.is_empty() {
-            return Ok(vec![taken.rest()]);
-        }
+        let count = ranges::count(all, range);
         let mut spans = vec![taken.rest()];
-        for at in self.range_ends(taken, count, colds, cuts)? {
+        if count < 2 && colds.is_empty() && taken.front.is_none() {
+            return Ok(Divided { spans, bytes: all });
+        }
+        let begin = taken.begin();
+        let mut marks = self.marks(taken, count)?;
+        let before = marks.partition_point(|mark| *mark < begin);
+        let bytes = ranges::left(all, marks.len(), marks.len() - before);
+        marks.retain(|mark| *mark > begin);
+        for at in self.range_ends(marks, count, colds, cuts) {
             let last = spans.last_mut().expect("there is one at least");
             if last.from < at {
                 last.to = Some(at.clone());
                 spans.push(Span { from: at, to: None });
             }
         }
-        Ok(spans)
+        Ok(Divided { spans, bytes })
     }
 
-    /// Where `count` ranges of about the same number of keys end, but for the last one, ascending; and those between
-    /// what is cold and what is not.
-    fn range_ends(
-        &self,
-        taken: &Taken,
-        count: u64,
-        colds: &Colds,
-        cuts: Cuts,
-    ) -> Result<Vec<Position>> {
+    /// Keys of `taken` with about as many keys between each two of them, ascending, to find where `count` ranges end.
+    fn marks(&self, taken: &Taken, count: u64) -> Result<Vec<Position>> {
         let keys: u64 = taken.memtables.iter().map(|m| m.keys()).sum();
         let step = ranges::step(keys, count);
         let mut marks = Vec::new();
@@ -251,9 +257,19 @@ impl Evacuator {
                 add_marks(memtable, cf, step, &mut marks, &go_on)?;
             }
         }
-        let begin = taken.begin();
-        marks.retain(|mark| *mark > begin);
         marks.sort_unstable();
+        Ok(marks)
+    }
+
+    /// Where `count` ranges of about as many of these marks end, but for the last one, ascending; and those between what is cold
+    /// and what is not.
+    fn range_ends(
+        &self,
+        marks: Vec<Position>,
+        count: u64,
+        colds: &Colds,
+        cuts: Cuts,
+    ) -> Vec<Position> {
         let each = (marks.len() / usize::try_from(count).unwrap_or(1)).max(1);
         let mut ends: Vec<Position> = marks.into_iter().step_by(each).skip(1).collect();
         let cuts = self.cuts(ends.iter().chain(colds.iter().map(|(at, _)| at)), cuts);
@@ -265,7 +281,7 @@ impl Evacuator {
         }
         ends.sort_unstable();
         ends.dedup();
-        Ok(ends)
+        ends
     }
 
     /// Where ranges may end, in the families of these positions, ascending.

@@ -11,7 +11,7 @@ use thermocline_tables::Promise;
 
 use super::along::Along;
 use super::edits::NAMED_BYTES;
-use super::evacuate::{Cuts, Span, Taken, positions};
+use super::evacuate::{Cuts, Divided, Span, Taken, positions};
 use super::sink::Sink;
 use super::told::Made;
 use crate::partitions::waiting::Waiter;
@@ -28,7 +28,6 @@ impl Evacuator {
     ) -> Result<()> {
         let shape = self.common.options.level0.shape();
         let evacuates = shape.evacuates_by_range() && !self.common.compactions.costs.are_printed();
-        let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         self.common.compactions.costs.flushes();
         if ranges::sinks(shape, promise.is_some()) {
             return Sink::flush(self, taken, made);
@@ -38,8 +37,11 @@ impl Evacuator {
             promise = None;
         }
         let colds = positions(&leaving.colds);
-        let spans = match leaving.alone || !shape.evacuates_by_range() {
-            true => vec![taken.rest()],
+        let Divided { spans, bytes } = match leaving.alone || !shape.evacuates_by_range() {
+            true => Divided {
+                spans: vec![taken.rest()],
+                bytes: taken.memtables.iter().map(|m| m.bytes()).sum(),
+            },
             false => self.divided(taken, &colds, Cuts::OfLevel0)?,
         };
         let spans = taken.cut_for_edits(self, spans, NAMED_BYTES)?.spans;

@@ -38,7 +38,7 @@ use thermocline_version::Place;
 
 use super::along::{Along, NAMED_ALONG_BYTES};
 use super::edits::{NAMED_BYTES, hull};
-use super::evacuate::{Colds, Cuts, Span, Taken};
+use super::evacuate::{Colds, Cuts, Divided, Span, Taken};
 use super::told::Made;
 use crate::compact::level_of;
 use crate::compact::shape::Levels;
@@ -81,10 +81,10 @@ impl<'e> Sink<'e> {
         names: Names,
         made: &mut Made,
     ) -> Result<()> {
-        let spans = evacuator.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
+        let Divided { spans, bytes } =
+            evacuator.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
         let at_once = evacuator.flush_writer.ranges_at_once() as u64;
         let cut = taken.cut_for_edits(evacuator, spans, names.memtables / at_once)?;
-        let bytes: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
         let sink = Sink {
             evacuator,
             taken,

@@ -433,6 +433,24 @@ fn at_half(others: u64) -> Option<(Engine, Machine)> {
     (flushed.is_err() && is_half).then_some((engine, machine))
 }
 
+/// Its ranges would seem as large as all that was taken together, and lack room where there is enough.
+#[test]
+fn the_rest_of_an_evacuation_is_reckoned_without_what_is_written() {
+    let (engine, _machine) = (0..16).find_map(at_half).unwrap();
+    let evacuator = &engine.inner.flusher.evacuator;
+    let taken = evacuator.taken_now(u64::MAX);
+    let all: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
+    let first = u64::from(taken.front.as_ref().unwrap().at.key[0]);
+    let divided = evacuator
+        .divided(&taken, &Colds::new(), Cuts::OfLevel0)
+        .unwrap();
+    // All keys have as much. Of each of the memtables one may not be looked at.
+    let left = all * (90 - first) / 90;
+    assert!((5..85).contains(&first), "{first}");
+    assert!(divided.bytes.abs_diff(left) <= all / 20);
+    assert_eq!(divided.spans.first().unwrap().from, taken.rest().from);
+}
+
 /// A flush that is to make room does so with the rest of an evacuation, and then fails with what came since. Whoever waits for room
 /// has some.
 #[test]
