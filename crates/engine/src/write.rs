@@ -212,7 +212,8 @@ impl Memtables {
         // The next memtable begins with a zone of its own, whatever the one at hand has left.
         let stays = !seals || no_next;
         let fits = stays && writer.chain.state().left >= bytes
-            || self.common.space.has_room_now(bytes, reserve);
+            || self.common.space.has_room_now(bytes, reserve)
+            || stays && writer.chain.can_widen(bytes, reserve);
         writer.wants_next |= no_next && can_seal;
         if !writer.recorded || no_next && can_seal {
             return Err(busy("for the manifest"));

@@ -134,6 +134,13 @@ impl ChainWriter {
         Ok(wider)
     }
 
+    /// Whether [`ChainWriter::ensure`] would go on behind the current zone with an item of `bytes` bytes that does not fit it.
+    pub fn can_widen(&self, bytes: u64, reserve: Reserve) -> bool {
+        let left = self.state().left;
+        let last = self.zones.last().filter(|_| !self.chain.staged);
+        last.is_some_and(|last| self.space.can_widen(last, left, bytes, reserve))
+    }
+
     /// Takes the room that [`ChainWriter::ensure`] made for an item of `bytes` bytes.
     ///
     /// # Panics

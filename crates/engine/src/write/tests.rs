@@ -9,6 +9,7 @@ use thermocline_base::options::{Options, Preset};
 use thermocline_base::{BatchEntry, CfId, ErrorKind, Point, Result, Site, When, WriteBatch};
 use thermocline_commit::{Callback, Durability, WriteOptions};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_halloc::Reserve;
 use thermocline_memtable::{SITE_DEFERRED, SITE_ITEM};
 use thermocline_pm::RegionKind;
 use thermocline_policy::seal;
@@ -247,6 +248,39 @@ fn who_asks_not_to_wait_grows_no_region_for_the_next_memtable() {
     let metrics = engine.metrics();
     assert!(metrics.space.region_bytes > had.space.region_bytes);
     assert_eq!(metrics.memtables.len(), had.memtables.len() + 1);
+}
+
+/// The zones that are free behind that of the chain are enough for a long write with what is left there, and not by themselves.
+#[test]
+fn who_asks_not_to_wait_goes_on_behind_the_zone_at_hand() {
+    let mut options = options();
+    options.memtable.bytes_max = 128 << 10;
+    let engine = open(&Machine::new(1 << 20), &options);
+    let mode = WriteOptions {
+        durability: Durability::Immediate,
+        no_slowdown: true,
+    };
+    engine.inner.memtables.name_ahead().unwrap();
+    // Others have all zones but the one that is kept back; then the first four, of 16 KiB, are free again.
+    let space = &engine.inner.common.space;
+    let owner = engine.inner.sweeper.pm_owner().unwrap();
+    let mut others = Vec::new();
+    for ordinal in 1..space.usage().zones_free {
+        let ordinal = u32::try_from(ordinal).unwrap();
+        others.push(space.attach(owner, ordinal, 1, Reserve::Keep).unwrap());
+    }
+    space.release(&others[..4]);
+    engine.write(put(b"a").iter(), mode).unwrap();
+    let had = space.usage();
+    let mut long = WriteBatch::new();
+    long.put(CF, b"long", &[7; 50_000]).unwrap();
+    assert!(!space.has_room_now(50_000, Reserve::Keep));
+    engine.write(long.iter(), mode).unwrap();
+    let has = space.usage();
+    assert_eq!(has.region_bytes, had.region_bytes);
+    assert_eq!((had.zones_free, has.zones_free), (4, 1));
+    let found = engine.get(CF, b"long", <[u8]>::len).unwrap();
+    assert_eq!(found, Some(50_000));
 }
 
 fn long_put() -> WriteBatch {

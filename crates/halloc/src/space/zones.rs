@@ -5,7 +5,7 @@ use thermocline_base::sync::lock;
 use thermocline_base::{Error, Result, Site};
 use thermocline_pm::PmOff;
 
-use super::{Reserve, Space};
+use super::{Reserve, Space, State};
 use crate::format::{ZONE_HEADER_BYTES, ZoneHeader, damaged, narrow};
 use crate::part::{Part, Zone, last_header, zone as zone_of};
 use crate::{SITE_ATTACH, SITE_WIDEN};
@@ -29,6 +29,19 @@ pub(super) fn place(
 /// Zones that lie side by side, a sixteenth of the part, and more where `min_bytes` for data need it.
 pub(super) fn find_wide(part: &Part, min_bytes: u64) -> Option<(usize, usize)> {
     part.find(min_bytes.max(part.wide_bytes()))
+}
+
+/// The free zones right behind `zone` that make it wider by a sixteenth of its part, if so many are free, and else as many as
+/// `min_bytes` for data need; `left` bytes of it are not filled. No more than `most`.
+fn find_sixteenth_behind(
+    part: &Part,
+    zone: &Zone,
+    (left, min_bytes): (u64, u64),
+    most: usize,
+) -> Option<(usize, usize)> {
+    let wide = min_bytes.max(left.saturating_add(part.wide_bytes()));
+    let found = part.find_behind(zone, (left, wide), most);
+    found.or_else(|| part.find_behind(zone, (left, min_bytes), most))
 }
 
 impl Space {
@@ -171,10 +184,17 @@ impl Space {
         reserve: Reserve,
     ) -> Result<Option<Zone>> {
         self.widen_found(zone, reserve, |part, most| {
-            let wide = min_bytes.max(left.saturating_add(part.wide_bytes()));
-            let found = part.find_behind(zone, (left, wide), most);
-            found.or_else(|| part.find_behind(zone, (left, min_bytes), most))
+            find_sixteenth_behind(part, zone, (left, min_bytes), most)
         })
+    }
+
+    /// Whether [`Space::widen_by_sixteenth`] would make the zone wider.
+    pub fn can_widen(&self, zone: &Zone, left: u64, min_bytes: u64, reserve: Reserve) -> bool {
+        let found = self.found_behind(&lock(&self.state), zone, reserve, |part, most| {
+            find_sixteenth_behind(part, zone, (left, min_bytes), most)
+        });
+        // What cannot be read there is told to whoever makes it wider.
+        found.is_ok_and(|found| found.is_some())
     }
 
     /// Makes a zone wider by what is found in its part, of which no more than so many zones may be taken.
@@ -185,22 +205,10 @@ impl Space {
         find: impl Fn(&Part, usize) -> Option<(usize, usize)>,
     ) -> Result<Option<Zone>> {
         let mut locked = lock(&self.state);
-        let free: usize = locked.parts.iter().map(|part| part.free).sum();
-        let most = match reserve {
-            Reserve::Use => free,
-            Reserve::Keep => free.saturating_sub(1),
-        };
-        let part = &mut locked.parts[zone.part as usize];
-        let Some((first, more)) = find(part, most) else {
+        let Some((first, more)) = self.found_behind(&locked, zone, reserve, find)? else {
             return Ok(None);
         };
-        // An open sees no header within a run, so the highest generation may not lie there (invariant 2).
-        for behind in first..first + more {
-            let last = last_header(&self.region, self.seed, part, behind)?;
-            if last.is_some_and(|last| last.generation > zone.generation) {
-                return Ok(None);
-            }
-        }
+        let part = &mut locked.parts[zone.part as usize];
         let header = ZoneHeader {
             run: narrow(u64::from(zone.run) + more as u64)?,
             ..zone.header()
@@ -214,6 +222,33 @@ impl Space {
                 .populate(zone.end, wider.end.0 - zone.end.0, true);
         }
         Ok(Some(wider))
+    }
+
+    /// The first of the zones that would make a zone wider, and how many, as they are found in its part.
+    fn found_behind(
+        &self,
+        state: &State,
+        zone: &Zone,
+        reserve: Reserve,
+        find: impl Fn(&Part, usize) -> Option<(usize, usize)>,
+    ) -> Result<Option<(usize, usize)>> {
+        let free: usize = state.parts.iter().map(|part| part.free).sum();
+        let most = match reserve {
+            Reserve::Use => free,
+            Reserve::Keep => free.saturating_sub(1),
+        };
+        let part = &state.parts[zone.part as usize];
+        let Some((first, more)) = find(part, most) else {
+            return Ok(None);
+        };
+        // An open sees no header within a run, so the highest generation may not lie there (invariant 2).
+        for behind in first..first + more {
+            let last = last_header(&self.region, self.seed, part, behind)?;
+            if last.is_some_and(|last| last.generation > zone.generation) {
+                return Ok(None);
+            }
+        }
+        Ok(Some((first, more)))
     }
 
     /// Frees zones whose owner the manifest no longer names, durably. Nobody may hold their bytes.

@@ -61,8 +61,11 @@ fn a_sixteenth_is_taken_where_there_is_one() {
     );
     let space = Space::create(region.unwrap(), &ID, spec).unwrap();
     let wide = |zone: &Zone| {
+        let can = space.can_widen(zone, ZONE, ZONE + 1, Reserve::Keep);
         let wider = space.widen_by_sixteenth(zone, ZONE, ZONE + 1, Reserve::Keep);
-        wider.unwrap()
+        let wider = wider.unwrap();
+        assert_eq!(can, wider.is_some());
+        wider
     };
     // Of these the last one stays.
     let mut gone = Vec::new();
