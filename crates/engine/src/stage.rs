@@ -257,7 +257,7 @@ impl Stager {
         let Some(stage) = &mut staging.stage else {
             unreachable!("it is taken by the commit");
         };
-        let mut zones = 0;
+        let mut last = None;
         let mut attempts = self.admission.begin_attempts();
         for entry in entries {
             // Whoever closes waits for this batch, and a poisoned store will not take it.
@@ -277,8 +277,9 @@ impl Stager {
                     }
                 }
             }
-            if stage.zones().len() > zones {
-                zones = stage.zones().len();
+            // Another one, or the same, which has become wider.
+            if stage.zones().last() != last.as_ref() {
+                last = stage.zones().last().copied();
                 self.memtables.note_growth();
                 // A batch of many zones may have to wait for each of them.
                 attempts = self.admission.begin_attempts();

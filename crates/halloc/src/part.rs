@@ -61,6 +61,11 @@ impl Zone {
             run: self.run,
         }
     }
+
+    /// The place of the zone behind it in its part, if the part has one more.
+    pub(crate) fn behind(&self) -> usize {
+        self.first as usize + self.run as usize
+    }
 }
 
 /// A stretch of the region with zones of one size.
@@ -161,12 +166,12 @@ impl Part {
         None
     }
 
-    /// The free zones right behind `zone`, as many as `min_bytes` of data need that begin with its last `left` bytes: their first,
-    /// and how many. `None` if there are not so many, or they are more than `most`; or where so little is left that it is not
-    /// worth it.
+    /// The free zones from `first` on, right behind somebody's, as many as `min_bytes` of data need that begin with his last `left`
+    /// bytes: the first, and how many. `None` if there are not so many, or they are more than `most`; or where so little is left
+    /// that it is not worth it.
     pub fn find_behind(
         &self,
-        zone: &Zone,
+        first: usize,
         (left, min_bytes): (u64, u64),
         most: usize,
     ) -> Option<(usize, usize)> {
@@ -174,7 +179,6 @@ impl Part {
         if left < bytes / REST_PARTS {
             return None;
         }
-        let first = zone.first as usize + zone.run as usize;
         let more = min_bytes.saturating_sub(left).div_ceil(bytes).max(1);
         let more = index(more);
         let behind = self.taken.get(first..)?.get(..more)?;

@@ -19,8 +19,9 @@ pub(crate) fn goes_in_pieces(error: &Error) -> bool {
     matches!(error, Error::OutOfSpace(text) if text.ends_with(IN_PIECES))
 }
 
-/// Whether a stage, whose items have at most `item_bytes_max` bytes, would find zones for all these records. It goes through them
-/// as `memtable::stage` does. A batch that it cannot take would have most zones before it was refused, and others none.
+/// Whether a stage, whose items have at most `item_bytes_max` bytes, would find zones for all these records. It goes through them,
+/// and goes on behind the zone at hand, as `memtable::stage` does. A batch that it cannot take would have most zones before it was
+/// refused, and others none.
 fn packs<'a>(
     mut pieces: Pieces,
     entries: impl Iterator<Item = BatchEntry<'a>>,
@@ -41,7 +42,7 @@ fn packs<'a>(
             left -= item(records);
         }
         if left < item(record) {
-            match pieces.take(item(record)) {
+            match pieces.take(left, item(record)) {
                 Some(data) => left = data,
                 None => return false,
             }

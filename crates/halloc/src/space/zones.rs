@@ -31,17 +31,17 @@ pub(super) fn find_wide(part: &Part, min_bytes: u64) -> Option<(usize, usize)> {
     part.find(min_bytes.max(part.wide_bytes()))
 }
 
-/// The free zones right behind `zone` that make it wider by a sixteenth of its part, if so many are free, and else as many as
-/// `min_bytes` for data need; `left` bytes of it are not filled. No more than `most`.
-fn find_sixteenth_behind(
+/// The free zones from `behind` on that make the one before wider by a sixteenth of the part, if so many are free, and else as
+/// many as `min_bytes` for data need; `left` bytes of it are not filled. No more than `most`.
+pub(super) fn find_sixteenth_behind(
     part: &Part,
-    zone: &Zone,
+    behind: usize,
     (left, min_bytes): (u64, u64),
     most: usize,
 ) -> Option<(usize, usize)> {
     let wide = min_bytes.max(left.saturating_add(part.wide_bytes()));
-    let found = part.find_behind(zone, (left, wide), most);
-    found.or_else(|| part.find_behind(zone, (left, min_bytes), most))
+    let found = part.find_behind(behind, (left, wide), most);
+    found.or_else(|| part.find_behind(behind, (left, min_bytes), most))
 }
 
 impl Space {
@@ -167,7 +167,7 @@ impl Space {
         reserve: Reserve,
     ) -> Result<Option<Zone>> {
         self.widen_found(zone, reserve, |part, most| {
-            part.find_behind(zone, (left, min_bytes), most)
+            part.find_behind(zone.behind(), (left, min_bytes), most)
         })
     }
 
@@ -184,14 +184,14 @@ impl Space {
         reserve: Reserve,
     ) -> Result<Option<Zone>> {
         self.widen_found(zone, reserve, |part, most| {
-            find_sixteenth_behind(part, zone, (left, min_bytes), most)
+            find_sixteenth_behind(part, zone.behind(), (left, min_bytes), most)
         })
     }
 
     /// Whether [`Space::widen_by_sixteenth`] would make the zone wider.
     pub fn can_widen(&self, zone: &Zone, left: u64, min_bytes: u64, reserve: Reserve) -> bool {
         let found = self.found_behind(&lock(&self.state), zone, reserve, |part, most| {
-            find_sixteenth_behind(part, zone, (left, min_bytes), most)
+            find_sixteenth_behind(part, zone.behind(), (left, min_bytes), most)
         });
         // What cannot be read there is told to whoever makes it wider.
         found.is_ok_and(|found| found.is_some())

@@ -165,20 +165,40 @@ fn of_pieces_is_taken_what_would_be_attached() {
     taken.retain(|zone| zone.ordinal % 3 != 2);
     space.release(&taken);
     let mut pieces = space.pieces_alone(100 << 10).unwrap();
-    let sizes = [1000u64, 20 << 10, 40 << 10, 60 << 10];
-    let mut attached = 0;
+    let sizes = [10u64 << 10, 10 << 10, 20 << 10, 40 << 10, 60 << 10];
+    let (mut attached, mut widened) = (0, 0);
+    // The zone at hand, and what is left of it.
+    let (mut last, mut left) = (None::<Zone>, 0);
     for (ordinal, &bytes) in (0..).zip(sizes.iter().cycle()) {
-        let zone = space.attach_wide(2, ordinal, bytes, Reserve::Keep);
-        let has = zone.as_ref().map(|zone| zone.end.0 - zone.data.0);
-        assert_eq!(pieces.take(bytes), has.ok(), "{ordinal}: {bytes}");
-        if zone.is_err() {
-            break;
+        if left >= bytes {
+            left -= bytes;
+            continue;
         }
+        let widen = |zone: &Zone| {
+            let wider = space.widen_by_sixteenth(zone, left, bytes, Reserve::Keep);
+            Some((wider.unwrap()?, zone.end))
+        };
+        let found = match last.as_ref().and_then(widen) {
+            Some((wider, end)) => {
+                widened += 1;
+                Some((wider, left + (wider.end.0 - end.0)))
+            }
+            None => {
+                let zone = space.attach_wide(2, ordinal, bytes, Reserve::Keep);
+                zone.ok().map(|zone| (zone, zone.end.0 - zone.data.0))
+            }
+        };
+        let has = found.map(|(_, has)| has);
+        assert_eq!(pieces.take(left, bytes), has, "{ordinal}: {bytes}");
+        let Some((zone, has)) = found else {
+            break;
+        };
+        (last, left) = (Some(zone), has - bytes);
         attached += 1;
     }
-    assert!(attached > 10, "{attached}");
-    // And down to the one that is kept back.
-    while pieces.take(1000).is_some() {
+    assert!(attached > 10 && widened > 2, "{attached}, {widened}");
+    // And down to the one that is kept back. Of the zone at hand so little is left that nobody goes on behind it.
+    while pieces.take(0, 1000).is_some() {
         assert!(space.attach_wide(3, attached, 1000, Reserve::Keep).is_ok());
         attached += 1;
     }
