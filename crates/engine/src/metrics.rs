@@ -86,8 +86,9 @@ impl Reporter {
         let mut state = BlobState::default();
         for (_, blob) in version.blob_files() {
             state.files += 1;
-            state.bytes += blob.bytes;
-            state.table_bytes += blob.referenced_bytes;
+            // A manifest may say of files what it likes.
+            state.bytes = state.bytes.saturating_add(blob.bytes);
+            state.table_bytes = state.table_bytes.saturating_add(blob.referenced_bytes);
         }
         if state.files > 0 {
             let active = self.common.catalog.view().memtables[0].blob_bytes();

@@ -156,8 +156,11 @@ fn most_of(live: u64, most: u64) -> u64 {
 
 /// Bytes of all these, and those of them that are alive.
 fn sums(files: &[BlobFile]) -> (u64, u64) {
-    let all = files.iter().map(|file| file.bytes).sum();
-    (all, files.iter().map(|file| file.live).sum())
+    let all = files.iter().map(|file| file.bytes);
+    let live = files.iter().map(|file| file.live);
+    // A manifest may say of files what it likes.
+    let sum = u64::saturating_add;
+    (all.fold(0, sum), live.fold(0, sum))
 }
 
 /// So many bytes of garbage are allowed while `live` bytes are alive.
@@ -291,7 +294,7 @@ impl Moves {
         percent_max: u64,
         (referring, room): (Referring, u64),
     ) -> Moves {
-        let live = files.iter().map(|file| file.live).sum();
+        let (_, live) = sums(files);
         Moves {
             room,
             enough: enough(allowed(live, percent_max), referring),

@@ -202,7 +202,8 @@ impl Garbage {
             return u64::from(blobs().any(|blob| is_in(&self.parts, blob)));
         }
         let in_victims = blobs().filter(|blob| is_in(&self.victims, blob));
-        in_victims.map(|blob| blob.bytes).sum()
+        let bytes = in_victims.map(|blob| blob.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 }
 

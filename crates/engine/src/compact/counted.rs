@@ -74,7 +74,7 @@ pub(super) fn referring(version: &Version) -> Referring {
     let on_ssd = refer.filter(|table| version.pm_table(table.file).is_none());
     on_ssd.fold(Referring::default(), |all, table| Referring {
         tables: all.tables + 1,
-        bytes: all.bytes + table.bytes,
+        bytes: all.bytes.saturating_add(table.bytes),
     })
 }
 

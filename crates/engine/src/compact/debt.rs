@@ -65,7 +65,8 @@ impl Debts {
         let mut debts = lock(&self.0);
         renew(&mut debts, &shape.geometry(), version);
         let runs = debts.values().map(|debt| debt.runs).max();
-        let pending_bytes = debts.values().map(|debt| debt.pending_bytes).sum();
+        let pending = debts.values().map(|debt| debt.pending_bytes);
+        let pending_bytes = pending.fold(0, u64::saturating_add);
         (runs.unwrap_or(0) as u64, pending_bytes)
     }
 }

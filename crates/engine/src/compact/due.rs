@@ -63,7 +63,7 @@ impl Known<'_> {
             above || of.level == job.to && job.overlapped.contains(&of.place)
         };
         let own = self.garbage_of(cf).iter().filter(is_input);
-        own.map(|of| of.bytes).sum()
+        own.map(|of| of.bytes).fold(0, u64::saturating_add)
     }
 
     /// In their turn.

@@ -328,7 +328,8 @@ impl Jobs {
 
     /// Bytes of values that running jobs move because of garbage.
     fn moving(&self) -> u64 {
-        self.running.iter().map(|job| job.moves).sum()
+        let moves = self.running.iter().map(|job| job.moves);
+        moves.fold(0, u64::saturating_add)
     }
 
     /// Whether a running job of the family holds something of this.
@@ -423,8 +424,10 @@ impl Compactions {
             behind.seems_due = is_due(&files, allowance);
             let unknown = referred(version, TableRef::refers_to_unknown);
             files.retain(|of| unknown.binary_search(&of.file).is_err());
-            let all: u64 = files.iter().map(|of| of.bytes).sum();
-            let live = files.iter().map(|of| of.live).sum();
+            let all = files.iter().map(|of| of.bytes);
+            let all = all.fold(0, u64::saturating_add);
+            let live = files.iter().map(|of| of.live);
+            let live = live.fold(0, u64::saturating_add);
             behind.garbage_bytes = all.saturating_sub(live);
             behind.garbage_limits = limits(live, allowance);
             behind.copies = Copies::of(live, allowance.percent_max);

@@ -78,7 +78,7 @@ impl Evacuator {
             let levels = Levels::of(&version, cf, None);
             self.common.compactions.shape.base_and_above(&levels)
         });
-        Ok(ranges::sinks_bytes(below.sum()))
+        Ok(ranges::sinks_bytes(below.fold(0, u64::saturating_add)))
     }
 
     /// What a flush takes, for whoever holds the writer's lock.

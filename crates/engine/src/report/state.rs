@@ -123,7 +123,7 @@ impl BlobState {
     /// About how many of their bytes nothing refers to: headers, keys, and values whose files stay for the sake
     /// of others.
     pub fn garbage_bytes(&self) -> u64 {
-        let referred = self.table_bytes + self.memtable_bytes;
+        let referred = self.table_bytes.saturating_add(self.memtable_bytes);
         self.bytes.saturating_sub(referred)
     }
 }

@@ -107,7 +107,8 @@ pub fn victims(files: &[Small], begun: &[FileId], room: Room) -> Vec<FileId> {
     let is_begun = |of: &&Small| begun.binary_search(&of.file).is_ok();
     let left: Vec<&Small> = files.iter().filter(is_begun).collect();
     if !left.is_empty() {
-        let bytes: u64 = left.iter().map(|of| of.live).sum();
+        let live = left.iter().map(|of| of.live);
+        let bytes = live.fold(0, u64::saturating_add);
         return match bytes <= room.disk {
             true => by_number(&left),
             false => Vec::new(),

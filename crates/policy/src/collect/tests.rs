@@ -351,3 +351,20 @@ proptest! {
         prop_assert!(!copies.let_begin(moving) || moving == 0 || moving + copies.job <= copies.all);
     }
 }
+
+/// A manifest says how large blob files are, and may say anything.
+#[test]
+fn files_of_any_size_are_added_up() {
+    let file = |n| BlobFile {
+        file: FileId(n),
+        bytes: u64::MAX,
+        live: u64::MAX - 1,
+    };
+    let files = [file(1), file(2)];
+    let allowance = Allowance::at_rest(200);
+    assert!(!is_due(&files, allowance));
+    assert_eq!(victims(&files, allowance, Moves::ALL), []);
+    let enough = Moves::by_tables(&files, 200, (Referring::default(), 1)).enough;
+    assert_eq!(enough, MOVED_BYTES_MAX);
+    assert_eq!(room_for_copies(&files, allowance), MOVED_BYTES_MIN);
+}

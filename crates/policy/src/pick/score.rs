@@ -133,7 +133,7 @@ fn dynamic_targets(state: &State<'_>, options: &PickOptions) -> (usize, Vec<u64>
 /// If a level is deeper than the last one.
 pub fn base_and_above(state: &State<'_>, options: &PickOptions) -> u64 {
     let base = Scores::new(state, options).base_level();
-    state.bytes(0) + state.bytes(base)
+    state.bytes(0).saturating_add(state.bytes(base))
 }
 
 /// About how many bytes are to be read and written until all scores are below 1: what is too much
@@ -149,14 +149,15 @@ pub fn pending_bytes(state: &State<'_>, options: &PickOptions) -> u64 {
     // Level 0 is mostly merged with all of the base level.
     let mut pending = match arriving {
         0 => 0,
-        _ => arriving + state.bytes(scores.base_level()),
+        _ => arriving.saturating_add(state.bytes(scores.base_level())),
     };
     for level in scores.base_level()..options.last_level {
-        let bytes = state.bytes(level) + arriving;
+        let bytes = state.bytes(level).saturating_add(arriving);
         arriving = bytes.saturating_sub(scores.target(level).unwrap_or(u64::MAX));
         let next = u128::from(state.bytes(level + 1)) * u128::from(arriving);
         let overlapped = next / u128::from(bytes.max(1));
-        pending += arriving + u64::try_from(overlapped).expect("a part of the next level");
+        let overlapped = u64::try_from(overlapped).expect("a part of the next level");
+        pending = pending.saturating_add(arriving).saturating_add(overlapped);
     }
     pending
 }

@@ -12,6 +12,7 @@ mod along;
 mod between;
 mod deleted;
 mod levels;
+mod sizes;
 mod store;
 
 fn options(rng: &mut Rng) -> PickOptions {

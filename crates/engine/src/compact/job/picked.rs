@@ -141,7 +141,8 @@ impl Job {
 
     /// Bytes of the tables that it takes.
     pub(super) fn table_bytes(&self) -> u64 {
-        self.inputs.iter().map(|(_, table)| table.bytes).sum()
+        let bytes = self.inputs.iter().map(|(_, table)| table.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// It writes into persistent memory, until it has written `enough`.

@@ -341,6 +341,26 @@ fn a_wrong_count_is_a_fault() {
     assert!(faults[0].what.contains("bytes of values"), "{faults:?}");
 }
 
+/// A manifest says how large blob files are, and may say anything.
+#[test]
+fn blob_files_of_any_size_are_added_up() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &apart());
+    let common = &engine.inner.common;
+    for _ in 0..2 {
+        let file = common.catalog.pin_file(FileKind::Blob).unwrap();
+        let bytes = u64::MAX;
+        let named = VersionEdit::new().with(Change::BlobFileAdded { file, bytes });
+        let bytes = u64::MAX - 1;
+        let named = named.with(Change::BlobValues { file, bytes });
+        common.catalog.edit(&named).unwrap();
+    }
+    common.compactions.note(&version_of(&engine));
+    assert_eq!(common.compactions.behind().garbage_bytes, u64::MAX);
+    let blobs = engine.metrics().blobs;
+    assert_eq!((blobs.files, blobs.bytes), (2, u64::MAX));
+}
+
 /// Another file stands in a blob file's place: sound, as long, with as many bytes of values, but of other keys.
 #[test]
 fn a_table_that_refers_to_values_of_other_keys_is_a_fault() {
