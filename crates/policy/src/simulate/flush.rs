@@ -53,7 +53,7 @@ impl Run {
     }
 
     /// What waits for a flush that is due, and why it is, behind the seal of the active memtable where that is wanted.
-    fn due(&mut self) -> Option<(flush::Sealed, Because)> {
+    pub(super) fn due(&mut self) -> Option<(flush::Sealed, Because)> {
         let mut waiting = self.waiting();
         if let Some(Because::Scans { seals: true, .. }) = waiting.plan().because {
             self.seal_active();

@@ -212,7 +212,7 @@ impl Store {
 impl Run {
     /// Begins a flush and jobs, where they are due. What was not due is not while nothing changes.
     pub(super) fn begin_what_is_due(&mut self) {
-        if self.flushing().records == 0 {
+        if !self.is_flushing() {
             self.begin_flush();
         }
         let holding = self.work.iter().filter(|doing| doing.holds.is_some());

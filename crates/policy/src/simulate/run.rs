@@ -47,25 +47,7 @@ pub(super) fn run_in_rounds(setting: &Setting) -> Outcome {
 }
 
 fn counted(setting: &Setting, in_rounds: bool) -> Outcome {
-    let region_bytes = setting.options.region_bytes_max();
-    let store = Store::new(setting);
-    let mut run = Run {
-        slope: Slope::new(region_bytes, setting.options.base_bytes(), u64::MAX)
-            .behind(region_bytes, &Due::of(&setting.options)),
-        region_bytes,
-        store,
-        setting: setting.clone(),
-        sealed: Vec::new(),
-        active: Active::default(),
-        scanned: 0.0,
-        work: Vec::new(),
-        nothing_due_at: u64::MAX,
-        now_ns: 1.0,
-        share: 1.0,
-        written: 0,
-        outcome: Outcome::default(),
-        counted: 0,
-    };
+    let mut run = Run::new(setting);
     while run.outcome.user_bytes < setting.warm_bytes as f64 {
         run.fill_memtable();
     }
@@ -88,8 +70,30 @@ fn counted(setting: &Setting, in_rounds: bool) -> Outcome {
 }
 
 impl Run {
+    /// One that begins.
+    pub(super) fn new(setting: &Setting) -> Run {
+        let region_bytes = setting.options.region_bytes_max();
+        Run {
+            slope: Slope::new(region_bytes, setting.options.base_bytes(), u64::MAX)
+                .behind(region_bytes, &Due::of(&setting.options)),
+            region_bytes,
+            store: Store::new(setting),
+            setting: setting.clone(),
+            sealed: Vec::new(),
+            active: Active::default(),
+            scanned: 0.0,
+            work: Vec::new(),
+            nothing_due_at: u64::MAX,
+            now_ns: 1.0,
+            share: 1.0,
+            written: 0,
+            outcome: Outcome::default(),
+            counted: 0,
+        }
+    }
+
     /// A memtable is written full, while background work goes on, and is sealed.
-    fn fill_memtable(&mut self) {
+    pub(super) fn fill_memtable(&mut self) {
         let record = self.setting.record;
         let memtable = self.memtable_bytes();
         let bytes = memtable as f64;

@@ -1,6 +1,7 @@
 //! What policy promises, of modelled stores.
 
 mod apart;
+mod flushes;
 mod pace;
 mod scans;
 

@@ -10,6 +10,12 @@ use crate::pressure::Due;
 const SCANS_LOOK: f64 = 16.0;
 
 impl Run {
+    /// Whether a flush goes on: also one of memtables with no whole record, where a value is larger than they are.
+    pub(super) fn is_flushing(&self) -> bool {
+        let is_flush = |doing: &Doing| matches!(doing.what, What::Flush { .. });
+        self.work.iter().any(is_flush)
+    }
+
     /// Memtables that are being flushed.
     pub(super) fn flushing(&self) -> Flushed {
         let flush = self.work.iter().find_map(|doing| match doing.what {
