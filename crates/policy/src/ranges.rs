@@ -218,6 +218,19 @@ pub fn step(keys: u64, count: u64) -> u64 {
     (keys / (count * RANGE_MARKS)).clamp(1, RANGE_STEP_MAX)
 }
 
+/// Which of so many marks, by number, are the ends of so many ranges, but for the last one, ascending: so that each range has as
+/// many marks as another one, or one more. Fewer marks are the ends of fewer ranges.
+///
+/// ```
+/// use thermocline_policy::ranges::ends;
+/// assert_eq!(ends(35, 4).collect::<Vec<_>>(), [8, 17, 26]);
+/// assert_eq!(ends(3, 4).collect::<Vec<_>>(), [1, 2]);
+/// ```
+pub fn ends(marks: usize, count: u64) -> impl Iterator<Item = usize> {
+    let ranges = usize::try_from(count).unwrap_or(1).min(marks);
+    (1..ranges).map(move |n| n * marks / ranges)
+}
+
 /// How many of so many bytes are left of a flush that was begun before, about, where so many of all marks lie behind its front.
 pub fn left(bytes: u64, marks: usize, behind: usize) -> u64 {
     // Behind the last mark there is something, too.
@@ -429,6 +442,10 @@ mod tests {
             let count = count(bytes, range);
             prop_assert!((1..=RANGES_MAX as u64).contains(&count));
             prop_assert!((1..=RANGE_STEP_MAX).contains(&step(keys, count)));
+            let marks = cores * threads;
+            let ends: Vec<usize> = ends(marks, count).collect();
+            prop_assert!(ends.is_sorted_by(|a, b| a < b) && ends.iter().all(|end| (1..marks).contains(end)));
+            prop_assert_eq!(ends.len() as u64 + 1, count.min(marks.max(1) as u64));
             let group = group_most(threads, cores, promised, range);
             prop_assert!(group >= 1 && group as u64 * range.max(1) <= promised.unwrap_or(0).max(range.max(1)));
         }

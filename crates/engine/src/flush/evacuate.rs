@@ -236,7 +236,7 @@ impl Evacuator {
         let before = marks.partition_point(|mark| *mark < begin);
         let bytes = ranges::left(all, marks.len(), marks.len() - before);
         marks.retain(|mark| *mark > begin);
-        for at in self.range_ends(marks, count, colds, cuts) {
+        for at in self.range_ends(&marks, count, colds, cuts) {
             let last = spans.last_mut().expect("there is one at least");
             if last.from < at {
                 last.to = Some(at.clone());
@@ -265,13 +265,13 @@ impl Evacuator {
     /// and what is not.
     fn range_ends(
         &self,
-        marks: Vec<Position>,
+        marks: &[Position],
         count: u64,
         colds: &Colds,
         cuts: Cuts,
     ) -> Vec<Position> {
-        let each = (marks.len() / usize::try_from(count).unwrap_or(1)).max(1);
-        let mut ends: Vec<Position> = marks.into_iter().step_by(each).skip(1).collect();
+        let places = ranges::ends(marks.len(), count);
+        let mut ends: Vec<Position> = places.map(|n| marks[n].clone()).collect();
         let cuts = self.cuts(ends.iter().chain(colds.iter().map(|(at, _)| at)), cuts);
         go_to_slices(&mut ends, &cuts);
         for (at, _) in colds {

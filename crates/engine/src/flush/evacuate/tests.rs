@@ -433,6 +433,25 @@ fn at_half(others: u64) -> Option<(Engine, Machine)> {
     (flushed.is_err() && is_half).then_some((engine, machine))
 }
 
+/// Of few keys each would be an end, where there are less than two for each range.
+#[test]
+fn a_flush_has_no_more_ranges_than_there_may_be() {
+    let (machine, mut options) = (Machine::new(), options("tiered"));
+    options.flush.automatic = false;
+    options.memtable.bytes_max = 64 << 10;
+    let engine = machine.open(&options);
+    for n in 0..30u8 {
+        put(&engine, CfId::DEFAULT, &[n], &[0; 600]);
+    }
+    engine.inner.memtables.seal_active().unwrap();
+    let evacuator = &engine.inner.flusher.evacuator;
+    let taken = evacuator.taken_now(u64::MAX);
+    let divided = evacuator
+        .divided(&taken, &Colds::new(), Cuts::OfLevel0)
+        .unwrap();
+    assert_eq!(divided.spans.len(), tuning::RANGES_MAX);
+}
+
 /// Its ranges would seem as large as all that was taken together, and lack room where there is enough.
 #[test]
 fn the_rest_of_an_evacuation_is_reckoned_without_what_is_written() {
