@@ -107,19 +107,28 @@ impl Wal {
             nonce,
         };
         let storage = &*self.storage;
-        let spare = lock(&self.spares).pop();
-        let log = match spare {
-            Some(spare) => {
-                storage.rename(&spare, &path)?;
-                LogWriter::reuse(storage, &path, id, &self.bytes)?
-            }
-            // It was begun with this id, and could not be removed.
-            None if is_left => LogWriter::reuse(storage, &path, id, &self.bytes)?,
-            None => LogWriter::create(storage, &path, id, &self.bytes)?,
+        // What is left was begun with this id, and could not be removed.
+        let log = match self.take_spare(&path)? || is_left {
+            true => LogWriter::reuse(storage, &path, id, &self.bytes)?,
+            false => LogWriter::create(storage, &path, id, &self.bytes)?,
         };
         lock(&self.begun).insert(chain);
         storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
         Ok(log)
+    }
+
+    /// Gives a log that is kept to be used again this name, if there is one. If there is no room for that it is kept on.
+    fn take_spare(&self, path: &Path) -> Result<bool> {
+        let Some(spare) = lock(&self.spares).pop() else {
+            return Ok(false);
+        };
+        match self.storage.rename(&spare, path) {
+            Err(error) if error.is_no_room() => {
+                lock(&self.spares).push(spare);
+                Ok(false)
+            }
+            renamed => renamed.map(|()| true),
+        }
     }
 
     /// As [`Wal::begin`]; none where the disk has no room for one, and nothing has happened.
@@ -275,11 +284,15 @@ impl Wal {
         drop(lock(&self.claims).take());
     }
 
-    /// Removes what was kept to be used again; also because the disk is full.
+    /// Removes what was kept to be used again; also because the disk is full. What cannot be removed for want of room is kept on.
     pub fn remove_spares(&self) {
-        for spare in std::mem::take(&mut *lock(&self.spares)) {
-            let _ = self.storage.remove(&spare);
-        }
+        let spares = std::mem::take(&mut *lock(&self.spares));
+        let no_room = |spare: &PathBuf| {
+            let removed = self.storage.remove(spare);
+            removed.is_err_and(|error| error.is_no_room())
+        };
+        let kept: Vec<PathBuf> = spares.into_iter().filter(no_room).collect();
+        lock(&self.spares).extend(kept);
     }
 
     /// Whether this opening has begun the log of a chain, which goes now. Then nobody has to look into it.

@@ -248,3 +248,42 @@ fn a_store_is_opened_and_written_to_where_there_is_no_room_to_remove_anything() 
     }
     assert!(left > 0, "nothing was left");
 }
+
+/// It would be nobody's until the next open, with all the room that it has. And a log that was left under the name of the next one
+/// needs no other.
+#[test]
+fn a_log_that_is_kept_is_kept_on_where_there_is_no_room_to_rename_or_remove_it() {
+    let fs = SimFs::new(Steps::new());
+    let disk = FaultStorage::over_sim(fs.clone());
+    let mut world = world(&fs);
+    world.env.storage = Arc::new(disk.clone());
+    let engine = Engine::open(world, Path::new(DB), options()).unwrap();
+    put(&engine, 1);
+    let wal = engine.inner.memtables.wal.as_ref().unwrap();
+    let path = wal.dir().path(&wal.db_id, 77);
+    drop(wal.begin(77, 7).unwrap());
+    wal.retire(&[77]);
+    let is_kept = || lock(&wal.spares).as_slice() == std::slice::from_ref(&path);
+    assert!(is_kept());
+    let no_room_for = |op| {
+        disk.arm(Plan {
+            fault: Fault::NoSpace,
+            op: Some(op),
+            at: 0,
+            repeat: Repeat::Forever,
+        });
+    };
+    no_room_for(Op::Rename);
+    // A new one, and one that is there.
+    for nonce in [8, 9] {
+        drop(wal.begin(78, nonce).unwrap());
+        assert!(is_kept());
+    }
+    no_room_for(Op::Remove);
+    wal.remove_spares();
+    assert!(is_kept());
+    assert_eq!(disk.fired(), 3);
+    disk.disarm();
+    wal.remove_spares();
+    assert!(!is_kept() && !fs.exists(&path).unwrap());
+}
