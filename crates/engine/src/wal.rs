@@ -41,7 +41,8 @@
 //! 3. *Keep* (rule 3): of chains without a cut, frames that are not known to be durable are written again
 //!    and synced, before the first edit.
 //! 4. *Seal* (rule 4): as anywhere; the new chain's log is made before.
-//! 5. *Sweep*: logs that nobody names are removed. A file of somebody that has the name of one stays.
+//! 5. *Sweep*: logs that nobody names are removed. A file of somebody that has the name of one stays. So does what there is no room
+//!    to remove: the chain that gets its id begins its log there, under another nonce.
 //!
 //! A crash before 4 finds the same logs, of which more is durable; after it the chains are complete at
 //! their cuts. Rule 5: what was granted and never logged lay in the region, so the base of the new

@@ -20,7 +20,7 @@
 //!
 //! A crash between 2 and 3 leaves NEW whole and copies in OLD. In the database's own folder the next open for writing removes
 //! them. Elsewhere they take room until that folder is given again: nobody reads them before, and then they count for
-//! nothing, for the same reason.
+//! nothing, for the same reason. So it is with what there was no room to remove in OLD.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -249,6 +249,49 @@ fn a_store_is_opened_and_written_to_where_there_is_no_room_to_remove_anything() 
     assert!(left > 0, "nothing was left");
 }
 
+/// Opens the store where there is no room to remove anything.
+fn open_removing_nothing(fs: &SimFs, wal_path: Option<&str>) -> Engine {
+    let disk = FaultStorage::over_sim(fs.clone());
+    disk.arm(Plan {
+        fault: Fault::NoSpace,
+        op: Some(Op::Remove),
+        at: 0,
+        repeat: Repeat::Forever,
+    });
+    let mut world = world(fs);
+    world.env.storage = Arc::new(disk);
+    let options = Options {
+        wal_path: wal_path.map(PathBuf::from),
+        ..options()
+    };
+    Engine::open(world, Path::new(DB), options).unwrap()
+}
+
+/// What stays in the folder where logs were has the ids of those that are made in the new one. It counts for nothing, wherever the next
+/// open looks for logs, and wherever it brings them.
+#[test]
+fn a_log_that_was_left_where_they_were_is_not_taken_for_the_one_of_its_id() {
+    let mut left = 0;
+    for (n, point) in points_of_a_flush().into_iter().enumerate() {
+        let before = point.list(Path::new(DB)).unwrap();
+        left += u32::from(before.iter().any(|name| name == "000002.log"));
+        let engine = open_removing_nothing(&point, Some("/logs"));
+        put(&engine, 6);
+        engine.flush().unwrap();
+        put(&engine, 7);
+        drop(engine);
+        for wal_path in [Some("/logs"), None, Some("/others")] {
+            let fs = point.image_killed(Steps::new());
+            let engine = open_removing_nothing(&fs, wal_path);
+            put(&engine, 8);
+            drop(engine);
+            let engine = open(&fs, &options()).unwrap();
+            assert!((1..=8).all(|k| has(&engine, k)), "point {n}, {wal_path:?}");
+        }
+    }
+    assert!(left > 0, "nothing was left");
+}
+
 /// It would be nobody's until the next open, with all the room that it has. And a log that was left under the name of the next one
 /// needs no other.
 #[test]
