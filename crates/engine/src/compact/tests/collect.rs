@@ -356,7 +356,6 @@ fn blob_files_of_any_size_are_added_up() {
         common.catalog.edit(&named).unwrap();
     }
     common.compactions.note(&version_of(&engine));
-    assert_eq!(common.compactions.behind().garbage_bytes, u64::MAX);
     let blobs = engine.metrics().blobs;
     assert_eq!((blobs.files, blobs.bytes), (2, u64::MAX));
 }

@@ -89,7 +89,7 @@ fn groups_write_what_ranges_write_one_by_one() {
 #[test]
 fn what_lies_before_a_range_that_failed_is_named_and_nothing_behind_it() {
     let (mut edits, mut ranges) = (0, 0);
-    let step = usize::try_from(4 * one_in(2)).unwrap();
+    let step = usize::try_from(3 * one_in(2)).unwrap();
     for others in (0..108).step_by(step) {
         let machine = Machine::new(PM);
         let disk = FaultStorage::over_sim(machine.fs.clone());

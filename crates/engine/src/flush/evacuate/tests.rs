@@ -321,7 +321,7 @@ fn run(shape: &'static str, seed: u64) -> [u64; 3] {
 
 fn runs(shape: &'static str, by: &'static str, least: u64) {
     let mut all = [0; 3];
-    for seed in seeds(0..explored(4, 16)) {
+    for seed in seeds(0..explored(4, 18)) {
         let _replay = Replay::new(by, seed);
         let found = run(shape, seed);
         all = std::array::from_fn(|i| all[i] + found[i]);
