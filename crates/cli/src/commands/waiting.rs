@@ -15,7 +15,8 @@ use crate::progress::{Known, Progress};
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 
 /// Does `work` here, which is called `name`. Where somebody looks on, another thread shows meanwhile how far it has come, by
-/// `known`. As long as that shows Ctrl-C takes it away before it ends the process where it stands.
+/// `known`. As long as that shows Ctrl-C takes it away before it ends the process where it stands; of a line as wide as the terminal the
+/// echo of Ctrl-C leaves what was drawn last.
 pub(super) fn waited<T>(
     name: &'static str,
     output: &Output,
