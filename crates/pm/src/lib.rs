@@ -17,6 +17,9 @@
 //! instead (the baseline of the field, which all else is compared with). It is empty whenever it is
 //! opened, and it has no page that could go.
 //!
+//! Of a region to which another process writes there can be a copy, of the same kind, for reading only
+//! ([`Copying`]): plain memory, too, with as much of the other's bytes as was asked for.
+//!
 //! # The persistence model
 //! Hardware promises that an aligned 8-byte store is atomic, and nothing else: a 64-byte line that
 //! was not **both** written back ([`Region::flush`]) **and** fenced ([`Region::fence`], by the same
@@ -87,7 +90,7 @@ mod writer;
 
 pub use counters::PmCounters;
 pub use off::{LINE, PmOff};
-pub use region::{Place, Region, RegionKind, RegionSpec};
+pub use region::{Copying, Place, Region, RegionKind, RegionSpec};
 pub use shadow::Shadow;
 pub use sim::SimPm;
 pub use thermocline_base::options::Emulation;

@@ -9,6 +9,7 @@ mod kind;
 mod spec;
 mod unsynced;
 
+pub use attach::copied::Copying;
 pub use kind::RegionKind;
 pub use spec::{Place, RegionSpec};
 
@@ -38,6 +39,8 @@ enum Backend {
     Shadow(ShadowPm),
     /// Nothing at all, and nothing is counted (`dram`).
     Volatile(Charged),
+    /// Of what is copied from this file, nothing is ever written.
+    Copied(Arc<dyn File>),
 }
 
 /// Plain memory, and whose it is.
@@ -273,7 +276,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Sim(sim) => return sim.publish(off.0, value, site),
             Backend::Shadow(shadow) => return shadow.store_u64(off.0, value),
-            Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {}
+            Backend::Cpu | Backend::Msync | Backend::Volatile(_) | Backend::Copied(_) => {}
         }
         // SAFETY: as in `load_u64`.
         let word = unsafe { &*self.inner.base.add(index(off.0)).cast::<AtomicU64>() };
@@ -291,7 +294,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Sim(sim) => return sim.store(off.0, bytes),
             Backend::Shadow(shadow) => return shadow.store(off.0, bytes),
-            Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {}
+            Backend::Cpu | Backend::Msync | Backend::Volatile(_) | Backend::Copied(_) => {}
         }
         // SAFETY: invariant 2 (checked above) and the caller: nobody reads an unpublished range.
         unsafe {
@@ -326,7 +329,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Sim(sim) => sim.store_nt(off.0, bytes),
             Backend::Shadow(shadow) => shadow.store_nt(off.0, bytes),
-            Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {
+            Backend::Cpu | Backend::Msync | Backend::Volatile(_) | Backend::Copied(_) => {
                 self.throttle(len);
                 // SAFETY: invariant 2 (checked above) and the caller; C1 of `cpu`.
                 unsafe { cpu::copy_nt(self.inner.base.add(index(off.0)), bytes) };
@@ -351,7 +354,7 @@ impl Region {
             Backend::Msync => unsynced::note(self.inner.number, off.0, off.0 + len),
             Backend::Sim(sim) => sim.flush(off.0, len),
             Backend::Shadow(shadow) => shadow.flush(off.0, len),
-            Backend::Volatile(_) => {}
+            Backend::Volatile(_) | Backend::Copied(_) => {}
         }
     }
 
@@ -375,7 +378,7 @@ impl Region {
                     return Err(self.media_error(offset));
                 }
             }
-            Backend::Volatile(_) => {}
+            Backend::Volatile(_) | Backend::Copied(_) => {}
         }
         self.check_media()
     }

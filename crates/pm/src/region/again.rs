@@ -36,7 +36,7 @@ impl Region {
                 }
             }
             // What was stored stays in the caches of processors until it is written back.
-            Backend::Cpu | Backend::Shadow(_) | Backend::Volatile(_) => {}
+            Backend::Cpu | Backend::Shadow(_) | Backend::Volatile(_) | Backend::Copied(_) => {}
         }
         self.flush(off, len);
     }

@@ -1,5 +1,6 @@
 //! Making, opening and growing regions.
 
+pub(super) mod copied;
 mod file_growth;
 
 use std::ops::Range;
@@ -383,7 +384,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Cpu | Backend::Msync => self.inner.file.is_some(),
             Backend::Sim(_) => true,
-            Backend::Shadow(_) | Backend::Volatile(_) => false,
+            Backend::Shadow(_) | Backend::Volatile(_) | Backend::Copied(_) => false,
         }
     }
 
