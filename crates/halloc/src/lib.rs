@@ -77,6 +77,7 @@
 //! again from the other one.
 #![deny(unsafe_code)]
 
+mod copied;
 #[expect(unsafe_code, reason = "stores rotten copies again")]
 mod doubled;
 mod format;
@@ -90,6 +91,7 @@ mod pool;
 )]
 mod space;
 
+pub use copied::{Owners, RegionCopy};
 pub use format::{FORMAT_VERSION, META_BYTES_MIN, ZONE_HEADER_BYTES};
 pub use part::Zone;
 pub use pool::ObjectPool;

@@ -245,6 +245,16 @@ pub(crate) fn write_parts_word(region: &Region, seed: u64, parts: u32) -> Result
 
 /// The parts, and whether both copies of the part word count them.
 pub(crate) fn read_parts(region: &Region, seed: u64) -> Result<(Vec<Part>, bool)> {
+    let (count, whole) = count_parts(region, seed)?;
+    let mut parts: Vec<Part> = Vec::new();
+    for index in 0..count {
+        parts.push(read_part(region, seed, index, end_of(&parts))?);
+    }
+    Ok((parts, whole))
+}
+
+/// How many parts there are, and whether both copies of the part word say so.
+pub(crate) fn count_parts(region: &Region, seed: u64) -> Result<(u32, bool)> {
     let mut count = None;
     let mut whole = true;
     for at in PARTS_WORD_COPIES {
@@ -252,29 +262,29 @@ pub(crate) fn read_parts(region: &Region, seed: u64) -> Result<(Vec<Part>, bool)
         whole &= copy.is_some() && (count.is_none() || copy == count);
         count = count.max(copy);
     }
-    let count = count
-        .filter(|&n| n > 0)
-        .ok_or_else(|| damaged("the part word", region.path(), PARTS_WORD_COPIES[0]))?;
-    let mut parts: Vec<Part> = Vec::new();
-    for index in 0..count {
-        let offset = end_of(&parts);
-        let at = PartHeader::place(index, offset);
-        let mut header = None;
-        for copy in [at, at + 64] {
-            let block = region
-                .bytes(PmOff(copy), 64)
-                .map_err(|_| cut_short(region, copy + 64))?;
-            header = header.or(PartHeader::decode(block, seed, index, offset));
-        }
-        let header = header.ok_or_else(|| damaged("a part header", region.path(), at))?;
-        let end = offset.checked_add(header.bytes);
-        let end = end.ok_or_else(|| damaged("a part header", region.path(), at))?;
-        if end > region.len() {
-            return Err(cut_short(region, end));
-        }
-        parts.push(Part::new(header));
+    let count = count.filter(|&n| n > 0);
+    let count =
+        count.ok_or_else(|| damaged("the part word", region.path(), PARTS_WORD_COPIES[0]))?;
+    Ok((count, whole))
+}
+
+/// The part of that number, which begins at `offset`.
+pub(crate) fn read_part(region: &Region, seed: u64, index: u32, offset: u64) -> Result<Part> {
+    let at = PartHeader::place(index, offset);
+    let mut header = None;
+    for copy in [at, at + 64] {
+        let block = region
+            .bytes(PmOff(copy), 64)
+            .map_err(|_| cut_short(region, copy + 64))?;
+        header = header.or(PartHeader::decode(block, seed, index, offset));
     }
-    Ok((parts, whole))
+    let header = header.ok_or_else(|| damaged("a part header", region.path(), at))?;
+    let end = offset.checked_add(header.bytes);
+    let end = end.ok_or_else(|| damaged("a part header", region.path(), at))?;
+    if end > region.len() {
+        return Err(cut_short(region, end));
+    }
+    Ok(Part::new(header))
 }
 
 #[cold]
