@@ -28,8 +28,8 @@ use thermocline_env::{File, OpenMode, Storage};
 #[derive(Debug)]
 pub struct TableFile {
     path: PathBuf,
-    /// What is wrong if it is not there.
-    is_missing: &'static str,
+    /// What is wrong if it is not there; `None` if nothing is: somebody else may have removed it.
+    is_missing: Option<&'static str>,
     storage: Arc<dyn Storage>,
     /// Null while it is closed.
     open: ArcSwapOption<Opened>,
@@ -42,18 +42,26 @@ struct Opened(Arc<dyn File>);
 impl TableFile {
     /// The file of a table, open.
     pub fn open(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
-        TableFile::new(storage, path, "a table is missing")
+        TableFile::new(storage, path, Some("a table is missing"))
     }
 
     /// A blob file, open.
     pub fn open_blobs(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
-        TableFile::new(storage, path, "a blob file is missing")
+        TableFile::new(storage, path, Some("a blob file is missing"))
+    }
+
+    /// Either, open, of a store to which somebody else writes. It stays open: its name may be gone tomorrow.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it is gone; those of the file system.
+    pub fn open_beside(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
+        TableFile::new(storage, path, None)
     }
 
     fn new(
         storage: &Arc<dyn Storage>,
         path: PathBuf,
-        is_missing: &'static str,
+        is_missing: Option<&'static str>,
     ) -> Result<Arc<TableFile>> {
         let file = Arc::new(TableFile {
             path,
@@ -62,8 +70,10 @@ impl TableFile {
             open: ArcSwapOption::empty(),
         });
         file.now()?;
-        let spare: Arc<dyn Spare> = file.clone();
-        storage.spares().add(Arc::downgrade(&spare));
+        if is_missing.is_some() {
+            let spare: Arc<dyn Spare> = file.clone();
+            storage.spares().add(Arc::downgrade(&spare));
+        }
         Ok(file)
     }
 
@@ -88,7 +98,10 @@ impl TableFile {
     fn open_again(&self) -> Result<Arc<dyn File>> {
         // Where descriptors are short this closes others, and they this one.
         let opened = self.storage.open(&self.path, OpenMode::Read);
-        let opened = opened.map_err(|error| missing(error, self.is_missing, &self.path))?;
+        let opened = opened.map_err(|error| match self.is_missing {
+            Some(what) => missing(error, what, &self.path),
+            None => gone(error, &self.path),
+        })?;
         let own = Arc::new(Opened(opened));
         let closed = None::<Arc<Opened>>;
         let before = self.open.compare_and_swap(&closed, Some(own.clone()));
@@ -149,6 +162,20 @@ pub(crate) fn missing(error: Error, what: &str, path: &Path) -> Error {
     match error {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Error::corruption(what, path.display().to_string(), 0, "the file", "none")
+        }
+        other => other,
+    }
+}
+
+/// A file that somebody else has removed is none of the store's any more.
+fn gone(error: Error, path: &Path) -> Error {
+    match error {
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Error::Busy(format!(
+                "the process that writes to the database has replaced {} since it was opened here; open it again to read \
+             it as it is now, or take a checkpoint and read that",
+                path.display()
+            ))
         }
         other => other,
     }

@@ -25,31 +25,23 @@ use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::{AsyncReader, BatchReader, BufPool, DirectStorage, JobIo, PIECE_BYTES};
 use thermocline_observe::charged::Reads;
-use thermocline_policy::tuning::{CACHE_DRAM_PARTS, OPEN_DRAM_PARTS, OPEN_TABLES_MIN};
+use thermocline_policy::tuning::{CACHE_DRAM_PARTS, OPEN_DRAM_PARTS};
 use thermocline_sst::{
     BlobFile, BlockCache, CacheUse, FileName, Identity, StoreCache, TableWriter, WriteOptions,
     blob_name, table_name,
 };
-use thermocline_version::Origins;
+use thermocline_version::{FileKind, Origins, Version};
 
+use super::beside::FilesBeside;
 use super::file::TableFile;
 use super::found::FoundIn;
 use super::habit::Habit;
 use super::keys::Level0Keys;
-use super::open::{OpenTables, OpenUse};
+use super::open::{OpenTables, OpenUse, tables_max};
 use super::open_blobs::{BlobFiles, OpenBlobs};
 use crate::pm::PmTables;
 use crate::staged::{NewFiles, Staged};
 use std::sync::Arc;
-
-/// How many tables may stay open (0: any number), in a process that may have so many files open. Where no option says it, half of
-/// them, since others want some, too.
-fn tables_max(options: &Options, files_max: Option<u64>) -> usize {
-    index(match options.read.open_tables {
-        0 => files_max.map_or(0, |files| (files / 2).max(OPEN_TABLES_MIN)),
-        most => most,
-    })
-}
 
 /// The cache of a runtime, once there is one.
 #[derive(Debug, Clone, Default)]
@@ -76,6 +68,7 @@ pub struct TableFiles {
     carrying: Mutex<()>,
     /// The blob files that were read from.
     open_blobs: BlobFiles,
+    beside: FilesBeside,
     /// The folder of the database.
     pub dir: PathBuf,
     /// Which database wrote each.
@@ -173,8 +166,7 @@ impl TableFiles {
             });
             (counted, bytes)
         };
-        let (table_storage, bytes) = counted();
-        let (blob_storage, blob_bytes) = counted();
+        let [(table_storage, bytes), (blob_storage, blob_bytes)] = [counted(), counted()];
         let dram = account.budget().limit().min(options.dram);
         let cache_bytes = match options.read.cache_bytes {
             // The library's locks are not the scheduler's.
@@ -190,6 +182,7 @@ impl TableFiles {
             blob_bytes,
             carrying: Mutex::default(),
             open_blobs: BlobFiles::new(index(options.read.open_tables)),
+            beside: FilesBeside::default(),
             dir: dir.to_path_buf(),
             origins,
             account: account.clone(),
@@ -265,9 +258,25 @@ impl TableFiles {
         self.dir.join(blob_name(file))
     }
 
+    /// Keeps the files of a version open, though somebody else removes them ([`super::beside`]); once, before one is read.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if one has gone already; those of the file system.
+    pub fn keep_open(&self, version: &Version) -> Result<()> {
+        let way = |file, kind| match kind {
+            FileKind::Table => (&self.storage, self.path(file)),
+            FileKind::Blob => (&self.blob_storage, self.blob_path(file)),
+        };
+        self.beside
+            .keep_open(version, self.storage.open_files_max(), way)
+    }
+
     /// The file of a table. The version names it.
     pub fn open_file(&self, file: FileId) -> Result<Arc<TableFile>> {
-        TableFile::open(&self.storage, self.path(file))
+        match self.beside.find(file, (&self.storage, || self.path(file))) {
+            Some(beside) => beside,
+            None => TableFile::open(&self.storage, self.path(file)),
+        }
     }
 
     /// What a file of that number must say that it is.
@@ -329,7 +338,11 @@ impl TableFiles {
         if let Some(open) = self.open_blobs.find(id) {
             return Ok(open);
         }
-        let file = TableFile::open_blobs(&self.blob_storage, self.blob_path(id))?;
+        let (storage, path) = (&self.blob_storage, || self.blob_path(id));
+        let file = match self.beside.find(id, (storage, path)) {
+            Some(beside) => beside?,
+            None => TableFile::open_blobs(storage, path())?,
+        };
         let now = file.now()?;
         let opened = BlobFile::open(&*now, self.identity(id))?;
         let len = now.len()?;

@@ -19,6 +19,7 @@
 
 mod ahead;
 mod any;
+mod beside;
 mod course;
 mod drive;
 mod file;

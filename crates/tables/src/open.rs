@@ -22,7 +22,10 @@ use arc_swap::ArcSwapOption;
 use thermocline_base::FileId;
 use thermocline_base::bounds::KeyBounds;
 use thermocline_base::budget::Charge;
+use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::index;
+use thermocline_policy::tuning::OPEN_TABLES_MIN;
 use thermocline_sst::{CachedSource, Table};
 
 use super::file::TableFile;
@@ -73,6 +76,15 @@ pub struct OpenTables {
     pub(crate) of: Arc<OpenUse>,
     /// Those that stay open, in the order in which they are looked at. Some may have gone.
     ring: Mutex<VecDeque<Weak<Handle>>>,
+}
+
+/// How many tables may stay open (0: any number), in a process that may have so many files open. Where no option says it, half of
+/// them, since others want some, too.
+pub(crate) fn tables_max(options: &Options, files_max: Option<u64>) -> usize {
+    index(match options.read.open_tables {
+        0 => files_max.map_or(0, |files| (files / 2).max(OPEN_TABLES_MIN)),
+        most => most,
+    })
 }
 
 /// Room for so many places is made at first.
