@@ -54,6 +54,14 @@ impl Report {
         }
     }
 
+    /// Takes in what the check of a part has found.
+    pub fn add(&mut self, part: Report) {
+        self.faults.extend(part.faults);
+        self.more_faults += part.more_faults;
+        self.records += part.records;
+        self.bytes += part.bytes;
+    }
+
     /// Ends the check of what lies at `place`, of which something could not be read. Where nothing is wrong that is the answer.
     /// Beside faults it is one: neither hides the other.
     ///

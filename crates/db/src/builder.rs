@@ -200,6 +200,32 @@ impl DbBuilder {
         self
     }
 
+    /// Keeps no writer out, for a database that is opened with [`Options::read_only`]. Without this call such an opening does so
+    /// unless there is one already, beside which it reads in the same way as with it.
+    ///
+    /// Beside a writer the database is what it is when it is opened here, and stays that. To see what was written since, open it
+    /// again. The writer is not asked and does not notice. What lies in persistent memory is copied into memory of this process, as
+    /// much again as it is there, and does not count in `dram`. Tables on the SSD are read where they are, as long as half of the
+    /// files that the process may have open are enough for all of them. Beyond that a read of a table that the writer has
+    /// replaced fails with [`Error::Busy`](crate::Error::Busy).
+    ///
+    /// ```
+    /// use thermocline::{Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let writer = Db::open(&path, Options::default())?;
+    /// writer.put("k", "1")?;
+    /// let options = Options { read_only: true, ..Options::default() };
+    /// let reader = Db::builder(&path).options(options).beside_writers().open()?;
+    /// writer.put("k", "2")?;
+    /// assert_eq!(reader.get("k")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn beside_writers(mut self) -> DbBuilder {
+        self.setup.beside_writers = true;
+        self
+    }
+
     /// Opens the engine that the handles of the database share.
     pub(crate) fn open_engine(self, world: World) -> Result<Engine> {
         Engine::open_with(world, &self.path, self.options, self.setup)

@@ -28,15 +28,15 @@ impl Db {
     /// Opens the database in the folder `path`. Makes it if there is none and the options allow that. Every durable
     /// write of the last process is there; the writes that it left unfinished are cut off.
     ///
-    /// With [`Options::read_only`] the open writes nothing at all. After a crash it recovers the store in DRAM only.
+    /// With [`Options::read_only`] the open writes nothing at all. After a crash it recovers the store in DRAM only. Beside somebody
+    /// who writes it reads the database as it is at that moment ([`DbBuilder::beside_writers`](crate::DbBuilder::beside_writers)).
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] for options that break a rule, or if there is no database and none is to be made,
     /// or the folder has something else; [`crate::Error::Locked`] if it is open elsewhere; [`crate::Error::Corruption`]
     /// naming file or region and offset; [`crate::Error::Unsupported`] for a newer format, or a region of another kind than
-    /// asked for; [`crate::Error::OutOfSpace`] if the disk has no room, or with records in DRAM `dram` has none for what the
-    /// logs have; [`crate::Error::Busy`] if another database has the region open, or this process has 1,024 regions open;
-    /// [`crate::Error::Io`] of the file system.
+    /// asked for; [`crate::Error::OutOfSpace`] if the disk has no room, or with records in DRAM `dram` has none for what the logs have;
+    /// [`crate::Error::Busy`] if another database has the region, or this process 1,024 of them; [`crate::Error::Io`] of the file system.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::builder(path).options(options).open()
     }

@@ -310,7 +310,11 @@ impl Inner {
     fn let_go(&self) {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
-        let folder = self.common.world.env.storage.hold_folder(&self.common.dir);
+        // Beside somebody who writes everything was copied, or is open.
+        let folder = match self.common.is_beside {
+            true => Ok(None),
+            false => self.common.world.env.storage.hold_folder(&self.common.dir),
+        };
         let edits = self.common.catalog.edits();
         let position = Position::of(edits.manifest_path(), edits.manifest_bytes());
         drop(edits);

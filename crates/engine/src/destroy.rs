@@ -63,7 +63,7 @@ use crate::create::{is_leftover, lacks_region};
 use crate::layout::{self, Begun, REGION_NAME};
 use crate::open::spec::live_owners;
 use crate::recover;
-use crate::wal::{Claims, LogDirs, logs};
+use crate::wal::{Claimant, Claims, LogDirs, logs};
 use crate::world::World;
 
 /// Removes the database in `dir` for good: all that it has made there, its logs, wherever they lie, and its region, if that lies
@@ -242,7 +242,7 @@ impl<'s> Look<'s> {
         };
         if self.region_id == NO_REGION {
             let dirs = LogDirs::of(self.dir, self.options, self.state);
-            let claims = Claims::make(storage, self.dir, &dirs, self.state, false)?;
+            let claims = Claims::make(storage, self.dir, &dirs, self.state, Claimant::Writer)?;
             claims.check_noted(storage, &dirs, self.is_begun)?;
             found.logs = Some((dirs, claims));
         } else if self.world.sim.is_none() {

@@ -142,22 +142,34 @@ pub(crate) fn find_region(
     )))
 }
 
-/// Keeps writers away from a database that is only read. A copy of a database may lack the lock file, and none is made. Then
+/// What keeps a database as it is while it is only read.
+pub(crate) enum ReadLock {
+    /// This keeps writers away, if there is something to lock.
+    Held(Option<Box<dyn LockGuard>>),
+    /// Nothing: somebody writes to it.
+    Beside,
+}
+
+/// Keeps writers away from a database that is only read, unless there is one. A copy of a database may lack the lock file, and none is made. Then
 /// the lock of its region keeps them away, if it has one; and the folder is held, so that a writer who comes meanwhile leaves
 /// what he finds there.
-pub(crate) fn lock_to_read(
-    storage: &dyn Storage,
-    dir: &Path,
-) -> Result<Option<Box<dyn LockGuard>>> {
+pub(crate) fn lock_to_read(storage: &dyn Storage, dir: &Path) -> Result<ReadLock> {
     let path = dir.join(LOCK_NAME);
-    let lock = storage.lock_shared(&path)?;
-    if lock.is_some() {
-        return Ok(lock);
+    let lock = || match storage.lock_shared(&path) {
+        Err(Error::Locked { .. }) => Ok(ReadLock::Beside),
+        lock => lock.map(ReadLock::Held),
+    };
+    match lock()? {
+        ReadLock::Held(None) => {}
+        taken => return Ok(taken),
     }
     // Where it cannot be held, only checksums tell.
     let folder = storage.hold_folder(dir).unwrap_or(None);
     // Again: who has made the file meanwhile may have asked before whether somebody holds the folder.
-    Ok(storage.lock_shared(&path)?.or(folder))
+    Ok(match lock()? {
+        ReadLock::Held(None) => ReadLock::Held(folder),
+        taken => taken,
+    })
 }
 
 /// Refuses the empty path: no folder has it.

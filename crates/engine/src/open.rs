@@ -1,6 +1,7 @@
 //! Opening a store: the manifest ([`named`]), what region and logs have ([`recovered`]), and the store made of it
 //! ([`wired`]).
 
+pub(crate) mod beside;
 mod named;
 mod recovered;
 pub(crate) mod spec;
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
-use thermocline_base::{ErrorKind, Result, SeqNo};
+use thermocline_base::{Error, ErrorKind, Result, SeqNo};
 use thermocline_env::frugal::Frugal;
 use thermocline_env::{LockGuard, Storage};
 use thermocline_runtime::Runtime;
@@ -19,20 +20,22 @@ use thermocline_version::{LOCK_NAME, Manifest};
 use crate::create::{create, prepare_or_find};
 use crate::expiry::Ttls;
 use crate::families::table::{Families, Given};
-use crate::layout::{self, REGION_NAME};
+use crate::layout::{self, REGION_NAME, ReadLock};
 use crate::store::{Engine, Handle};
 use crate::sync::Arc;
 use crate::world::{Setup, World};
+use beside::{Moments, check_lasts};
 use named::Named;
 use recovered::Recovered;
 use wired::{Shared, wire};
 
 impl Engine {
-    /// Opens the database in `dir`, making it if the options say so.
+    /// Opens the database in `dir`, making it if the options say so. For reading only it is opened beside somebody who writes to it,
+    /// too, and shows what it is at that moment.
     ///
     /// # Errors
     /// [`thermocline_base::Error::InvalidArgument`] for options that make no sense, a folder that is not a database,
-    /// or none at all; [`thermocline_base::Error::Locked`]; [`thermocline_base::Error::Corruption`] with file or
+    /// or none at all; [`thermocline_base::Error::Locked`]; [`thermocline_base::Error::Busy`] if no moment of it lasts until it is copied; [`thermocline_base::Error::Corruption`] with file or
     /// region and offset; [`thermocline_base::Error::OutOfSpace`]; those of the file system.
     pub fn open(world: World, dir: &Path, options: Options) -> Result<Engine> {
         Engine::open_with(world, dir, options, Setup::default())
@@ -59,10 +62,18 @@ impl Engine {
         if !exists {
             exists = prepare_or_find(&*storage, dir, &options)?;
         }
-        let lock = if options.read_only {
-            layout::lock_to_read(&*storage, dir)?
-        } else {
-            Some(storage.lock(&dir.join(LOCK_NAME))?)
+        if setup.beside_writers && !options.read_only {
+            return Err(Error::InvalidArgument(
+                "who writes is beside nobody; beside_writers is for a database that is opened with read_only".into(),
+            ));
+        }
+        let lock = match options.read_only {
+            true if setup.beside_writers => ReadLock::Beside,
+            true => layout::lock_to_read(&*storage, dir)?,
+            false => ReadLock::Held(Some(storage.lock(&dir.join(LOCK_NAME))?)),
+        };
+        let ReadLock::Held(lock) = lock else {
+            return open_beside((&world, dir, &options), (&setup, &ttls), started);
         };
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
@@ -107,6 +118,20 @@ impl Engine {
     }
 }
 
+/// Opens a database to which somebody else writes, for reading only ([`beside`]).
+fn open_beside(
+    (world, dir, options): (&World, &Path, &Options),
+    (setup, ttls): (&Setup, &Ttls),
+    started: u64,
+) -> Result<Engine> {
+    let lasting = layout::lasting(&*world.env.storage, dir);
+    let dirs = (dir, lasting.as_path());
+    Moments::default().first_whole(|moments| {
+        let named = beside::named(moments, (world, &lasting, options))?;
+        open_named(named, dirs, (setup.clone(), ttls.clone()), None, started)
+    })
+}
+
 fn open_named(
     mut named: Named,
     (given, dir): (&Path, &Path),
@@ -123,6 +148,10 @@ fn open_named(
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
     let account = Account::new(runtime.budget().clone(), named.options.dram);
     let mut recovered = Recovered::find(&mut named, (dir, lock.as_deref()), &account)?;
+    if named.beside.is_some() {
+        // Of logs, too, which were read meanwhile.
+        check_lasts(&named.world.env.storage, dir, &named.state)?;
+    }
     if !named.options.read_only {
         recovered.keep(&mut named)?;
     }

@@ -105,6 +105,8 @@ pub(crate) struct Common {
     pub events: Arc<Events>,
     pub stalls: Stalls,
     pub latencies: Latencies,
+    /// Whether somebody else writes to it, who has the folder.
+    pub is_beside: bool,
     /// The folder's lock. It is the last field: if the store has failed, whatever still holds a part of it keeps other
     /// openers out.
     pub lock: FolderLock,

@@ -16,21 +16,25 @@ use thermocline_memtable::Descriptor;
 use thermocline_pm::PmOff;
 use thermocline_version::{Manifest, State};
 
-use files::{References, Referrer, bytes_of_files, check_files};
+use files::{HasGone, References, Referrer, bytes_of_files, check_files};
 
 use crate::create::lacks_region;
-use crate::layout;
-use crate::open::spec::{described, open_space, replay_threads, settled};
+use crate::layout::{self, ReadLock};
+use crate::open::beside::{Moments, check_lasts, passing};
+use crate::open::spec::{Beside, described, open_space, replay_threads, settled};
 use crate::pm_tables::verify_pm_tables;
 use crate::recover;
 use crate::recover::found::Found;
 use crate::replay::Known;
 use crate::world::World;
 
-/// Checks the database in `dir`. Writes nothing.
+/// What is checked, and how.
+type Place<'a> = (&'a World, &'a Path, &'a Options);
+
+/// Checks the database in `dir`. Writes nothing. Somebody may write to it meanwhile.
 ///
 /// # Errors
-/// What keeps the check from being made: no database, locked, I/O errors. Damage is no error but a
+/// What keeps the check from being made: no database, so many writes that no moment lasts until it is copied, I/O errors. Damage is no error but a
 /// fault in the report, and beside damage so is what cannot be read.
 pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
     verify_observed(world, dir, options, &mut |_| {})
@@ -59,60 +63,93 @@ pub fn verify_observed(
     if !storage.is_dir(dir)? || !Manifest::exists(&**storage, dir)? {
         return Err(layout::no_database(&**storage, dir));
     }
-    let _lock = layout::lock_to_read(&**storage, dir)?;
+    let lock = layout::lock_to_read(&**storage, dir)?;
     let mut report = Report::default();
     let mut course = Course::new(observer);
-    if let Err(error) = check((world, dir, &options), &mut course, &mut report) {
+    let place = (world, dir, &options);
+    let checked = match lock {
+        ReadLock::Held(_lock) => check(place, &mut course, &mut report),
+        ReadLock::Beside => check_beside(place, &mut course, &mut report),
+    };
+    if let Err(error) = checked {
         report.note(error)?;
     }
     course.finish();
     Ok(report)
 }
 
-/// One part after the other, so that damage of one does not hide that of the next.
-fn check(
-    (world, dir, options): (&World, &Path, &Options),
+/// Checks a database to which nobody writes.
+fn check(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) -> Result<()> {
+    let (world, dir, _) = place;
+    let (manifest, state) = Manifest::open(world.env.storage.clone(), dir, true)?;
+    let mut references = BTreeMap::new();
+    report.bytes += manifest.len();
+    let ids = ids_of(&manifest, &state)?;
+    let region = check_region(place, (&state, ids, None), &mut references, course, report);
+    let never: HasGone<'_> = &|_| Ok(false);
+    finish(place, region, (&state, &references, never), course, report)
+}
+
+/// Checks a database to which somebody writes: of a moment what lies in its region, or in logs, and of its files those that are not
+/// replaced before their turn comes.
+fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) -> Result<()> {
+    let (world, dir, options) = place;
+    let storage = &world.env.storage;
+    let (state, part, references, region) = Moments::default().first_whole(|moments| {
+        let (manifest, state) = Manifest::open(storage.clone(), dir, true)?;
+        let (mut part, mut references) = (Report::default(), BTreeMap::new());
+        part.bytes += manifest.len();
+        let (db_id, region_id) = ids_of(&manifest, &state)?;
+        let options = settled(world, dir, options.clone(), &state, &region_id)?;
+        let place = (world, dir, &options);
+        let beside = match lacks_region(&state) {
+            true => Beside { region: None },
+            false => moments.copied(place, &state, &region_id)?,
+        };
+        let of = (&state, (db_id, region_id), Some(&beside));
+        let region = check_region(place, of, &mut references, course, &mut part);
+        check_lasts(storage, dir, &state)?;
+        let first = part.faults.first().map(|fault| format!("{fault:?}"));
+        let wrong = region.as_ref().err().map(Error::to_string).or(first);
+        match wrong.is_none_or(|wrong| moments.says_again(wrong)) {
+            true => Ok((state, part, references, region)),
+            false => Err(passing()),
+        }
+    })?;
+    report.add(part);
+    let has_gone: HasGone<'_> = &|file| {
+        let (_, now) = Manifest::open(storage.clone(), dir, true)?;
+        Ok(now.version().file(file).is_none())
+    };
+    finish(
+        place,
+        region,
+        (&state, &references, has_gone),
+        course,
+        report,
+    )
+}
+
+/// The ids of database and region.
+fn ids_of(manifest: &Manifest, state: &State) -> Result<([u8; 16], [u8; 16])> {
+    state.db_id().zip(state.region_id()).ok_or_else(|| {
+        let place = manifest.path().display().to_string();
+        Error::corruption("no creation in the manifest", place, 0, "one", "none")
+    })
+}
+
+/// Checks the files, too, so that damage of one part does not hide that of the next.
+fn finish(
+    (world, dir, _): Place<'_>,
+    region: Result<()>,
+    (state, references, has_gone): (&State, &References, HasGone<'_>),
     course: &mut Course<'_>,
     report: &mut Report,
 ) -> Result<()> {
-    let (manifest, state) = Manifest::open(world.env.storage.clone(), dir, true)?;
-    report.bytes += manifest.len();
-    let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
-        let place = manifest.path().display().to_string();
-        return Err(Error::corruption(
-            "no creation in the manifest",
-            place,
-            0,
-            "one",
-            "none",
-        ));
-    };
-    let mut references = BTreeMap::new();
-    let region = match lacks_region(&state) {
-        true => Ok(()),
-        false => {
-            let settled = settled(world, dir, options.clone(), &state, &region_id);
-            settled.and_then(|options| {
-                check_region(
-                    (world, dir, &options),
-                    &state,
-                    &db_id,
-                    &mut references,
-                    course,
-                    report,
-                )
-            })
-        }
-    };
     // Unless the region has begun it.
-    course.begin(bytes_of_files(&state));
-    let files = check_files(
-        (&world.env.storage, dir),
-        &state,
-        &references,
-        course,
-        report,
-    );
+    course.begin(bytes_of_files(state));
+    let place = (&world.env.storage, dir, has_gone);
+    let files = check_files(place, state, references, course, report);
     let mut unread = Vec::new();
     for error in region.err().into_iter().chain(files) {
         unread.extend(report.note(error).err());
@@ -123,16 +160,20 @@ fn check(
 /// Reads all that lies in the region, or in logs: PM tables, and the chains with their records. Of what tells
 /// where the chains are, and of the chains, the first fault ends it.
 fn check_region(
-    (world, dir, options): (&World, &Path, &Options),
-    state: &State,
-    db_id: &[u8; 16],
+    (world, dir, options): Place<'_>,
+    (state, (db_id, region_id), beside): (&State, ([u8; 16], [u8; 16]), Option<&Beside>),
     references: &mut References,
     course: &mut Course<'_>,
     report: &mut Report,
 ) -> Result<()> {
+    if lacks_region(state) {
+        return Ok(());
+    }
+    let db_id = &db_id;
+    let options = &settled(world, dir, options.clone(), state, &region_id)?;
     // Nobody's budget: it is gone when this returns.
     let account = Account::new(Budget::new(u64::MAX), u64::MAX);
-    let opened = open_space(world, dir, options, state, &account)?;
+    let opened = open_space((world, dir, options), state, &account, beside)?;
     let (space, zones, loaded) = (opened.space, opened.zones, opened.loaded.as_ref());
     let in_zones = bytes_in(&zones);
     course.begin(in_zones.saturating_add(bytes_of_files(state)));

@@ -81,7 +81,7 @@ use thermocline_pm::PmOff;
 use thermocline_wal::LogWriter;
 
 use crate::store::Memtables;
-pub(crate) use claim::Claims;
+pub(crate) use claim::{Claimant, Claims};
 pub(crate) use load::Loaded;
 use logs::without_log;
 pub(crate) use place::{LogDirs, check_place};

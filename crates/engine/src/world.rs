@@ -53,6 +53,8 @@ pub struct Setup {
     pub compaction_filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     /// The TTLs of families, by name, of those that are made later, too; as with filters the latter of two counts.
     pub ttls: Vec<(String, Duration)>,
+    /// Who reads only keeps no writer out, whether there is one yet or not.
+    pub beside_writers: bool,
 }
 
 impl std::fmt::Debug for Setup {
@@ -63,6 +65,7 @@ impl std::fmt::Debug for Setup {
             .field("merge_operators", &self.merge_operators)
             .field("compaction_filters", &self.compaction_filters)
             .field("ttls", &self.ttls)
+            .field("beside_writers", &self.beside_writers)
             .finish()
     }
 }

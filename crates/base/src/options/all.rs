@@ -52,7 +52,8 @@ pub struct Options {
     /// Make the database if there is none. True unless set.
     pub create_if_missing: bool,
     /// Open the database for reading: nothing at all is written, and what a crash has left is recovered in DRAM. Others may
-    /// read it at the same time; while one writes it is locked.
+    /// read it at the same time, and nobody may begin to write. Beside one who writes already it is read as it is when it is
+    /// opened, from a copy in memory of what lies in persistent memory.
     pub read_only: bool,
     /// The named set that the other options start from. To set this field alone changes none of the others, so that the store
     /// is neither one nor the other; [`Options::preset`] changes them, and [`Options::set`].

@@ -57,8 +57,9 @@ fn in_one_process() {
     let pid = format!("process {} (this one", std::process::id());
     let says = [&text(&dir)[..], &pid, "close it"];
     refused(Db::open(&dir, options()), ErrorKind::Locked, &says);
-    refused(Db::open(&dir, read_only()), ErrorKind::Locked, &says);
-    refused(Db::verify(&dir, options()), ErrorKind::Locked, &says);
+    // Whoever reads is not in the way, and is let in.
+    assert_filled(&Db::open(&dir, read_only()).unwrap());
+    assert_eq!(Db::verify(&dir, options()).unwrap().faults, []);
     // Through another name of the folder.
     let link = home.path().join("link");
     std::os::unix::fs::symlink(&dir, &link).unwrap();
@@ -79,8 +80,9 @@ fn in_two_processes() {
     let pid = format!("process {}", child.id());
     let says = [&text(&dir)[..], &pid, "close it"];
     refused(Db::open(&dir, options()), ErrorKind::Locked, &says);
-    refused(Db::open(&dir, read_only()), ErrorKind::Locked, &says);
-    refused(Db::verify(&dir, options()), ErrorKind::Locked, &says);
+    // Whoever reads is not in the way, and is let in.
+    assert_filled(&Db::open(&dir, read_only()).unwrap());
+    assert_eq!(Db::verify(&dir, options()).unwrap().faults, []);
     assert_unchanged(&dir, &before);
     child.kill().unwrap();
     child.wait().unwrap();

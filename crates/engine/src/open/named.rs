@@ -9,7 +9,7 @@ use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::DirectStorage;
 use thermocline_version::{Manifest, NO_REGION, Origins, State};
 
-use super::spec::{refuse_other_kind, settled};
+use super::spec::{Beside, refuse_other_kind, settled};
 use crate::close::position::Position;
 use crate::create::{lacks_region, make_missing_region, region_in_memory};
 use crate::layout;
@@ -31,6 +31,8 @@ pub(super) struct Named {
     pub origins: Origins,
     /// Where the manifest ended when it was read.
     pub position: Position,
+    /// If somebody else writes to the database: what it is read from.
+    pub beside: Option<Beside>,
 }
 
 impl Named {
@@ -83,6 +85,7 @@ impl Named {
             db_id,
             origins,
             position,
+            beside: None,
         })
     }
 }

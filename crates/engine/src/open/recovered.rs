@@ -68,6 +68,7 @@ impl Recovered {
             state,
             db_id,
             position,
+            beside,
             ..
         } = named;
         let storage = world.env.storage.clone();
@@ -80,7 +81,7 @@ impl Recovered {
             zones,
             loaded,
             logs,
-        } = open_space(world, dir, options, state, account)?;
+        } = open_space((world, dir, options), state, account, beside.as_ref())?;
         *options = options
             .clone()
             .on_region(space.region().kind() != RegionKind::File);

@@ -15,7 +15,7 @@ use thermocline_version::{Manifest, NO_REGION, State, VersionEdit};
 use crate::flush::flushed_up_to;
 use crate::layout::{self, REGION_NAME};
 use crate::sync::Arc;
-use crate::wal::{Claims, Loaded, LogDirs};
+use crate::wal::{Claimant, Claims, Loaded, LogDirs};
 use crate::world::World;
 
 /// The options for an existing database: `pm_path` says where its region really lies, or nothing
@@ -118,6 +118,13 @@ pub(crate) fn check_dram(world: &World, options: &Options) -> Result<()> {
     Region::open(&dram_spec(world, options, &account)).map(drop)
 }
 
+/// How a store is had to which somebody else writes ([`super::beside`]).
+#[derive(Debug)]
+pub(crate) struct Beside {
+    /// A copy of its region, if it has one that is a file.
+    pub region: Option<Region>,
+}
+
 /// A region, and what lies in it.
 pub(crate) struct OpenedSpace {
     pub space: Arc<Space>,
@@ -128,13 +135,12 @@ pub(crate) struct OpenedSpace {
 }
 
 /// Opens the region of a database, or makes one in DRAM, charged to `account`, and loads its logs into
-/// it.
+/// it. If somebody else writes to it, from what is to be read `beside` that.
 pub(crate) fn open_space(
-    world: &World,
-    dir: &Path,
-    options: &Options,
+    (world, dir, options): (&World, &Path, &Options),
     state: &State,
     account: &Arc<Account>,
+    beside: Option<&Beside>,
 ) -> Result<OpenedSpace> {
     let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
         unreachable!("the caller has seen them");
@@ -147,7 +153,12 @@ pub(crate) fn open_space(
         space.set_limit(options.region_bytes_max());
         let dirs = LogDirs::of(dir, options, state);
         let storage = &*world.env.storage;
-        let claims = Claims::make(storage, dir, &dirs, state, options.read_only)?;
+        let claimant = match (beside, options.read_only) {
+            (Some(_), _) => Claimant::Beside,
+            (None, true) => Claimant::Reader,
+            (None, false) => Claimant::Writer,
+        };
+        let claims = Claims::make(storage, dir, &dirs, state, claimant)?;
         let loaded = Loaded::load(storage, &dirs, &db_id, state, &space)?;
         space.set_limit(options.region_bytes_max());
         return Ok(OpenedSpace {
@@ -158,7 +169,10 @@ pub(crate) fn open_space(
         });
     }
     let spec = region_spec(world, dir, options, &region_id)?;
-    let region = Region::open(&spec)?;
+    let region = match beside.and_then(|beside| beside.region.clone()) {
+        Some(copied) => copied,
+        None => Region::open(&spec)?,
+    };
     let live = live_owners(state);
     let is_live = |owner| live.contains(&owner);
     let (space, zones) = Space::open(region, &region_id, space_spec, is_live)?;

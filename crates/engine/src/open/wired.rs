@@ -108,6 +108,9 @@ fn open_tables(
     let who = (options.read_only, recovered.may_be_read());
     files::sweep(&files, &mut versions, who)?;
     let current = versions.current().clone();
+    if named.beside.is_some() {
+        files.keep_open(&current)?;
+    }
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);
     files.pm.open_all(space, zones, of, &shared.account)?;
@@ -239,6 +242,7 @@ impl Parts<'_> {
             latencies: Latencies::new(options.metrics.latency_every, clock),
             options,
             space: recovered.space,
+            is_beside: named.beside.is_some(),
             lock: FolderLock::new(self.lock),
         };
         (common, own)

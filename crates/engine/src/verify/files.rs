@@ -30,6 +30,9 @@ pub(super) struct Referrer {
     pub at: PmOff,
 }
 
+/// Whether a file is none of the database's any more, which somebody else has removed.
+pub(super) type HasGone<'a> = &'a dyn Fn(FileId) -> Result<bool>;
+
 /// Bytes of the tables and blob files that the manifest names, as it has them.
 pub(super) fn bytes_of_files(state: &State) -> u64 {
     let version = &**state.version();
@@ -38,9 +41,9 @@ pub(super) fn bytes_of_files(state: &State) -> u64 {
 }
 
 /// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records and tables
-/// refer to is there. Returns why files could not be read; the others were.
+/// refer to is there. Returns why files could not be read; the others were, but for those that have gone.
 pub(super) fn check_files(
-    (storage, dir): (&Arc<dyn Storage>, &Path),
+    (storage, dir, has_gone): (&Arc<dyn Storage>, &Path, HasGone<'_>),
     state: &State,
     references: &References,
     course: &mut Course<'_>,
@@ -61,6 +64,7 @@ pub(super) fn check_files(
         version,
         there: there.into_iter().collect(),
         sound: BTreeMap::new(),
+        has_gone,
         report,
     };
     let mut unread = Vec::new();
@@ -69,7 +73,8 @@ pub(super) fn check_files(
         for (file, _) in version.files().filter(|(_, is)| *is == kind) {
             course.part(version.file_bytes(file));
             let checked = files.check(file, kind, references.get(&file));
-            unread.extend(checked.err());
+            let missed = checked.err().filter(|_| !files.gone(file));
+            unread.extend(missed);
         }
     }
     files.check_named(references);
@@ -84,6 +89,7 @@ struct Files<'a> {
     there: BTreeSet<(FileId, FileKind)>,
     /// The blob files in which no fault was found.
     sound: BTreeMap<FileId, (BlobFile, Arc<TableFile>)>,
+    has_gone: HasGone<'a>,
     report: &'a mut Report,
 }
 
@@ -96,6 +102,9 @@ impl Files<'_> {
     ) -> Result<()> {
         let path = self.dir.join(file_name(file, kind).to_string());
         if !self.there.contains(&(file, kind)) {
+            if self.gone(file) {
+                return Ok(());
+            }
             let place = path.display().to_string();
             let what = "a file that the manifest names is missing";
             let error = Error::corruption(what, place, 0, "a file", "no such file");
@@ -158,9 +167,21 @@ impl Files<'_> {
     /// a table's parts may refer to one that has gone.
     fn look_up(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<()> {
         match self.sound.get(&blob.file) {
-            Some((blobs, file)) => read_blob_of(blobs, &*file.now()?, (cf, key), blob).map(drop),
+            Some((blobs, file)) => {
+                let read = file.now();
+                let read = read.and_then(|file| read_blob_of(blobs, &*file, (cf, key), blob));
+                match read {
+                    Err(_) if self.gone(blob.file) => Ok(()),
+                    read => read.map(drop),
+                }
+            }
             None => Ok(()),
         }
+    }
+
+    /// Whether a file is the database's no more. Where that cannot be found out it is.
+    fn gone(&self, file: FileId) -> bool {
+        (self.has_gone)(file).unwrap_or(false)
     }
 
     /// Whether all files to which the region refers are named.

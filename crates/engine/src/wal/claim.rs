@@ -60,9 +60,19 @@ impl Noted {
     }
 }
 
+/// Who claims logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claimant {
+    /// Who makes lock files, and has them alone.
+    Writer,
+    /// Who shares them with others, and writes nothing.
+    Reader,
+    /// Who reads beside a writer that has them.
+    Beside,
+}
+
 impl Claims {
-    /// Claims the logs of the database in `folder`, wherever they lie. Unless `read_only`, lock files are made;
-    /// else nothing is written.
+    /// Claims the logs of the database in `folder`, wherever they lie.
     ///
     /// # Errors
     /// [`Error::Locked`] naming the database that has them; [`Error::InvalidArgument`] if they are another
@@ -73,7 +83,7 @@ impl Claims {
         folder: &Path,
         dirs: &LogDirs,
         state: &State,
-        read_only: bool,
+        by: Claimant,
     ) -> Result<Claims> {
         let absolute = std::path::absolute(folder);
         let folder =
@@ -88,7 +98,7 @@ impl Claims {
                 break;
             }
             if storage.is_dir(&dir.dir)? && !claims.have(storage, &dir.dir)? {
-                claims.claim(storage, dir, state, read_only)?;
+                claims.claim(storage, dir, state, by)?;
             }
         }
         Ok(claims)
@@ -109,12 +119,13 @@ impl Claims {
         storage: &dyn Storage,
         dir: &LogDir,
         state: &State,
-        read_only: bool,
+        by: Claimant,
     ) -> Result<()> {
         let path = dir.owner(&self.db_id);
-        let lock = match read_only {
-            true => storage.lock_shared(&dir.lock(&self.db_id)),
-            false => storage.lock(&dir.lock(&self.db_id)).map(Some),
+        let lock = match by {
+            Claimant::Writer => storage.lock(&dir.lock(&self.db_id)).map(Some),
+            Claimant::Reader => storage.lock_shared(&dir.lock(&self.db_id)),
+            Claimant::Beside => Ok(None),
         };
         let lock = lock.map_err(|error| match error {
             Error::Locked { path: at, pid } => Error::Locked {
@@ -251,7 +262,7 @@ impl Claims {
             return Ok(None);
         }
         if self.all.iter().all(|claim| claim.dir != newest.dir) {
-            self.claim(storage, newest, state, false)?;
+            self.claim(storage, newest, state, Claimant::Writer)?;
         }
         let claim = self.all.iter().find(|claim| claim.dir == newest.dir);
         let found = claim.and_then(|claim| claim.found.clone());

@@ -5,6 +5,7 @@
 
 mod after_close;
 mod awaited;
+mod beside;
 mod blocked;
 mod budget;
 mod closing;

@@ -1,0 +1,152 @@
+//! Reading a store beside a process that writes to it.
+//!
+//! # What is read
+//! A *moment*: what the store was when it was opened here, and nothing of what comes after. The process that writes is not
+//! asked, does not notice, and waits for nobody.
+//!
+//! # Why it is one
+//! 1. The manifest is read first. It may be read beside whoever writes it: what it says then is a state that the store had.
+//! 2. What lies in persistent memory is copied ([`thermocline_halloc::RegionCopy`]), of all owners of zones that the manifest names.
+//! 3. The manifest is read again. Zones become free only behind an edit that takes their owner out (`reclaim`,
+//!    `pm_tables`). So if it still names all owners, nothing of theirs was overwritten before the copy was done. If it does not, the
+//!    moment is gone, and the next one is tried, with what is copied of owners that are still there.
+//! 4. Logs, where those have the records, are read between the two in place of 2.
+//! 5. The files of tables are opened, and stay open (`tables::beside`). A file that is not there any more is not named any
+//!    more: the next moment is tried.
+//!
+//! From then on it is a store that is open for reading only. What it found is what a crash at that moment could have left, so it is
+//! opened as after a crash: writes that were under way are cut off behind the last one before which none is missing.
+//!
+//! # What is damage
+//! What is missing may have been written while it was copied. So whatever looks like damage is looked at again, in a new copy. If that
+//! says the same of the same place it is damage: where somebody writes, the place moves on.
+//!
+//! # What it takes
+//! Memory for what lies in persistent memory, beside `dram`, and a descriptor for each file, up to half of those that there are.
+
+use std::path::Path;
+
+use thermocline_base::options::Options;
+use thermocline_base::{Error, Result};
+use thermocline_env::Storage;
+use thermocline_halloc::RegionCopy;
+use thermocline_version::{Manifest, NO_REGION, State};
+
+use super::named::Named;
+use super::spec::{Beside, live_owners, region_spec};
+use crate::sync::Arc;
+use crate::world::World;
+
+/// So many moments are tried. Each is copied faster than the one before, as less has changed.
+const TRIES: usize = 100;
+
+/// Tries moments, until one is whole.
+#[derive(Debug, Default)]
+pub(crate) struct Moments {
+    copy: RegionCopy,
+    /// What was wrong with the one before.
+    wrong: Option<String>,
+    tried: usize,
+}
+
+impl Moments {
+    /// What `take` makes of a moment.
+    ///
+    /// # Errors
+    /// Damage, as it was found twice; [`Error::Busy`] if so much is written that no moment lasts; others of `take`.
+    pub fn first_whole<T>(mut self, mut take: impl FnMut(&mut Moments) -> Result<T>) -> Result<T> {
+        loop {
+            match take(&mut self) {
+                Err(error) => self.passes_over(error)?,
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Whether another moment may have another answer.
+    fn passes_over(&mut self, error: Error) -> Result<()> {
+        self.tried += 1;
+        if self.tried == TRIES {
+            return Err(Error::Busy(format!(
+                "the process that writes to the database replaces what is read here faster than it can be copied \
+                 ({TRIES} times; the last one: {error}); try again when it writes less, or take a checkpoint there"
+            )));
+        }
+        match error {
+            Error::Busy(_) => Ok(()),
+            Error::Corruption { .. } | Error::Io { .. } | Error::Locked { .. } => {
+                match self.says_again(error.to_string()) {
+                    true => Err(error),
+                    false => Ok(()),
+                }
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Whether the moment before had the same fault. The next one is copied as a whole.
+    pub fn says_again(&mut self, wrong: String) -> bool {
+        self.copy.forget();
+        let again = self.wrong.as_ref() == Some(&wrong);
+        self.wrong = Some(wrong);
+        again
+    }
+
+    /// The region of the database in `dir` as its manifest has it.
+    pub fn copied(
+        &mut self,
+        (world, dir, options): (&World, &Path, &Options),
+        state: &State,
+        region_id: &[u8; 16],
+    ) -> Result<Beside> {
+        if *region_id == NO_REGION || world.sim.is_some() {
+            return Ok(Beside { region: None });
+        }
+        let spec = region_spec(world, dir, options, region_id)?;
+        let live = live_owners(state);
+        // The newest memtable is written to, or the one before it, where the next is named ahead.
+        let mut chains: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
+        chains.sort_unstable();
+        let growing = chains.split_off(chains.len().saturating_sub(2));
+        let (live, growing) = (
+            |owner: u64| live.contains(&owner),
+            |owner: u64| growing.contains(&owner),
+        );
+        let region = self.copy.take(&spec, region_id, (&live, &growing))?;
+        check_lasts(&world.env.storage, dir, state)?;
+        Ok(Beside {
+            region: Some(region),
+        })
+    }
+}
+
+/// Refuses a moment of which something may be overwritten.
+///
+/// # Errors
+/// [`Error::Busy`].
+pub(crate) fn check_lasts(storage: &Arc<dyn Storage>, dir: &Path, state: &State) -> Result<()> {
+    let (_, now) = Manifest::open(storage.clone(), dir, true)?;
+    let there = live_owners(&now);
+    let is_there = now.db_id() == state.db_id() && live_owners(state).is_subset(&there);
+    match is_there {
+        true => Ok(()),
+        false => Err(passing()),
+    }
+}
+
+/// Why another moment is tried.
+pub(crate) fn passing() -> Error {
+    Error::Busy("what was read was replaced or written meanwhile".into())
+}
+
+/// What is named now, and a copy of what it needs.
+pub(super) fn named(
+    moments: &mut Moments,
+    (world, dir, options): (&World, &Path, &Options),
+) -> Result<Named> {
+    let mut named = Named::read(world.clone(), dir, options.clone())?;
+    let region_id = named.state.region_id().unwrap_or(NO_REGION);
+    let place = (&named.world, dir, &named.options);
+    named.beside = Some(moments.copied(place, &named.state, &region_id)?);
+    Ok(named)
+}
