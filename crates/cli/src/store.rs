@@ -17,6 +17,8 @@ pub(crate) const DEFAULT_FAMILY: &str = "default";
 pub(crate) enum Access {
     /// Reads; writes nothing at all.
     Read,
+    /// As [`Access::Read`], again and again: it keeps no writer out meanwhile.
+    Watch,
     /// Writes to a store that is there.
     Write,
     /// Writes, and makes the store if there is none.
@@ -98,7 +100,7 @@ impl StoreArgs {
             options.set(name, value).map_err(Failure::usage)?;
         }
         options.validate().map_err(Failure::usage)?;
-        options.read_only = access == Access::Read;
+        options.read_only = matches!(access, Access::Read | Access::Watch);
         options.create_if_missing = access == Access::Create;
         Ok(options)
     }
@@ -137,6 +139,10 @@ impl StoreArgs {
 
     fn open_unchecked(&self, path: &Path, access: Access) -> Outcome<Db> {
         let builder = Db::builder(path).options(self.typed_options(path, access)?);
+        let builder = match access {
+            Access::Watch => builder.beside_writers(),
+            Access::Read | Access::Write | Access::Create => builder,
+        };
         let ttls = self.ttl.iter();
         let builder = ttls.fold(builder, |builder, (family, ttl)| builder.ttl(family, *ttl));
         // A TTL that none can be is refused before all else.

@@ -1,6 +1,7 @@
 //! Arguments of commands about where data lies.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -14,11 +15,27 @@ pub(crate) struct StatArgs {
     /// Show the last flushes and compactions instead: what each took and wrote, why, and what its time went into
     #[arg(long)]
     pub events: bool,
-    /// Show it again and again, beside a process that writes (not in this version)
-    #[arg(long, hide = true)]
-    pub watch: bool,
+    /// Show it again and again, every so many seconds, until Ctrl-C; a process that writes to it is not held up
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = watch_seconds
+    )]
+    pub watch: Option<Duration>,
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+/// Seconds between two looks, from a tenth of one to a day.
+fn watch_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let allowed = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    allowed
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give seconds from 0.1 to 86400, like --watch=5".to_string())
 }
 
 /// Arguments of `explain`.

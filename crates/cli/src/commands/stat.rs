@@ -5,31 +5,85 @@ mod json;
 mod reading;
 mod text;
 
+use std::time::Duration;
+
 use thermocline::size::format_size;
 use thermocline::{Db, MemtableMetrics, Metrics};
+use thermocline_bench::clock::{Instant, now};
 use thermocline_bench::grouped;
 
 use crate::args::StatArgs;
 use crate::commands::prepared::{as_json, keys_line, line};
 use crate::fail::{Failure, Outcome};
+use crate::interrupt;
 use crate::output::Output;
 use crate::store::Access;
-use crate::text::{hex, name_shown};
+use crate::text::{count, hex, name_shown};
+
+/// Clears a terminal, and goes on at its first line.
+const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
+
+/// How often it is looked for Ctrl-C.
+const LOOKS_FOR_CTRL_C: Duration = Duration::from_millis(50);
 
 /// Shows what the store says about itself.
 pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
-    if args.watch {
-        return Err(Failure::Failed(
-            "not supported: --watch needs to read beside a process that writes, which this version cannot; a program \
-             has the same numbers of its own database (Db::metrics)"
-                .to_string(),
+    let Some(every) = args.watch else {
+        let db = args.store.open(&args.db, Access::Read)?;
+        return show(db, args, output).map(drop);
+    };
+    if output.json {
+        return Err(Failure::Usage(
+            "--watch has no end, and --json is one document; call `stat --json` again and again"
+                .into(),
         ));
     }
-    let db = args.store.open(&args.db, Access::Read)?;
+    interrupt::catch();
+    watch(args, every, output)
+}
+
+/// Shows it again and again, until Ctrl-C or nobody reads it any more. Of a terminal it has the whole screen.
+fn watch(args: &StatArgs, every: Duration, output: &mut Output) -> Outcome {
+    let mut before: Option<(Instant, u64)> = None;
+    while !interrupt::asked() {
+        let looked = now();
+        // Before the screen is cleared: what it has stays if this fails.
+        let db = args.store.open(&args.db, Access::Watch)?;
+        if output.is_terminal() {
+            output.bytes(CLEAR)?;
+        }
+        let last = show(db, args, output)?;
+        if let Some((at, seqno)) = before {
+            output.line("")?;
+            output.line(&since(looked - at, last.saturating_sub(seqno)))?;
+        }
+        if !output.is_terminal() {
+            output.line("")?;
+        }
+        output.finish()?;
+        before = Some((looked, last));
+        while now() - looked < every && !interrupt::asked() {
+            std::thread::park_timeout(LOOKS_FOR_CTRL_C.min(every));
+        }
+    }
+    Ok(())
+}
+
+/// What was written between two looks.
+fn since(time: Duration, seqnos: u64) -> String {
+    format!(
+        "Since the look before: {} in {:.1} s",
+        count(seqnos, "sequence number"),
+        time.as_secs_f64()
+    )
+}
+
+/// Shows it once. Returns the last sequence number.
+fn show(db: Db, args: &StatArgs, output: &mut Output) -> Outcome<u64> {
     if args.events {
-        let jobs = db.jobs_done();
+        let (jobs, last) = (db.jobs_done(), db.metrics().seqno_visible);
         db.close()?;
-        return events::show(&jobs, output);
+        return events::show(&jobs, output).map(|()| last);
     }
     // So that it can be told how reads would reach the device, though there was none.
     db.decide_io();
@@ -37,6 +91,7 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
     let (shown, prepared) = (shown(&db, &families), db.prepared()?);
     let (huge_bytes, indexes) = (db.pm_huge_bytes(), db.table_indexes());
     let database = hex(&db.id());
+    let last = metrics.seqno_visible;
     db.close()?;
     if output.json {
         let mut document = json::as_json(&metrics, &families, &plan);
@@ -44,7 +99,7 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
         document["table_indexes"] = json::indexes_as_json(&indexes);
         document["prepared"] = prepared.iter().map(|one| as_json(one, false)).collect();
         document["database"] = database.into();
-        return output.document(&document);
+        return output.document(&document).map(|()| last);
     }
     output.line(&args.db.display().to_string())?;
     let rows = text::rows(&metrics, (huge_bytes, &indexes), &shown, &plan);
@@ -65,12 +120,15 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
             }
         }
     }
-    output.line("")?;
-    output.line("Options (change them with --set)")?;
-    for (name, value) in &metrics.effective_options {
-        output.line(&format!("  {name:<30} {value}"))?;
+    // Whoever watches has seen them, and wants the rest on one screen.
+    if args.watch.is_none() {
+        output.line("")?;
+        output.line("Options (change them with --set)")?;
+        for (name, value) in &metrics.effective_options {
+            output.line(&format!("  {name:<30} {value}"))?;
+        }
     }
-    Ok(())
+    Ok(last)
 }
 
 /// Memtables, levels and latencies, each as a list with a heading.

@@ -2,6 +2,7 @@
 
 mod at_work;
 mod bench_page;
+mod beside;
 mod commands;
 mod copies;
 mod damaged;
