@@ -235,6 +235,8 @@ impl Evacuator {
         let mut marks = self.marks(taken, count)?;
         let before = marks.partition_point(|mark| *mark < begin);
         let bytes = ranges::left(all, marks.len(), marks.len() - before);
+        // Ranges of what is left are as large as those of the whole.
+        let count = ranges::count(bytes, range);
         marks.retain(|mark| *mark > begin);
         for at in self.range_ends(&marks, count, colds, cuts) {
             let last = spans.last_mut().expect("there is one at least");

@@ -470,6 +470,25 @@ fn the_rest_of_an_evacuation_is_reckoned_without_what_is_written() {
     assert_eq!(divided.spans.first().unwrap().from, taken.rest().from);
 }
 
+/// It would be cut into as many ranges as the whole, and become tables that are as much smaller, with an edit for each.
+#[test]
+fn the_rest_of_an_evacuation_has_ranges_as_large_as_the_whole() {
+    let keys_a_range = |(engine, _machine): (Engine, Machine)| {
+        let evacuator = &engine.inner.flusher.evacuator;
+        let taken = evacuator.taken_now(u64::MAX);
+        let first = u64::from(taken.front.as_ref().unwrap().at.key[0]);
+        let divided = evacuator
+            .divided(&taken, &Colds::new(), Cuts::OfLevel0)
+            .unwrap();
+        (90 - first) / divided.spans.len() as u64
+    };
+    // All 90 keys are cut into eight.
+    let halves = (0..16).filter_map(at_half).map(keys_a_range);
+    let halves: Vec<u64> = halves.collect();
+    assert!(halves.len() > 2, "{halves:?}");
+    assert!(halves.iter().all(|keys| *keys > 8), "{halves:?}");
+}
+
 /// A flush that is to make room does so with the rest of an evacuation, and then fails with what came since. Whoever waits for room
 /// has some.
 #[test]
