@@ -6,6 +6,7 @@ use thermocline_jobs::sink::{Apart, FileSink, PmSink, Scale, TableSink};
 use thermocline_jobs::source::{Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable, Versions};
+use thermocline_policy::room::within_limit;
 use thermocline_policy::training::index_of_flush;
 use thermocline_policy::tuning::JOB_KEYS;
 use thermocline_sst::{Creation, WriteOptions};
@@ -123,12 +124,23 @@ impl FlushWriter {
         let Some(share) = self.common.compactions.shape.geometry().pm_bytes_max else {
             return Ok(None);
         };
+        let (space, options) = (&self.common.space, &self.common.options);
+        // A part, as the share is, where the disk has no room for all of `pm`; but a full one has none for files, either.
+        let limit = match self.pressure.is_relieving() {
+            true => space.limit(),
+            false => space.usage().limit_bytes,
+        };
+        let part = |bytes: u64| within_limit(bytes, limit, space.limit());
         // Compaction may be behind by a flush, but for a memtable.
-        let flush = self.common.options.flush_pm_bytes();
-        let least = flush.saturating_sub(self.common.options.memtable_bytes_beside(true));
-        Ok(self
-            .common
-            .promise_pm(share.saturating_add(flush), least, u64::MAX))
+        let flush = options.flush_pm_bytes();
+        let least = flush.saturating_sub(options.memtable_bytes_beside(true));
+        let least = match options.level0.shape().evacuates_by_range() {
+            // Whether there is room for it each range finds out.
+            true => part(least).max(1),
+            false => least,
+        };
+        let most = share.saturating_add(part(flush));
+        Ok(self.common.promise_pm(most, least, u64::MAX))
     }
 
     /// Writes what lies in `span` of the memtables, oldest first, and what is taken along, and makes names of

@@ -193,3 +193,29 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         check_cursor(engine.cursor(family).unwrap(), &after);
     }
 }
+
+/// It would be promised more than such a region has: no range would seem to lack room, and each would be written into persistent memory
+/// until that is full, and then into files.
+#[test]
+fn a_flush_is_promised_a_part_of_what_the_region_may_have() {
+    let machine = Machine::new(PM);
+    machine.lay_region_on_disk(64 << 20);
+    let engine = open(&machine);
+    let (common, flusher) = (&engine.inner.common, &engine.inner.flusher);
+    let promised = || {
+        let taken = flusher.evacuator.taken_now(u64::MAX);
+        let promise = flusher.flush_writer.promise_for_flush(&taken).unwrap();
+        promise.map_or(0, |promise| promise.bytes())
+    };
+    let options = &common.options;
+    let all = options.level0_pm_bytes().unwrap() + options.flush_pm_bytes();
+    assert_eq!((common.space.usage().limit_bytes, promised()), (PM, all));
+    // It is not full, and has no room for a larger region.
+    machine.limit_disk(machine.fs.used() + (200 << 10));
+    engine.inner.pressure.press();
+    let space = common.space.usage();
+    assert_eq!(space.limit_bytes, space.region_bytes);
+    assert!(!engine.inner.pressure.is_relieving());
+    let now = promised();
+    assert!((1..space.limit_bytes).contains(&now), "{now} of {space:?}");
+}
