@@ -286,13 +286,16 @@ impl Sealed {
     /// Whether what a usual flush takes finds room beside everything, tables of so many bytes among it.
     fn stays(&self, tables: u64) -> bool {
         let usual = self.usual_bytes().max(1);
-        self.bytes + tables + TAKES_ROOM * usual <= self.pm_bytes
+        // A manifest may say of tables what it likes.
+        let there = self.bytes.saturating_add(tables);
+        there.saturating_add(TAKES_ROOM * usual) <= self.pm_bytes
     }
 
     /// What of them becomes tables at once because they are scanned: as much as finds room, since few wide tables are cheaper to
     /// scan than many narrow ones.
     fn scanned_bytes(&self, tables: u64) -> u64 {
-        let room = self.pm_bytes.saturating_sub(self.bytes + tables);
+        let there = self.bytes.saturating_add(tables);
+        let room = self.pm_bytes.saturating_sub(there);
         self.usual_bytes().max(room / TAKES_ROOM).max(1)
     }
 

@@ -122,6 +122,23 @@ fn due_after(sealed: Sealed, entries: u64) -> (u64, bool) {
     }
 }
 
+/// A manifest says how large tables in persistent memory are, and may say anything.
+#[test]
+fn beside_tables_of_any_size_nothing_stays() {
+    let scans = Scans {
+        scanned: 1 << 40,
+        active_records: 100,
+        active_bytes: 100,
+        ..Scans::default()
+    };
+    let sealed = Sealed {
+        tables: Some(u64::MAX),
+        ..scanned(60, scans)
+    };
+    assert_eq!(sealed.plan().because, None);
+    assert_eq!(sealed.takes_bytes(), u64::MAX);
+}
+
 #[test]
 fn scans_pay_for_the_records_of_all_memtables() {
     let active = Scans {
