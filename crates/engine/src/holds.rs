@@ -38,6 +38,7 @@ use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_catalog::View;
 use thermocline_commit::readers::Registration;
+use thermocline_runtime::Task;
 
 use crate::close::after::ReadBy;
 use crate::report::{ReaderKind, ReaderState};
@@ -79,6 +80,10 @@ impl Drop for Registered {
         {
             common.want_compaction();
         }
+        // What was set aside of dropped families may go with it, and perhaps nobody writes any more (`relics`, 2).
+        if self.inner.reads.relics.may_be_for(self.drops) {
+            common.background.request(Task::Ahead);
+        }
         // SeqCst, as what `leave` counts: see `close`.
         if self.inner.common.closed.load(Ordering::SeqCst) {
             self.inner.reader_left(self.registration.seqno);
@@ -107,10 +112,10 @@ impl Moment {
         let held = Arc::new(Registered {
             inner,
             registration,
+            drops,
         });
         Moment {
             held,
-            drops,
             is_late: false,
         }
     }
@@ -139,7 +144,7 @@ impl Moment {
             Err(_) => self.view_after_close(cf)?,
         };
         // Behind the view (`snapshot`, 4).
-        if inner.common.families.moment() != self.drops
+        if inner.common.families.moment() != self.held.drops
             && let Some(relic) = inner.reads.relic_of(cf)?
         {
             let view = Guard::from_inner(relic);
@@ -168,7 +173,7 @@ impl Moment {
 
     /// Whether `cf` had not been dropped.
     pub fn check(&self, cf: CfId) -> Result<()> {
-        self.inner().common.families.check(cf, self.drops)
+        self.inner().common.families.check(cf, self.held.drops)
     }
 
     /// What it is to be entered as.
@@ -177,7 +182,7 @@ impl Moment {
             kind,
             seqno: self.seqno(),
             since_ns: self.inner().common.world.env.clock.tick_ns(),
-            drops: self.drops,
+            drops: self.held.drops,
             of_engine: false,
             guest: None,
         }

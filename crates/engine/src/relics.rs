@@ -12,8 +12,9 @@
 //!    was dropped finds it.
 //! 2. It goes when nobody is left who had begun before ([`Holds`](crate::holds::Holds) say when
 //!    that was, and are asked under the lock under which it is set aside: what comes later is for somebody whom that look
-//!    may have missed). Whoever is entered later, but has looked before how many families there were, is
-//!    told that the family was dropped: it came beside the drop.
+//!    may have missed). Who began before and leaves has a worker look: perhaps nobody writes any more, and nothing else would.
+//!    Whoever is entered later, but has looked before how many families there were, is told that the family was dropped:
+//!    it came beside the drop.
 //!
 //! # Known limit
 //! Tables that were set aside in persistent memory stay there, since no job takes them down. Where such readers stand still and the

@@ -387,8 +387,6 @@ pub(crate) struct Inner {
 #[derive(Debug, Clone)]
 pub(crate) struct Moment {
     pub held: Arc<Registered>,
-    /// How many families had been dropped (`families`, invariant 4).
-    pub drops: u64,
     /// Whether the store was closed before: only a handle comes then, which is no reader.
     pub is_late: bool,
 }
@@ -399,6 +397,8 @@ pub(crate) struct Moment {
 pub(crate) struct Registered {
     pub inner: Arc<Inner>,
     pub registration: Registration,
+    /// How many families had been dropped (`families`, invariant 4).
+    pub drops: u64,
 }
 
 /// A store that was closed, and that may still have readers.

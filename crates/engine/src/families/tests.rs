@@ -8,6 +8,7 @@ use thermocline_base::planted::plant;
 use thermocline_base::{ErrorKind, Steps, WriteBatch};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
+use thermocline_env::simulated::SimClock;
 
 use super::*;
 use crate::store::Engine;
@@ -422,4 +423,39 @@ fn a_drop_beside_a_flush_that_fails_does_not_flush_again() {
     disk.disarm();
     let found = snapshot.get(orders.id, b"a", <[u8]>::to_vec).unwrap();
     assert_eq!(found.as_deref(), Some(&b"value"[..]));
+}
+
+/// Nothing else happens in the store: nobody writes, and no time passes.
+#[test]
+fn what_is_set_aside_of_a_family_goes_with_the_last_who_reads_it() {
+    let clock = Arc::new(SimClock::new());
+    let runtime = crate::Runtime::scripted(clock.clone());
+    let setup = crate::Setup {
+        runtime: Some(runtime.clone()),
+        ..Default::default()
+    };
+    let mut world = world();
+    world.background = true;
+    world.env.clock = clock;
+    let engine = Engine::open_with(world, Path::new("/db"), options(), setup).unwrap();
+    let work = || while runtime.step().is_some() {};
+    let relics = &engine.inner.reads.relics;
+    let one = make(&engine, "one");
+    put(&engine, one, b"a").unwrap();
+    let (first, second) = (engine.snapshot(), engine.snapshot());
+    engine.drop_family("one").unwrap();
+    work();
+    drop(first);
+    work();
+    // Who comes later needs nothing of it, and has nobody look.
+    drop(engine.snapshot());
+    assert!(runtime.step().is_none());
+    assert!(!relics.is_empty(), "the second still reads");
+    assert_eq!(keys(second.cursor(one).unwrap()), [b"a"]);
+    work();
+    drop(second);
+    work();
+    assert!(relics.is_empty());
+    engine.close().unwrap();
+    work();
 }

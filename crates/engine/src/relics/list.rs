@@ -3,7 +3,7 @@
 use thermocline_base::CfId;
 use thermocline_catalog::View;
 
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// What is left of a family.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Relic {
 #[derive(Debug, Default)]
 pub(crate) struct Relics {
     relics: Mutex<Vec<Relic>>,
+    /// The number of the last drop for which something is set aside; 0 where there is none. Changed under the lock.
+    last: AtomicU64,
 }
 
 impl Relics {
@@ -28,12 +30,31 @@ impl Relics {
 
     /// What is left of one more family.
     pub fn add(&self, relic: Relic) {
-        lock(&self.relics).push(relic);
+        let mut relics = lock(&self.relics);
+        relics.push(relic);
+        self.note(&relics);
+    }
+
+    fn note(&self, relics: &[Relic]) {
+        let numbers = relics.iter().map(|relic| relic.number);
+        let last = numbers.max().unwrap_or_default();
+        self.last.store(last, Ordering::Relaxed);
+    }
+
+    /// Whether something may be set aside for a reader who has begun when so many families had been dropped. It costs a load.
+    ///
+    /// Relaxed. Who leaves asks this behind the lock of his hold. Who drops a family asks for a look at holds behind what he has set
+    /// aside. If that look comes first, who leaves finds what is set aside; else it finds that the hold has gone.
+    #[inline]
+    pub fn may_be_for(&self, drops: u64) -> bool {
+        drops < self.last.load(Ordering::Relaxed)
     }
 
     /// Nothing of this family is set aside any more.
     pub fn forget(&self, cf: CfId) {
-        lock(&self.relics).retain(|relic| relic.cf != cf);
+        let mut relics = lock(&self.relics);
+        relics.retain(|relic| relic.cf != cf);
+        self.note(&relics);
     }
 
     /// The view in which a family is read.
@@ -51,7 +72,10 @@ impl Relics {
 
     /// Takes all of it out.
     pub fn take_all(&self) -> Vec<Relic> {
-        std::mem::take(&mut *lock(&self.relics))
+        let mut relics = lock(&self.relics);
+        let all = std::mem::take(&mut *relics);
+        self.note(&relics);
+        all
     }
 
     /// Takes out what is set aside for nobody any more. `first_drops` says how many families had been dropped when the first of
@@ -63,9 +87,10 @@ impl Relics {
             return Vec::new();
         }
         let first = first_drops();
-        relics
-            .extract_if(.., |relic| relic.number <= first)
-            .collect()
+        let is_over = |relic: &mut Relic| relic.number <= first;
+        let gone = relics.extract_if(.., is_over).collect();
+        self.note(&relics);
+        gone
     }
 }
 
@@ -78,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::Engine;
-    use crate::sync::{AtomicBool, Ordering, try_lock};
+    use crate::sync::{AtomicBool, try_lock};
     use crate::tests::{options, world};
 
     /// Who came behind the look at readers was missed by it. A family that is dropped then is set aside for him, by another
@@ -110,7 +135,9 @@ mod tests {
             .for_each(|relic| relics.add(relic));
         let gone = relics.take_unneeded(|| 3);
         assert!(gone.iter().map(|relic| relic.number).eq([3u64]));
+        assert!(relics.may_be_for(3) && !relics.may_be_for(4));
         assert_eq!(relics.take_all().len(), 1);
+        assert!(!relics.may_be_for(0));
     }
 
     /// A folder's lock that sees, when it goes, whether what is set aside can be looked at.
