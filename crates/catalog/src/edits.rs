@@ -146,6 +146,11 @@ impl Catalog {
         lock(&self.versions).obsolete()
     }
 
+    /// As [`VersionSet::has_unnamed`](thermocline_version::VersionSet::has_unnamed).
+    pub fn has_unnamed(&self) -> bool {
+        lock(&self.versions).has_unnamed()
+    }
+
     /// An obsolete file is gone.
     pub fn unlinked(&self, file: FileId) {
         lock(&self.versions).unlinked(file);

@@ -32,6 +32,17 @@ impl Sweeper {
         }
     }
 
+    /// Removes what nobody needs any more behind a compaction. If somebody reads files that it has made obsolete, a worker looks again
+    /// when the store is idle: perhaps nobody writes, and no other job comes.
+    pub fn sweep_behind_job(&self) {
+        self.unlink_obsolete();
+        self.release_pm_tables();
+        self.discard_blobs();
+        if self.common.catalog.has_unnamed() {
+            self.common.written();
+        }
+    }
+
     /// As [`Sweeper::unlink_obsolete`], for who is inside the gate, or closes the store, and has waited for all who were.
     pub fn unlink_inside(&self) {
         if self.common.poison.check().is_err() {

@@ -338,6 +338,11 @@ impl VersionSet {
         unnamed.filter(|(file, _)| !self.is_held(*file)).collect()
     }
 
+    /// Whether a file waits that the current version does not name: somebody reads it, or it could not be removed.
+    pub fn has_unnamed(&self) -> bool {
+        !self.frozen && !self.unnamed.is_empty()
+    }
+
     /// An obsolete file does not exist any more.
     pub fn unlinked(&mut self, file: FileId) {
         self.unnamed.remove(&file);

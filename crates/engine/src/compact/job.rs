@@ -140,9 +140,7 @@ impl Compactor {
         // It keeps its inputs.
         drop(job);
         drop(ends);
-        self.sweeper.unlink_obsolete();
-        self.sweeper.release_pm_tables();
-        self.sweeper.discard_blobs();
+        self.sweeper.sweep_behind_job();
         // Only now: before, there were the inputs and the outputs.
         self.pressure.press();
         // What needs nothing but the edit would be picked again at once, and fail again.

@@ -2,7 +2,11 @@
 
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
+use thermocline_env::simulated::SimClock;
+
+use super::reads::{below, looking};
 use super::*;
+use crate::Setup;
 use crate::flush::tests::{files, get, tables};
 use crate::tests::version_of;
 
@@ -188,4 +192,39 @@ fn an_empty_range_and_a_dropped_family() {
         thermocline_base::ErrorKind::InvalidArgument,
         "{error}"
     );
+}
+
+/// A read is under way when the last job ends. Nobody writes behind that.
+#[test]
+fn files_that_somebody_reads_when_they_become_obsolete_go_though_nobody_writes() {
+    let machine = Machine::new(PM);
+    let clock = Arc::new(SimClock::new());
+    let runtime = crate::Runtime::scripted(clock.clone());
+    let setup = Setup {
+        runtime: Some(runtime.clone()),
+        ..Setup::default()
+    };
+    let world = World {
+        background: true,
+        ..world_of(&machine, &clock)
+    };
+    let engine = Engine::open_with(world, Path::new("/db"), looking(), setup).unwrap();
+    let time_passes = || {
+        for _ in 0..3 {
+            clock.advance_ns(60_000_000_000);
+            while runtime.step().is_some() {}
+        }
+    };
+    below(&engine, 0..60);
+    put(&engine, CfId::DEFAULT, &[0, 30], b"newer");
+    flush(&engine);
+    time_passes();
+    assert_eq!((levels(&engine)[0], files(&machine)), (1, 2));
+    let read = engine.inner.common.catalog.view_to_keep();
+    engine.compact(CfId::DEFAULT, ALL).unwrap();
+    assert_eq!((tables(&engine), files(&machine)), (1, 3));
+    drop(read);
+    time_passes();
+    assert_eq!((tables(&engine), files(&machine)), (1, 1));
+    engine.close().unwrap();
 }

@@ -11,7 +11,7 @@ use crate::{Cursor, Family};
 const CF: CfId = CfId::DEFAULT;
 
 /// Looks at every read; level 0 is never too deep.
-fn looking() -> Options {
+pub(super) fn looking() -> Options {
     let mut options = tiny();
     options.compaction.level0_tables = 100;
     options.compaction.base_bytes = 1 << 20;
@@ -25,7 +25,7 @@ fn key(n: u16) -> [u8; 2] {
 }
 
 /// A level below level 0 with these keys.
-fn below(engine: &Engine, keys: std::ops::Range<u16>) {
+pub(super) fn below(engine: &Engine, keys: std::ops::Range<u16>) {
     for n in keys {
         put(engine, CF, &key(n), &[7; 20]);
     }
