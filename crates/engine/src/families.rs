@@ -211,6 +211,8 @@ impl FamilyChanges {
         self.common.events.emit(Event::ColumnFamilyDropped { name });
         // Memtables may hold nothing else.
         self.common.background.request(Task::Ahead);
+        // What somebody reads at this moment goes when the store is idle. Perhaps nobody writes.
+        self.common.written();
         Ok(())
     }
 }
