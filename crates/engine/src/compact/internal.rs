@@ -67,6 +67,13 @@ impl Compactor {
     /// As [`Engine::compact_level0`](crate::Engine::compact_level0).
     pub fn compact_level0(&self, cf: CfId) -> Result<()> {
         self.common.check_family(cf)?;
+        let merged = self.merge_level0(cf);
+        // What became due meanwhile met the jobs of this one, and was put off.
+        self.common.want_compaction();
+        merged
+    }
+
+    fn merge_level0(&self, cf: CfId) -> Result<()> {
         let before = self.common.catalog.next_file();
         let mut alone = false;
         loop {

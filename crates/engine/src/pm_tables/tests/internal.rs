@@ -5,15 +5,17 @@ use std::sync::Arc;
 use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 use thermocline_base::options::{Costs, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
+use thermocline_env::Env;
+use thermocline_env::simulated::SimClock;
 use thermocline_policy::pick::{Reason, level0_slices};
 use thermocline_testkit::explore::{explored, times};
 use thermocline_version::Level;
 
 use super::*;
-use crate::Setup;
 use crate::compact::shape::Levels;
 use crate::flush::tests::{check_now, check_then};
 use crate::sync::{Mutex, lock};
+use crate::{Runtime, Setup, World};
 
 const LARGE: u64 = 8 << 20;
 
@@ -411,4 +413,75 @@ fn a_job_keeps_no_table_that_it_does_not_read() {
     engine.inner.reclaimer.reclaim().unwrap();
     assert_eq!(in_pm(&engine), (1, 1));
     assert_eq!(get(&engine, b"key"), Some(b"value".to_vec()));
+}
+
+/// When a job asks it for the first time, no table is to lie in persistent memory any more; and whether it is found then that some are to
+/// leave is noted.
+#[derive(Debug, Default)]
+struct Outgrown {
+    of: Mutex<Option<Engine>>,
+    found: Mutex<Option<bool>>,
+}
+
+impl CompactionFilter for Outgrown {
+    fn name(&self) -> &str {
+        "tests.outgrown"
+    }
+
+    fn filter(&self, _: &Entry<'_>) -> Result<Verdict, String> {
+        let of = lock(&self.of).take();
+        if let Some(engine) = of {
+            let shape = &engine.inner.common.compactions.shape;
+            shape.share.region_may_have(0, PM);
+            let due = engine.inner.compactor.picker.take_due();
+            *lock(&self.found) = Some(due.is_some());
+        }
+        Ok(Verdict::Keep)
+    }
+}
+
+/// Whoever looks for a compaction meanwhile finds its tables taken, and nobody would look again before the next flush.
+#[test]
+fn what_met_a_merge_by_hand_has_its_turn_behind_it() {
+    let outgrown = Arc::new(Outgrown::default());
+    let filter: Arc<dyn CompactionFilter> = outgrown.clone();
+    let machine = Machine::new(PM);
+    let clock = Arc::new(SimClock::new());
+    let runtime = Runtime::scripted(clock.clone());
+    let setup = Setup {
+        runtime: Some(runtime.clone()),
+        compaction_filters: vec![("default".into(), filter)],
+        ..Setup::default()
+    };
+    let world = machine.world();
+    let world = World {
+        env: Env { clock, ..world.env },
+        background: true,
+        ..world
+    };
+    let mut own = options();
+    own.level0.internal = Costs::Off;
+    let engine = Engine::open_with(world, Path::new("/db"), own, setup).unwrap();
+    let work = || while runtime.step().is_some() {};
+    for round in 0..2u8 {
+        for n in 0..50u8 {
+            put(&engine, CfId::DEFAULT, &[n], &[round; 100]);
+        }
+        engine.flush().unwrap();
+    }
+    work();
+    assert_eq!(runs(&engine, CfId::DEFAULT), [2]);
+    *lock(&outgrown.of) = Some(engine.clone());
+    engine.compact_level0(CfId::DEFAULT).unwrap();
+    assert_eq!(runs(&engine, CfId::DEFAULT), [1]);
+    assert_eq!(
+        *lock(&outgrown.found),
+        Some(false),
+        "the merge has taken it"
+    );
+    work();
+    assert!(runs(&engine, CfId::DEFAULT).is_empty());
+    assert_eq!(get(&engine, &[7]), Some(vec![1; 100]));
+    engine.close().unwrap();
+    work();
 }
