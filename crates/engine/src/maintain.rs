@@ -39,7 +39,7 @@ impl Client for Inner {
             Task::Sync => self.write_back(),
             Task::Expire => self.look_at_expired(),
             Task::Explore => self.explore(),
-            Task::Retry => self.common.want_compaction(),
+            Task::Retry => self.look_again(),
         }
         self.common.compact_for_deletes();
         // When idle, too: a reader may have gone.
@@ -102,6 +102,12 @@ impl Inner {
         let failed = ran.is_some_and(|ran| ran.as_ref().is_err_and(|error| !error.is_no_room()));
         rest.map(|rest| rest.min(latest))
             .or_else(|| failed.then_some(latest))
+    }
+
+    /// What has failed, or rested behind that, may have its time now.
+    fn look_again(&self) {
+        self.common.want_compaction();
+        self.pressure.want_relief();
     }
 
     /// A write was granted. `due` if something is to be done ahead of need.

@@ -13,7 +13,7 @@ pub enum Task {
     Expire,
     /// Keys were deleted, which may lie beside each other.
     Explore,
-    /// A job has failed, and it is time to try again.
+    /// A job has failed, or rests behind one that has, and it may be time to try again.
     Retry,
 }
 

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_policy::relief::{Pause, are_many, looks_at_readers, room_for_jobs};
+use thermocline_policy::tuning::AGAIN_NS;
 use thermocline_runtime::Task;
 
 use super::gauge::FULL;
@@ -158,10 +159,11 @@ impl Pressure {
         due && !pauses
     }
 
-    /// Has the store looked at once more, as if it had fallen idle.
+    /// Has it looked again whether the pause is over: then, or sooner, since a timer that is set is not set anew, and jobs wait for this
+    /// one, too. That of an idle store would make it fall idle as late as the pause ends, and finds nothing where somebody always writes.
     fn look_after_pause(&self) {
-        let pause = Duration::from_nanos(self.pause().ns);
-        self.common.background.request_after(Task::Idle, pause);
+        let pause = Duration::from_nanos(self.pause().ns.min(AGAIN_NS));
+        self.common.background.request_after(Task::Retry, pause);
     }
 
     /// How long the next flush of deletes waits behind the last one.

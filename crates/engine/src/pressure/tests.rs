@@ -5,6 +5,7 @@ mod starved;
 
 use std::path::Path;
 
+use thermocline_base::filter::CompactionFilter;
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfId, CfOptions, Codec, ErrorKind, Steps, WriteBatch};
 use thermocline_catalog::View;
@@ -15,13 +16,13 @@ use thermocline_pm::SimPm;
 use thermocline_policy::collect::{self, Allowance};
 use thermocline_policy::pick::Reason;
 use thermocline_policy::pressure::{Cause, Due, Limits};
-use thermocline_policy::tuning::DELAY_NS_MAX;
+use thermocline_policy::tuning::{AGAIN_MAX_NS, DELAY_NS_MAX};
 
 use super::*;
 use crate::pressure::gauge::Gauge;
 use crate::sync::{Arc, Mutex, lock};
 use crate::tests::Nothing;
-use crate::{Durability, Engine, Event, Setup, StallCause, StallUse, World, WriteOptions};
+use crate::{Durability, Engine, Event, Runtime, Setup, StallCause, StallUse, World, WriteOptions};
 
 const PM: u64 = 4 << 20;
 
@@ -758,6 +759,104 @@ fn a_disk_without_a_byte_left_ends_nothing() {
         engine.flush().unwrap();
         engine.close().unwrap();
     }
+}
+
+/// A store whose work in the background is done step by step, and its family's filter.
+fn scripted(
+    options: Options,
+    filter: Option<Arc<dyn CompactionFilter>>,
+) -> (SimFs, Engine, Runtime) {
+    let steps = Steps::new();
+    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
+    let env = Env::simulated(fs.clone(), 7);
+    let runtime = Runtime::scripted(env.clock.clone());
+    let filters = filter.into_iter().map(|of| ("default".to_string(), of));
+    let setup = Setup {
+        runtime: Some(runtime.clone()),
+        compaction_filters: filters.collect(),
+        ..Setup::default()
+    };
+    let world = World {
+        env,
+        sim: Some(sim),
+        shadow: None,
+        background: true,
+    };
+    let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
+    (fs, engine, runtime)
+}
+
+/// Lets so much time pass, and does what is to be done then.
+fn pass(engine: &Engine, runtime: &Runtime, ms: u64) {
+    engine.inner.common.world.env.clock.sleep_ms(ms);
+    while runtime.step().is_some() {}
+}
+
+/// Puts so many keys, and flushes them.
+fn load(engine: &Engine, runtime: &Runtime, keys: u32) {
+    for key in 0..keys {
+        put(engine, key, 1).unwrap();
+        if key % 100 == 99 {
+            engine.flush().unwrap();
+            pass(engine, runtime, 0);
+        }
+    }
+}
+
+fn delete(engine: &Engine, keys: impl IntoIterator<Item = u32>) {
+    let mut batch = WriteBatch::new();
+    for key in keys {
+        batch.delete(CfId::DEFAULT, &key.to_be_bytes()).unwrap();
+    }
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+/// What an idle store does is done at its time, however long deletes wait that could not be flushed.
+#[test]
+fn a_store_falls_idle_beside_deletes_that_wait() {
+    let mut options = options_of(Shape::GlobalIndex);
+    options.memtable.idle_ms = 1000;
+    let (_, engine, runtime) = scripted(options, None);
+    let pressure = &engine.inner.pressure;
+    let covered = || engine.inner.memtables.lock_writer().covered;
+    delete(&engine, [1]);
+    (0..3).for_each(|_| pass(&engine, &runtime, 1000));
+    assert!(covered() && pressure.has_unflushed_deletes());
+    // The pause becomes as long as it may.
+    for _ in 0..12 {
+        pressure.relieved(false);
+        pass(&engine, &runtime, AGAIN_MAX_NS / 1_000_000);
+    }
+    pressure.relieved(false);
+    delete(&engine, [2]);
+    assert!(!covered());
+    (0..3).for_each(|_| pass(&engine, &runtime, 1000));
+    assert!(covered(), "its last write is not covered");
+    engine.close().unwrap();
+    while runtime.step().is_some() {}
+}
+
+/// Some were deleted while others were flushed, and some are deleted in each second: the store is never idle.
+#[test]
+fn deletes_are_flushed_behind_the_pause_whoever_deletes_meanwhile() {
+    let (fs, engine, runtime) = scripted(options_of(Shape::GlobalIndex), None);
+    load(&engine, &runtime, 500);
+    let pressure = &engine.inner.pressure;
+    fs.limit(fs.used());
+    let disk = pressure.disk().unwrap();
+    fs.limit(disk.total + disk.reserve() / 2);
+    pressure.press();
+    assert!(pressure.is_disk_full());
+    delete(&engine, [0]);
+    pressure.relieved(true);
+    let flushed = (1..10).any(|key| {
+        delete(&engine, [key]);
+        pass(&engine, &runtime, 500);
+        !pressure.has_unflushed_deletes()
+    });
+    assert!(flushed);
+    engine.close().unwrap();
+    while runtime.step().is_some() {}
 }
 
 fn jobs_for_room(engine: &Engine) -> u64 {
