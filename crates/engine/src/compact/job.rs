@@ -149,8 +149,8 @@ impl Compactor {
         if gave_up {
             self.pressure.job_gave_up(begun.bytes, room);
         }
-        if rest || guarded && (gave_up || done.is_ok()) {
-            // Others go on where its tables rest, or were told to wait for this one.
+        if rest || self.kept_others_waiting((guarded, by_hand), gave_up || done.is_ok()) {
+            // They go on where its tables rest, or were told to wait for this one.
             self.common.want_compaction();
         }
         let finished = begun.finished((&done, left), (&outputs, &meter), self.common.now_ns());
@@ -167,6 +167,17 @@ impl Compactor {
         self.common.events.emit(finished);
         // What is left alone is told to who asked for it, and everything else goes on.
         self.go_on_after(done.map(drop), gave_up || left_alone && !by_hand)
+    }
+
+    /// Whether others were told to wait for a job that has ended, as they are where room is wanted on the disk, and may find something to
+    /// do. One that was `guarded`, and neither gave up nor `went_on`, would be picked again at once. One that was not has begun before room
+    /// was wanted; those that begin now give up in time.
+    fn kept_others_waiting(&self, (guarded, by_hand): (bool, bool), went_on: bool) -> bool {
+        match guarded {
+            true => went_on,
+            // Who has asked for it looks behind all of them.
+            false => !by_hand && self.pressure.is_relieving(),
+        }
     }
 
     /// What waited for a job has its turn, or is forgotten if that failed.

@@ -5,7 +5,7 @@ mod starved;
 
 use std::path::Path;
 
-use thermocline_base::filter::CompactionFilter;
+use thermocline_base::filter::{CompactionFilter, Entry, Verdict};
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfId, CfOptions, Codec, ErrorKind, Steps, WriteBatch};
 use thermocline_catalog::View;
@@ -855,6 +855,59 @@ fn deletes_are_flushed_behind_the_pause_whoever_deletes_meanwhile() {
         !pressure.has_unflushed_deletes()
     });
     assert!(flushed);
+    engine.close().unwrap();
+    while runtime.step().is_some() {}
+}
+
+/// When a job asks it for the first time the disk has no more room, and who looks for another job then is told to wait.
+#[derive(Debug, Default)]
+struct Fills(Mutex<Option<(SimFs, Engine, Runtime)>>);
+
+impl CompactionFilter for Fills {
+    fn name(&self) -> &str {
+        "tests.fills"
+    }
+
+    fn filter(&self, _: &Entry<'_>) -> std::result::Result<Verdict, String> {
+        let of = lock(&self.0).take();
+        if let Some((fs, engine, runtime)) = of {
+            fs.limit(fs.used());
+            engine.inner.pressure.press();
+            pass(&engine, &runtime, 0);
+        }
+        Ok(Verdict::Keep)
+    }
+}
+
+/// It has begun before the disk was full, and fails for that. Else nobody would make room before somebody was refused a write.
+#[test]
+fn who_waited_for_a_job_that_found_the_disk_full_makes_room_behind_it() {
+    let fills = Arc::new(Fills::default());
+    let filter: Arc<dyn CompactionFilter> = fills.clone();
+    let (fs, engine, runtime) = scripted(options_of(Shape::GlobalIndex), Some(filter));
+    load(&engine, &runtime, 2000);
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    engine.compact(CfId::DEFAULT, all).unwrap();
+    pass(&engine, &runtime, 0);
+    delete(&engine, (0..200).filter(|key| key % 8 != 0));
+    engine.flush().unwrap();
+    let compactor = &engine.inner.compactor;
+    let job = compactor.picker.take_due().unwrap();
+    assert_eq!(job.reason(), Reason::Tombstones);
+    *lock(&fills.0) = Some((fs.clone(), engine.clone(), runtime.clone()));
+    let error = compactor.run(job).unwrap_err();
+    assert!(error.is_no_room(), "{error}");
+    // There is a little, of what is kept for such jobs.
+    let pressure = &engine.inner.pressure;
+    let disk = pressure.disk().unwrap();
+    fs.limit(disk.total + disk.reserve() / 8 * 7);
+    pressure.press();
+    assert!(pressure.is_disk_full() && jobs_for_room(&engine) == 0);
+    pass(&engine, &runtime, 0);
+    assert!(jobs_for_room(&engine) > 0);
+    let has = |key: u32| engine.get(CfId::DEFAULT, &key.to_be_bytes(), |_| ());
+    let lives = |key: u32| key >= 200 || key.is_multiple_of(8);
+    assert!((0..2000).all(|key| has(key).unwrap().is_some() == lives(key)));
     engine.close().unwrap();
     while runtime.step().is_some() {}
 }
