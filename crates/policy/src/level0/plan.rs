@@ -23,7 +23,7 @@ pub fn plan(budget: &Budget, families: &[Family<'_>], memory: &Memory) -> Level0
         bytes: level0_share(budget.bytes, memory.lent),
         ..*budget
     };
-    let (mut slices, mut staying, mut file_bytes) = (Vec::new(), 0, 0);
+    let (mut slices, mut staying, mut file_bytes) = (Vec::new(), 0, 0u64);
     let (mut reads, mut writes) = (0.0, 0.0);
     for family in families {
         let rates = || family.rates.iter().map(|(rate, _)| rate);
@@ -31,7 +31,7 @@ pub fn plan(budget: &Budget, families: &[Family<'_>], memory: &Memory) -> Level0
         writes += rates().map(|rate| rate.writes).sum::<f64>();
         slices.extend(slices_of(family));
         staying += staying_bytes(family);
-        file_bytes += bytes_in_files(family);
+        file_bytes = file_bytes.saturating_add(bytes_in_files(family));
     }
     let thresholds = Thresholds::new(budget.bytes, slices.len(), whole(reads), whole(writes));
     let full = full_bytes(budget, &thresholds);

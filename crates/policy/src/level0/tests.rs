@@ -140,6 +140,31 @@ proptest! {
     }
 }
 
+/// A manifest is held to less than 2^64 bytes in each level, and to nothing over levels and families.
+#[test]
+fn what_lies_below_is_of_any_size() {
+    let keys = [[key(0), key(9)]];
+    let own = tables(&keys);
+    let below = Table {
+        bytes: u64::MAX - 1,
+        in_pm: false,
+        ..own[0]
+    };
+    let levels = [own, vec![below], vec![below]];
+    let family = Family {
+        family: CfId::DEFAULT,
+        state: State {
+            levels: &levels,
+            running: &[],
+        },
+        contents: &contents(1),
+        rates: &rate(10.0, 10.0),
+    };
+    let plan = plan(&budget(ZONE), &[family, family], &Memory::default());
+    assert_eq!(plan.file_bytes, u64::MAX);
+    assert!(plan.slices.iter().all(|slice| slice.reads > 1.0));
+}
+
 /// Where flushes skip level 0 nothing is merged there, and so nothing is measured.
 #[test]
 fn merges_that_took_long_for_a_while_are_not_the_last_ones() {

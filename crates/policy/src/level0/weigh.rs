@@ -28,6 +28,11 @@ pub(super) fn share(n: u64, part: u64, of: u64) -> u64 {
     u64::try_from(share).expect("a part of a number")
 }
 
+/// All of them together. Over levels, and of blob files, a manifest may say what it likes.
+fn total(all: impl Iterator<Item = u64>) -> u64 {
+    all.fold(0, u64::saturating_add)
+}
+
 /// The runs of these places in level 0, newest first, as ranges of them.
 fn runs_of(tables: &[Table<'_>], places: &[usize]) -> Vec<std::ops::Range<usize>> {
     let some: Vec<Table<'_>> = places.iter().map(|n| tables[*n]).collect();
@@ -39,7 +44,7 @@ pub fn newer_blob_bytes(slice: &Slice<'_>, state: &State<'_>, contents: &[Conten
     let runs = runs_of(state.level0(), &slice.pm);
     let newer = runs.last().map_or(0, |oldest| oldest.start);
     let newer = slice.pm[..newer].iter();
-    newer.map(|n| contents[*n].blob_bytes).sum()
+    total(newer.map(|n| contents[*n].blob_bytes))
 }
 
 /// Persistent memory of what running jobs take in level 0 of a family, and leave there.
@@ -56,10 +61,10 @@ pub(super) fn staying_bytes(family: &Family<'_>) -> u64 {
 pub(super) fn bytes_in_files(family: &Family<'_>) -> u64 {
     let level0 = family.state.level0().iter();
     let in_files = level0.filter(|table| !table.in_pm);
-    let in_files: u64 = in_files.map(|table| table.bytes).sum();
+    let in_files = in_files.map(|table| table.bytes);
     // No table of a deeper level lies in persistent memory.
     let deeper = family.state.levels_from(1).map(|level| level.bytes());
-    in_files + deeper.sum::<u64>()
+    total(in_files.chain(deeper))
 }
 
 /// Bytes of tables, of all levels, that overlap a slice.
@@ -68,7 +73,7 @@ fn overlapping_bytes(slice: &Slice<'_>, state: &State<'_>) -> u64 {
     let bytes = deeper.map(|tables| tables.bytes_in(tables.overlapped(&slice.range)));
     // No other one of level 0 overlaps it.
     let own = slice.tables.iter().map(|n| state.level0()[*n].bytes);
-    own.sum::<u64>() + bytes.sum::<u64>()
+    total(own.chain(bytes))
 }
 
 /// Bytes of tables, of all levels, that have keys of a partition.
@@ -77,13 +82,13 @@ fn bytes_within((start, end): (&[u8], Option<&[u8]>), state: &State<'_>) -> u64 
     let ends_before = |table: &Table<'_>| table.range.ends_before(start);
     let level0 = state.level0().iter();
     let own = level0.filter(|table| !begins_behind(table) && !ends_before(table));
-    let own: u64 = own.map(|table| table.bytes).sum();
+    let own = own.map(|table| table.bytes);
     let bytes = state.levels_from(1).map(|tables| {
         let first = tables.position(0, ends_before);
         let behind = tables.position(first, |table| !begins_behind(table));
         tables.bytes_in(first..behind)
     });
-    own + bytes.sum::<u64>()
+    total(own.chain(bytes))
 }
 
 /// The slices of a family that have something in persistent memory.
@@ -138,7 +143,7 @@ fn divide_reads(
         if within.is_empty() {
             continue;
         }
-        let of_slices: u64 = within.iter().map(|n| slices[*n].range_bytes).sum();
+        let of_slices = total(within.iter().map(|n| slices[*n].range_bytes));
         // What reaches over an end of a slice counts for two.
         let all = bytes_within(keys, state).max(of_slices).max(1);
         for n in within {

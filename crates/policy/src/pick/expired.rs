@@ -73,7 +73,8 @@ impl Expired {
         let bytes_of = |goes: &dyn Fn(&Table<'_>) -> bool| {
             let tables = state.levels_from(0).flat_map(|level| level.iter());
             let going = tables.filter(|table| goes(table));
-            going.map(|table| table.bytes).sum()
+            let bytes = going.map(|table| table.bytes);
+            bytes.fold(0, u64::saturating_add)
         };
         let all = bytes_of(&|table| unseen.has_all(table));
         (all, bytes_of(&|table| unseen.has_some(table)))

@@ -36,7 +36,7 @@ pub fn pick_garbage<'r>(
             vec![of.place],
             Reason::Garbage,
         )?;
-        job.bytes += of.bytes;
+        job.bytes = job.bytes.saturating_add(of.bytes);
         (job.bytes <= bytes_max).then_some(job)
     })
 }

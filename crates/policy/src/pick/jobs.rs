@@ -83,7 +83,8 @@ pub(super) fn job(
     if state.running.iter().any(|held| held.collides(&holds)) {
         return None;
     }
-    let bytes = upper.bytes_at(inputs.iter().copied()) + lower.bytes_at(overlapped.iter().copied());
+    let below = lower.bytes_at(overlapped.iter().copied());
+    let bytes = upper.bytes_at(inputs.iter().copied()).saturating_add(below);
     let moves = from != to && overlapped.is_empty();
     let trivial = moves && is_trivial(state, options, (from, to, reason), &inputs);
     if !trivial && options.bytes_max.is_none_or(|most| bytes > most) {

@@ -107,7 +107,7 @@ fn below(
         let met = tables.overlapped(range);
         met.map(|place| tables.table(place).entries).sum::<u64>()
     });
-    Some(entries.sum())
+    Some(entries.fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
