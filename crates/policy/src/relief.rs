@@ -185,6 +185,8 @@ mod tests {
         fn pauses_grow_and_end(failures in 0usize..20) {
             let pause = (0..failures).fold(Pause::default(), |pause, _| pause.after(false));
             prop_assert!((DELETES_PAUSE_NS..=AGAIN_MAX_NS).contains(&pause.ns));
+            let next = pause.after(false);
+            prop_assert!(next.ns > pause.ns || pause.ns == AGAIN_MAX_NS && next == pause);
             prop_assert!(!pause.lasts(0, 5));
             prop_assert!(pause.lasts(5, 4 + pause.ns) && !pause.lasts(5, 5 + pause.ns));
             prop_assert_eq!(pause.after(true), Pause::default());

@@ -106,6 +106,64 @@ fn scanned(sealed_bytes: u64, scans: Scans) -> Sealed {
     }
 }
 
+/// And with one memtable less, one byte less, or one place more none is.
+#[test]
+fn each_limit_alone_makes_a_flush_due() {
+    let below = Sealed {
+        memtables: 9,
+        memtables_due: 10,
+        bytes: 669,
+        blob_bytes: 999,
+        descriptors_free: DESCRIPTORS_SHORT + 1,
+        dram: Dram {
+            used: 599,
+            limit: 1000,
+            percent: 60,
+            held_by_all: 599,
+            budget: 1000,
+        },
+        ..scanned(669, Scans::default())
+    };
+    let because = |change: &dyn Fn(&mut Sealed)| {
+        let mut sealed = below;
+        change(&mut sealed);
+        assert!(
+            Sealed {
+                memtables: 0,
+                ..sealed
+            }
+            .plan()
+            .because
+            .is_none()
+        );
+        sealed.plan().because
+    };
+    assert_eq!(because(&|_| ()), None);
+    let bytes = Because::Bytes {
+        bytes: 670,
+        due: 670,
+    };
+    assert_eq!(because(&|sealed| sealed.bytes = 670), Some(bytes));
+    let number = Because::Number {
+        memtables: 10,
+        due: 10,
+    };
+    assert_eq!(because(&|sealed| sealed.memtables = 10), Some(number));
+    let blobs = Because::Blobs {
+        bytes: 1000,
+        due: 1000,
+    };
+    assert_eq!(because(&|sealed| sealed.blob_bytes = 1000), Some(blobs));
+    let few = Because::Descriptors {
+        free: DESCRIPTORS_SHORT,
+        due: DESCRIPTORS_SHORT,
+    };
+    assert_eq!(because(&|sealed| sealed.descriptors_free -= 1), Some(few));
+    let dram = |used| Some(Because::Dram { used, due: 600 });
+    assert_eq!(because(&|sealed| sealed.dram.used = 600), dram(600));
+    assert_eq!(because(&|sealed| sealed.dram.held_by_all = 600), dram(599));
+}
+
 /// Why a flush is due for scans after so many entries, and not one sooner.
 fn due_after(sealed: Sealed, entries: u64) -> (u64, bool) {
     let after = |scanned| {

@@ -140,6 +140,24 @@ proptest! {
     }
 }
 
+/// Of a share of twenty tables eighteen are too many, and then more than nine.
+#[test]
+fn what_drains_goes_on_below_where_it_began() {
+    let keys: Vec<[[u8; 1]; 2]> = (0..20).map(|n| [key(2 * n), key(2 * n)]).collect();
+    let with =
+        |tables: usize, memory: &Memory| planned(&keys[..tables], 20 * ZONE, (0.0, 1e5), memory);
+    let mut memory = Memory::default();
+    assert!(!with(17, &memory).drains);
+    let full = with(18, &memory);
+    assert!(full.drains);
+    memory.note_drains(&full, true);
+    assert!(with(17, &memory).drains && with(10, &memory).drains);
+    let rest = with(9, &memory);
+    assert!(!rest.drains);
+    memory.note_drains(&rest, false);
+    assert!(!with(17, &memory).drains, "it began anew");
+}
+
 /// A manifest is held to less than 2^64 bytes in each level, and to nothing over levels and families.
 #[test]
 fn what_lies_below_is_of_any_size() {
