@@ -7,7 +7,7 @@ use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
-use crate::copy::{Target, check_apart, link_or_copy, write_state};
+use crate::copy::{Target, behind, check_apart, link_or_copy, write_state};
 use crate::paths;
 use crate::store::{Captured, Store};
 
@@ -54,6 +54,7 @@ fn fill<S: Store>(store: &S, target: &Target, course: &mut Course<'_>) -> Result
     let captured = store.capture()?;
     let random = &*store.env().random;
     let state = write_state(&captured, random, (target.dir(), target.note()))?;
+    let state = behind(state, captured.seqno())?;
     let storage = &*store.env().storage;
     let wanted = |(file, _): &(FileId, FileKind)| state.version().file(*file).is_some();
     let version = captured.files();

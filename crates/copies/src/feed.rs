@@ -36,8 +36,8 @@
 //!    such a seqno, and a feed never stands at one: it stands at a group's end, or right before a chain. So a
 //!    follower that asks from within such a gap has more than the store, and is told so ([`ChangeFeed::since`]). Lost
 //!    seqnos before the last gap of invariant 3 are gone like all others there. This holds of followers of this database
-//!    alone. A copy gives out its original's seqnos again, and once it has come as far as a follower of the original, that
-//!    follower's seqno looks like one of its own. Only the database's id tells them apart, which the follower compares.
+//!    alone. A copy gives out again what its original gives out behind the copy's moment, and once it has come as far as a follower of
+//!    the original, that follower's seqno looks like one of its own. Only the database's id tells them apart, which the follower compares.
 //! 7. *Known durable.* An open for reading makes nothing durable. So after a crash its feeds end where the walk knows
 //!    everything to have been durable (`memtable::walk`). Other readable records may be gone after the next crash. An
 //!    open for writing persists the records that it found (rule 3 of recovery, `docs/durability.md`).

@@ -345,6 +345,21 @@ fn a_checkpoint_is_a_database_of_its_own_with_what_lies_in_files_and_what_does_n
     assert_eq!(again.kind(), ErrorKind::InvalidArgument);
 }
 
+/// No table need have the last seqnos: they may be of deletes of nothing.
+#[test]
+fn a_copy_goes_on_behind_the_moment_that_it_was_made_at() {
+    let store = Plain::new(&["a"], &[]);
+    checkpoint(&store, Path::new("/copy")).unwrap();
+    let backups = Backups::new(store.env.clone(), Path::new("/backups"));
+    assert_eq!(backups.create(&store).unwrap().seqno, 5);
+    backups.restore(None, Path::new("/restored")).unwrap();
+    for dir in ["/copy", "/restored"] {
+        let storage = store.env.storage.clone();
+        let (_, state) = Manifest::open(storage, Path::new(dir), true).unwrap();
+        assert_eq!(state.flushed_up_to(), 5, "{dir}");
+    }
+}
+
 #[test]
 fn a_store_that_is_closed_meanwhile_leaves_no_copy_and_no_backup() {
     let store = Plain::new(&["a"], &["b"]);

@@ -7,7 +7,7 @@
 //!      12    4  CRC32C of all other bytes
 //!      16    8  number of the backup, the one in the name
 //!      24   16  id of the database that was backed up
-//!      40    8  seqno up to which it has everything
+//!      40    8  seqno up to which it has everything, below 2^63
 //!      48    8  length of this file
 //!      56    8  number of files
 //!      64       files, by number; each:
@@ -229,7 +229,7 @@ impl Listed {
         let found = fields.u64()?;
         fields.must(found == id, "number of a backup", 16, found)?;
         let db_id = fields.array()?;
-        let seqno = SeqNo(fields.u64()?);
+        let seqno = fields.seqno()?;
         fields.at = LEN_AT + 8;
         let files = fields.files(version)?;
         let state = fields.state()?;
@@ -325,6 +325,13 @@ impl Fields<'_> {
 
     fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    fn seqno(&mut self) -> Result<SeqNo> {
+        let at = self.at;
+        let seqno = self.u64()?;
+        self.must(seqno < 1 << 63, "seqno of a backup", at, seqno)?;
+        Ok(SeqNo(seqno))
     }
 
     fn files(&mut self, version: u32) -> Result<Vec<Stored>> {

@@ -9,7 +9,7 @@ use thermocline_version::State;
 
 use super::format::Listed;
 use super::{BackupInfo, Backups, bytes_of, check_sum, check_there};
-use crate::copy::{Target, copy_file, draw_ids, lies_in};
+use crate::copy::{Target, behind, copy_file, draw_ids, lies_in};
 use crate::paths;
 
 impl Backups {
@@ -83,11 +83,7 @@ impl Backups {
         }
         let of = &listed.state;
         let (db_id, region_id) = draw_ids(of, &*self.env.random)?;
-        of.copied(
-            of.version().clone(),
-            of.options().to_vec(),
-            db_id,
-            region_id,
-        )
+        let (files, options) = (of.version().clone(), of.options().to_vec());
+        behind(of.copied(files, options, db_id, region_id)?, listed.seqno)
     }
 }

@@ -28,6 +28,10 @@
 //! everything that the copy writes from then on. Nothing in the copy can be lost to the original in a crash:
 //! everything up to the moment was made durable first.
 //!
+//! Its manifest says the seqno of the moment, as what memtables were flushed up to (`FlushedUpTo`). So it goes on behind that, even
+//! where no table has the last records, which were deletes of nothing, or of families that were dropped. A list of backups has the
+//! seqno itself, and the restored database says it.
+//!
 //! # How a copy comes to be (`target`)
 //! | step | durable after it |
 //! |---|---|
@@ -56,6 +60,6 @@ mod target;
 pub(crate) use apart::{check_apart, lies_in};
 pub(crate) use files::{copy_file, link_or_copy};
 pub use format::decode as noted_names;
-pub(crate) use state::{draw_ids, write_state};
+pub(crate) use state::{behind, draw_ids, write_state};
 pub(crate) use target::Target;
 pub use target::{forget_note, is_unfinished};

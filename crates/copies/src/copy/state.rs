@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use thermocline_base::{FileId, Result};
+use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_env::Random;
 use thermocline_sst::{Identity, table_name};
 use thermocline_version::{Change, NO_REGION, NextIds, State, VersionEdit};
@@ -23,6 +23,16 @@ pub(crate) fn draw_ids(of: &State, random: &dyn Random) -> Result<([u8; 16], [u8
         random.fill(&mut region_id)?;
     }
     Ok((db_id, region_id))
+}
+
+/// The state of a copy that has everything up to `seqno`, and goes on behind that, whatever its tables have: the last records may have
+/// been deletes of nothing, or of a family that was dropped. If it gave such a seqno out again, who follows it from `seqno` on would
+/// miss what has that.
+pub(crate) fn behind(mut state: State, seqno: SeqNo) -> Result<State> {
+    if seqno.0 > state.flushed_up_to() {
+        state.apply(&Change::FlushedUpTo { seqno: seqno.0 }.into())?;
+    }
+    Ok(state)
 }
 
 /// Writes the records of a moment that lie outside of files into tables of a folder with a note. Gives the state of a

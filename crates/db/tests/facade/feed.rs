@@ -278,3 +278,26 @@ fn a_follower_of_another_database_is_told_by_the_id() {
     db.close().unwrap();
     assert_eq!(Db::open(path("db"), options()).unwrap().id(), id);
 }
+
+/// Nothing is left of the last changes but their numbers. Were they given out again, who follows the copy would miss what has them.
+#[test]
+fn a_copy_goes_on_behind_deletes_of_which_it_has_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let db = Db::open(path("db"), options()).unwrap();
+    db.put("a", "1").unwrap();
+    db.delete("a").unwrap();
+    db.delete("b").unwrap();
+    let since = db.checkpoint(path("copied")).unwrap();
+    let backups = Backups::new(path("backups"));
+    assert_eq!(backups.create(&db).unwrap().seqno, since);
+    backups.restore(None, path("restored")).unwrap();
+    for name in ["copied", "restored"] {
+        let copy = Db::open(path(name), options()).unwrap();
+        let mut feed = copy.changes_since(since).unwrap();
+        assert!(feed.next().is_none(), "{name}");
+        copy.put("c", "of the copy").unwrap();
+        let group = feed.next().unwrap().unwrap();
+        assert_eq!((group.first(), group.last()), (since + 1, since + 1));
+    }
+}

@@ -56,8 +56,8 @@
 //!  0x90 BlobFileRemoved     8 file
 //!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key
 //!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
-//!  0x93 FlushedUpTo         8 seqno; once tables were ingested, where an evacuation ends, where a flushed memtable is
-//!                           dropped before an older one, and where a filter or a TTL has changed tables
+//!  0x93 FlushedUpTo         8 seqno; in copies of databases, once tables were ingested, where an evacuation ends, where a
+//!                           flushed memtable is dropped before an older one, and where a filter or a TTL has changed tables
 //!  0x94 PmTableAdded        PM table
 //!  0x95 PmTableRemoved      8 number
 //!  0x96 PartitionRemoved    as 0x91

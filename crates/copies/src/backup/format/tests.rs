@@ -148,6 +148,18 @@ fn lists_of_no_database_and_of_too_many_bytes_are_refused() {
     assert!(error.to_string().contains("lengths of files"), "{error}");
 }
 
+/// No record has it, so no database could go on behind it.
+#[test]
+fn a_list_with_a_seqno_that_cannot_be_is_refused() {
+    let of = |seqno| Listed {
+        seqno: SeqNo(seqno),
+        ..listed()
+    };
+    assert!(Listed::decode(&of((1 << 63) - 1).encode(), 4, path()).is_ok());
+    let error = Listed::decode(&of(1 << 63).encode(), 4, path()).unwrap_err();
+    assert!(error.to_string().contains("seqno of a backup"), "{error}");
+}
+
 /// Whatever the bytes are, with a right checksum: an error or a list, never a panic.
 #[test]
 fn nonsense_with_a_right_checksum_is_an_error() {
