@@ -313,7 +313,8 @@ impl Wal {
         let unnamed = logs.filter(|(log, _)| !named.contains(log));
         let copies = self.dirs.copies(&*self.storage, &self.db_id)?;
         for (_, path) in unnamed.chain(copies) {
-            if !self.is_somebodys(&path)? {
+            // One may be there by two paths.
+            if self.storage.exists(&path)? && !self.is_somebodys(&path)? {
                 removed_or_no_room(self.storage.remove(&path))?;
             }
         }

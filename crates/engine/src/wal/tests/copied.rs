@@ -263,14 +263,25 @@ fn a_folder_has_many_paths() {
         assert!(has(&engine, 1));
         engine.close().unwrap();
     }
-    // So may the folder of the logs, of which one path was remembered and another one is given.
+    // So may the folder of the logs, of which one path was remembered and another one is given. What a killed process has left
+    // there lies at both.
+    let logs = home.path().join("logs");
+    let mut paths = std::fs::read_dir(&logs).unwrap().map(|e| e.unwrap().path());
+    let log = paths.find_map(|path| {
+        let prefix = path.to_str()?.strip_suffix("000001.log")?;
+        Some(prefix.to_string())
+    });
+    let log = log.unwrap();
+    let left = PathBuf::from(format!("{log}000099.log"));
+    std::fs::copy(format!("{log}000001.log"), &left).unwrap();
     let pmem = home.path().join("pmem");
-    std::os::unix::fs::symlink(home.path().join("logs"), &pmem).unwrap();
+    std::os::unix::fs::symlink(&logs, &pmem).unwrap();
     let elsewhere = Options {
         wal_path: Some(pmem),
         ..options.clone()
     };
     drop(Engine::open(world(), &dir, elsewhere).unwrap());
+    assert!(!left.exists());
     let copy = home.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     for entry in std::fs::read_dir(&dir).unwrap() {
