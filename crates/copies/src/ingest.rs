@@ -34,7 +34,7 @@ use thermocline_sst::{
 use crate::paths;
 use crate::store::{NewTables, Store};
 
-/// Entries after which it looks whether the store is being closed.
+/// Entries after which it looks whether the store is being closed, as before each table.
 const LOOK_EVERY: u64 = 256;
 
 /// The result of an ingestion.
@@ -205,6 +205,8 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Copies a table. Returns the numbers of its keys and ranges.
     fn source(&mut self, source: &Source, course: &mut Course<'_>) -> Result<(u64, u64)> {
+        // Tables of range tombstones alone may be many.
+        self.new.go_on()?;
         let (file, table) = source.open(self.storage)?;
         // The entries that are read between two looks are about so much of the table.
         let share = source.bytes.saturating_mul(LOOK_EVERY) / table.properties().entries.max(1);

@@ -464,7 +464,23 @@ fn range_tombstones_become_one_and_hide_nothing_of_their_table() {
         .map(|t| (&t.start[..], &t.end[..], t.seqno.0))
         .collect();
     assert_eq!(ranges, [(&b"b"[..], &b"p"[..], 1000), (b"r", b"s", 1000)]);
-    assert_eq!(written.looked, 2, "whether the store is open");
+    assert_eq!(written.looked, 3, "whether the store is open");
+}
+
+/// Whoever closes it waits until that is looked for, and tables may have no entries.
+#[test]
+fn before_each_table_it_is_looked_whether_the_store_is_open() {
+    let store = Plain::new(&["x"], &[]);
+    for name in ["/a", "/b", "/c"] {
+        let mut table = IngestWriter::create(&store.env, Path::new(name)).unwrap();
+        let start = name.as_bytes();
+        table
+            .delete_range(start, &[start, &b"z"[..]].concat())
+            .unwrap();
+        table.finish().unwrap();
+    }
+    assert_eq!(ingest(&store, CF, &["/a", "/b", "/c"]).unwrap().ranges, 3);
+    assert_eq!(store.written.borrow().looked, 3);
 }
 
 #[test]
