@@ -3,7 +3,8 @@
 //! # What it holds
 //! Under the writer's lock and the manifest's: a snapshot at what is visible, the manifest's state, a hold of
 //! its version, and the memtables of the view, but for those that were flushed. Then everything up to the
-//! snapshot's seqno s is made durable, so that the copy has nothing that the original may lose. All later
+//! snapshot's seqno s is made durable, so that the copy has nothing that the original may lose. (A store
+//! that only reads makes nothing durable: see `copies::copy`.) All later
 //! steps read what those hold, beside writers, flushes and compactions.
 //!
 //! A copy (`copies::copy`) has every file of the version, and of the memtables that are in no table yet what a

@@ -244,7 +244,7 @@ impl Engine {
 
     /// Makes `dir` a database of its own with all that is visible now, families, metadata and options
     /// included. Its tables and blob files are hard links where `dir` lies on the same file system, and copies where
-    /// not. All of it is durable on return, and in this store, too, all that it has. Writers go on
+    /// not. All of it is durable on return, and in this store, too, all that it has, unless that only reads. Writers go on
     /// meanwhile. Returns the last seqno that the copy has.
     ///
     /// # Errors

@@ -26,7 +26,9 @@
 //! Every file of a held moment, and tables of its own with everything else that a reader at that moment sees
 //! ([`Captured`](crate::Captured)). The store has the argument that each record is in one of both. Both are below
 //! everything that the copy writes from then on. Nothing in the copy can be lost to the original in a crash:
-//! everything up to the moment was made durable first.
+//! everything up to the moment was made durable first. (Who only reads the original makes nothing durable there. Behind a kill the
+//! copy may then have records that the original loses with the power, and the original says so to who follows it from the copy on:
+//! `feed`, 6.)
 //!
 //! Its manifest says the seqno of the moment, as what memtables were flushed up to (`FlushedUpTo`). So it goes on behind that, even
 //! where no table has the last records, which were deletes of nothing, or of families that were dropped. A list of backups has the
