@@ -233,6 +233,39 @@ fn a_log_that_is_missing_is_named() {
     assert!(logs.iter().any(is_named), "{error}");
 }
 
+fn real() -> World {
+    World {
+        env: Env::real(),
+        sim: None,
+        shadow: None,
+        background: false,
+    }
+}
+
+/// The folder was moved, and a file has the name of the one that it was in.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test moves a folder of its own"
+)]
+fn below_a_file_there_is_no_other_database() {
+    let home = tempfile::tempdir().unwrap();
+    let (before, now) = (home.path().join("before"), home.path().join("now"));
+    let options = Options {
+        wal_path: Some(home.path().join("logs")),
+        ..options()
+    };
+    let open = |dir: &Path| Engine::open(real(), dir, options.clone());
+    let engine = open(&before.join("db")).unwrap();
+    put(&engine, 1);
+    engine.close().unwrap();
+    drop(engine);
+    std::fs::rename(before.join("db"), &now).unwrap();
+    std::fs::remove_dir(&before).unwrap();
+    std::fs::copy(now.join("LOCK"), &before).unwrap();
+    assert!(has(&open(&now).unwrap(), 1));
+}
+
 /// By another path it is the same folder; and a real copy of a real folder is refused.
 #[test]
 #[expect(
@@ -242,17 +275,11 @@ fn a_log_that_is_missing_is_named() {
 fn a_folder_has_many_paths() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("db");
-    let world = || World {
-        env: Env::real(),
-        sim: None,
-        shadow: None,
-        background: false,
-    };
     let options = Options {
         wal_path: Some(home.path().join("logs")),
         ..options()
     };
-    let open = |dir: &Path| Engine::open(world(), dir, options.clone());
+    let open = |dir: &Path| Engine::open(real(), dir, options.clone());
     let engine = open(&dir).unwrap();
     put(&engine, 1);
     engine.close().unwrap();
@@ -280,7 +307,7 @@ fn a_folder_has_many_paths() {
         wal_path: Some(pmem),
         ..options.clone()
     };
-    drop(Engine::open(world(), &dir, elsewhere).unwrap());
+    drop(Engine::open(real(), &dir, elsewhere).unwrap());
     assert!(!left.exists());
     let copy = home.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
