@@ -403,6 +403,40 @@ fn backups_share_what_they_have_in_common_and_each_can_be_restored() {
     assert_eq!(contents(&store.env, "/three"), map(&["a", "c", "d"]));
 }
 
+/// It has a file of which nobody else knows yet.
+#[test]
+fn a_folder_in_which_somebody_makes_a_backup_is_locked_and_no_strangers() {
+    let store = Plain::new(&["a"], &["b"]);
+    let backups = Backups::new(store.env.clone(), Path::new("/backups"));
+    backups.create(&store).unwrap();
+    let storage = &store.env.storage;
+    let lock = storage.lock(Path::new("/backups/LOCK")).unwrap();
+    let made = Path::new("/backups/000007.sst");
+    for path in [made, Path::new("/backups/BACKING-UP")] {
+        storage.open(path, OpenMode::CreateNew).unwrap();
+    }
+    for done in [backups.create(&store).map(drop), backups.delete(1)] {
+        let error = done.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    }
+    drop(lock);
+    storage.remove(made).unwrap();
+    backups.delete(1).unwrap();
+}
+
+#[test]
+fn whoever_deletes_a_backup_makes_nothing_in_a_strangers_folder() {
+    let store = Plain::new(&["a"], &[]);
+    let storage = &store.env.storage;
+    let letter = Path::new("/letters/one.txt");
+    storage.create_dir_all(Path::new("/letters")).unwrap();
+    storage.open(letter, OpenMode::CreateNew).unwrap();
+    let letters = Backups::new(store.env.clone(), Path::new("/letters"));
+    let error = letters.delete(1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert_eq!(names(&store.env, "/letters"), ["one.txt"]);
+}
+
 /// What has the name of a list takes its number. The one behind the last would be 0, for each backup.
 #[test]
 fn no_backup_comes_behind_the_last_number() {

@@ -48,10 +48,8 @@ impl Backups {
         store.check_open()?;
         let dir = paths::absolute(&self.dir, paths::BACKUPS)?;
         check_apart(self.storage(), &dir, store.dir())?;
-        // Before anything is changed: the folder may be a stranger's.
         if self.storage().exists(&self.dir)? {
-            self.must_exist()?;
-            self.found()?;
+            self.refuse_others()?;
         }
         // The folder's name may not be durable, whoever made it.
         self.storage().create_dir_all(&self.dir)?;

@@ -147,7 +147,7 @@ impl Backups {
     /// [`Error::InvalidArgument`] if there is no such backup; [`Error::Locked`]; those of the file
     /// system.
     pub fn delete(&self, id: u64) -> Result<()> {
-        self.must_exist()?;
+        self.refuse_others()?;
         let _lock = self.lock()?;
         self.must_have(id)?;
         // A list that cannot be read proves nothing.
@@ -231,12 +231,27 @@ impl Backups {
         self.storage().lock_shared(&self.dir.join(LOCK_NAME))
     }
 
+    /// Refuses a folder with anything but backups before a lock file is made there: it may be a stranger's.
+    fn refuse_others(&self) -> Result<()> {
+        self.must_exist()?;
+        let found = self.found_beside_strangers()?;
+        if !found.noted || found.stranger.is_none() {
+            return self.without_strangers(found).map(drop);
+        }
+        // It may be of a backup that is being made, and have come between two looks. Then the folder is locked.
+        let _lock = self.lock_shared()?;
+        self.found().map(drop)
+    }
+
     /// The names in the folder.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is anything but backups.
     fn found(&self) -> Result<Found> {
-        let found = self.found_beside_strangers()?;
+        self.without_strangers(self.found_beside_strangers()?)
+    }
+
+    fn without_strangers(&self, found: Found) -> Result<Found> {
         match found.stranger {
             None => Ok(found),
             Some(name) => {
