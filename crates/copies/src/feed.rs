@@ -23,7 +23,8 @@
 //!    [`Error::ChangesGone`], which tells the smallest seqno that can be asked for. So the answer to "everything
 //!    since n" is right or an error, whatever was flushed, dropped or ingested, before this opening or since. (If a
 //!    memtable without records is gone, the error may come though nothing was lost.)
-//! 4. *Kept.* An open feed keeps the memtables from its position on, as far as the store lets it ([`Chains::keep`]).
+//! 4. *Kept.* An open feed keeps the memtables from its position on, as far as the store lets it ([`Chains::keep`]), until it is
+//!    dropped or has ended with an error.
 //!    If a memtable has to go that the feed has not read, the feed is cut off, and learns so when it goes on. It
 //!    never keeps a writer waiting.
 //! 5. *Held.* Between two calls a feed holds no memtable. In a call it holds the home of the one that it reads
@@ -234,6 +235,10 @@ impl Iterator for ChangeFeed {
         }
         let next = self.advance().transpose();
         self.failed = matches!(next, Some(Err(_)));
+        if self.failed {
+            // It reads no more, however long it is kept.
+            self.chains.forget(self.id);
+        }
         next
     }
 }

@@ -388,8 +388,10 @@ fn an_ingestion_is_no_change_and_who_was_before_it_hears_of_it() {
     table.finish().unwrap();
     let ingested = engine.ingest(CF, &["/t.sst"]).unwrap();
     put(&engine, 2);
+    assert_eq!(engine.metrics().feed.open, 1);
     let error = feed.next().unwrap().unwrap_err();
     assert_eq!(gone(&error), (1, ingested.seqno), "{error}");
+    assert_eq!(engine.metrics().feed.open, 0, "it has ended");
     assert_eq!(groups(&mut since(&engine, ingested.seqno)).len(), 1);
     drop(engine);
     let engine = open(&machine.killed(), &options());
