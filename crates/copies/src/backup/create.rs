@@ -54,10 +54,10 @@ impl Backups {
         // The folder's name may not be durable, whoever made it.
         self.storage().create_dir_all(&self.dir)?;
         let _lock = self.lock()?;
-        let lists = self.sweep()?;
+        let there = self.sweep()?;
         let note = Note::begin(&self.env.storage, &self.dir.join(NOTE_NAME))?;
         let mut course = Course::new(observer);
-        let made = self.make(store, &lists, &note, &mut course);
+        let made = self.make(store, &there, &note, &mut course);
         match &made {
             Ok(_) => {
                 // The backup exists, and the files that the note names do not. The next backup removes the note if
@@ -101,7 +101,7 @@ impl Backups {
     fn make<S: Store>(
         &self,
         store: &S,
-        lists: &[Listed],
+        there: &BTreeSet<Stored>,
         note: &Note,
         course: &mut Course<'_>,
     ) -> Result<BackupInfo> {
@@ -111,7 +111,7 @@ impl Backups {
         let captured = store.capture()?;
         let random = &*store.env().random;
         let state = write_state(&captured, random, (&self.dir, note))?;
-        let (files, new_bytes) = self.gather(store, &state, lists, note, course)?;
+        let (files, new_bytes) = self.gather(store, &state, there, note, course)?;
         if !active(Bug::CopyForgetsNames) {
             self.storage().sync_dir(&self.dir, sites::COPY_NAMED)?;
         }
@@ -136,12 +136,13 @@ impl Backups {
         &self,
         store: &S,
         state: &State,
-        lists: &[Listed],
+        listed: &BTreeSet<Stored>,
         note: &Note,
         course: &mut Course<'_>,
     ) -> Result<(Vec<Stored>, u64)> {
-        let known = lists.iter().flat_map(|listed| &listed.files);
-        let known = known.filter(|stored| matches!(stored.sum, Sum::Hash(_)));
+        let known = listed
+            .iter()
+            .filter(|stored| matches!(stored.sum, Sum::Hash(_)));
         let known: Known = known.map(|stored| (key_of(stored), *stored)).collect();
         let origins = state.origins().expect("a copy has an id");
         let storage = &*store.env().storage;
@@ -180,7 +181,7 @@ impl Backups {
                 })?;
                 copied.sums.hash()
             };
-            self.settle(stored, &temporary, lists)?;
+            self.settle(stored, &temporary, listed)?;
             new_bytes += stored.bytes;
         }
         Ok((files, new_bytes))
@@ -202,10 +203,9 @@ impl Backups {
 
     /// Gives a file its own name. A file of that name that no list names stays if it has the content that the name
     /// says.
-    fn settle(&self, stored: &Stored, temporary: &Path, lists: &[Listed]) -> Result<()> {
+    fn settle(&self, stored: &Stored, temporary: &Path, listed: &BTreeSet<Stored>) -> Result<()> {
         let path = self.dir.join(stored.name());
-        let is_named = || lists.iter().any(|listed| listed.files.contains(stored));
-        if !self.storage().exists(&path)? || is_named() {
+        if !self.storage().exists(&path)? || listed.contains(stored) {
             return self.storage().rename(temporary, &path);
         }
         let len = self.storage().open(&path, OpenMode::Read)?.len()?;

@@ -304,22 +304,28 @@ impl Backups {
         Listed::read(&*file, id)
     }
 
-    /// Removes our files that no list names. Gives the lists without those that cannot be read. If there are such,
-    /// only temporary files go.
-    fn sweep(&self) -> Result<Vec<Listed>> {
+    /// Removes our files that no list names. Gives the files of all lists that can be read. If there are others, only temporary files
+    /// go.
+    fn sweep(&self) -> Result<BTreeSet<Stored>> {
         self.sweep_found(self.found()?, &BTreeSet::new())
     }
 
     /// The same, of what was found; the files `own` are ours whatever their bytes are.
-    fn sweep_found(&self, found: Found, own: &BTreeSet<String>) -> Result<Vec<Listed>> {
+    fn sweep_found(&self, found: Found, own: &BTreeSet<String>) -> Result<BTreeSet<Stored>> {
         remove_all(self.storage(), &self.dir, &found.temporary)?;
         if found.noted {
             end(self.storage(), &self.dir.join(NOTE_NAME))?;
         }
-        let lists: Vec<Result<Listed>> = found.lists.iter().map(|&id| self.read(id)).collect();
-        if lists.iter().all(Result::is_ok) {
-            let named = lists.iter().flatten().flat_map(|listed| &listed.files);
-            let named: BTreeSet<String> = named.map(Stored::name).collect();
+        let (mut listed, mut is_all_read) = (BTreeSet::new(), true);
+        // One after the other: each has the state of a store, and most files are in many.
+        for &id in &found.lists {
+            match self.read(id) {
+                Ok(list) => listed.extend(list.files),
+                Err(_) => is_all_read = false,
+            }
+        }
+        if is_all_read {
+            let named: BTreeSet<String> = listed.iter().map(Stored::name).collect();
             let mut synced = false;
             for name in found.files.iter().filter(|name| !named.contains(*name)) {
                 let path = self.dir.join(name);
@@ -337,7 +343,7 @@ impl Backups {
                 }
             }
         }
-        Ok(lists.into_iter().flatten().collect())
+        Ok(listed)
     }
 }
 
