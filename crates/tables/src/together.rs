@@ -4,12 +4,17 @@
 //! needed are read at the same time, each once, however many searches need it. So keys that lie in tables of one depth
 //! take the time of one key, or not much more, as far as the device can read at once.
 //!
+//! So it is with values in blob files, but for those that are longer than a table may hold. Such a value is read alone, to where its caller
+//! gets it: read with others, it would be in memory twice, and so would as many of them as go together.
+//!
 //! An error is the answer of those searches that it is of, and of no other. A block that cannot be read is read alone
 //! again for each of them, so the error is the one that a search alone would have met.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thermocline_base::limits::VALUE_INLINE_MAX;
+use thermocline_base::numbers::len_of;
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_exec::BatchRead;
 use thermocline_policy::tuning::SEARCHES_TOGETHER;
@@ -239,9 +244,12 @@ fn hand_values_out(some: &mut [One<'_>], values: &[(usize, BlobRef)]) {
 }
 
 /// Reads values with one call, each of a key. Of one that cannot be read with the others there is none: it says why when
-/// it is read alone.
+/// it is read alone. Nor is there of one that is too long for that.
 fn values_at_once(files: &TableFiles, values: &[((CfId, &[u8]), BlobRef)]) -> Vec<Option<Vec<u8>>> {
     let wanted = values.iter().map(|((_, key), blob)| {
+        if len_of(blob.len) > VALUE_INLINE_MAX {
+            return None;
+        }
         let of = files.open_blobs(blob.file).ok()?;
         let file = of.file.now().ok()?;
         let (at, len) = of.opened.span_with_key(*blob, key.len(), of.len).ok()?;

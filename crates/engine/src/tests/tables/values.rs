@@ -235,6 +235,33 @@ fn values_are_kept_and_several_are_read_at_once() {
     assert_eq!(one(77), (0, Some(300)));
 }
 
+/// A long value is in memory once: it is read by itself, in pieces, to where its caller gets it, wherever the reference to it lies.
+#[test]
+fn several_long_values_are_not_read_at_once() {
+    let (home, len) = (Home::new(), (2 << 20) + 1000);
+    let engine = home.open();
+    for n in 0..4_u32 {
+        put(&engine, n, &vec![n.to_le_bytes()[0]; len]).unwrap();
+    }
+    let keys: Vec<_> = (0..4).map(key).collect();
+    let keys: Vec<(CfId, &[u8])> = keys.iter().map(|key| (CF, &key[..])).collect();
+    for is_flushed in [false, true] {
+        if is_flushed {
+            engine.flush().unwrap();
+        }
+        // Opens all files.
+        drop(engine.snapshot().values(&keys));
+        let (calls, values) = home.reads_of(|| engine.snapshot().values(&keys));
+        // Read with the others each would take one call, and a buffer of its length.
+        assert_eq!(calls, 4 * 3, "{is_flushed}");
+        for (n, value) in (0u32..).zip(values) {
+            let value = value.unwrap().unwrap();
+            assert_eq!(value.len(), len);
+            assert!(value.iter().all(|byte| *byte == n.to_le_bytes()[0]), "{n}");
+        }
+    }
+}
+
 /// What is read of compressed values is the values, by whatever way they are read.
 #[test]
 fn compressed_values_read_as_others() {
