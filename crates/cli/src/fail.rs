@@ -52,7 +52,20 @@ impl From<thermocline::Error> for Failure {
 
 /// Writes a line to standard error. Nothing is lost with one that nobody can read; `eprintln!` panics then.
 pub(crate) fn tell_aside(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", one_line(text));
+}
+
+/// The text as one line. A path, a name or an argument in it may have any characters: a line's end would begin another line, and what
+/// a terminal obeys would be obeyed.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_debug()),
+            false => line.push(c),
+        }
+    }
+    line
 }
 
 /// What became of the output of a command that fails all the same: that nobody reads standard output any more makes no success of that.
@@ -66,6 +79,12 @@ pub(crate) fn even_unread(printed: Outcome) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_is_one_line_whatever_is_in_it() {
+        let told = one_line("no 'a\tb\nc\u{1b}[31m' in \"Zürich\\x\"");
+        assert_eq!(told, "no 'a\\tb\\nc\\u{1b}[31m' in \"Zürich\\x\"");
+    }
 
     #[test]
     fn only_a_reader_who_is_gone_is_passed_over() {

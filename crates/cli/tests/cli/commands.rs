@@ -1567,6 +1567,39 @@ fn names_of_families_are_escaped_wherever_people_read_them() {
     assert_eq!(json["column_families"], json!(["default", name]));
 }
 
+/// A script reads an error as a line. What was typed is a part of it, and may have any characters.
+#[test]
+fn an_error_is_one_line_whatever_was_typed() {
+    let store = Store::new();
+    let name = "a\nb\u{1b}[31m";
+    let put = store.run(&["put", "DB", "k", "v", "--cf", name]);
+    assert_eq!(put.code, 0, "{}", put.err);
+    let cases: [(&[&str], i32, &str); 5] = [
+        (
+            &["scan", "DB", "--cf", name, "--from", "b", "--to", "a"],
+            2,
+            "ends before it begins",
+        ),
+        (&["get", "DB", name, "--hex"], 2, "is not hexadecimal"),
+        (&["options", name], 2, "there is no option"),
+        (&["stat", name], 1, "there is no database"),
+        (
+            &["explain", "DB", "-o", "no\nfolder/page.html"],
+            1,
+            "folder",
+        ),
+    ];
+    for (command, code, says) in cases {
+        let run = store.run(command);
+        assert_eq!(run.code, code, "{command:?}: {}", run.err);
+        assert!(
+            run.is_one_sentence_naming(says) && !run.err.contains('\u{1b}'),
+            "{command:?}: {:?}",
+            run.err
+        );
+    }
+}
+
 #[test]
 fn scans_of_a_descending_family_are_in_its_order() {
     let store = Store::new();
