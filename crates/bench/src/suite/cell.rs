@@ -100,19 +100,28 @@ impl Setting {
                 self.rounds
             )));
         }
+        self.check_folders()?;
+        for cell in cells {
+            for preset in PRESETS {
+                let plan = cell.plan(preset, self);
+                plan.validate()?;
+                plan.options.validate()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the folders for stores are there.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the one that is not.
+    pub fn check_folders(&self) -> Result<()> {
         for folder in [&self.dir, &self.pm_dir].into_iter().flatten() {
             if !folder.is_dir() {
                 return Err(Error::InvalidArgument(format!(
                     "{} is no folder; the suite makes its stores in folders that are there, and removes them",
                     folder.display()
                 )));
-            }
-        }
-        for cell in cells {
-            for preset in PRESETS {
-                let plan = cell.plan(preset, self);
-                plan.validate()?;
-                plan.options.validate()?;
             }
         }
         Ok(())

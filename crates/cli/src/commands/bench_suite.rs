@@ -237,7 +237,7 @@ fn foreign(args: &BenchArgs) -> Option<&'static str> {
 fn setting(args: &BenchArgs) -> Outcome<Setting> {
     let defaults = Setting::default();
     let memory = || Some(PathBuf::from(SHARED_MEMORY)).filter(|path: &PathBuf| path.is_dir());
-    Ok(Setting {
+    let setting = Setting {
         pm: args.store.pm.unwrap_or(defaults.pm),
         dram: args.store.dram,
         rounds: args.suite.rounds.unwrap_or(defaults.rounds),
@@ -245,7 +245,10 @@ fn setting(args: &BenchArgs) -> Outcome<Setting> {
         emulate: Emulation::parse(&args.emulate).map_err(Failure::usage)?,
         dir: args.db.clone(),
         pm_dir: args.store.pm_path.clone().or_else(memory),
-    })
+    };
+    // What is not there is not wrong in itself: another exit code than for what is.
+    setting.check_folders()?;
+    Ok(setting)
 }
 
 fn list(cells: &[Cell], setting: &Setting, output: &mut Output) -> Outcome {

@@ -26,7 +26,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     for folder in [Some(&dir), args.pm_path.as_ref()].into_iter().flatten() {
         if !folder.is_dir() {
-            return Err(Failure::Usage(format!(
+            return Err(Failure::Failed(format!(
                 "{} is no folder; name one for what experiments write, which they remove again",
                 folder.display()
             )));

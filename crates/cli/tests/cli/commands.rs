@@ -1128,7 +1128,6 @@ fn experiments_are_named_run_saved_and_drawn() {
     for (wrong, says) in [
         (vec!["reproduce", "pm-blade", "fig-99"], "fig-99"),
         (vec!["reproduce", "nobody"], "nobody"),
-        (vec!["reproduce", "pm-blade", "--dir", "none"], "none"),
         (vec!["reproduce", "pm-blade", "--emulate", "drum"], "drum"),
     ] {
         let refused = store.run(&wrong);

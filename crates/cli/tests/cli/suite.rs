@@ -138,7 +138,7 @@ fn counts_are_the_same_every_time() {
 #[test]
 fn wrong_arguments_are_named() {
     let store = Store::new();
-    let cases: [(&[&str], &str); 23] = [
+    let cases: [(&[&str], &str); 22] = [
         (&["suite", "--cells", "ycsb-a"], "'ycsb-a'"),
         (&["suite", "--full", "--cells", "put-pm"], "'put-pm'"),
         (&["suite", "--rounds", "0"], "rounds lies between 1 and 100"),
@@ -147,7 +147,6 @@ fn wrong_arguments_are_named() {
         (&["suite", "--preset", "leveled"], "--preset"),
         (&["suite", "--sets", "2"], "--sets"),
         (&["suite", "--pm", "1KiB"], "pm lies between"),
-        (&["suite", "--db", "nowhere"], "nowhere is no folder"),
         (&["suite", "--counts", "--full"], "--full"),
         (&["suite", "--counts", "--cells", "put-file"], "'put-file'"),
         (
@@ -175,4 +174,25 @@ fn wrong_arguments_are_named() {
             run.err
         );
     }
+}
+
+/// What is typed is right, and it works once the folder is there.
+#[test]
+fn a_folder_that_is_not_there_is_no_wrong_usage() {
+    let store = Store::new();
+    let cases: [&[&str]; 6] = [
+        &["bench", "suite", "--db", "nowhere"],
+        &["bench", "suite", "--pm-path", "nowhere"],
+        &["bench", "suite", "--list", "--db", "nowhere"],
+        &["bench", "suite", "--counts", "--db", "nowhere"],
+        &["reproduce", "pm-blade", "fig-6", "--dir", "nowhere"],
+        &["reproduce", "pm-blade", "fig-6", "--pm-path", "nowhere"],
+    ];
+    for command in cases {
+        let run = store.run(command);
+        assert_eq!(run.code, 1, "{command:?}: {}", run.err);
+        let says = "nowhere is no folder";
+        assert!(run.is_one_sentence_naming(says), "{}", run.err);
+    }
+    assert_eq!(store.names(), [""; 0]);
 }
