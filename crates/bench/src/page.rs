@@ -34,6 +34,20 @@ pub fn text(text: &str) -> String {
     html
 }
 
+/// A word as a shell takes it: quoted where it has to be.
+///
+/// ```
+/// use thermocline_bench::page::quoted;
+/// assert_eq!(["--num=1", "a b", "it's"].map(quoted), ["--num=1", "'a b'", "'it'\\''s'"]);
+/// ```
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+%@".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Rows under columns. In a table of the class `numbers` all columns but the first are numbers.
 pub fn table(class: &str, columns: &[String], rows: &[Vec<String>]) -> String {
     let mut html = format!("<table class=\"{}\">\n", text(class));
@@ -57,6 +71,12 @@ fn row(tag: &str, cells: &[String], html: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        let quotes = ["--num=1", "a b", "", "it's", "$x"].map(quoted);
+        assert_eq!(quotes, ["--num=1", "'a b'", "''", "'it'\\''s'", "'$x'"]);
+    }
 
     #[test]
     fn what_names_have_in_them_is_text() {

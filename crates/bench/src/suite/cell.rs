@@ -1,6 +1,6 @@
 //! One workload at one size, and what its runs are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thermocline::options::{DRAM_MIN, Emulation, Preset};
 use thermocline::size::format_size;
@@ -8,6 +8,7 @@ use thermocline::{Error, Options, Result};
 
 use super::{PRESETS, ROUNDS_MAX};
 use crate::distribution::Distribution;
+use crate::page::quoted;
 use crate::plan::Plan;
 use crate::workload::Workload;
 
@@ -173,7 +174,7 @@ impl Cell {
     }
 
     /// The command that repeats a run of the default preset. In a folder that was chosen it makes a store of the cell's name, which
-    /// stays.
+    /// stays. A shell takes it as it is.
     pub fn command(&self, setting: &Setting) -> String {
         let plan = self.plan(PRESETS[0], setting);
         let exact = |bytes: u64| match bytes.is_multiple_of(1 << 20) {
@@ -210,10 +211,11 @@ impl Cell {
             exact(options.pm),
             exact(options.dram)
         ));
+        let place = |path: &Path| quoted(&path.to_string_lossy());
         let path = options.pm_path.as_deref();
-        words.extend(path.map(|path| format!("--pm-path {}", path.display())));
+        words.extend(path.map(|path| format!("--pm-path {}", place(path))));
         let db = setting.dir.as_ref().map(|dir| dir.join(&self.name));
-        words.extend(db.map(|db| format!("--db {}", db.display())));
+        words.extend(db.map(|db| format!("--db {}", place(&db))));
         words.join(" ")
     }
 

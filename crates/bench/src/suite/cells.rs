@@ -298,6 +298,20 @@ mod tests {
         }
     }
 
+    /// Else a shell would take the rest of the folder's name for another argument.
+    #[test]
+    fn the_command_of_a_cell_is_one_that_a_shell_takes() {
+        let chosen = Setting {
+            dir: Some("/mnt/my stores".into()),
+            pm_dir: Some("/mnt/it's".into()),
+            ..Setting::default()
+        };
+        let cells = choose(named(), &["load-5x".into()]).unwrap();
+        let command = cells[0].command(&chosen);
+        let ends = " --pm-path '/mnt/it'\\''s' --db '/mnt/my stores/load-5x'";
+        assert!(command.ends_with(ends), "{command}");
+    }
+
     #[test]
     fn cells_are_chosen_by_name() {
         let names = ["ycsb-a-5x", "put-pm"].map(String::from);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use thermocline::Result;
 use thermocline::options::Options;
 use thermocline::size::format_size;
-use thermocline_bench::page::{END, begin, table, text};
+use thermocline_bench::page::{END, begin, quoted, table, text};
 use thermocline_bench::{Curve, Timeline, plot};
 
 use crate::fail::{Failure, Outcome, even_unread};
@@ -147,15 +147,6 @@ fn command() -> String {
     words.join(" ")
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+%@".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 fn section(title: &str, html: &str) -> String {
     format!("<section><h2>{}</h2>\n{html}</section>\n", text(title))
 }
@@ -197,12 +188,6 @@ mod tests {
             numbers: None,
             course: None,
         }
-    }
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        let quotes = ["--num=1", "a b", "", "it's", "$x"].map(quoted);
-        assert_eq!(quotes, ["--num=1", "'a b'", "''", "'it'\\''s'", "'$x'"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use thermocline_bench::page::quoted;
 use thermocline_bench::scratch::{self, Scratch};
 
 use crate::args::TourArgs;
@@ -59,9 +60,9 @@ impl Home {
             if let Home::Scratch(mut scratch) = self {
                 scratch.keep();
             }
-            let mut path = path.display().to_string();
+            let mut path = quoted(&path.to_string_lossy());
             if let Some(pm_path) = &args.store.pm_path {
-                path = format!("{path} --pm-path {}", pm_path.display());
+                path = format!("{path} --pm-path {}", quoted(&pm_path.to_string_lossy()));
             }
             story.output.note("")?;
             story.say("The database stays. Try:")?;
