@@ -76,7 +76,7 @@ impl Home {
     }
 
     /// What becomes of it where the tour does not come to its end, with what it has `beside`. If somebody has ended it, it goes, unless it
-    /// is to be kept. If something is wrong, a folder that the user has named stays as it is, to be looked at.
+    /// is to be kept. If something is wrong, a folder that the user has named stays as it is, to be looked at. What is kept is told.
     pub(super) fn give_up(self, keep: bool, beside: &[PathBuf], failure: Failure) -> Failure {
         let is_interrupted = interrupt::asked();
         let is_ended = is_interrupted || matches!(failure, Failure::NoReader);
@@ -92,7 +92,7 @@ impl Home {
             Home::Named { .. } => Ok(stays),
         };
         match failure {
-            Failure::Failed(text) if is_interrupted => Failure::Failed(match left {
+            Failure::Failed(text) if is_interrupted || keep => Failure::Failed(match left {
                 Ok(left) => format!("{text}; {left}"),
                 Err(error) => format!("{text}; {error}"),
             }),
@@ -117,5 +117,29 @@ impl Home {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who keeps a tour that finds something wrong wants to look at what it wrote.
+    #[test]
+    fn a_temporary_folder_that_is_kept_is_named_if_something_is_wrong() {
+        let scratch = Scratch::new("tour-test").unwrap();
+        let path = scratch.path().to_path_buf();
+        let failure = || Failure::Failed("the tour lost data".to_string());
+        let told = Home::Scratch(scratch).give_up(true, &[], failure());
+        let says = format!("what it wrote is in {}", path.display());
+        assert!(matches!(told, Failure::Failed(text) if text.contains(&says)));
+        assert!(path.is_dir());
+        scratch::remove(&path).unwrap();
+        // It is gone if it is not to be kept, and nothing is said of it.
+        let scratch = Scratch::new("tour-test").unwrap();
+        let path = scratch.path().to_path_buf();
+        let told = Home::Scratch(scratch).give_up(false, &[], failure());
+        assert!(matches!(told, Failure::Failed(text) if text == "the tour lost data"));
+        assert!(!path.exists());
     }
 }

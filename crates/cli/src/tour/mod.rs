@@ -76,7 +76,7 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
         cities: Vec::new(),
         beside,
     };
-    let told = tour.tell().and_then(|()| tour.end(begun));
+    let told = tour.tell().and_then(|()| tour.end(begun, args.keep));
     let beside = std::mem::take(&mut tour.beside);
     match told {
         Ok(()) => home.leave(args, &beside, &mut tour.story),
@@ -109,10 +109,16 @@ impl Tour<'_> {
         tiers::tell(&mut self.story, &self.cities, &self.options)
     }
 
-    fn end(&mut self, begun: Instant) -> Outcome {
+    fn end(&mut self, begun: Instant, is_kept: bool) -> Outcome {
         let seconds = (now() - begun).as_secs_f64();
         let (label, text) = ("the whole tour", format!("{seconds:.1} s"));
         self.story.measure(label, text, "seconds", seconds);
+        if is_kept {
+            // With --json or --quiet nothing else says it, and the name of a temporary folder nobody knows.
+            let path = self.path.display().to_string();
+            let label = "the database stays in";
+            self.story.measure(label, path.clone(), "kept_in", path);
+        }
         self.story.end()
     }
 

@@ -90,6 +90,7 @@ fn a_tour_succeeds_what_is_kept_is_a_database_and_a_full_folder_is_refused() {
     let json = run.json();
     assert_eq!(json["records_lost"], 0);
     assert_eq!(json["faults"], 0);
+    assert_eq!(json["kept_in"], "db");
     let hits = |place: &str| json[format!("tiers_hits_{place}")].as_u64().unwrap();
     assert!(hits("memtable") > 0, "{json}");
     assert!(hits("block_cache") + hits("ssd") > 0, "{json}");
