@@ -9,8 +9,10 @@ use thermocline_policy::simulate::{
 };
 
 use crate::args::{PlanArgs, SpreadArg};
+use crate::commands::waiting::waited;
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
+use crate::progress::Known;
 
 /// The model has so many ranges of keys, each with a key at least.
 const RECORDS_MIN: u64 = 10_000;
@@ -27,7 +29,8 @@ const UNUSED: [&str; 4] = ["pm_path", "wal_path", "region", "emulate"];
 /// Says what may be expected.
 pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Outcome {
     let demand = demand(args)?;
-    let forecast = forecast(&demand);
+    let model = || forecast(&demand);
+    let forecast = waited("planning", output, || Known::Nothing, model);
     if output.json {
         return output.document(&as_json(&demand, &forecast));
     }
