@@ -8,6 +8,7 @@ use thermocline::{Db, Durability, Metrics, Options, Result};
 
 use crate::clock::{Duration, Instant, now};
 use crate::curve::Curve;
+use crate::distribution::Distribution;
 use crate::oltp::attempts::{Client, Outcome};
 use crate::oltp::plan::{OltpPlan, OltpWorkload};
 use crate::oltp::report::{Check, KindReport, OltpReport};
@@ -16,7 +17,7 @@ use crate::orders::Orders;
 use crate::report::{Drained, Latency};
 use crate::rng::Rng;
 use crate::run::{amplification, hits_between, in_folder, level0_bytes, open, waits};
-use crate::sums::Sums;
+use crate::sums::{KEY_BYTES, Sums, VALUE_BYTES};
 use crate::threads::Share;
 use crate::tpcc::Tpcc;
 use crate::usage::{Usage, usage};
@@ -321,6 +322,12 @@ fn curves(tables: &Tables, tally: &Tally) -> Vec<Curve> {
     Curve::all(names.zip(tally.kinds.iter().map(|done| &done.latency_ns)))
 }
 
+/// What is counted beside, by name.
+fn counts(tables: &Tables, tally: &Tally) -> BTreeMap<&'static str, u64> {
+    let names = tables.notes().iter().copied();
+    names.zip(tally.notes.iter().copied()).collect()
+}
+
 fn settings(plan: &OltpPlan) -> serde_json::Value {
     let settings = match plan.workload {
         OltpWorkload::Tpcc => serde_json::to_value(plan.tpcc),
@@ -341,10 +348,10 @@ fn answer(
     let user_bytes = since(|m| m.user_bytes_written);
     let pm_bytes = since(|m| m.pm_bytes_written);
     let ssd_bytes = since(|m| m.ssd_bytes_written);
-    let lines = since(|m| m.pm_lines_written_back);
     let kinds = kinds(tables, tally);
     let [durability, locking, isolation] = plan.words();
     let new_orders = kinds.get("new_order").map(|kind| kind.committed as f64);
+    let has_sets = plan.workload == OltpWorkload::RandomTransaction;
     OltpReport {
         workload: plan.workload.name(),
         preset: after.preset.clone(),
@@ -352,6 +359,10 @@ fn answer(
         locking,
         isolation,
         threads: plan.threads,
+        num: has_sets.then_some(plan.sums.keys),
+        key_size: has_sets.then_some(KEY_BYTES),
+        value_size: has_sets.then_some(VALUE_BYTES),
+        distribution: has_sets.then(|| Distribution::Uniform.to_string()),
         seed: plan.seed,
         region_kind: after.region_kind,
         emulate: after.emulate.clone(),
@@ -366,17 +377,12 @@ fn answer(
         latency_curves: curves(tables, tally),
         kinds,
         ops_by_second: tally.seconds.clone(),
-        counts: tables
-            .notes()
-            .iter()
-            .copied()
-            .zip(tally.notes.iter().copied())
-            .collect(),
+        counts: counts(tables, tally),
         checks: Vec::new(),
         user_bytes_written: user_bytes,
         pm_bytes_written: pm_bytes,
         pm_media_bytes_written: since(|m| m.pm_media_bytes_written),
-        pm_lines_written_back: lines,
+        pm_lines_written_back: since(|m| m.pm_lines_written_back),
         pm_fences: since(|m| m.pm_fences),
         ssd_bytes_written: ssd_bytes,
         ssd_bytes_read: since(|m| m.ssd_bytes_read),

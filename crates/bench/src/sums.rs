@@ -18,7 +18,9 @@ use crate::rng::Rng;
 
 /// Bytes of a set's number, with which its keys begin.
 const SET_BYTES: usize = 4;
-const KEY_BYTES: usize = 16;
+/// Bytes of a key, and of a value.
+pub(crate) const KEY_BYTES: usize = 16;
+pub(crate) const VALUE_BYTES: usize = size_of::<u64>();
 
 /// The largest number that is added.
 const ADDED_MAX: u64 = 100;

@@ -93,6 +93,14 @@ pub struct OltpReport {
     pub isolation: &'static str,
     /// Threads.
     pub threads: usize,
+    /// Keys of each set. Tables of records have their sizes in `settings`: there this is `None`, as the next three are.
+    pub num: Option<u64>,
+    /// Bytes of a key.
+    pub key_size: Option<usize>,
+    /// Bytes of a value.
+    pub value_size: Option<usize>,
+    /// How keys were chosen.
+    pub distribution: Option<String>,
     /// The seed.
     pub seed: u64,
     /// The kind of the region.

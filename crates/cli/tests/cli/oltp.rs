@@ -36,6 +36,11 @@ fn check(report: &Value, kinds: &[&str], asked: usize) {
     for field in ["pm_media_bytes_written", "stall_ms_max", "dram_index_bytes"] {
         assert!(report[field].is_number(), "{field}");
     }
+    // A script that reads the reports of all workloads finds these, with or without a value.
+    let members = report.as_object().unwrap();
+    for field in ["num", "key_size", "value_size", "distribution"] {
+        assert!(members.contains_key(field), "{field}");
+    }
     let seconds = report["ops_by_second"].as_array().unwrap();
     assert_eq!(seconds.iter().map(count).sum::<u64>(), ops);
     let checks = report["checks"].as_array().unwrap();
@@ -161,6 +166,9 @@ fn sums_stay_equal() {
     let first = report(&store, &[&begin[..], &more].concat());
     check(&first, &["add"], 2);
     assert_eq!(first["settings"]["sets"], 3);
+    let sizes = ["num", "key_size", "value_size"].map(|size| first[size].as_u64());
+    assert_eq!(sizes, [Some(20), Some(16), Some(8)]);
+    assert_eq!(first["distribution"], "uniform");
     assert_eq!(first["checks"][0]["checked"], 3);
     let again = ["--use-existing", "--optimistic"];
     let second = report(&store, &[&begin[..], &more, &again].concat());
