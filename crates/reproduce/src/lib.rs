@@ -171,7 +171,25 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Those of a paper, or the one of this name.
+/// Figures and tables that an experiment of another name shows, too: the paper, this one, and that name.
+const SHOWN_BESIDE: [(&str, &str, &str); 2] = [
+    ("flat-lsm", "fig-21", "fig-20"),
+    ("flat-lsm", "table-1", "fig-20"),
+];
+
+/// Whether an experiment is called so: by its own name, by the figure of which it is a part (`fig-8` of `fig-8a`), or by what it shows
+/// beside.
+fn is_called(experiment: &Experiment, name: &str) -> bool {
+    let part = experiment.name.strip_prefix(name);
+    let is_letter = part.is_some_and(|part| matches!(part.as_bytes(), [b'a'..=b'z']));
+    let is_part = is_letter && name.ends_with(|last: char| last.is_ascii_digit());
+    let is_beside = SHOWN_BESIDE
+        .iter()
+        .any(|beside| *beside == (experiment.paper, name, experiment.name));
+    experiment.name == name || is_part || is_beside
+}
+
+/// Those of a paper, or those that are called so.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if there is none, naming those that there are.
@@ -179,7 +197,7 @@ pub fn find(paper: &str, name: Option<&str>) -> Result<Vec<&'static Experiment>>
     let of_paper: Vec<&Experiment> = EXPERIMENTS.iter().filter(|e| e.paper == paper).collect();
     let found: Vec<&Experiment> = of_paper
         .iter()
-        .filter(|e| name.is_none_or(|name| e.name == name))
+        .filter(|e| name.is_none_or(|name| is_called(e, name)))
         .copied()
         .collect();
     if !found.is_empty() {
@@ -226,6 +244,23 @@ mod tests {
             error.contains("'nobody'") && error.contains("pm-blade"),
             "{error}"
         );
+    }
+
+    /// Scripts may name what the paper names.
+    #[test]
+    fn a_figure_is_found_by_its_parts_and_by_what_is_shown_beside_it() {
+        let names = |paper: &str, name: &str| -> Vec<&'static str> {
+            let found = find(paper, Some(name)).unwrap();
+            found.iter().map(|experiment| experiment.name).collect()
+        };
+        assert_eq!(names("pm-blade", "fig-8"), ["fig-8a", "fig-8b"]);
+        assert_eq!(names("pm-blade", "fig-8a"), ["fig-8a"]);
+        for (paper, beside, name) in SHOWN_BESIDE {
+            assert_eq!(names(paper, beside), [name]);
+        }
+        for no_name in ["fig-", "spac", "fig-1", ""] {
+            assert!(find("pm-blade", Some(no_name)).is_err(), "{no_name}");
+        }
     }
 
     #[test]

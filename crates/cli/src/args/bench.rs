@@ -165,9 +165,9 @@ pub(crate) struct ReproduceArgs {
     /// The paper
     #[arg(required_unless_present = "list")]
     pub paper: Option<String>,
-    /// The figure or table, or the name of a claim of ours about it; all of them unless given
+    /// The figure (fig-8 is fig-8a and fig-8b) or table, or the name of a claim of ours about it; all of them unless given
     pub experiment: Option<String>,
-    /// Name every experiment
+    /// Name every experiment, or those of PAPER, and run none
     #[arg(long)]
     pub list: bool,
     /// Write a page with plots of all that ran

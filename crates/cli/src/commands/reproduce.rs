@@ -19,10 +19,13 @@ type Ran = [(&'static Experiment, Result)];
 
 /// Runs experiments, or names them.
 pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
-    let Some(paper) = args.paper.as_deref().filter(|_| !args.list) else {
-        return list(output);
+    let experiments = match args.paper.as_deref() {
+        Some(paper) => find(paper, args.experiment.as_deref()).map_err(Failure::usage)?,
+        None => EXPERIMENTS.iter().collect(),
     };
-    let experiments = find(paper, args.experiment.as_deref()).map_err(Failure::usage)?;
+    if args.list {
+        return list(&experiments, output);
+    }
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     for folder in [Some(&dir), args.pm_path.as_ref()].into_iter().flatten() {
         if !folder.is_dir() {
@@ -124,9 +127,9 @@ fn show(args: &ReproduceArgs, outcomes: &Ran, output: &mut Output) -> Outcome {
     Ok(())
 }
 
-fn list(output: &mut Output) -> Outcome {
+fn list(experiments: &[&Experiment], output: &mut Output) -> Outcome {
     if output.json {
-        let all = EXPERIMENTS.iter().map(|experiment| {
+        let all = experiments.iter().map(|experiment| {
             json!({
                 "paper": experiment.paper,
                 "experiment": experiment.name,
@@ -136,7 +139,7 @@ fn list(output: &mut Output) -> Outcome {
         });
         return output.document(&all.collect());
     }
-    for experiment in EXPERIMENTS {
+    for experiment in experiments {
         output.line(&format!("{:<20} {}", experiment.id(), experiment.title))?;
     }
     Ok(())

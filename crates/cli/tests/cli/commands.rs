@@ -1090,6 +1090,10 @@ fn experiments_are_named_run_saved_and_drawn() {
     );
     let named = store.run(&["reproduce", "--list", "--json"]).json();
     assert_eq!(named[0]["paper"], "pm-blade");
+    let of_one = store.run(&["reproduce", "flat-lsm", "table-1", "--list"]);
+    assert_eq!(of_one.code, 0, "{}", of_one.err);
+    assert!(of_one.out.starts_with("flat-lsm fig-20 "), "{}", of_one.out);
+    assert_eq!(of_one.out.lines().count(), 1, "{}", of_one.out);
     let run = [
         "reproduce",
         "pm-blade",
@@ -1128,6 +1132,7 @@ fn experiments_are_named_run_saved_and_drawn() {
     for (wrong, says) in [
         (vec!["reproduce", "pm-blade", "fig-99"], "fig-99"),
         (vec!["reproduce", "nobody"], "nobody"),
+        (vec!["reproduce", "nobody", "--list"], "nobody"),
         (vec!["reproduce", "pm-blade", "--emulate", "drum"], "drum"),
     ] {
         let refused = store.run(&wrong);
