@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
+use thermocline::options::Emulation;
 use thermocline::{Durability, Options, Result};
 use thermocline_bench::{Snapshot, Timeline, Watch};
 
@@ -54,7 +55,14 @@ pub(super) fn store_options(args: &BenchArgs) -> Outcome<Options> {
     } else {
         Access::Create
     };
-    args.store.options(&existing, access)
+    let mut options = args.store.options(&existing, access)?;
+    // What cannot be slowed down is wrong before anything is opened.
+    let emulate = Emulation::parse(&args.emulate).map_err(Failure::usage)?;
+    if emulate != Emulation::None {
+        options.emulate = emulate;
+        options.validate().map_err(Failure::usage)?;
+    }
+    Ok(options)
 }
 
 pub(super) fn durability(of: DurabilityArg) -> Durability {

@@ -947,6 +947,17 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
         (vec!["bench", "fillseq", "--key-size", "4"], "key-size"),
         (vec!["bench", "fillseq", "--emulate", "tape"], "optane"),
         (
+            vec![
+                "bench",
+                "fillseq",
+                "--preset",
+                "leveled",
+                "--emulate",
+                "cxl",
+            ],
+            "emulation profile",
+        ),
+        (
             vec!["bench", "readrandom", "--distribution", "zipf"],
             "zipfian",
         ),
