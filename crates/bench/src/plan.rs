@@ -136,7 +136,7 @@ impl Plan {
 
     /// How many keys live when so many operations are done, if that is known. With `use_existing` the plan's keys are taken
     /// to be there.
-    pub(crate) fn live_keys(&self, done: u64) -> Option<u64> {
+    fn live_keys(&self, done: u64) -> Option<u64> {
         match self.workload {
             // How many different keys were deleted nobody counts, nor how many were inserted so far.
             Workload::DeleteRandom | Workload::YcsbD | Workload::YcsbE => None,
@@ -146,6 +146,12 @@ impl Plan {
             }
             _ => None,
         }
+    }
+
+    /// Bytes of those keys and their values. A plan may say of any number of keys that they are there.
+    pub(crate) fn live_bytes(&self, done: u64) -> Option<u64> {
+        let entry = (self.key_size + self.value_size) as u64;
+        Some(self.live_keys(done)?.saturating_mul(entry))
     }
 
     /// Operations of this run, if nothing ends it early.

@@ -169,14 +169,13 @@ impl Looks<'_> {
         let ssd_bytes = files_bytes(&*self.storage, self.folder)?;
         let metrics = self.db.metrics();
         let tables: u64 = metrics.levels.iter().map(|level| level.bytes).sum();
-        let entry = (self.plan.key_size + self.plan.value_size) as u64;
         Ok(SpaceSample {
             seconds: (now() - self.begun).as_secs_f64(),
             ops,
             ssd_bytes,
             named_bytes: tables + metrics.blobs.bytes,
             garbage_bytes: metrics.blobs.garbage_bytes,
-            live_bytes: self.plan.live_keys(ops).map(|keys| keys * entry),
+            live_bytes: self.plan.live_bytes(ops),
         })
     }
 }
@@ -213,6 +212,7 @@ fn is_data(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Workload;
 
     fn sample(ssd_bytes: u64, live_bytes: Option<u64>) -> SpaceSample {
         SpaceSample {
@@ -243,6 +243,20 @@ mod tests {
         assert_eq!((space.ssd_bytes_max, space.ratio), (100, None));
         assert_eq!(space.looks_above, None);
         assert!(space.rows()[0].1.contains("--preload"));
+    }
+
+    /// A panic of who looks would be one of the run.
+    #[test]
+    fn of_more_keys_than_there_can_be_as_much_lives_as_can_be_counted() {
+        let plan = Plan {
+            num: u64::MAX >> 1,
+            use_existing: true,
+            db: Some("db".into()),
+            space: true,
+            ..Plan::new(Workload::ReadRandom)
+        };
+        plan.validate().unwrap();
+        assert_eq!(plan.live_bytes(0), Some(u64::MAX));
     }
 
     #[test]
