@@ -79,8 +79,12 @@ impl Page<'_> {
     fn next(&self, html: &mut String) {
         html.push_str("<section><h2>Next</h2>\n<ul>\n");
         for sentence in self.next {
-            let (what, rest) = sentence.split_once(':').unwrap_or(("", sentence));
-            let _ = writeln!(html, "<li><b>{}</b>{}</li>", text(what), text(rest));
+            // A key or a name in it may have colons of its own, so none is left out.
+            let shown = match sentence.split_once(": ") {
+                Some((what, rest)) => format!("<b>{}</b>: {}", text(what), text(rest)),
+                None => text(sentence),
+            };
+            let _ = writeln!(html, "<li>{shown}</li>");
         }
         html.push_str("</ul></section>\n");
     }
@@ -425,6 +429,26 @@ const HEAD: &str = include_str!("head.html");
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Keys like `order:42` are as common as any.
+    #[test]
+    fn what_comes_next_is_told_with_every_colon() {
+        let next = ["slice from order:42 on: 3 MiB", "a: b: c", "none"].map(String::from);
+        let page = Page {
+            title: "db",
+            metrics: &Metrics::default(),
+            map: &[],
+            next: &next,
+        };
+        let html = page.html();
+        for said in [
+            "<li><b>slice from order:42 on</b>: 3 MiB</li>",
+            "<li><b>a</b>: b: c</li>",
+            "<li>none</li>",
+        ] {
+            assert!(html.contains(said), "no '{said}' in\n{html}");
+        }
+    }
 
     /// Of 3 MiB in tables 2 are compacted and still read. Whoever counts those as tables and as dead says that 5 MiB are taken.
     #[test]
