@@ -11,7 +11,7 @@ use crate::values::Values;
 use crate::workload::Workload;
 
 /// Most threads of a run.
-const THREADS_MAX: usize = 1024;
+pub(crate) const THREADS_MAX: usize = 1024;
 
 /// Seconds, and operations a second, are fewer than this, and a rate has one operation in so many seconds at least: what is
 /// made of them fits the clock's numbers.
@@ -301,16 +301,8 @@ impl Plan {
     }
 
     fn validate_seconds(&self) -> Result<()> {
-        for (name, seconds) in [
-            ("duration", self.duration),
-            ("seconds-max", self.seconds_max),
-        ] {
-            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < SECONDS_END)) {
-                return Err(Error::InvalidArgument(format!(
-                    "{name} is a number of seconds above 0 and below 1000000000"
-                )));
-            }
-        }
+        check_seconds("duration", self.duration)?;
+        check_seconds("seconds-max", self.seconds_max)?;
         if self.duration.is_some() && self.seconds_max.is_some() {
             return Err(Error::InvalidArgument(
                 "duration says how long the run takes; leave seconds-max out".to_string(),
@@ -320,7 +312,18 @@ impl Plan {
     }
 }
 
-fn within(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
+/// Refuses a time that is none, or more than fits the clock's numbers.
+pub(crate) fn check_seconds(name: &str, seconds: Option<f64>) -> Result<()> {
+    if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < SECONDS_END)) {
+        return Err(Error::InvalidArgument(format!(
+            "{name} is a number of seconds above 0 and below 1000000000"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a number that is too small or too large.
+pub(crate) fn within(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }

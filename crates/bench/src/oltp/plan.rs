@@ -6,15 +6,14 @@ use serde::Serialize;
 use thermocline::options::Emulation;
 use thermocline::{Durability, Error, Isolation, Options, Result, TxnOptions};
 
+use crate::plan::{THREADS_MAX, check_seconds, within};
+
 /// Most warehouses, and most orders.
 const WAREHOUSES_MAX: u64 = 100_000;
 const ORDERS_MAX: u64 = 1 << 40;
 
 /// Most sets of `randomtransaction`.
 const SETS_MAX: u64 = 10_000;
-
-/// Most threads of a run.
-const THREADS_MAX: usize = 1024;
 
 /// Most that sizes can be divided by for a quick run.
 const SHRINK_MAX: u64 = 100;
@@ -219,12 +218,7 @@ impl OltpPlan {
             1,
             u64::MAX >> 1,
         )?;
-        if self
-            .duration
-            .is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9))
-        {
-            return Err(wrong("duration is a number of seconds above 0"));
-        }
+        check_seconds("duration", self.duration)?;
         if self.use_existing && self.db.is_none() {
             return Err(wrong(
                 "use-existing needs the database's folder: add --db DIR",
@@ -268,13 +262,4 @@ impl OrdersSettings {
 
 fn wrong(what: &str) -> Error {
     Error::InvalidArgument(what.into())
-}
-
-fn within(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(wrong(&format!(
-        "{name} lies between {min} and {max}; {value} was given"
-    )))
 }

@@ -188,12 +188,13 @@ fn sums_stay_equal() {
 #[test]
 fn wrong_arguments_are_named() {
     let store = Store::new();
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 16] = [
         (&["tpcc", "--warehouses", "0"], "warehouses"),
         (&["tpcc", "--shrink", "1000"], "shrink"),
         (&["tpcc", "--skew", "0.5"], "--skew is an option of orders"),
         (&["tpcc", "--num", "7"], "--num"),
         (&["tpcc", "--duration", "0"], "duration"),
+        (&["tpcc", "--duration", "1e9"], "below 1000000000"),
         (&["tpcc", "--transactions", "0"], "transactions"),
         (
             &["orders", "--warehouses", "2"],
