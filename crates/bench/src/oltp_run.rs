@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Barrier;
 
-use thermocline::{Db, Durability, Metrics, Options, Result};
+use thermocline::{Db, Durability, Error, Metrics, Options, Result};
 
 use crate::clock::{Duration, Instant, now};
 use crate::curve::Curve;
@@ -32,6 +32,24 @@ enum Tables {
 }
 
 impl Tables {
+    /// Refuses a database that has not the tables. To open them would make them, in whosever database it is.
+    fn check_there(db: &Db, workload: OltpWorkload) -> Result<()> {
+        let first = match workload {
+            OltpWorkload::Tpcc => Tpcc::FIRST_TABLE,
+            OltpWorkload::Orders => Orders::FIRST_TABLE,
+            // It has no tables.
+            OltpWorkload::RandomTransaction => return Ok(()),
+        };
+        match db.find_column_family(first) {
+            Some(_) => Ok(()),
+            None => Err(Error::InvalidArgument(format!(
+                "the database has no table '{first}', so it is none of {}; name another one, or leave --use-existing out to make a \
+                 new one",
+                workload.name()
+            ))),
+        }
+    }
+
     fn open(db: &Db, plan: &OltpPlan) -> Result<Tables> {
         Ok(match plan.workload {
             OltpWorkload::Tpcc => Tables::Tpcc(Tpcc::open(db, plan)?),
@@ -129,6 +147,9 @@ pub fn run_oltp(plan: &OltpPlan, watch: &Watch) -> Result<OltpReport> {
 
 fn run_in(path: &Path, options: Options, plan: &OltpPlan, watch: &Watch) -> Result<OltpReport> {
     let db = open(path, options, plan.emulate, plan.use_existing)?;
+    if plan.use_existing {
+        Tables::check_there(&db, plan.workload)?;
+    }
     let tables = Tables::open(&db, plan)?;
     let begun = now();
     let mut loaded = 0;

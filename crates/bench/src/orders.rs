@@ -68,6 +68,9 @@ impl Orders {
     /// Names of the counts.
     pub const NOTES: &[&str] = &["rows_read", "lookups_of_cold_orders", "orders_not_found"];
 
+    /// Whoever has no table of this name has none of them.
+    pub const FIRST_TABLE: &str = schema::FIRST;
+
     /// Opens the tables, or makes them.
     pub fn open(db: &Db, plan: &OltpPlan) -> Result<Orders> {
         Ok(Orders {

@@ -91,6 +91,9 @@ impl Tpcc {
         "districts_without_new_orders",
     ];
 
+    /// Whoever has no table of this name has none of them.
+    pub const FIRST_TABLE: &str = schema::FIRST;
+
     /// Opens the tables, or makes them.
     pub fn open(db: &Db, plan: &OltpPlan) -> Result<Tpcc> {
         let shrink = plan.tpcc.shrink;

@@ -16,6 +16,9 @@ pub(super) const CUSTOMERS: &str = "by_customer";
 pub(super) const MERCHANTS: &str = "by_merchant";
 pub(super) const STATES: &str = "by_state";
 
+/// The name of the first table that is opened.
+pub(super) const FIRST: &str = "orders";
+
 /// The tables beside that of orders, that of items and that of events: one row of each belongs to an order.
 pub(super) const BESIDE: [&str; 7] = [
     "payments",
@@ -58,7 +61,7 @@ impl Tables {
     pub fn open(db: &Db) -> Result<Tables> {
         let table = |name: &str| Table::open(db, schema(name));
         Ok(Tables {
-            orders: table("orders")?,
+            orders: table(FIRST)?,
             items: table("items")?,
             events: table("events")?,
             beside: BESIDE

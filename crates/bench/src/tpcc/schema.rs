@@ -19,6 +19,9 @@ pub(super) struct Tables {
     pub stock: Table,
 }
 
+/// The name of the first table that is opened.
+pub(super) const FIRST: &str = "warehouse";
+
 /// Of a row that was written and that no transaction deletes, and that is not there.
 pub(super) fn missing(what: &str) -> Error {
     Error::InvalidArgument(format!(
@@ -77,7 +80,7 @@ fn address(schema: Schema) -> Schema {
 
 fn warehouse() -> Schema {
     address(
-        Schema::new("warehouse")
+        Schema::new(FIRST)
             .column("w_id", Type::U64)
             .column("name", Type::Text),
     )

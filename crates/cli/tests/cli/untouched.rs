@@ -150,6 +150,20 @@ fn a_benchmark_removes_no_file_that_was_there_before() {
     assert_eq!(store.run(&["get", "DB", "k"]).out, "somebody's\n");
 }
 
+/// To open its tables would make them.
+#[test]
+fn a_benchmark_of_transactions_makes_no_tables_in_a_database_of_somebody_else() {
+    let store = Store::new();
+    let put = store.run(&["put", "DB", "k", "v"]);
+    assert_eq!(put.code, 0, "{}", put.err);
+    for (workload, says) in [("tpcc", "'warehouse'"), ("orders", "'orders'")] {
+        let run = ["bench", workload, "--db", "DB", "--use-existing"];
+        is_refused(&store, &run, 1, &format!("has no table {says}"));
+    }
+    let families = store.run(&["families", "DB"]);
+    assert_eq!(families.out, "default\tascending\n", "{}", families.err);
+}
+
 /// Every database comes with it, and its keys ascend.
 #[test]
 fn the_default_family_in_another_order_makes_no_database() {
