@@ -114,17 +114,31 @@ fn run(experiment: &Experiment, setting: &Setting, quiet: bool) -> Outcome<Resul
     })
 }
 
-/// Draws what they came to, and prints it where it was not printed one by one.
+/// Prints what they came to where it was not printed one by one, and draws it. That it cannot be drawn keeps it from nobody.
 fn show(args: &ReproduceArgs, outcomes: &Ran, output: &mut Output) -> Outcome {
-    if let Some(path) = &args.report {
-        files::write_into(path, page(outcomes)?.as_bytes())?;
-        output.note(&format!("{} shows all of that", path.display()))?;
+    let drawn = match &args.report {
+        Some(path) => draw(path, outcomes),
+        None => Ok(()),
+    };
+    let printed = match output.json {
+        true => {
+            let all: Vec<Value> = outcomes.iter().map(|(e, o)| as_json(e, o)).collect();
+            output.document(&Value::from(all))
+        }
+        false => Ok(()),
+    };
+    let printed = printed.and_then(|()| output.finish());
+    drawn?;
+    printed?;
+    match &args.report {
+        Some(path) => output.note(&format!("{} shows all of that", path.display())),
+        None => Ok(()),
     }
-    if output.json {
-        let all: Vec<Value> = outcomes.iter().map(|(e, o)| as_json(e, o)).collect();
-        return output.document(&Value::from(all));
-    }
-    Ok(())
+}
+
+/// Draws what they came to.
+fn draw(path: &Path, outcomes: &Ran) -> Outcome {
+    files::write_into(path, page(outcomes)?.as_bytes())
 }
 
 fn list(experiments: &[&Experiment], output: &mut Output) -> Outcome {

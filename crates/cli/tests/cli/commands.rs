@@ -1157,6 +1157,19 @@ fn experiments_are_named_run_saved_and_drawn() {
     assert_eq!(store.run(&["reproduce"]).code, 2);
 }
 
+/// They took minutes. Here results are saved where the page was to be, of which nobody knows before.
+#[test]
+fn results_of_which_no_page_can_be_written_are_printed_all_the_same() {
+    let store = Store::new();
+    let run = ["reproduce", "pm-blade", "fig-6", "--quick", "--dir", "."];
+    let places = ["--out", "here", "--report", "here", "--json"];
+    let done = store.run(&[&run[..], &places].concat());
+    assert_eq!(done.code, 1, "{}", done.err);
+    let says = "here is not an ordinary file";
+    assert!(done.is_one_sentence_naming(says), "{}", done.err);
+    assert_eq!(done.json()[0]["experiment"], "fig-6");
+}
+
 /// A store of hundreds of megabytes would stay, in shared memory perhaps.
 #[test]
 fn an_experiment_that_is_ended_removes_what_it_wrote() {
