@@ -31,7 +31,7 @@ mod table;
 pub use cell::{Cell, Setting};
 pub use cells::{choose, full, named};
 pub use found::{CellFound, Found, Side};
-pub use interval::Ratio;
+pub use interval::{Ratio, median};
 pub use measure::run_suite;
 
 use thermocline::options::Preset;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub(crate) use thermocline_bench::suite::median;
+
 /// See the [crate](crate).
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outcome {
@@ -78,17 +80,6 @@ impl Series {
 /// As columns and groups are named.
 pub(crate) fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
     all.map(String::from).into()
-}
-
-/// The one in the middle, or the mean of the two there; of at least one.
-pub(crate) fn median(all: &[f64]) -> f64 {
-    let mut all = all.to_vec();
-    all.sort_by(f64::total_cmp);
-    let half = all.len() / 2;
-    match all.len().is_multiple_of(2) {
-        true => (all[half - 1] + all[half]) / 2.0,
-        false => all[half],
-    }
 }
 
 impl Check {

@@ -66,7 +66,7 @@ fn student(freedom: usize) -> f64 {
 }
 
 /// The one in the middle, or the mean of the two there; of at least one.
-pub(super) fn median(all: &[f64]) -> f64 {
+pub fn median(all: &[f64]) -> f64 {
     let mut all = all.to_vec();
     all.sort_by(f64::total_cmp);
     let (half, odd) = (all.len() / 2, all.len() % 2 == 1);
