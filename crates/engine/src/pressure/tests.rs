@@ -401,17 +401,25 @@ fn level_0_has_its_part_of_what_the_region_may_have() {
     let engine = open_of(Shape::Tiered, &fs, &sim, false);
     let common = &engine.inner.common;
     let share = || common.compactions.shape.geometry().pm_bytes_max.unwrap();
+    // From so much on costs have it leave.
+    let major = || {
+        let costs = &engine.inner.flusher.evacuator.level0_costs;
+        let plan = costs.level0_plan(&common.catalog.version(), |_| Vec::new());
+        plan.unwrap().thresholds.major
+    };
     let all = common.options.level0_pm_bytes().unwrap();
     assert_eq!(share(), all);
+    let major_of_all = major();
     fs.limit(fs.used());
     engine.inner.pressure.press();
     let space = common.space.usage();
     assert_eq!(space.limit_bytes, space.region_bytes);
     assert!(space.limit_bytes < all, "{space:?}");
     assert!((1..space.limit_bytes).contains(&share()), "{}", share());
+    assert!((1..=share()).contains(&major()), "{}", major());
     fs.limit(DISK);
     engine.inner.pressure.press();
-    assert_eq!(share(), all);
+    assert_eq!((share(), major()), (all, major_of_all));
 }
 
 /// As it is where persistent memory takes no more.
