@@ -321,6 +321,31 @@ fn what_lives_is_weighed_while_an_edit_is_made_durable() {
     });
 }
 
+/// Where its disk has no room for all of the region, level 0 may have a part of its share, and so may what is rewritten.
+#[test]
+fn what_is_rewritten_has_no_more_than_level_0_may_have_now() {
+    let machine = Machine::new(PM);
+    let mut own = options("global-index");
+    own.flush.automatic = false;
+    let engine = open(&machine, &own);
+    for n in 0..300u16 {
+        put(&engine, CfId::DEFAULT, &(n % 10).to_be_bytes(), &[7; 200]);
+    }
+    engine.inner.memtables.seal_active().unwrap();
+    let evacuator = &engine.inner.flusher.evacuator;
+    let room = || evacuator.rewrite_plan().unwrap().unwrap().room_bytes;
+    let promised = || {
+        let taken = evacuator.taken_now(u64::MAX);
+        let promise = evacuator.flush_writer.promise_for_rewriting(&taken);
+        promise.unwrap().map(|promise| promise.bytes())
+    };
+    let share = &engine.inner.common.compactions.shape.share;
+    let all = share.bytes();
+    assert_eq!((room(), promised()), (all, Some(all)));
+    share.region_may_have(PM / 2, PM);
+    assert_eq!((room(), promised()), (all / 2, Some(all / 2)));
+}
+
 /// Shapes whose flushes all go there, or none, ask nothing.
 #[test]
 fn other_shapes_do_not_rewrite() {
