@@ -267,6 +267,36 @@ fn open_removing_nothing(fs: &SimFs, wal_path: Option<&str>) -> Engine {
     Engine::open(world, Path::new(DB), options).unwrap()
 }
 
+/// It has what was begun of it still, and its id is given to the next one: so nothing is wrong with the store.
+#[test]
+fn a_log_that_can_neither_be_made_nor_removed_is_refused_and_poisons_nothing() {
+    let fs = SimFs::new(Steps::new());
+    let disk = FaultStorage::over_sim(fs.clone());
+    let mut world = world(&fs);
+    world.env.storage = Arc::new(disk.clone());
+    let engine = Engine::open(world, Path::new(DB), options()).unwrap();
+    put(&engine, 1);
+    let memtables = &engine.inner.memtables;
+    let wal = memtables.wal.as_ref().unwrap();
+    let path = wal.dir().path(&wal.db_id, 77);
+    fill(&fs);
+    disk.arm(Plan {
+        fault: Fault::NoSpace,
+        op: Some(Op::Remove),
+        at: 0,
+        repeat: Repeat::Forever,
+    });
+    for nonce in [7, 8] {
+        is_refused(memtables.begin_log(77, nonce).map(drop));
+        assert!(fs.exists(&path).unwrap());
+    }
+    assert_eq!(disk.fired(), 2);
+    fs.limit(u64::MAX);
+    assert!(memtables.begin_log(77, 9).unwrap().is_some());
+    put(&engine, 2);
+    assert!((1..=2).all(|n| has(&engine, n)));
+}
+
 /// What stays in the folder where logs were has the ids of those that are made in the new one. It counts for nothing, wherever the next
 /// open looks for logs, and wherever it brings them.
 #[test]
