@@ -96,3 +96,56 @@ fn no_read_of_long_values_fails_in_silence() {
     assert!(of_values.len() > 5, "{of_values:?}");
     assert!(of_values.iter().all(|told| *told), "{of_values:?}");
 }
+
+/// A part of a table cannot be read, and what lies far behind it is damaged.
+#[test]
+fn what_cannot_be_read_of_a_table_does_not_hide_what_is_wrong_behind_it() {
+    let machine = Machine::new();
+    let mut options = options();
+    options.memtable.bytes_max = 128 << 10;
+    let engine = Engine::open(machine.world(), dir(), options.clone()).unwrap();
+    let mut rng = Rng::new(7);
+    // Blocks have 4 KiB, so there are more than 40.
+    for key in 0..200u8 {
+        let value: Vec<u8> = (0..1000).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, &[key], &value).unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+    engine.flush().unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let mut tables = thermocline_env::Storage::list(&machine.fs, dir()).unwrap();
+    tables.retain(|name| name.ends_with(".sst"));
+    let bytes_of = |name: &str| machine.fs.contents(&dir().join(name)).unwrap();
+    let table = tables.iter().max_by_key(|name| bytes_of(name).len());
+    let table = table.unwrap();
+    let mut bytes = bytes_of(table);
+    assert!(bytes.len() > 90_000, "{}", bytes.len());
+    let at = bytes.len() / 4 * 3;
+    bytes[at] ^= 1;
+    machine.fs.install(&dir().join(table), &bytes);
+    let (disk, op) = (&machine.disk, Some(Op::Read));
+    let check = || thermocline_engine::verify(&machine.world(), dir(), &options);
+    let before = disk.calls_for(Fault::Eio, op);
+    let faults = check().unwrap().faults;
+    assert!(!faults.is_empty() && faults.iter().all(|fault| fault.place.contains(table)));
+    let calls = disk.calls_for(Fault::Eio, op) - before;
+    let mut met = 0;
+    for at in 0..calls {
+        disk.arm(Plan {
+            fault: Fault::Eio,
+            op,
+            at: disk.calls_for(Fault::Eio, op) + at,
+            repeat: Repeat::Once,
+        });
+        let report = check();
+        disk.disarm();
+        let faults = report.map_or(Vec::new(), |report| report.faults);
+        let is_damaged = faults.iter().any(|fault| fault.place.contains(table));
+        let is_unread = faults.iter().any(|fault| fault.what.contains(table));
+        met += u32::from(is_damaged && is_unread);
+    }
+    // No more than a third of these lie behind what is damaged.
+    assert!(met > 32, "{met} of {calls}");
+}
