@@ -9,6 +9,7 @@ use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use super::*;
 use crate::layout::{CREATING_NAME, note_creation};
 use crate::sync::{Arc, Mutex, lock};
+use crate::tests::version_of;
 
 fn delete(engine: &Engine, n: u64) -> Result<()> {
     let mut batch = WriteBatch::new();
@@ -220,7 +221,7 @@ fn points_of_a_flush() -> Vec<SimFs> {
 /// nobody names, tables that are half written and the note of a creation, is in nobody's way.
 #[test]
 fn a_store_is_opened_and_written_to_where_there_is_no_room_to_remove_anything() {
-    let mut left = 0;
+    let (mut left, mut tables) = (0, 0);
     for (n, point) in points_of_a_flush().into_iter().enumerate() {
         note_creation(&point, Path::new(DB), &[7; 16], None).unwrap();
         let disk = FaultStorage::over_sim(point.clone());
@@ -238,15 +239,25 @@ fn a_store_is_opened_and_written_to_where_there_is_no_room_to_remove_anything() 
         left += u32::from(disk.fired() > 1);
         put(&engine, 6);
         assert!((1..=6).all(|n| has(&engine, n)), "point {n}");
+        // With room again tables go with the next that are removed.
+        disk.disarm();
+        let unnamed_tables = || {
+            let names = point.list(Path::new(DB)).unwrap();
+            let there = names.iter().filter(|name| name.ends_with(".sst"));
+            there.count() - version_of(&engine).file_count()
+        };
+        tables += unnamed_tables();
+        engine.inner.sweeper.unlink_obsolete();
+        assert_eq!(unnamed_tables(), 0, "point {n}");
         drop(engine);
-        // With room again the next open removes it.
+        // The next open removes the rest.
         let engine = open(&point, &options()).unwrap();
         assert!((1..=6).all(|n| has(&engine, n)), "point {n}");
         let names = point.list(Path::new(DB)).unwrap();
         let is_left = |name: &String| name.ends_with(".part") || name == CREATING_NAME;
         assert!(!names.iter().any(is_left), "point {n}: {names:?}");
     }
-    assert!(left > 0, "nothing was left");
+    assert!(left > 0 && tables > 0, "nothing was left");
 }
 
 /// Opens the store where there is no room to remove anything.
