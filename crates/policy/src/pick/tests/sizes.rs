@@ -28,6 +28,8 @@ fn levels_of_any_size_are_added_up() {
         };
         assert_eq!(base_and_above(&state, &options), u64::MAX);
         assert_eq!(pending_bytes(&state, &options), u64::MAX);
+        let job = pick(&state, &options, &Cursors::default()).unwrap();
+        assert_eq!((job.from, job.bytes), (0, u64::MAX));
     }
 }
 
