@@ -79,6 +79,36 @@ fn planned(
     plan(&budget(share), &[family], memory)
 }
 
+/// A manifest is held to less than 2^64 bytes in each level of a family, and to nothing else.
+#[test]
+fn levels_and_families_of_any_size_are_added_up() {
+    let keys = [[key(1), key(3)], [key(5), key(7)]];
+    let level0 = tables(&keys);
+    let below = Table {
+        range: KeyRange::inclusive(&keys[0][0], &keys[1][1]),
+        bytes: u64::MAX - 1,
+        in_pm: false,
+        ..level0[0]
+    };
+    let levels = [level0, vec![below], vec![below]];
+    let (contents, rates) = (contents(keys.len()), rate(1.0, 1.0));
+    let family = |family| Family {
+        family,
+        state: State {
+            levels: &levels,
+            running: &[],
+        },
+        contents: &contents,
+        rates: &rates,
+    };
+    let plan = plan(
+        &budget(ZONE),
+        &[family(CfId(0)), family(CfId(1))],
+        &Memory::default(),
+    );
+    assert_eq!((plan.file_bytes, plan.slices.len()), (u64::MAX, 4));
+}
+
 fn ranges() -> impl Strategy<Value = Vec<[[u8; 1]; 2]>> {
     let range = (0u64..200, 0u64..40).prop_map(|(first, len)| [key(first), key(first + len)]);
     proptest::collection::vec(range, 1..20)
