@@ -115,3 +115,24 @@ fn what_others_have_is_reckoned_anew_where_it_matters() {
     assert_eq!(renewed(&mut debts, &state), (1, 0));
     assert_eq!(debts.len(), 1);
 }
+
+/// A manifest is held to less than 2^64 bytes in a level of a family, and to nothing over families.
+#[test]
+fn what_families_of_any_size_are_behind_with_is_added_up() {
+    let mut state = store();
+    for (cf, file) in [(CfId(0), 1), (CfId(1), 2)] {
+        let table = TableRef {
+            file_bytes: u64::MAX - 1,
+            bytes: u64::MAX - 1,
+            ..fixture::table(file, ("a", "m"), (file, file))
+        };
+        let added = Change::TableAdded {
+            place: Place::new(cf, Level::ZERO),
+            table: Arc::new(table),
+        };
+        state.apply(&added.into()).unwrap();
+    }
+    let shape = Shape::new(&Options::default());
+    let (_, pending) = Debts::default().of(&shape, state.version());
+    assert_eq!(pending, u64::MAX);
+}
