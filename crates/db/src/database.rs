@@ -244,8 +244,8 @@ impl Db {
     }
 
     /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots, cursors and iterators made before go
-    /// on. Handles of the family are refused from then on. The name is free: a family made with it later is a new one. The family's
-    /// persistent memory and the DRAM of its index do not come back at once. The DRAM comes back when the database is opened again.
+    /// on. Handles of the family are refused from then on. The name is free: a family made with it later is a new one. Room on the SSD
+    /// is back once no reader from before is left; persistent memory and DRAM are once the memtables with its records are flushed or dead.
     ///
     /// ```
     /// # use thermocline::{CfOptions, Db, Options};
