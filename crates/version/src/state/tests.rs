@@ -748,6 +748,19 @@ fn golden_of_write_times() {
 
 /// The bytes, which are never to change.
 #[test]
+fn golden_of_values_in_blob_files() {
+    let change = Change::BlobValues {
+        file: FileId(0x0102),
+        bytes: 0x0304,
+    };
+    let mut bytes = Vec::new();
+    format::encode_change(&change, &mut bytes);
+    let body = b"\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0";
+    assert_eq!(bytes, [&[0xb0, 16, 0, 0, 0][..], body].concat());
+}
+
+/// The bytes, which are never to change.
+#[test]
 fn golden_of_inherited_files() {
     let change = Change::FilesInherited {
         below: 0x0102,
