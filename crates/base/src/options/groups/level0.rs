@@ -32,8 +32,8 @@ option_group! {
         /// a block, an eighth of `dram` at most; tables whose keys find no room are read as others are. When a store is opened,
         /// they are found by reading these tables.
         key_index: Flag = false;
-        /// Threads that write ranges of keys at once, where sealed memtables become tables in persistent memory by
-        /// ranges (`tiered`). 0 takes one for each core, at most 4, if the store has threads of its own.
+        /// Threads that write ranges of keys at once, where a flush goes range by range: into persistent memory (`tiered`), or
+        /// into the base level (`immutables`). 0 takes one for each core, at most 4, if the store has threads of its own.
         evacuation_threads: Count = 0, 0 => 64;
     }
 }
