@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  table NNNNNN.sst
-//!    data blocks, and between them index blocks of level 0 where there is more than one
+//!    data blocks, and between or behind them index blocks of level 0 where there is more than one
 //!    (zeros, less than a page, may stand before a block, so that it lies on fewer pages of 4096)
 //!    filter            if there is one     \
 //!    range tombstones  if there are any     | one behind the other, without gaps
