@@ -1,4 +1,28 @@
-//! Numbers of jobs: what they do in one step.
+//! Numbers of jobs: how they are divided, what they do in one step, and how they write.
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Dividing a job among coroutines (`split`).
+
+/// A part of a job has as many tables at least, of the size that tables have. *Chosen*: where a part ends a table ends, too, and that is
+/// a smaller one. So at most one table in four is.
+pub const SPLIT_TABLES_MIN: u64 = 4;
+
+/// This part of DRAM is what compactions on all threads work with, beside indexes, cached blocks and open tables. *Chosen*: decision 181.
+pub const JOBS_DRAM_PARTS: u64 = 2;
+
+/// Bytes of DRAM that a coroutine of a job has at least, where the job has more than one. *Measured*: 1.2 MiB for what it writes, and
+/// as much for what it reads in small pieces.
+pub const COROUTINE_BYTES: u64 = 2 << 20;
+
+/// So many pieces of files a coroutine has in DRAM. *Derived*: four runs of level 0 and two levels, of each two pieces at hand and one on its
+/// way; the rest, a quarter, is for what it writes.
+pub const PIECES_A_COROUTINE: u64 = 24;
+
+/// Bytes that a job reads of a file at a time, at most. *Chosen*: the device's rate is reached with less.
+pub const PIECE_BYTES_MAX: u64 = 256 << 10;
+
+/// Likewise at least. *Chosen*: some blocks; less would be a call for each.
+pub const PIECE_BYTES_MIN: u64 = 32 << 10;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Steps of a job (`steps`).
