@@ -53,6 +53,7 @@ use thermocline_jobs::sink::FileSink;
 use thermocline_jobs::writing::Writing;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_observe::event::Event;
+use thermocline_policy::tuning::INGEST_NAMED_PARTS;
 use thermocline_policy::{flush, room};
 use thermocline_sst::{Creation, KeyRef, Value};
 use thermocline_tables::Work;
@@ -197,7 +198,7 @@ impl Ingester {
             changes: outputs.added().collect(),
         };
         // The rest of the edit takes far less than the other half.
-        if encode_edit(&added).len() > PAYLOAD_LEN_MAX / 2 {
+        if encode_edit(&added).len() > PAYLOAD_LEN_MAX / INGEST_NAMED_PARTS {
             return Err(Error::InvalidArgument(format!(
                 "{} tables of {} bytes are too many for one step; ingest fewer at a time",
                 installed.tables, installed.bytes

@@ -48,6 +48,7 @@ use thermocline_catalog::View;
 use thermocline_policy::collect::small::{self, Room};
 use thermocline_policy::collect::{self, BlobFile, Moves, Refers};
 use thermocline_policy::pick::Reason;
+use thermocline_policy::tuning::MOVES_ROOM_PARTS;
 use thermocline_version::{BlobBytes, TableRef, Version};
 
 use super::counted::{of_file, referred, referring, small_ones};
@@ -66,7 +67,10 @@ impl Picker {
         }
         let room = match is_relieving {
             true => self.pressure.room_for_jobs(),
-            false => self.pressure.disk().map(|disk| disk.beyond_reserve() / 2),
+            false => self
+                .pressure
+                .disk()
+                .map(|disk| disk.beyond_reserve() / MOVES_ROOM_PARTS),
         };
         room.unwrap_or(u64::MAX)
     }

@@ -8,7 +8,7 @@ use std::sync::Weak;
 use thermocline_base::chunked::Folded;
 use thermocline_base::{CfId, SeqNo};
 use thermocline_policy::pick::Stretch;
-use thermocline_policy::tuning::SUMS_KEPT_MIN;
+use thermocline_policy::tuning::{SUMS_GROWTH, SUMS_KEPT_MIN};
 use thermocline_version::{LevelTables, TableRef};
 
 use crate::sync::{Arc, Mutex, lock};
@@ -91,7 +91,7 @@ impl<T: Clone> Kept<T> {
         if self.of.len() >= self.sweep_at {
             // Of families that were dropped nobody asks any more.
             self.of.retain(|_, (tables, _)| tables.strong_count() > 0);
-            self.sweep_at = 2 * self.of.len().max(SUMS_KEPT_MIN);
+            self.sweep_at = SUMS_GROWTH * self.of.len().max(SUMS_KEPT_MIN);
         }
         self.of.insert(of, (Arc::downgrade(tables), kept));
     }

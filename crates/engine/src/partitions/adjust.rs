@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::index;
 use thermocline_base::{CfId, Error, FileId, Result, limits};
 use thermocline_observe::event::Event;
-use thermocline_policy::tuning::{EDIT_BYTES, MEASURED_TABLES};
+use thermocline_policy::tuning::{EDIT_BYTES, EDIT_REFERENCES, MEASURED_TABLES};
 use thermocline_policy::work::Work;
 use thermocline_version::{
     BlobBytes, Change, Joined, Level, PartitionId, TableRef, Version, VersionEdit,
@@ -35,9 +36,8 @@ impl Room {
         if self.0 == 0 {
             return false;
         }
-        let keys = table.range.first.len() + table.range.last.len();
-        let one = 128 + keys + 16 * table.blobs.len();
-        self.0 = self.0.saturating_sub(3 * one);
+        let one = index(table.named_bytes());
+        self.0 = self.0.saturating_sub(EDIT_REFERENCES * one);
         true
     }
 }
@@ -188,7 +188,7 @@ impl Partitioner {
                 let share = shares.get(&table.file).copied().unwrap_or((1, 2));
                 (held && room.take(table)).then_some(share)
             });
-            let cut = changes.len() / 3;
+            let cut = changes.len() / EDIT_REFERENCES;
             if active(Bug::SplitForgetsParts) {
                 forget_parts(&mut changes, key);
             }

@@ -3,14 +3,10 @@
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
 use thermocline_jobs::outputs::MadeInPm;
-use thermocline_policy::tuning::OWNERS_AHEAD;
+use thermocline_policy::tuning::{OWNERS_AHEAD, OWNERS_MAX};
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::store::Sweeper;
-
-/// Owners that are given out at most behind the newest chain that the manifest names: the region knows that one by the
-/// low 16 bits of its number, and which of two is newer by half of those (`halloc::Witness`).
-const OWNERS_MAX: u64 = 1 << 14;
 
 impl Sweeper {
     /// The owner of a new table's zones. The caller holds no lock but `flushing`, or the gate of compactions.

@@ -25,6 +25,10 @@ pub const MOVED_BYTES_MIN: u64 = 4 << 20;
 /// And with no more. *Chosen*: about as much as a second of a slow disk takes.
 pub const MOVED_BYTES_MAX: u64 = 32 << 20;
 
+/// Jobs that move values, where they make no room on a full disk, have one part in so many of what the disk has beyond its reserve. *Chosen*
+/// (commit 86f5135): what they move is there twice until they end, and flushes and writers go on meanwhile.
+pub const MOVES_ROOM_PARTS: u64 = 2;
+
 /// Jobs that move values before a compaction returns that somebody asked for, beyond one for each table. *Derived*: one table's values
 /// take about as many as all garbage that is allowed has parts, where what is alive is three times as much.
 pub const COLLECTIONS_BY_HAND: u64 = 4 * MOVED_PARTS;

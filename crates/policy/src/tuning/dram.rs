@@ -39,6 +39,10 @@ pub const LOADED_PARTS: u64 = 8;
 /// Levels of families of which sums are kept at least before it is looked which of them nobody asks for any more. *Chosen* (commit 16a7885).
 pub const SUMS_KEPT_MIN: usize = 64;
 
+/// And they are looked through again when there are so many times as many as stayed. *Derived*: to look at all costs as much as to keep as many
+/// as there were when it was done last.
+pub const SUMS_GROWTH: usize = 2;
+
 // ---------------------------------------------------------------------------------------------------------------------
 // What of tables stays in DRAM (the crate `tables`).
 

@@ -74,6 +74,10 @@ pub const NAMED_KEYS: usize = 1024;
 /// with what is taken along it has less than it may.
 pub const NAMED_PARTS: usize = 4;
 
+/// A job is not divided that names more than one part in so many of the inputs that its edit may have. *Chosen* (commit 3f5df69): it is likely
+/// to write tables of as many, and as long, keys as it takes, and each part would have a share of what the edit may name.
+pub const NAMED_WHOLE_PARTS: u64 = 2;
+
 /// And one part in so many for what a flush takes along, and what comes in its place. *Chosen* (commit 0dec625).
 pub const NAMED_ALONG_PARTS: usize = 2;
 
@@ -89,11 +93,19 @@ pub const NAMED_UNKNOWN_PARTS: u64 = 16;
 /// 4bb2d95): a record of the manifest has room for several times as many.
 pub const EDIT_BYTES: usize = 16 << 20;
 
+/// References that an edit has of each table that is cut at a partition's start, or put together there. *Derived*: one table and its two parts,
+/// which come, and go.
+pub const EDIT_REFERENCES: usize = 3;
+
 /// New partitions that an edit has at most, where their starts are prefixes. *Chosen* (commit 4bb2d95), likewise.
 pub const EDIT_PARTITIONS: usize = 16_384;
 
 /// Owners of tables in persistent memory that are reserved by one edit. *Chosen* (commit ed9d8aa): an edit is a sync.
 pub const OWNERS_AHEAD: u64 = 16;
+
+/// Owners that are given out at most behind the newest chain that the manifest names. *Derived*: the region knows that one by the low 16 bits of
+/// its number, and which of two is newer by half of those (`halloc::Witness`); this is half of that half.
+pub const OWNERS_MAX: u64 = 1 << 14;
 
 /// Families of a table in persistent memory, at most. *Chosen* (commit ed9d8aa): what an edit says of a table stays small.
 pub const PM_TABLE_FAMILIES: usize = 256;

@@ -122,3 +122,7 @@ pub const INGEST_FLUSHES_MAX: u32 = 3;
 /// Bytes of keys and values after which an ingestion asks again whether the disk has room. *Chosen* (commit 6dfaf51): others write
 /// meanwhile.
 pub const INGEST_ASK_BYTES: u64 = 256 << 10;
+
+/// Tables of an ingestion have one part in so many of what a record of the manifest may have, or it is refused. *Chosen* (commit f3b10ea): the
+/// rest of the edit takes far less than the other half.
+pub const INGEST_NAMED_PARTS: usize = 2;

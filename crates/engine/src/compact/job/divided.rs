@@ -12,6 +12,7 @@ use thermocline_env::meter::Meter;
 use thermocline_jobs::sink::{Apart, FileSink};
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_policy::split::cuts;
+use thermocline_policy::tuning::NAMED_WHOLE_PARTS;
 use thermocline_tables::{TableFiles, ValuesInOrder, Writes};
 use thermocline_version::TableRef;
 
@@ -88,7 +89,7 @@ impl Compactor {
             return Keys::whole(job.until());
         };
         // It is likely to write tables of as many, and as long, keys as it takes: each part has a share.
-        let ends_early = 2 * job.named() > job.names_max;
+        let ends_early = NAMED_WHOLE_PARTS * job.named() > job.names_max;
         if asks || ends_early || job.promise.is_some() || job.picked.is_within_level0() {
             return Keys::whole(job.until());
         }
