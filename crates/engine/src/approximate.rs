@@ -22,7 +22,7 @@ use thermocline_memtable::Memtable;
 use thermocline_tables::RangeSize;
 
 use crate::store::Reads;
-use rulers::{STEP, count_up_to};
+use rulers::{COUNTED, count_up_to};
 
 /// What of a range does not lie below the first key of a memtable, if it has one; `None` if nothing does.
 fn behind<'a>(first: Option<&'a [u8]>, (from, to): KeyBounds<'a>) -> Option<KeyBounds<'a>> {
@@ -42,7 +42,7 @@ impl Reads {
         if records == 0 {
             return Ok(());
         }
-        let (few, whole) = count_up_to(memtable, cf, from, to, 2 * STEP)?;
+        let (few, whole) = count_up_to(memtable, cf, from, to, COUNTED)?;
         let keys = match whole {
             true => few,
             false => {

@@ -4,6 +4,7 @@ use thermocline_base::{CfId, Kind, Result};
 use thermocline_catalog::View;
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
+use thermocline_policy::tuning::READ_MEMTABLES;
 use thermocline_tables::{TableValue, Tables};
 
 use crate::snapshot::hit::Hit;
@@ -80,8 +81,8 @@ impl Reads {
     /// A get has asked this many of them.
     #[inline]
     pub fn has_asked(&self, memtables: usize) {
-        if memtables > 2 {
-            self.common.asked(memtables as u64 - 2);
+        if memtables > READ_MEMTABLES {
+            self.common.asked((memtables - READ_MEMTABLES) as u64);
         }
     }
 

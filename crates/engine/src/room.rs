@@ -38,7 +38,7 @@ use thermocline_base::{Error, Result};
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::count::Count;
 use thermocline_policy::tuning::{
-    ROOM_ATTEMPTS_MAX, ROOM_DRAM_PARTS, ROOM_JOBS_MS, ROOM_OTHERS_MS, ROOM_READERS_MS,
+    ROOM_ATTEMPTS_MAX, ROOM_DRAM_PARTS, ROOM_JOBS_MS, ROOM_LOOK_MS, ROOM_OTHERS_MS, ROOM_READERS_MS,
 };
 use thermocline_runtime::Job;
 
@@ -159,7 +159,7 @@ impl Admission {
             cause @ (Error::Poisoned(_) | Error::Closed) => Err(cause),
             // It has met what was written a moment ago, and is about to be settled.
             Error::Busy(_) => {
-                self.common.world.env.clock.sleep_ms(1);
+                self.common.world.env.clock.sleep_ms(ROOM_LOOK_MS);
                 Ok(())
             }
             cause => {
@@ -194,7 +194,7 @@ impl Admission {
             if ended || !self.is_full(lacking) || !self.common.compactions.is_any_running() {
                 break;
             }
-            self.common.world.env.clock.sleep_ms(1);
+            self.common.world.env.clock.sleep_ms(ROOM_LOOK_MS);
         }
         let given_back = || self.common.account.charged() < charged;
         self.common.room.made() != made || given_back() || self.is_there(lacking)
@@ -242,7 +242,7 @@ impl Admission {
             if !self.waits() || (waited >= ROOM_OTHERS_MS && !flushes()) {
                 return false;
             }
-            self.common.world.env.clock.sleep_ms(1);
+            self.common.world.env.clock.sleep_ms(ROOM_LOOK_MS);
         }
         false
     }
@@ -262,7 +262,7 @@ impl Admission {
             if made_room || (!self.common.is_dram_short() && self.reclaimer.yield_kept()?) {
                 return Ok(true);
             }
-            self.common.world.env.clock.sleep_ms(1);
+            self.common.world.env.clock.sleep_ms(ROOM_LOOK_MS);
         }
         Ok(false)
     }

@@ -6,12 +6,15 @@ use std::ops::Bound;
 use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable, ScanEntry};
-use thermocline_policy::tuning::{RULER_GROWTH_PARTS, RULER_KEYS};
+use thermocline_policy::tuning::{RULER_COUNTED_STEPS, RULER_GROWTH_PARTS, RULER_KEYS};
 
 use crate::sync::{Arc, Mutex, lock};
 
 /// Keys from one mark of a ruler to the next. Unit tests have few keys.
 pub(super) const STEP: usize = if cfg!(test) { 64 } else { RULER_KEYS };
+
+/// Keys up to which a range, or an end of one, is counted.
+pub(super) const COUNTED: usize = RULER_COUNTED_STEPS * STEP;
 
 /// Every so many keys of a memtable's family.
 #[derive(Debug, Default)]
@@ -77,9 +80,9 @@ impl Ruler {
         }
         let steps = ((last - first) * STEP) as u64;
         // Up to the first mark within, and behind the last one.
-        let (before, _) = count_up_to(memtable, cf, from, Bound::Included(begin), 2 * STEP)?;
+        let (before, _) = count_up_to(memtable, cf, from, Bound::Included(begin), COUNTED)?;
         let mark = Bound::Excluded(&*self.marks[last]);
-        let (behind, _) = count_up_to(memtable, cf, mark, to, 2 * STEP)?;
+        let (behind, _) = count_up_to(memtable, cf, mark, to, COUNTED)?;
         Ok(before + steps + behind)
     }
 }

@@ -8,6 +8,7 @@ use thermocline_base::options::Options;
 use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
 use thermocline_testkit::{Replay, Rng, seeds};
 
+use super::rulers::STEP;
 use super::*;
 use crate::Durability;
 use crate::store::Engine;

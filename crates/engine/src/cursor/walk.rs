@@ -7,7 +7,7 @@ use thermocline_base::numbers::first_bytes;
 use thermocline_base::size::index;
 use thermocline_base::{Kind, Result};
 use thermocline_memtable::{Direction, decode_blob_ref};
-use thermocline_policy::tuning::{READ_DELETES, SEEK_ASKS};
+use thermocline_policy::tuning::{READ_DELETES, READ_MEMTABLES, SEEK_ASKS};
 use thermocline_sst::Value as Stored;
 use thermocline_tables::{TableSource, Tables, place, sources};
 
@@ -157,12 +157,12 @@ impl Walk {
         self.at.renew(self.family.id)?;
         let reader = self.reader(until);
         let memtables = self.at.view.memtables.len();
-        if memtables > 2 {
+        if memtables > READ_MEMTABLES {
             // A chunk of each memtable is read, which costs as much as some lookups.
             self.at
                 .inner()
                 .common
-                .asked(SEEK_ASKS * (memtables as u64 - 2));
+                .asked(SEEK_ASKS * (memtables - READ_MEMTABLES) as u64);
         }
         self.sources.resize_with(memtables, Source::default);
         let view = &self.at.view;

@@ -10,14 +10,12 @@ use thermocline_base::size::format_size;
 use thermocline_base::{Line, SeqNo};
 use thermocline_catalog::View;
 use thermocline_env::Clock;
+use thermocline_policy::tuning::HOLDS_KEPT;
 
 use crate::report::{ReaderKind, ReaderState};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock, lock, read, write};
 
 pub(super) const SHARDS: usize = 16;
-
-/// Places of a shard, without anybody in them, for which memory is kept.
-const PLACES_KEPT: usize = 16;
 
 /// So many readers are told of, those that have been there longest.
 pub(super) const TOLD_MAX: usize = 64;
@@ -127,8 +125,8 @@ impl Holds {
             // there once are not kept.
             shard.entries.clear();
             shard.free.clear();
-            shard.entries.shrink_to(PLACES_KEPT);
-            shard.free.shrink_to(PLACES_KEPT);
+            shard.entries.shrink_to(HOLDS_KEPT);
+            shard.free.shrink_to(HOLDS_KEPT);
         }
         drop(shard);
         drop(gone);
@@ -279,7 +277,7 @@ mod tests {
             (shard.entries.len(), shard.entries.capacity())
         };
         for (len, capacity) in holds.shards.iter().map(places) {
-            assert!(len == 0 && capacity <= PLACES_KEPT, "{len} {capacity}");
+            assert!(len == 0 && capacity <= HOLDS_KEPT, "{len} {capacity}");
         }
         let (one, two) = (enter(1), enter(2));
         holds.remove(one);

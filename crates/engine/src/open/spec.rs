@@ -10,6 +10,7 @@ use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, SpaceSpec, Zone};
 use thermocline_memtable::Descriptor;
 use thermocline_pm::{Place, Region, RegionSpec};
+use thermocline_policy::tuning::{LOADED_REGION_TIMES, REPLAY_THREADS_MAX};
 use thermocline_version::{Manifest, NO_REGION, State, VersionEdit};
 
 use crate::flush::flushed_up_to;
@@ -216,7 +217,7 @@ pub(crate) fn described(
 pub(super) fn region_capacity(options: &Options) -> u64 {
     match options.in_dram() {
         false => options.pm,
-        true => options.region_bytes_max() * 4,
+        true => options.region_bytes_max() * LOADED_REGION_TIMES,
     }
 }
 
@@ -274,7 +275,7 @@ pub(crate) fn replay_threads(options: &Options, world: &World) -> usize {
         return 1;
     }
     match options.memtable.replay_threads {
-        0 => thermocline_runtime::cores().min(8),
+        0 => thermocline_runtime::cores().min(REPLAY_THREADS_MAX),
         n => index(n),
     }
 }

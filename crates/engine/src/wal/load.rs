@@ -11,7 +11,7 @@ use thermocline_memtable::{
     Chain, ChainWriter, Descriptor, ItemBuilder, ItemImage, Persist, Segment, item_bytes,
 };
 use thermocline_pm::{PmOff, RegionKind};
-use thermocline_policy::tuning::LOADED_PARTS;
+use thermocline_policy::tuning::{LOADED_ITEM_TIMES, LOADED_PARTS};
 use thermocline_version::{MemtableEntry, State};
 use thermocline_wal::{HEADER_BYTES, LogId, LogReader, frame_bytes};
 
@@ -284,7 +284,7 @@ impl Load<'_> {
             match self.writer.ensure(bytes, Reserve::Use) {
                 Err(Error::OutOfSpace(_)) if limit < self.space.region().capacity() => {
                     self.space
-                        .set_limit(limit + (limit / LOADED_PARTS).max(2 * bytes));
+                        .set_limit(limit + (limit / LOADED_PARTS).max(LOADED_ITEM_TIMES * bytes));
                 }
                 other => return other.map(drop),
             }

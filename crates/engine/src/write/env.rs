@@ -16,6 +16,7 @@ use thermocline_memtable::{Grant, ItemBuilder, OPERANDS_A_BLOCK, Operands, Persi
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::events::Courier;
 use thermocline_pm::{PmOff, RegionKind};
+use thermocline_policy::tuning::{BUCKETS, BUCKETS_SYNC, BUFFERED_BYTES, BUFFERED_BYTES_SYNC};
 use thermocline_runtime::{Task, is_calling};
 
 use crate::busy::busy;
@@ -50,16 +51,16 @@ pub(crate) fn limits(options: &Options, kind: RegionKind, longest_run: u64) -> L
     let commit = &options.commit;
     let slow = is_slow(kind);
     let buffered_bytes = match commit.buffered_bytes {
-        0 if slow => 1 << 20,
-        0 => 256,
+        0 if slow => BUFFERED_BYTES_SYNC,
+        0 => BUFFERED_BYTES,
         bytes => bytes,
     };
     // A longer group would ask for a flush, in vain, before its members are written one by one.
     let group_bytes_most = options.memtable.item_bytes_max.min(longest_run);
     Limits {
         buckets: match commit.buckets {
-            0 if slow => 1,
-            0 => 16,
+            0 if slow => BUCKETS_SYNC,
+            0 => BUCKETS,
             buckets => index(buckets),
         },
         ring_slots: index(commit.ring_slots),

@@ -33,8 +33,16 @@ pub const LOG_WAITING_BYTES: usize = 4 << 20;
 /// (commit 6361f07): other rests of zones stay unused than when they were written.
 pub const LOADED_PARTS: u64 = 8;
 
+/// And so many times what the item at hand takes, if that is more. *Derived*: where zones are smaller than when it was written it may take twice
+/// its size.
+pub const LOADED_ITEM_TIMES: u64 = 2;
+
+/// A region in DRAM may have so many times what memtables may have. *Derived*: of what fitted when it was written each memtable may leave more of
+/// its last zone unused, which is twice as much as fitted, and each item may take twice its size.
+pub const LOADED_REGION_TIMES: u64 = 4;
+
 // ---------------------------------------------------------------------------------------------------------------------
-// What is kept of versions (the engine's `compact::sums`).
+// What is kept of versions, and of readers (the engine's `compact::sums` and `holds`).
 
 /// Levels of families of which sums are kept at least before it is looked which of them nobody asks for any more. *Chosen* (commit 16a7885).
 pub const SUMS_KEPT_MIN: usize = 64;
@@ -42,6 +50,9 @@ pub const SUMS_KEPT_MIN: usize = 64;
 /// And they are looked through again when there are so many times as many as stayed. *Derived*: to look at all costs as much as to keep as many
 /// as there were when it was done last.
 pub const SUMS_GROWTH: usize = 2;
+
+/// Places of readers for which a list of them has memory while nobody is in it. *Chosen* (commit 0809352).
+pub const HOLDS_KEPT: usize = 16;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // What of tables stays in DRAM (the crate `tables`).

@@ -150,6 +150,9 @@ pub const REPLAY_ITEMS: usize = 256;
 /// Items whose records lie ahead of the one at hand by so many are prefetched then. *Chosen* (commit 36f8bf6).
 pub const REPLAY_AHEAD: usize = 4;
 
+/// Threads that fill indexes after a crash, at most, where the options do not say. *Chosen* (commit 53a96f6).
+pub const REPLAY_THREADS_MAX: usize = 8;
+
 /// Operands that are noted before they go into an index together. *Chosen* (commit e9b5d35): under a mebibyte of DRAM.
 pub const OPERANDS_TOGETHER: usize = 16 << 10;
 

@@ -30,6 +30,10 @@ pub const SCAN_RESERVED: usize = 64;
 /// The cost of a seek in a memtable, in lookups of single keys. *Chosen* (commit 9da1ac5): a chunk of entries is collected.
 pub const SEEK_ASKS: u64 = 4;
 
+/// So many memtables a read asks before the others count as asked in vain. *Derived*: the active one and one that is sealed, which no merge of
+/// indexes would spare.
+pub const READ_MEMTABLES: usize = 2;
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Gaps: what a cursor has stepped over, and notes for the next one.
 
@@ -50,6 +54,10 @@ pub const GAP_BYTES_PARTS: usize = 4;
 
 /// Keys from one mark of a ruler to the next. *Chosen* (commit 6c292d7): fewer are counted one by one.
 pub const RULER_KEYS: usize = 1024;
+
+/// Of a range of no more than so many steps of a ruler the keys are counted, and as many at each end of a longer one. *Chosen* (commit 6c292d7): a
+/// shorter range may have no mark within, and an end has less than a step unless the memtable has grown since.
+pub const RULER_COUNTED_STEPS: usize = 2;
 
 /// A ruler is made anew when its memtable has grown by more than one part in so many. *Chosen* (commit 6c292d7): so far a size may be
 /// wrong.

@@ -67,6 +67,10 @@ pub const ROOM_DRAM_PARTS: u64 = 8;
 /// Milliseconds for which a writer waits for other stores to give back DRAM, if none of them flushes. *Chosen* (commit 7472c43).
 pub const ROOM_OTHERS_MS: u64 = 500;
 
+/// Milliseconds between two looks of a writer that waits for room. *Chosen* (commit 3ed150c). What it waits for is counted in looks: with another
+/// number here those above are no milliseconds.
+pub const ROOM_LOOK_MS: u64 = 1;
+
 /// A writer that found no room, and holds its lock, looks so often in vain whether readers have let go of what is dead, and gives up
 /// then. *Chosen* (commit 79b574d): a get lets go within microseconds.
 pub const PATIENCE_LOOKS: u32 = 200;
@@ -74,6 +78,21 @@ pub const PATIENCE_LOOKS: u32 = 200;
 /// Nanoseconds for which it looks at least where nobody else makes room. *Chosen* (commit 79b574d): the thread of a get may have lost
 /// its turn.
 pub const PATIENCE_NS: u64 = 5_000_000;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Writes that meet in groups (the engine's `write::env`), where the options do not say.
+
+/// Places where durable writes meet. *Chosen* (commit 8c1835d): threads are spread over them.
+pub const BUCKETS: usize = 16;
+
+/// Likewise where a persist is a sync. *Chosen* (commit 8c1835d): who comes while one lasts shares the next.
+pub const BUCKETS_SYNC: usize = 1;
+
+/// Bytes of buffered writes that wait before they are written back together. *Derived*: the media unit of persistent memory.
+pub const BUFFERED_BYTES: u64 = 256;
+
+/// Likewise where a persist is a sync. *Chosen* (commit 8c1835d): many writes share a sync.
+pub const BUFFERED_BYTES_SYNC: u64 = 1 << 20;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // How far jobs give way to clients (`pace`).
