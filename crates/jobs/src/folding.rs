@@ -32,10 +32,8 @@ use thermocline_base::{BlobRef, Kind, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::retain::{Below, Moments, RangesBelow};
 use thermocline_policy::steps;
+use thermocline_policy::tuning::FOLD_BYTES;
 use thermocline_sst::Value;
-
-/// Bytes of operands that are folded into one.
-const TOGETHER_BYTES: usize = VALUE_INLINE_MAX / 2;
 
 /// Folds the operands of one key after the other.
 #[derive(Debug)]
@@ -204,7 +202,7 @@ impl Folding {
             while let Some(next) = rest.last()
                 && next.is_operand()
                 && self.are_together(&group[group.len() - 1], next)
-                && bytes + next.value.len() <= TOGETHER_BYTES
+                && bytes + next.value.len() <= FOLD_BYTES
             {
                 bytes += next.value.len();
                 group.extend(rest.pop());

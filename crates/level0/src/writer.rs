@@ -30,6 +30,7 @@ use thermocline_base::{
     limits,
 };
 use thermocline_halloc::{Reserve, Space, ZONE_HEADER_BYTES, Zone};
+use thermocline_policy::tuning::{PM_TABLE_FULL_PARTS, PM_ZONE_BYTES_MIN};
 
 use crate::format::coding::shared;
 use crate::format::header::Totals;
@@ -78,7 +79,7 @@ impl Default for WriteOptions {
         WriteOptions {
             group_size: GroupSize::default(),
             reserve: Reserve::Keep,
-            zone_bytes_min: 4 << 10,
+            zone_bytes_min: PM_ZONE_BYTES_MIN,
         }
     }
 }
@@ -179,8 +180,8 @@ impl PmTableWriter {
     /// Whether the table nears a limit of its format: range tombstones of megabytes, or values in thousands
     /// of blob files. The caller finishes it and begins another, as when it is large enough.
     pub fn is_full(&self) -> bool {
-        self.tombstones.bytes().len() > TOMBSTONES_LEN_MAX / 2
-            || self.blobs.len() > BLOB_FILES_MAX / 2
+        self.tombstones.bytes().len() > TOMBSTONES_LEN_MAX / PM_TABLE_FULL_PARTS
+            || self.blobs.len() > BLOB_FILES_MAX / PM_TABLE_FULL_PARTS
     }
 
     /// The zones that it has taken so far.

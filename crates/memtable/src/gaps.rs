@@ -40,7 +40,7 @@
 //!
 //! # What it costs
 //! A put into a family that never had a gap in this memtable: a branch. Into one that has: a load
-//! and a bisection among few gaps. A get: nothing. DRAM: [`CHARGE`] bytes for a family and
+//! and a bisection among few gaps. A get: nothing. DRAM: [`GAPS_CHARGE`] bytes for a family and
 //! memtable that has gaps, charged to the store's account with the first; where there are none
 //! there are no gaps. A put needs no more: where a cut would leave too many gaps ([`GAPS_BYTES_MAX`]),
 //! the whole gap is given up. Nothing of this is persistent. A memtable's gaps go with it, or when
@@ -60,15 +60,12 @@ use thermocline_base::SeqNo;
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{Mutex, lock};
-use thermocline_policy::tuning::{GAP_BYTES_PARTS, GAPS_BYTES_MAX};
+use thermocline_policy::tuning::{GAP_BYTES_PARTS, GAPS_BYTES_MAX, GAPS_CHARGE};
 
 use crate::scan::Direction;
 
 #[cfg(test)]
 mod tests;
-
-/// DRAM that is counted for them: a cut makes new ones before the old ones go.
-const CHARGE: u64 = 2 * GAPS_BYTES_MAX as u64;
 
 /// What is known of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,7 +271,7 @@ impl Dram {
             return true;
         };
         if self.charge.is_none() {
-            self.charge = account.charge(CHARGE);
+            self.charge = account.charge(GAPS_CHARGE);
         }
         self.charge.is_some()
     }

@@ -3,7 +3,7 @@
 use thermocline_base::Line;
 use thermocline_base::size::index;
 use thermocline_base::sync::{AtomicU64, Ordering};
-use thermocline_policy::tuning::HABIT_PARTS;
+use thermocline_policy::tuning::{HABIT_PARTS, HABIT_TIMES_MAX};
 
 /// Parts of an entry in which the mean is kept: few entries are told apart.
 const SCALE: u64 = 16;
@@ -29,7 +29,7 @@ impl Habit {
         let before = self.0.load(Ordering::Relaxed);
         let after = match before {
             0 => used,
-            _ => before - before / HABIT_PARTS + used.min(2 * before) / HABIT_PARTS,
+            _ => before - before / HABIT_PARTS + used.min(HABIT_TIMES_MAX * before) / HABIT_PARTS,
         };
         if after != before {
             self.0.store(after, Ordering::Relaxed);

@@ -28,12 +28,11 @@ use std::sync::Arc;
 
 use thermocline_base::Error;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
+use thermocline_policy::tuning::EVENTS_KEPT;
 use tracing::{Dispatch, dispatcher};
 
 use self::waiting::Waiting;
 use crate::event::{Event, EventListener};
-
-pub use self::waiting::WAITING_MAX;
 
 /// Something that is owed to the user.
 pub type Call = Box<dyn FnOnce() + Send>;
@@ -146,9 +145,6 @@ struct Queue {
     told: VecDeque<(Event, Listens)>,
 }
 
-/// Room for so many events is kept when none waits.
-const ROOM_KEPT: usize = 64;
-
 impl Queue {
     /// Puts an event at the end, unless too many wait, and before it how many were dropped, if some were. Returns how many calls that
     /// takes.
@@ -175,7 +171,7 @@ impl Queue {
             self.waiting.leave();
         }
         if self.told.is_empty() {
-            self.told.shrink_to(ROOM_KEPT);
+            self.told.shrink_to(EVENTS_KEPT);
         }
         Some((event, listens))
     }

@@ -5,7 +5,7 @@
 //! rests after each such job, for twice as many jobs as the time before: in the long run one job of
 //! [`FILTER_RESTS_MAX`] is done twice.
 
-use crate::tuning::FILTER_RESTS_MAX;
+use crate::tuning::{FILTER_RESTS_GROWTH, FILTER_RESTS_MAX};
 
 /// The turns of one family's filter.
 ///
@@ -38,7 +38,7 @@ impl FilterTurns {
 
     /// A job that has asked it came to nothing for that.
     pub fn failed(&mut self) {
-        self.rested = (2 * self.rested).clamp(1, FILTER_RESTS_MAX);
+        self.rested = (FILTER_RESTS_GROWTH * self.rested).clamp(1, FILTER_RESTS_MAX);
         self.rests = self.rested;
     }
 

@@ -22,6 +22,7 @@ use thermocline_env::File;
 use thermocline_env::direct::DIRECT_UNIT;
 use thermocline_exec::{BatchRead, RangeBuf};
 use thermocline_memtable::Direction;
+use thermocline_policy::tuning::BLOCK_GAP_BYTES;
 use thermocline_sst::{Block, BlockHandle, BlockKind, BlockSource, Table};
 use thermocline_version::Level;
 
@@ -29,9 +30,6 @@ use super::files::TableFiles;
 use super::open::OpenTable;
 use super::window::Window;
 use std::sync::Arc;
-
-/// Most bytes between two data blocks that follow each other: zeros, or an index block.
-const GAP_MAX: u64 = 32 << 10;
 
 /// See the [module](self). It keeps its table open.
 #[derive(Debug)]
@@ -273,7 +271,7 @@ impl Ahead {
         };
         let end = |handle: BlockHandle| handle.offset + u64::from(handle.len);
         let follows = |first: BlockHandle, second: BlockHandle| {
-            (end(first)..=end(first) + GAP_MAX).contains(&second.offset)
+            (end(first)..=end(first) + BLOCK_GAP_BYTES).contains(&second.offset)
         };
         let way = match () {
             () if follows(last, handle) => Some(Direction::Forward),

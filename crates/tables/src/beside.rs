@@ -1,8 +1,8 @@
 //! Files of a store that is read beside a process that writes to it.
 //!
 //! That process removes files which its newest version does not name, and knows nobody who reads them. A file that is open stays
-//! for whoever has it open. So all of them are opened at first and kept open, as long as there are descriptors: half of those
-//! that the process may have. Any other one is opened when it is read. If it has gone by then, the moment that is read has gone
+//! for whoever has it open. So all of them are opened at first and kept open, as long as there are descriptors: as many as a store
+//! may have for its tables. Any other one is opened when it is read. If it has gone by then, the moment that is read has gone
 //! with it.
 
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use thermocline_base::size::index;
 use thermocline_base::{FileId, Result};
 use thermocline_env::Storage;
+use thermocline_policy::tuning::OPEN_FILES_PARTS;
 use thermocline_version::{FileKind, Version};
 
 use crate::file::TableFile;
@@ -31,7 +32,7 @@ impl FilesBeside {
         files_max: Option<u64>,
         way: impl Fn(FileId, FileKind) -> (&'s Arc<dyn Storage>, PathBuf),
     ) -> Result<()> {
-        let most = files_max.map_or(usize::MAX, |files| index(files / 2));
+        let most = files_max.map_or(usize::MAX, |files| index(files / OPEN_FILES_PARTS));
         let mut open = BTreeMap::new();
         for (file, kind) in version.files().take(most) {
             let (storage, path) = way(file, kind);

@@ -1,7 +1,7 @@
 //! How far cursors usually go.
 
 use thermocline_base::sync::{AtomicU64, Ordering};
-use thermocline_policy::tuning::HABIT_PARTS;
+use thermocline_policy::tuning::{HABIT_PARTS, HABIT_SPARE_PARTS};
 use thermocline_version::Level;
 
 /// What cursors are used to: how many bytes they go through in tables of each level, from where they were
@@ -23,7 +23,7 @@ impl Habit {
     /// How many bytes to be ready for.
     pub(crate) fn expected(&self, level: Level) -> u64 {
         let mean = self.mean(level);
-        mean + mean / 2
+        mean + mean / HABIT_SPARE_PARTS
     }
 
     pub(crate) fn note(&self, level: Level, bytes: u64) {

@@ -30,6 +30,7 @@ use std::sync::{Arc, OnceLock};
 use thermocline_base::chunked::Chunked;
 use thermocline_base::{CfId, FileId};
 use thermocline_level0::PmTable;
+use thermocline_policy::tuning::HELD_TABLES_FEW;
 use thermocline_version::{FamilyTables, Level, Place, TableDifference, TableRef, Version};
 
 use crate::keys::{KeptKeys, Level0Keys};
@@ -39,9 +40,6 @@ use crate::runs::{Run, runs_of};
 
 /// The runs of a family, newest first; made by whoever reads it first, so that nobody who comes later takes a lock.
 type Runs = OnceLock<Box<[Run]>>;
-
-/// So many tables are in a chunk or two: to take out most of them costs little.
-const FEW: usize = 64;
 
 /// See the [module](self).
 #[derive(Debug, Clone, Default)]
@@ -69,7 +67,7 @@ impl Held {
         let known = before.unwrap_or(&nothing);
         // More has gone than is there.
         let (now, then) = (named(&version), named(&known.version));
-        let begun = match then > FEW && 2 * now < then {
+        let begun = match then > HELD_TABLES_FEW && 2 * now < then {
             true => &nothing,
             false => known,
         };

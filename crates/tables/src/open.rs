@@ -25,7 +25,7 @@ use thermocline_base::budget::Charge;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
-use thermocline_policy::tuning::OPEN_TABLES_MIN;
+use thermocline_policy::tuning::{OPEN_FILES_PARTS, OPEN_PLACES_MIN, OPEN_TABLES_MIN};
 use thermocline_sst::{CachedSource, Table};
 
 use super::file::TableFile;
@@ -82,13 +82,10 @@ pub struct OpenTables {
 /// them, since others want some, too.
 pub(crate) fn tables_max(options: &Options, files_max: Option<u64>) -> usize {
     index(match options.read.open_tables {
-        0 => files_max.map_or(0, |files| (files / 2).max(OPEN_TABLES_MIN)),
+        0 => files_max.map_or(0, |files| (files / OPEN_FILES_PARTS).max(OPEN_TABLES_MIN)),
         most => most,
     })
 }
-
-/// Room for so many places is made at first.
-const RING_MIN: usize = 16;
 
 impl OpenTable {
     pub(crate) fn new(
@@ -206,7 +203,7 @@ impl OpenTables {
         // Tables go without a word, and nothing may ever have to be closed. So each is looked at twice, about.
         if ring.len() == ring.capacity() {
             ring.retain(|handle| handle.strong_count() > 0);
-            let more = ring.len().max(RING_MIN);
+            let more = ring.len().max(OPEN_PLACES_MIN);
             ring.reserve_exact(more);
         }
         ring.push_back(Arc::downgrade(handle));

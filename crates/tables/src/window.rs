@@ -4,7 +4,7 @@
 //! ([`Habit`](crate::habit::Habit)): somewhat more than that. Each piece after that is four times as long as the one before, up to
 //! `read.ahead_bytes`.
 
-use thermocline_policy::tuning::PIECE_GROWTH;
+use thermocline_policy::tuning::{PIECE_EXPECTED_PARTS, PIECE_GROWTH};
 
 /// See the [module](self). All in bytes.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Window {
         // What was expected and was too little is not multiplied at once.
         self.last = match grown >= expected {
             true => piece,
-            false => piece / 2,
+            false => piece / PIECE_EXPECTED_PARTS,
         };
         piece
     }

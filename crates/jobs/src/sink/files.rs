@@ -11,6 +11,7 @@ use thermocline_catalog::Catalog;
 use thermocline_env::Storage;
 use thermocline_env::meter::Meter;
 use thermocline_exec::{Behind, PIECES_MAX};
+use thermocline_policy::tuning::TOMBSTONES_PARTS;
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions,
 };
@@ -246,7 +247,7 @@ impl TableSink for FileSink<'_> {
     }
 
     fn tombstone_bytes_max(&self) -> usize {
-        TOMBSTONES_LEN_MAX / 2
+        TOMBSTONES_LEN_MAX / TOMBSTONES_PARTS
     }
 
     /// Between two tables.

@@ -19,7 +19,7 @@ use thermocline_halloc::{Space, ZONE_HEADER_BYTES};
 use thermocline_level0::{
     PmTable, PmTableWriter, TOMBSTONES_LEN_MAX, TableIdentity, Value, WriteOptions,
 };
-use thermocline_policy::tuning::PM_TABLE_FAMILIES;
+use thermocline_policy::tuning::{PM_TABLE_FAMILIES, TOMBSTONES_PARTS_PM};
 use thermocline_sst::{KeyRef, Value as AnyValue};
 use thermocline_version::{BlobBytes, Level, Place, PmTableInfo, TableRef};
 
@@ -241,7 +241,7 @@ impl TableSink for PmSink<'_> {
 
     /// The families before may have range tombstones in the same table, at most half as many bytes as it can have.
     fn tombstone_bytes_max(&self) -> usize {
-        TOMBSTONES_LEN_MAX / 4
+        TOMBSTONES_LEN_MAX / TOMBSTONES_PARTS_PM
     }
 
     /// Between two tables.

@@ -2,6 +2,7 @@
 
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
 use thermocline_memtable::{BLOB_REF_LEN, item_bytes};
+use thermocline_policy::tuning::TOMBSTONES_PARTS;
 use thermocline_sst::{KeyRef, TOMBSTONES_LEN_MAX, Value};
 
 use super::TableSink;
@@ -70,7 +71,7 @@ impl TableSink for Scale {
     }
 
     fn tombstone_bytes_max(&self) -> usize {
-        TOMBSTONES_LEN_MAX / 2
+        TOMBSTONES_LEN_MAX / TOMBSTONES_PARTS
     }
 
     fn has_enough(&self) -> bool {

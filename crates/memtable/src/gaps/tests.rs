@@ -204,7 +204,7 @@ fn gaps_stay_few_however_they_are_cut() {
 /// Gaps never keep DRAM from writes: they are given up, and noted again when there is some.
 #[test]
 fn gaps_give_way_to_writes() {
-    let limit = 4 * CHARGE;
+    let limit = 4 * GAPS_CHARGE;
     let budget = Budget::new(limit);
     let account = Account::new(budget, limit);
     account.opened();
@@ -215,7 +215,7 @@ fn gaps_give_way_to_writes() {
         gaps.list().is_some()
     };
     assert!(note());
-    assert_eq!(account.charged(), CHARGE);
+    assert_eq!(account.charged(), GAPS_CHARGE);
     let reader = gaps.list().unwrap();
     account.promise(limit, Spare::Use).unwrap();
     assert_eq!((account.charged(), gaps.list().is_some()), (0, false));

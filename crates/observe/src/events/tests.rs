@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use thermocline_policy::tuning::EVENTS_WAITING_MAX;
 use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber, span};
 
@@ -71,18 +72,18 @@ fn what_was_dropped_is_told_in_its_place() {
     let late = Arc::new(Late::default());
     late.asked.store(1, Ordering::Relaxed);
     let (events, notes) = noted(&late);
-    for _ in 0..WAITING_MAX + 3 {
+    for _ in 0..EVENTS_WAITING_MAX + 3 {
         events.emit(Event::WritesResumed);
     }
     events.emit(Event::Closed { error: None });
     events.emit(Event::WritesResumed);
-    assert_eq!(events.usage(), (WAITING_MAX + 1, 4));
+    assert_eq!(events.usage(), (EVENTS_WAITING_MAX + 1, 4));
     make_calls(&late);
     let told = lock(&notes).clone();
     let lost = |events| Event::EventsLost { events };
     let end = [lost(3), Event::Closed { error: None }, lost(1)];
     assert_eq!(told[told.len() - end.len()..], end);
-    assert_eq!(told.len() as u64, WAITING_MAX + 3);
+    assert_eq!(told.len() as u64, EVENTS_WAITING_MAX + 3);
     assert_eq!(events.usage(), (0, 4));
 }
 

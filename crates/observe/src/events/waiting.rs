@@ -1,10 +1,8 @@
 //! How many events wait to be delivered, and how many were dropped because too many did.
 
-use crate::event::Event;
+use thermocline_policy::tuning::EVENTS_WAITING_MAX;
 
-/// Most events of a store that wait for whoever listens, but for the store's end. With what they name
-/// that is about a megabyte.
-pub const WAITING_MAX: u64 = 4096;
+use crate::event::Event;
 
 /// What waits to be delivered.
 #[derive(Debug, Default)]
@@ -19,7 +17,7 @@ impl Waiting {
     /// Takes `event`, and returns how many were dropped before it; `None` if it is dropped.
     pub fn take(&mut self, event: &Event) -> Option<u64> {
         let last_words = matches!(event, Event::Poisoned { .. } | Event::Closed { .. });
-        if self.events >= WAITING_MAX && !last_words {
+        if self.events >= EVENTS_WAITING_MAX && !last_words {
             self.lost += 1;
             self.lost_ever += 1;
             return None;
@@ -49,7 +47,7 @@ mod tests {
 
     fn full() -> Waiting {
         let mut waiting = Waiting::default();
-        for _ in 0..WAITING_MAX {
+        for _ in 0..EVENTS_WAITING_MAX {
             assert_eq!(waiting.take(&Event::WritesResumed), Some(0));
         }
         waiting
@@ -65,7 +63,7 @@ mod tests {
         assert_eq!(waiting.lost_at_end(), 0);
         assert_eq!(waiting.take(&Event::WritesResumed), Some(5));
         assert_eq!(waiting.take(&Event::WritesResumed), None);
-        for left in (0..WAITING_MAX).rev() {
+        for left in (0..EVENTS_WAITING_MAX).rev() {
             waiting.leave();
             assert_eq!(waiting.lost_at_end(), u64::from(left == 0));
         }

@@ -66,9 +66,19 @@ pub const OPEN_DRAM_PARTS: u64 = 8;
 /// Tables may stay open, where no option says how many, though the process may have few files open. *Chosen* (commit 89b27fe; decision 170).
 pub const OPEN_TABLES_MIN: u64 = 512;
 
+/// Otherwise as many as one part in so many of the files that the process may have open. *Chosen* (decision 170): others want some, too.
+pub const OPEN_FILES_PARTS: u64 = 2;
+
+/// Open tables for which the list of them has room at first. *Chosen* (commit a62864d).
+pub const OPEN_PLACES_MIN: usize = 16;
+
 /// Blob files that stay open, where no option says how many. *Chosen* (commit a62864d): what one takes is a descriptor, and its place in two
 /// lists, and no index that would have to be read again.
 pub const OPEN_BLOB_FILES: usize = 512;
+
+/// Of no more tables than this, what readers have of a version is never begun anew for the next one. *Chosen* (commit 70c79b9): so many are in a chunk
+/// or two, and to take out most of them costs little.
+pub const HELD_TABLES_FEW: usize = 64;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // What of memtables is in DRAM for a while (the crate `memtable`).

@@ -1,5 +1,7 @@
 //! Numbers of jobs: how they are divided, what they do in one step, and how they write.
 
+use thermocline_base::limits::VALUE_INLINE_MAX;
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Dividing a job among coroutines (`split`).
 
@@ -50,6 +52,10 @@ pub const FOLD_ENTRIES: usize = 256;
 /// After that, when there are so many times as many as were left. *Chosen* (commit 4cd0887): so what cannot be
 /// folded is not gone through again and again.
 pub const FOLD_TIMES: usize = 2;
+
+/// Bytes of operands that are folded into one at a time. *Chosen* (commit 4cd0887): half of what a value has that lies with its record; what they
+/// become may be longer than they are.
+pub const FOLD_BYTES: usize = VALUE_INLINE_MAX / 2;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Keys of a memtable that are gone through at a time: memory that writers have replaced waits meanwhile.
@@ -133,6 +139,21 @@ pub const PM_PIECE_DRAM: usize = 1 << 20;
 /// Bytes of zones that a piece of a table in persistent memory takes at most for what it begins with. *Derived*: range tombstones have up to
 /// 4 MiB (`level0`), in zones of 1 MiB. What a table leaves unfilled is less, however wide its pieces became.
 pub const PM_PIECE_BYTES: u64 = 5 << 20;
+
+/// Bytes for data that a zone of such a table should have at least. *Chosen* (commit 0fc161a): a small first part of the region does not make tables
+/// of many pieces. Where there are only smaller ones those will do.
+pub const PM_ZONE_BYTES_MIN: u64 = 4 << 10;
+
+/// A table in persistent memory ends with one part in so many of the bytes of range tombstones that its format allows, and of blob files. *Chosen*
+/// (commit 0fc161a): half, so what comes with its last keys has room. `sst` has the same for tables in files.
+pub const PM_TABLE_FULL_PARTS: usize = 2;
+
+/// Range tombstones that reach into a table in a file, or are weighed, have one part in so many of the bytes that its format allows. *Chosen* (commit
+/// bd1191b): half, so what comes with the last keys has room.
+pub const TOMBSTONES_PARTS: usize = 2;
+
+/// Likewise for one family of a table in persistent memory. *Derived*: families before it may have half.
+pub const TOMBSTONES_PARTS_PM: usize = 4;
 
 /// The level of Zstandard. *Chosen* (commit bd1191b): the fastest.
 pub const ZSTD_LEVEL: i32 = 1;

@@ -91,3 +91,6 @@ pub const READS_NOTED: u64 = 1024;
 /// Jobs in a row that do not ask a family's compaction filter, at most, because jobs that asked it came to nothing. *Derived*:
 /// one job in so many is done twice, less than two in a hundred.
 pub const FILTER_RESTS_MAX: u32 = 64;
+
+/// How many times more of them there are each time. *Chosen* (commit 9bcaaa7).
+pub const FILTER_RESTS_GROWTH: u32 = 2;

@@ -46,6 +46,9 @@ pub const GAP_PASSED_PARTS: u64 = 4;
 /// Bytes of the gaps of a family in a memtable, at most. *Chosen* (commit 92dc4be): they are gone through by writes of that family.
 pub const GAPS_BYTES_MAX: usize = 8 << 10;
 
+/// Bytes of DRAM that are charged for them. *Derived*: a cut makes new ones before the old ones go.
+pub const GAPS_CHARGE: u64 = 2 * GAPS_BYTES_MAX as u64;
+
 /// One gap has no more than one part in so many of these. *Chosen* (commit 92dc4be).
 pub const GAP_BYTES_PARTS: usize = 4;
 
@@ -69,9 +72,23 @@ pub const RULER_GROWTH_PARTS: u64 = 8;
 /// A cursor changes the mean of how far cursors go by one part in so many. *Chosen* (commit ec2d73a): the last eight or so count.
 pub const HABIT_PARTS: u64 = 8;
 
+/// A cursor over tables is ready for one part in so many more than cursors usually go. *Chosen* (commit ec2d73a).
+pub const HABIT_SPARE_PARTS: u64 = 2;
+
+/// A cursor over memtables that goes on for more than so many times the mean counts as that. *Chosen* (commit 4d9b156): one long scan among short
+/// ones is soon forgotten.
+pub const HABIT_TIMES_MAX: u64 = 2;
+
 /// How many times longer each piece of a file that a cursor reads is than the one before. *Chosen* (commit 09d31ff): a long scan soon reads
 /// as much at a time as it may.
 pub const PIECE_GROWTH: u64 = 4;
+
+/// A first piece that was expected to be enough, and was not, counts for one part in so many when the next one is made longer. *Chosen* (commit
+/// 52bd7d1): what was expected is not multiplied at once.
+pub const PIECE_EXPECTED_PARTS: u64 = 2;
+
+/// Bytes between two blocks of data that still follow each other, at most: zeros, or a block of the index. *Chosen* (commit 09d31ff).
+pub const BLOCK_GAP_BYTES: u64 = 32 << 10;
 
 /// First pieces of a cursor's tables that are read at once, at most. *Chosen* (commit 9f3ba4b): each is an open file.
 pub const FIRST_READS: usize = 16;

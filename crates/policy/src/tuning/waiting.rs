@@ -145,3 +145,13 @@ pub const INGEST_ASK_BYTES: u64 = 256 << 10;
 /// Tables of an ingestion have one part in so many of what a record of the manifest may have, or it is refused. *Chosen* (commit f3b10ea): the
 /// rest of the edit takes far less than the other half.
 pub const INGEST_NAMED_PARTS: usize = 2;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Events that wait to be delivered (the crate `observe`).
+
+/// Events of a store that wait for whoever listens, at most, but for the store's end. *Chosen* (commit 92dc4be): with what they name that is
+/// about a megabyte.
+pub const EVENTS_WAITING_MAX: u64 = 4096;
+
+/// Room for so many is kept when none waits. *Chosen* (commit 1e9ed71).
+pub const EVENTS_KEPT: usize = 64;
