@@ -35,7 +35,7 @@ use thermocline_env::Clock;
 use crate::client::{Client, Job};
 use crate::starter::Starter;
 
-/// Jobs of more urgent kinds that are begun while one that is less urgent might be (J6).
+/// Jobs of more urgent kinds that are begun while one that is less urgent might be (J6). *Chosen* (commit fd7b735).
 const PASSED_OVER_MAX: usize = 4;
 
 /// Whether one more job of this kind may run on `threads` threads, beside those that do (J3).

@@ -72,12 +72,15 @@ use strand::{SettledAfter, Strand};
 use workers::Workers;
 
 /// Most threads of a runtime that make calls of the user's: so many stores may be in calls at a time. They
-/// start when they are needed.
+/// start when they are needed. *Chosen* (commit 92dc4be).
 const COURIERS_MAX: usize = 64;
 
 /// Most bytes of buffers for transfers that lie idle: pieces of files that several jobs read and write at a time, and some
-/// blocks.
+/// blocks. *Chosen*.
 const BUFS_IDLE_MAX: u64 = 16 << 20;
+
+/// And no more than one part in so many of the DRAM that there may be. *Chosen* (commit 9255b2d).
+const BUFS_DRAM_PARTS: u64 = 16;
 
 /// What decides when a runtime without threads makes reads and writes of jobs.
 const INLINE_SEED: u64 = 0x7468_6572_6d6f;
@@ -194,7 +197,7 @@ impl Runtime {
         let couriers = Workers::new("thermocline-call", couriers_limit, clock.clone());
         let jobs = Jobs::new(options.jobs, clock);
         let budget = Budget::new(options.dram);
-        let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));
+        let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / BUFS_DRAM_PARTS)));
         let reads = UnderWay::default();
         let reader = BatchReader::counted(bufs.clone(), reads.clone());
         let (async_reader, job_io) = match options.workers {

@@ -21,7 +21,8 @@ use std::sync::OnceLock;
 use thermocline_base::sync::{AtomicU64, Ordering, thread};
 use thermocline_env::Clock;
 
-/// Time for which the system is left alone after it has refused a thread.
+/// Nanoseconds for which the system is left alone after it has refused a thread. *Chosen* (commit f7b06ca): a refusal is not
+/// cheap, and a limit on threads may be reached for a moment only.
 pub(crate) const PAUSE_NS: u64 = 10_000_000;
 
 /// Starts threads of one name. See the [module](self).

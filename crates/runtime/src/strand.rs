@@ -39,7 +39,7 @@ use crate::calling::{Calling, is_calling};
 use crate::client::{Client, Task};
 use crate::workers::{Turns, Workers};
 
-/// A turn's end: as many jobs of one store are run before another store gets its turn.
+/// A turn's end: as many jobs of one store are run before another store gets its turn. *Chosen* (commit 738ad3c).
 const JOBS_PER_TURN: usize = 64;
 
 /// In `flags`: the task waits to be run.
