@@ -183,9 +183,7 @@ fn is_called(experiment: &Experiment, name: &str) -> bool {
     let part = experiment.name.strip_prefix(name);
     let is_letter = part.is_some_and(|part| matches!(part.as_bytes(), [b'a'..=b'z']));
     let is_part = is_letter && name.ends_with(|last: char| last.is_ascii_digit());
-    let is_beside = SHOWN_BESIDE
-        .iter()
-        .any(|beside| *beside == (experiment.paper, name, experiment.name));
+    let is_beside = SHOWN_BESIDE.contains(&(experiment.paper, name, experiment.name));
     experiment.name == name || is_part || is_beside
 }
 

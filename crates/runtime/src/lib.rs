@@ -24,7 +24,7 @@
 //!
 //! # What an open store costs
 //! No thread; an entry in the tables below where it has asked for something. Idle, it asks for nothing:
-//! its only timer is set by a write, and not again once the write is covered.
+//! its timers are set by writes, and by work that left something to be looked at again; no timer sets itself anew for ever.
 //!
 //! # Rejected
 //! - *A thread for each store*, as it was: 300 stores were 300 threads, each waking once a second.

@@ -197,7 +197,7 @@ impl Job {
             from: Some(level_of(self.picked.from).0),
             to: level_of(self.picked.to).0,
             inputs: taken().count() as u64,
-            bytes_in: end.map_or(self.picked.bytes, |_| taken().sum()),
+            bytes_in: end.map_or(self.picked.bytes, |_| taken().fold(0, u64::saturating_add)),
             tables: outputs.count() as u64,
             tables_in_pm: outputs.pm.len() as u64,
             bytes_read: outputs.bytes_read,

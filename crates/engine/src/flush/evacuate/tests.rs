@@ -482,7 +482,7 @@ fn the_rest_of_an_evacuation_has_ranges_as_large_as_the_whole() {
             .unwrap();
         (90 - first) / divided.spans.len() as u64
     };
-    // All 90 keys are cut into eight.
+    // All 90 keys are cut into four.
     let halves = (0..16).filter_map(at_half).map(keys_a_range);
     let halves: Vec<u64> = halves.collect();
     assert!(halves.len() > 2, "{halves:?}");
