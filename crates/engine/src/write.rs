@@ -41,6 +41,19 @@ pub(crate) fn seal_limits(options: &Options, version: &Version) -> seal::Limits 
     }
 }
 
+/// The error for a memtable that nothing may be written to any more, where the next one was `refused`.
+#[cold]
+fn too_wide(refused: Option<Error>) -> Error {
+    let why = match refused {
+        Some(Error::OutOfSpace(why)) => why,
+        Some(error) => error.to_string(),
+        None => "there is no room for the descriptor of another one".to_string(),
+    };
+    Error::OutOfSpace(format!(
+        "the memtable spans too many sequence numbers: {why}"
+    ))
+}
+
 impl Memtables {
     /// The writer, for whoever grants seqnos, and has writes go on in another chain.
     pub fn lock_writer(&self) -> MutexGuard<'_, Writer> {
@@ -114,20 +127,20 @@ impl Memtables {
             self.common.space.has_room(bytes)
         });
         let mut wide = seal::is_wide(&in_hand, &limits);
+        let mut refused = None;
         if (seal || wide) && (may_wait || !self.next.is_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
                 // The active memtable grows instead, unless the store is poisoned.
-                Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
+                Err(error @ (Error::OutOfSpace(_) | Error::Io { .. })) => {
+                    self.common.poison.check()?;
+                    refused = Some(error);
+                }
                 rotated => rotated?,
             }
             wide = seal::is_wide(&writer.in_hand(), &writer.limits);
         }
         if wide {
-            return Err(Error::OutOfSpace(
-                "the memtable spans too many sequence numbers, and there is no room for \
-                 the descriptor of another one"
-                    .to_string(),
-            ));
+            return Err(too_wide(refused));
         }
         if reserve == Reserve::Keep && writer.in_reserve {
             // The zone that was kept back is for deletes, though a put might still fit.

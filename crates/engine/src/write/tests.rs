@@ -369,6 +369,42 @@ fn who_asks_not_to_wait_gets_past_a_memtable_that_spans_too_much() {
     }
 }
 
+/// Nobody makes room for what is not lacking.
+#[test]
+fn who_finds_no_memtable_behind_one_that_spans_too_much_is_told_what_was_refused() {
+    let mut options = asked_for(Preset::Leveled);
+    options.flush.automatic = false;
+    let machine = Machine::new(1 << 20);
+    let engine = open(&machine, &options);
+    engine
+        .write(put(b"a").iter(), Durability::Immediate)
+        .unwrap();
+    let crashed = machine.without_power();
+    let disk = FaultStorage::over_sim(crashed.fs.clone());
+    let mut world = crashed.world();
+    world.env.storage = Arc::new(disk.clone());
+    world.sim = None;
+    let after = Engine::open(world, Path::new("/db"), options).unwrap();
+    let (fault, op) = (Fault::NoSpace, Some(Op::Create));
+    disk.arm(Plan {
+        fault,
+        op,
+        at: disk.calls_for(fault, op),
+        repeat: Repeat::Forever,
+    });
+    let refused = after.write(put(b"b").iter(), Durability::Immediate);
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    let says = error.to_string();
+    assert!(says.contains("spans too many"), "{says}");
+    assert!(says.contains("no room for another log"), "{says}");
+    assert!(!says.contains("descriptor"), "{says}");
+    disk.disarm();
+    after
+        .write(put(b"b").iter(), Durability::Immediate)
+        .unwrap();
+}
+
 /// What a write finds when it reserves DRAM: that is short now, and the index of the active memtable takes much of it. So the memtable is
 /// sealed, behind all writes in flight. Whoever has looked only before that has a writer wait that asks not to, here for one whose
 /// persist takes as long as it likes.
