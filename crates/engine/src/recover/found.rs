@@ -30,7 +30,7 @@ pub(crate) struct Found {
     pub last_seqno: u64,
     /// The seqno that the next incarnation may begin with (rule 5).
     pub next_base: u64,
-    /// Bytes of unfinished writes behind the cut, in items that were readable.
+    /// Records of unfinished writes behind the cut, up to the last one that was readable.
     pub cut_records: u64,
 }
 
