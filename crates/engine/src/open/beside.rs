@@ -24,6 +24,7 @@
 //! # What it takes
 //! Memory for what lies in persistent memory, beside `dram`, and a descriptor for each file, up to half of those that there are.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use thermocline_base::options::Options;
@@ -104,10 +105,11 @@ impl Moments {
         }
         let spec = region_spec(world, dir, options, region_id)?;
         let live = live_owners(state);
-        // The newest memtable is written to, or the one before it, where the next is named ahead.
-        let mut chains: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
-        chains.sort_unstable();
-        let growing = chains.split_off(chains.len().saturating_sub(2));
+        // The newest memtable is written to, or the one before it, where the next is named ahead. A chain of it may begin in a zone
+        // of any chain that it had before.
+        let newest = state.memtables().values().rev().take(2);
+        let growing = newest.flat_map(|memtable| &memtable.chains);
+        let growing: BTreeSet<u64> = growing.map(|chain| chain.id).collect();
         let (live, growing) = (
             |owner: u64| live.contains(&owner),
             |owner: u64| growing.contains(&owner),

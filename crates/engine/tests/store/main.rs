@@ -15,6 +15,7 @@ mod few_descriptors;
 mod held;
 mod larger;
 mod many;
+mod meanwhile;
 mod no_threads;
 mod one_of_each;
 mod room;

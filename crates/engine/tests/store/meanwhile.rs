@@ -1,0 +1,170 @@
+//! What is written and named while somebody copies a moment: the reader finds all that came before whatever it finds.
+
+use std::mem::take;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use thermocline_base::options::{Options, Preset};
+use thermocline_base::{CfId, CfOptions, Error, Result, WriteBatch};
+use thermocline_engine::{Durability, Engine, World};
+use thermocline_env::hooks::{Hooked, Hooks};
+use thermocline_env::{Env, File};
+
+const CF: CfId = CfId::DEFAULT;
+
+/// What a reader goes over to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum To {
+    Manifest,
+    /// The region, or a log.
+    Records,
+}
+
+type Act = Box<dyn FnMut(To) -> Result<()> + Send>;
+
+#[derive(Default)]
+struct Last {
+    read: Option<To>,
+    act: Option<Act>,
+}
+
+/// Lets somebody act whenever the reader goes over from the manifest to records, or back, before anything is read there.
+#[derive(Default)]
+struct Meanwhile(Mutex<Last>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meanwhile").finish_non_exhaustive()
+    }
+}
+
+impl Meanwhile {
+    fn set(&self, act: impl FnMut(To) -> Result<()> + Send + 'static) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.act = Some(Box::new(act));
+    }
+
+    fn goes_over(&self, to: To) -> Result<()> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.read.replace(to) == Some(to) {
+            return Ok(());
+        }
+        match &mut last.act {
+            Some(act) => act(to),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Hooks for Meanwhile {
+    fn read_at(&self, file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let name = file.path().file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            self.goes_over(To::Manifest)?;
+        } else if name == "region.pm" || name.ends_with(".log") {
+            self.goes_over(To::Records)?;
+        }
+        file.read_at(buf, offset)
+    }
+}
+
+/// A database, and whoever reads it beside a writer.
+struct Test {
+    dir: PathBuf,
+    options: Options,
+    /// The reader's.
+    world: World,
+    meanwhile: Arc<Meanwhile>,
+    _home: tempfile::TempDir,
+}
+
+impl Test {
+    fn new(preset: Preset) -> Test {
+        let home = match Path::new("/dev/shm").is_dir() {
+            true => tempfile::tempdir_in("/dev/shm").unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
+        let mut options = Options {
+            pm: 4 << 20,
+            dram: 8 << 20,
+            ..Options::preset(preset)
+        };
+        options.pm_region.part_bytes_first = 256 << 10;
+        options.blob.inline_bytes_max = 1 << 10;
+        let real = world();
+        let meanwhile = Arc::new(Meanwhile::default());
+        let storage = Hooked::new(real.env.storage.clone(), meanwhile.clone());
+        Test {
+            dir: home.path().join("db"),
+            options,
+            world: World {
+                env: Env {
+                    storage,
+                    ..real.env
+                },
+                ..real
+            },
+            meanwhile,
+            _home: home,
+        }
+    }
+
+    fn writer(&self) -> Engine {
+        Engine::open(world(), &self.dir, self.options.clone()).unwrap()
+    }
+
+    fn reader(&self) -> Engine {
+        let options = Options {
+            read_only: true,
+            ..self.options.clone()
+        };
+        Engine::open(self.world.clone(), &self.dir, options).unwrap()
+    }
+}
+
+fn world() -> World {
+    World {
+        background: false,
+        ..World::real()
+    }
+}
+
+fn put(engine: &Engine, key: &str, value: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.put(CF, key.as_bytes(), value).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+fn has(engine: &Engine, key: &str) -> bool {
+    engine.value(CF, key.as_bytes()).unwrap().is_some()
+}
+
+#[test]
+fn the_rest_of_a_zone_in_which_an_opening_goes_on_is_copied_with_each_try() {
+    let test = Test::new(Preset::Thermocline);
+    for opening in ["first", "second"] {
+        let writer = test.writer();
+        put(&writer, opening, b"value");
+        writer.close().unwrap();
+    }
+    // The third one writes where the first has left room.
+    let writer = test.writer();
+    put(&writer, "third", b"value");
+    let (other, mut has_copied, mut comes) = (writer.clone(), false, true);
+    test.meanwhile.set(move |to| {
+        has_copied |= to == To::Records;
+        if to == To::Records || !has_copied || !take(&mut comes) {
+            return Ok(());
+        }
+        put(&other, "late", b"value");
+        other.family("later", &CfOptions::default())?;
+        // As where the owner of a zone has gone.
+        Err(Error::Busy("try again".into()))
+    });
+    let reader = test.reader();
+    assert!(reader.find_family("later").is_some());
+    assert!(["first", "second", "third"].map(|key| has(&reader, key)) == [true; 3]);
+    // It was written before there was that family.
+    assert!(has(&reader, "late"));
+}
