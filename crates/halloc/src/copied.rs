@@ -6,9 +6,10 @@
 //! came later, and has nothing else in its place.
 //!
 //! 1. *The meta zone first*: what it says held before anything that is copied behind it.
-//! 2. *Then all headers.* A zone counts as its header was then. One that is made wider meanwhile has its first length in the
-//!    copy: what lies behind came after. Zones of owners that nobody asked for are free in the copy. They are of the time after, too,
-//!    or nobody's.
+//! 2. *Then all headers*, and the meta zone once more. If it has changed both are looked at again: else a zone might be found whose
+//!    owner was given it behind something that the meta zone says by now, such as that a memtable is sealed. A zone counts as its
+//!    header was then. One that is made wider meanwhile has its first length in the copy: what lies behind came after. Zones of
+//!    owners that nobody asked for are free in the copy. They are of the time after, too, or nobody's.
 //! 3. *Then what the zones have, the last first*, by owner and ordinal, and each from its end to its beginning. What is stored
 //!    later lies behind what was stored before, or in a zone that was attached later. So what was complete when something was
 //!    stored that tells of it is complete in the copy, too, if it has that. Only within [`AT_ONCE`] it is the other way round,
@@ -18,7 +19,8 @@
 //! A zone in which nothing is written any more is copied once, for as long as its owner has it. So in the end there is no more to
 //! copy than what was written meanwhile, however large the region is.
 
-use thermocline_base::Result;
+use thermocline_base::size::index;
+use thermocline_base::{Error, Result};
 use thermocline_pm::{Copying, PmOff, Region, RegionSpec};
 
 use crate::format::{
@@ -28,6 +30,9 @@ use crate::part::{Part, Zone, count_parts, cut_short, end_of, last_header, read_
 
 /// Bytes that are copied at once.
 const AT_ONCE: u64 = 64 << 10;
+
+/// So often headers are looked at, if the meta zone changes meanwhile.
+const LOOKS: usize = 16;
 
 /// Says something of an owner.
 pub type Owners<'a> = &'a dyn Fn(u64) -> bool;
@@ -93,6 +98,24 @@ fn copy_frame(copying: &mut Copying, seed: u64, live: Owners<'_>) -> Result<Vec<
         return Err(cut_short(copying.region(), META_BYTES_MIN));
     }
     copying.copy(PmOff(0), META_BYTES_MIN)?;
+    for _ in 0..LOOKS {
+        let before = meta_of(copying)?.to_vec();
+        let zones = copy_headers(copying, seed, live)?;
+        copying.copy(PmOff(0), META_BYTES_MIN)?;
+        if meta_of(copying)? == before {
+            return Ok(zones);
+        }
+    }
+    Err(Error::Busy(
+        "what the region says of its zones changes faster than it can be copied".into(),
+    ))
+}
+
+fn meta_of(copying: &Copying) -> Result<&[u8]> {
+    copying.region().bytes(PmOff(0), index(META_BYTES_MIN))
+}
+
+fn copy_headers(copying: &mut Copying, seed: u64, live: Owners<'_>) -> Result<Vec<Zone>> {
     let (count, _) = count_parts(copying.region(), seed)?;
     let (mut parts, mut zones): (Vec<Part>, Vec<Zone>) = (Vec::new(), Vec::new());
     for index in 0..count {

@@ -1,10 +1,12 @@
 //! What a copy has, while its region goes on.
 
+use std::sync::{Arc, Mutex};
+
 use tempfile::TempDir;
 use thermocline_base::ErrorKind;
 use thermocline_base::options::RegionDemand;
-use thermocline_base::size::index;
-use thermocline_env::Env;
+use thermocline_env::hooks::{Hooked, Hooks};
+use thermocline_env::{Env, File};
 use thermocline_pm::{Emulation, Place};
 
 use super::*;
@@ -139,6 +141,41 @@ fn only_what_may_have_changed_is_copied_again() {
     test.fill(&after, 45);
     let region = test.take(&mut copy, &live, &[]).unwrap();
     assert_eq!(bytes_of(&region, &live), [(2, 23), (3, 33), (4, 45)]);
+}
+
+/// Somebody who takes an object, and then a zone, once something behind the beginning of the region is read.
+#[derive(Debug)]
+struct Between(Mutex<Option<Space>>);
+
+impl Hooks for Between {
+    fn read_at(&self, file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let mut space = self.0.lock().unwrap();
+        if let Some(space) = space.take_if(|_| offset > 0) {
+            let objects = space.descriptors();
+            objects.commit(objects.get().unwrap().unwrap()).unwrap();
+            space.attach(2, 0, 1000, Reserve::Keep).unwrap();
+        }
+        file.read_at(buf, offset)
+    }
+}
+
+#[test]
+fn headers_are_of_the_time_of_the_meta_zone() {
+    let Test {
+        _home,
+        place,
+        space,
+    } = Test::new();
+    let between = Arc::new(Between(Mutex::new(Some(space))));
+    let mut spec = spec(&place, SPEC.pm, true);
+    spec.env.storage = Hooked::new(Env::real().storage, between);
+    let region = RegionCopy::default().take(&spec, &ID, (&|_| true, &|_| true));
+    let (copied, zones) = Space::open(region.unwrap(), &ID, SPEC, |owner| owner == 2).unwrap();
+    // Whoever has the zone had the object before.
+    assert_eq!(
+        (zones.len(), copied.descriptors().committed().len()),
+        (1, 1)
+    );
 }
 
 #[test]
