@@ -24,7 +24,7 @@ use crate::layout::{self, REGION_NAME, ReadLock};
 use crate::store::{Engine, Handle};
 use crate::sync::Arc;
 use crate::world::{Setup, World};
-use beside::{Moments, check_lasts};
+use beside::Moments;
 use named::Named;
 use recovered::Recovered;
 use wired::{Shared, wire};
@@ -148,10 +148,6 @@ fn open_named(
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
     let account = Account::new(runtime.budget().clone(), named.options.dram);
     let mut recovered = Recovered::find(&mut named, (dir, lock.as_deref()), &account)?;
-    if named.beside.is_some() {
-        // Of logs, too, which were read meanwhile.
-        check_lasts(&named.world.env.storage, dir, &named.state)?;
-    }
     if !named.options.read_only {
         recovered.keep(&mut named)?;
     }

@@ -20,7 +20,7 @@ use files::{HasGone, References, Referrer, bytes_of_files, check_files};
 
 use crate::create::lacks_region;
 use crate::layout::{self, ReadLock};
-use crate::open::beside::{Moments, check_lasts, passing};
+use crate::open::beside::{Moments, named_since, passing};
 use crate::open::spec::{Beside, described, open_space, replay_threads, settled};
 use crate::pm_tables::verify_pm_tables;
 use crate::recover;
@@ -96,19 +96,19 @@ fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) 
     let (world, dir, options) = place;
     let storage = &world.env.storage;
     let (state, part, references, region) = Moments::default().first_whole(|moments| {
-        let (manifest, state) = Manifest::open(storage.clone(), dir, true)?;
+        let (manifest, mut state) = Manifest::open(storage.clone(), dir, true)?;
         let (mut part, mut references) = (Report::default(), BTreeMap::new());
         part.bytes += manifest.len();
         let (db_id, region_id) = ids_of(&manifest, &state)?;
         let options = settled(world, dir, options.clone(), &state, &region_id)?;
         let place = (world, dir, &options);
         let beside = match lacks_region(&state) {
-            true => Beside { region: None },
+            true => Beside::default(),
             false => moments.copied(place, &state, &region_id)?,
         };
         let of = (&state, (db_id, region_id), Some(&beside));
         let region = check_region(place, of, &mut references, course, &mut part);
-        check_lasts(storage, dir, &state)?;
+        state.apply(&named_since(&beside, (storage, dir), &state)?)?;
         let first = part.faults.first().map(|fault| format!("{fault:?}"));
         let wrong = region.as_ref().err().map(Error::to_string).or(first);
         match wrong.is_none_or(|wrong| moments.says_again(wrong)) {

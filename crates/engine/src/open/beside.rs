@@ -11,7 +11,9 @@
 //!    `pm_tables`). So if it still names all owners, nothing of theirs was overwritten before the copy was done. If it does not, the
 //!    moment is gone, and the next one is tried, with what is copied of owners that are still there.
 //! 4. Logs, where those have the records, are read between the two in place of 2.
-//! 5. The files of tables are opened, and stay open (`tables::beside`). A file that is not there any more is not named any
+//! 5. A record that was copied may be younger than what the manifest said first, and refer to a blob file that was named after it.
+//!    Before its record a file is named (`blobs`), so the manifest says so by now: these files belong to the moment, too.
+//! 6. The files of tables are opened, and stay open (`tables::beside`). A file that is not there any more is not named any
 //!    more: the next moment is tried.
 //!
 //! From then on it is a store that is open for reading only. What it found is what a crash at that moment could have left, so it is
@@ -28,10 +30,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use thermocline_base::options::Options;
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_env::Storage;
 use thermocline_halloc::RegionCopy;
-use thermocline_version::{Manifest, NO_REGION, State};
+use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEdit};
 
 use super::named::Named;
 use super::spec::{Beside, live_owners, region_spec};
@@ -101,7 +103,7 @@ impl Moments {
         region_id: &[u8; 16],
     ) -> Result<Beside> {
         if *region_id == NO_REGION || world.sim.is_some() {
-            return Ok(Beside { region: None });
+            return Ok(Beside::default());
         }
         let spec = region_spec(world, dir, options, region_id)?;
         let live = live_owners(state);
@@ -115,25 +117,63 @@ impl Moments {
             |owner: u64| growing.contains(&owner),
         );
         let region = self.copy.take(&spec, region_id, (&live, &growing))?;
-        check_lasts(&world.env.storage, dir, state)?;
         Ok(Beside {
             region: Some(region),
+            since: check_lasts(&world.env.storage, dir, state)?,
         })
     }
 }
 
-/// Refuses a moment of which something may be overwritten.
+/// What has been named since the manifest was read, to which what was read may refer. It is asked for when all was read.
+///
+/// # Errors
+/// [`Error::Busy`] for a moment of which something may be overwritten.
+pub(crate) fn named_since(
+    beside: &Beside,
+    (storage, dir): (&Arc<dyn Storage>, &Path),
+    state: &State,
+) -> Result<VersionEdit> {
+    match &beside.region {
+        Some(_) => Ok(beside.since.clone()),
+        // Logs were read since then.
+        None => check_lasts(storage, dir, state),
+    }
+}
+
+/// Refuses a moment of which something may be overwritten. Of others it returns what was named meanwhile.
 ///
 /// # Errors
 /// [`Error::Busy`].
-pub(crate) fn check_lasts(storage: &Arc<dyn Storage>, dir: &Path, state: &State) -> Result<()> {
+fn check_lasts(storage: &Arc<dyn Storage>, dir: &Path, state: &State) -> Result<VersionEdit> {
     let (_, now) = Manifest::open(storage.clone(), dir, true)?;
-    let there = live_owners(&now);
-    let is_there = now.db_id() == state.db_id() && live_owners(state).is_subset(&there);
-    match is_there {
-        true => Ok(()),
+    let is_there = live_owners(state).is_subset(&live_owners(&now));
+    match is_there && now.db_id() == state.db_id() {
+        true => Ok(new_blob_files(state, &now)),
         false => Err(passing()),
     }
+}
+
+/// The blob files that were named between two states.
+fn new_blob_files(before: &State, now: &State) -> VersionEdit {
+    let mut edit = VersionEdit::new();
+    if now.has_long_values() && !before.has_long_values() {
+        edit.changes.push(Change::LongValues);
+    }
+    let file = now.next_ids().file;
+    if file > before.next_ids().file {
+        let ids = before.next_ids();
+        edit.changes.push(Change::NextIds(NextIds { file, ..ids }));
+    }
+    let is_new = |file: FileId| before.version().file(file).is_none();
+    let files = now.version().blob_files();
+    for (file, blob) in files.filter(|(file, _)| is_new(*file)) {
+        let bytes = blob.bytes;
+        edit.changes.push(Change::BlobFileAdded { file, bytes });
+        let values = blob.value_bytes;
+        let values = values.map(|bytes| Change::BlobValues { file, bytes });
+        edit.changes.extend(values);
+    }
+    edit
 }
 
 /// Why another moment is tried.

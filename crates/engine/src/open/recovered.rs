@@ -6,16 +6,17 @@ use std::path::Path;
 use thermocline_base::Result;
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
-use thermocline_env::LockGuard;
+use thermocline_env::{LockGuard, Storage};
 use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
 use thermocline_pm::RegionKind;
 use thermocline_policy::seal;
-use thermocline_version::Version;
+use thermocline_version::{Manifest, State, Version};
 
+use super::beside::named_since;
 use super::named::Named;
 use super::spec::{
-    OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads,
+    Beside, OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads,
 };
 use crate::blobs::remove::{check_named, unreferenced};
 use crate::close::has_strangers;
@@ -30,6 +31,21 @@ use crate::sync::Arc;
 use crate::wal::Loaded;
 use crate::wal::logs::Wal;
 use crate::write::writer::Writer;
+
+/// The version that what was read belongs to. Of a store that is read beside a writer the manifest knows what was named meanwhile
+/// from here on.
+fn version_of(
+    beside: Option<&Beside>,
+    (storage, dir): (&Arc<dyn Storage>, &Path),
+    (manifest, state): (&mut Manifest, &mut State),
+) -> Result<Arc<Version>> {
+    if let Some(beside) = beside {
+        let since = named_since(beside, (storage, dir), state)?;
+        manifest.learn(&since)?;
+        state.apply(&since)?;
+    }
+    Ok(manifest.state().version().clone())
+}
 
 /// What a region, or logs, have of a store.
 pub(super) struct Recovered {
@@ -108,7 +124,7 @@ impl Recovered {
             moments = &[];
         }
         let rebuilt = found.memtables(&space, staying, &known, account, (threads, moments))?;
-        let version = manifest.state().version().clone();
+        let version = version_of(beside.as_ref(), (&storage, dir), (manifest, state))?;
         check_named(&version, rebuilt.all())?;
         Ok(Recovered {
             space,

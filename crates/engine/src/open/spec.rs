@@ -120,10 +120,12 @@ pub(crate) fn check_dram(world: &World, options: &Options) -> Result<()> {
 }
 
 /// How a store is had to which somebody else writes ([`super::beside`]).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Beside {
     /// A copy of its region, if it has one that is a file.
     pub region: Option<Region>,
+    /// What has been named since the manifest was read, to which the copy may refer.
+    pub since: VersionEdit,
 }
 
 /// A region, and what lies in it.

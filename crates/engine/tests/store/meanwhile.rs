@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, Error, Result, WriteBatch};
-use thermocline_engine::{Durability, Engine, World};
+use thermocline_engine::{Durability, Engine, World, verify};
 use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::{Env, File};
 
@@ -138,6 +138,33 @@ fn put(engine: &Engine, key: &str, value: &[u8]) {
 
 fn has(engine: &Engine, key: &str) -> bool {
     engine.value(CF, key.as_bytes()).unwrap().is_some()
+}
+
+fn put_long_values_whenever_records_are_to_be_read(preset: Preset) {
+    let test = Test::new(preset);
+    let writer = test.writer();
+    put(&writer, "short", b"value");
+    let (other, mut number) = (writer.clone(), 0);
+    test.meanwhile.set(move |to| {
+        if to == To::Records {
+            number += 1;
+            put(&other, &format!("long {number}"), &[b'v'; 5000]);
+        }
+        Ok(())
+    });
+    let reader = test.reader();
+    let value = reader.value(CF, b"long 1").unwrap().unwrap();
+    assert!(*value == [b'v'; 5000]);
+    let report = verify(&test.world, &test.dir, &test.options).unwrap();
+    assert_eq!(report.faults, [], "{preset:?}");
+    // Nobody waits for a moment in which nothing comes.
+    assert!(!has(&reader, "long 2") && has(&writer, "long 2") && !has(&writer, "long 3"));
+}
+
+#[test]
+fn a_file_of_values_that_is_named_meanwhile_is_found() {
+    put_long_values_whenever_records_are_to_be_read(Preset::Thermocline);
+    put_long_values_whenever_records_are_to_be_read(Preset::Leveled);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What an open for writing accepts becomes durable: edits, pointers, and the name of the live file.
+//! What an open for writing accepts becomes durable: edits, pointers, and the name of the live file. Who only reads may learn of
+//! what somebody else writes.
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
@@ -6,9 +7,23 @@ use thermocline_base::{Error, Result};
 use super::disk_full::{is_full, out_of_space};
 use super::replay::{self, Passed, Replayed};
 use super::{Manifest, switch};
+use crate::edit::VersionEdit;
 use crate::sites;
 
 impl Manifest {
+    /// Of one that is only read: what somebody else has said since, as far as it matters to who reads. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it was opened for writing; [`Error::Corruption`] for what cannot be.
+    pub fn learn(&mut self, edit: &VersionEdit) -> Result<()> {
+        if !self.read_only {
+            return Err(Error::InvalidArgument(
+                "a manifest that is written to learns nothing from others".into(),
+            ));
+        }
+        self.state.apply(edit)
+    }
+
     /// Makes everything durable that the open has found (see the crash argument of [`super`]).
     pub(super) fn accept(&mut self, found: &Replayed, passed: &[Passed]) -> Result<()> {
         if found.torn {
