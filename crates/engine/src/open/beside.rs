@@ -13,7 +13,9 @@
 //! 4. Logs, where those have the records, are read between the two in place of 2.
 //! 5. A record that was copied may be younger than what the manifest said first, and refer to a blob file that was named after it.
 //!    Before its record a file is named (`blobs`), so the manifest says so by now: these files belong to the moment, too.
-//! 6. The files of tables are opened, and stay open (`tables::beside`). A file that is not there any more is not named any
+//! 6. So it is with families that were made, dropped or changed meanwhile, and with the first prepared transaction. That is rare, and the
+//!    next moment is tried.
+//! 7. The files of tables are opened, and stay open (`tables::beside`). A file that is not there any more is not named any
 //!    more: the next moment is tried.
 //!
 //! From then on it is a store that is open for reading only. What it found is what a crash at that moment could have left, so it is
@@ -147,10 +149,20 @@ pub(crate) fn named_since(
 fn check_lasts(storage: &Arc<dyn Storage>, dir: &Path, state: &State) -> Result<VersionEdit> {
     let (_, now) = Manifest::open(storage.clone(), dir, true)?;
     let is_there = live_owners(state).is_subset(&live_owners(&now));
-    match is_there && now.db_id() == state.db_id() {
+    match is_there && is_alike(state, &now) {
         true => Ok(new_blob_files(state, &now)),
         false => Err(passing()),
     }
+}
+
+/// Whether one database had the same families, with the same options, at both times, and prepared transactions or not. Records that were
+/// copied may be younger than a change of that.
+fn is_alike(before: &State, now: &State) -> bool {
+    let of = |state: &State| (state.db_id(), state.region_id(), state.may_have_prepared());
+    let mut families = before.families().keys();
+    of(before) == of(now)
+        && before.families() == now.families()
+        && families.all(|id| before.family_options(*id) == now.family_options(*id))
 }
 
 /// The blob files that were named between two states.

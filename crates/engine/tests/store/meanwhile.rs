@@ -168,6 +168,25 @@ fn a_file_of_values_that_is_named_meanwhile_is_found() {
 }
 
 #[test]
+fn a_family_that_is_dropped_meanwhile_is_not_beside_what_was_written_later() {
+    let test = Test::new(Preset::Thermocline);
+    let writer = test.writer();
+    writer.family("family", &CfOptions::default()).unwrap();
+    put(&writer, "before", b"value");
+    let (other, mut comes) = (writer.clone(), true);
+    test.meanwhile.set(move |to| {
+        if to == To::Records && take(&mut comes) {
+            other.drop_family("family")?;
+            put(&other, "later", b"value");
+        }
+        Ok(())
+    });
+    let reader = test.reader();
+    assert!(has(&reader, "before") && has(&reader, "later"));
+    assert!(reader.find_family("family").is_none());
+}
+
+#[test]
 fn the_rest_of_a_zone_in_which_an_opening_goes_on_is_copied_with_each_try() {
     let test = Test::new(Preset::Thermocline);
     for opening in ["first", "second"] {
