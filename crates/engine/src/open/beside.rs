@@ -50,7 +50,7 @@ const TRIES: usize = 100;
 pub(crate) struct Moments {
     copy: RegionCopy,
     /// What was wrong with the one before.
-    wrong: Option<String>,
+    wrong: BTreeSet<String>,
     tried: usize,
 }
 
@@ -80,21 +80,21 @@ impl Moments {
         match error {
             Error::Busy(_) => Ok(()),
             Error::Corruption { .. } | Error::Io { .. } | Error::Locked { .. } => {
-                match self.says_again(error.to_string()) {
-                    true => Err(error),
-                    false => Ok(()),
+                match self.twice([error.to_string()].into()).is_empty() {
+                    true => Ok(()),
+                    false => Err(error),
                 }
             }
             other => Err(other),
         }
     }
 
-    /// Whether the moment before had the same fault. The next one is copied as a whole.
-    pub fn says_again(&mut self, wrong: String) -> bool {
+    /// What of this was wrong with the moment before, too. The next one is copied as a whole.
+    pub fn twice(&mut self, wrong: BTreeSet<String>) -> BTreeSet<String> {
         self.copy.forget();
-        let again = self.wrong.as_ref() == Some(&wrong);
-        self.wrong = Some(wrong);
-        again
+        let twice = &self.wrong & &wrong;
+        self.wrong = wrong;
+        twice
     }
 
     /// The region of the database in `dir` as its manifest has it.
