@@ -59,13 +59,14 @@ impl RegionCopy {
         (live, grows): (Owners<'_>, Owners<'_>),
     ) -> Result<Region> {
         let RegionCopy { copying, settled } = std::mem::take(self);
-        let kept = match copying {
+        let is_here = |copying: &Copying| Some(copying.region().path()) == spec.place.path();
+        let kept = match copying.filter(is_here) {
             Some(mut copying) => copying.grow()?.then_some(copying),
             None => None,
         };
         let (mut copying, settled) = match kept {
             Some(copying) => (copying, settled),
-            // It is the first time, or the region is longer now than there are addresses for.
+            // It is the first time, or the region lies elsewhere now, or is longer than there are addresses for.
             None => (Copying::begin(spec)?, Vec::new()),
         };
         let mut zones = copy_frame(&mut copying, region_seed(id), live)?;

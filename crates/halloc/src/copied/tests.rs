@@ -199,6 +199,21 @@ fn it_grows_with_its_region() {
 }
 
 #[test]
+fn one_that_was_moved_is_copied_from_where_it_is_now() {
+    let test = Test::new();
+    let zone = test.attach(1, 11);
+    let mut copy = RegionCopy::default();
+    drop(test.take(&mut copy, &[1], &[]).unwrap());
+    let before = test.place.path().unwrap();
+    let after = before.with_extension("moved");
+    std::fs::copy(before, &after).unwrap();
+    test.fill(&zone, 12);
+    let spec = spec(&Place::Path(after), SPEC.pm, true);
+    let region = copy.take(&spec, &ID, (&|_| true, &|_| true));
+    assert_eq!(bytes_of(&region.unwrap(), &[1]), [(1, 11)]);
+}
+
+#[test]
 fn another_region_or_none_is_an_error() {
     let test = Test::new();
     let mut copy = RegionCopy::default();
