@@ -20,6 +20,8 @@ pub trait Spare: Send + Sync + fmt::Debug {
 pub struct Spares {
     /// Some may have gone.
     files: Mutex<Vec<Weak<dyn Spare>>>,
+    /// How many others are kept open, though nobody may be reading them.
+    kept: Mutex<u64>,
 }
 
 impl Spares {
@@ -33,6 +35,21 @@ impl Spares {
             files.reserve_exact(more);
         }
         files.push(file);
+    }
+
+    /// Counts files that are to stay open: all that are `wanted`, or fewer, so that it is `most` with those that were counted
+    /// before. Returns how many.
+    pub fn keep(&self, wanted: u64, most: u64) -> u64 {
+        let mut kept = lock(&self.kept);
+        let more = wanted.min(most.saturating_sub(*kept));
+        *kept += more;
+        more
+    }
+
+    /// So many of them are closed.
+    pub fn let_go(&self, count: u64) {
+        let mut kept = lock(&self.kept);
+        *kept = kept.saturating_sub(count);
     }
 
     /// Closes all that nobody reads at this moment.

@@ -1,8 +1,9 @@
 //! Files of a store that is read beside a process that writes to it.
 //!
 //! That process removes files which its newest version does not name, and knows nobody who reads them. A file that is open stays
-//! for whoever has it open. So all of them are opened at first and kept open, as long as there are descriptors: as many as a store
-//! may have for its tables. Any other one is opened when it is read. If it has gone by then, the moment that is read has gone
+//! for whoever has it open. So all of them are opened at first and kept open, as long as there are descriptors: half of those
+//! that the process may have, for all stores together that it reads in this way. Others need the rest, a writer in the same process
+//! among them. Any other one is opened when it is read. If it has gone by then, the moment that is read has gone
 //! with it.
 
 use std::collections::BTreeMap;
@@ -19,27 +20,49 @@ use crate::file::TableFile;
 
 /// See the [module](self). Empty if nobody else writes to the store.
 #[derive(Debug, Default)]
-pub(crate) struct FilesBeside(OnceLock<BTreeMap<FileId, Arc<TableFile>>>);
+pub(crate) struct FilesBeside(OnceLock<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    open: BTreeMap<FileId, Arc<TableFile>>,
+    /// So many are counted with the spare files of this.
+    counted: u64,
+    storage: Arc<dyn Storage>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.open.clear();
+        self.storage.spares().let_go(self.counted);
+    }
+}
 
 impl FilesBeside {
-    /// Opens the files of a version, all that there are descriptors for, each by the storage and the path that `way` gives.
+    /// Opens the files of a version, all that there are descriptors for in a process that may have `files_max`, each by the storage and the
+    /// path that `way` gives.
     ///
     /// # Errors
     /// [`Error::Busy`](thermocline_base::Error::Busy) if one has gone already; those of the file system.
     pub fn keep_open<'s>(
         &self,
         version: &Version,
-        files_max: Option<u64>,
+        (storage, files_max): (&Arc<dyn Storage>, Option<u64>),
         way: impl Fn(FileId, FileKind) -> (&'s Arc<dyn Storage>, PathBuf),
     ) -> Result<()> {
-        let most = files_max.map_or(usize::MAX, |files| index(files / OPEN_FILES_PARTS));
-        let mut open = BTreeMap::new();
-        for (file, kind) in version.files().take(most) {
+        let wanted = version.file_count() as u64;
+        let most = files_max.map_or(u64::MAX, |files| files / OPEN_FILES_PARTS);
+        let mut kept = Kept {
+            open: BTreeMap::new(),
+            counted: storage.spares().keep(wanted, most),
+            storage: storage.clone(),
+        };
+        for (file, kind) in version.files().take(index(kept.counted)) {
             let (storage, path) = way(file, kind);
-            open.insert(file, TableFile::open_beside(storage, path)?);
+            kept.open
+                .insert(file, TableFile::open_beside(storage, path)?);
         }
         // It is done once, when the store is opened.
-        let _ = self.0.set(open);
+        let _ = self.0.set(kept);
         Ok(())
     }
 
@@ -52,10 +75,80 @@ impl FilesBeside {
         file: FileId,
         (storage, path): (&Arc<dyn Storage>, impl FnOnce() -> PathBuf),
     ) -> Option<Result<Arc<TableFile>>> {
-        let open = self.0.get()?;
+        let open = &self.0.get()?.open;
         Some(match open.get(&file) {
             Some(open) => Ok(open.clone()),
             None => TableFile::open_beside(storage, path()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::Steps;
+    use thermocline_env::OpenMode;
+    use thermocline_env::sim::SimFs;
+    use thermocline_version::{Change, NextIds, State, VersionEdit};
+
+    use super::*;
+
+    /// One that names so many files.
+    fn version(files: u64) -> Arc<Version> {
+        let mut state = State::default();
+        let created = Change::Created {
+            db_id: [1; 16],
+            region_id: [2; 16],
+        };
+        let ids = NextIds {
+            file: files + 1,
+            ..state.next_ids()
+        };
+        let first = VersionEdit::from(created).with(Change::NextIds(ids));
+        let add = |edit: VersionEdit, file| {
+            let file = FileId(file);
+            edit.with(Change::BlobFileAdded { file, bytes: 1 })
+        };
+        state.apply(&(1..=files).fold(first, add)).unwrap();
+        state.version().clone()
+    }
+
+    #[test]
+    fn all_stores_of_a_process_together_keep_half_of_its_descriptors() {
+        let storage: Arc<dyn Storage> = Arc::new(SimFs::new(Steps::new()));
+        let path = |file: FileId| PathBuf::from(format!("/{}", file.0));
+        let version = version(4);
+        let opened = || {
+            let files = FilesBeside::default();
+            let way = |file, _| (&storage, path(file));
+            files
+                .keep_open(&version, (&storage, Some(12)), way)
+                .unwrap();
+            files
+        };
+        let make = || {
+            for (file, _) in version.files() {
+                drop(storage.open(&path(file), OpenMode::CreateNew).unwrap());
+            }
+        };
+        let remove = || {
+            for (file, _) in version.files() {
+                storage.remove(&path(file)).unwrap();
+            }
+        };
+        let kept = |files: &FilesBeside| {
+            let is_there = |file| files.find(file, (&storage, || path(file)));
+            let all = version.files().map(|(file, _)| is_there(file).unwrap());
+            all.filter(Result::is_ok).count()
+        };
+        make();
+        let [first, second, third] = [opened(), opened(), opened()];
+        remove();
+        assert_eq!([&first, &second, &third].map(kept), [4, 2, 0]);
+        // Who closes leaves them to others.
+        drop(first);
+        make();
+        let fourth = opened();
+        remove();
+        assert_eq!(kept(&fourth), 4);
     }
 }

@@ -267,8 +267,8 @@ impl TableFiles {
             FileKind::Table => (&self.storage, self.path(file)),
             FileKind::Blob => (&self.blob_storage, self.blob_path(file)),
         };
-        self.beside
-            .keep_open(version, self.storage.open_files_max(), way)
+        let descriptors = (&self.storage, self.storage.open_files_max());
+        self.beside.keep_open(version, descriptors, way)
     }
 
     /// The file of a table. The version names it.
