@@ -27,7 +27,7 @@ use crate::world::{Setup, World};
 use beside::Moments;
 use named::Named;
 use recovered::Recovered;
-use wired::{Shared, wire};
+use wired::{Shared, table_files_beside, wire};
 
 impl Engine {
     /// Opens the database in `dir`, making it if the options say so. For reading only it is opened beside somebody who writes to it,
@@ -147,6 +147,9 @@ fn open_named(
     let runtime = setup.runtime;
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
     let account = Account::new(runtime.budget().clone(), named.options.dram);
+    let kept = named.beside.is_some();
+    let kept = kept.then(|| table_files_beside(&named, dir, (&runtime, &account)));
+    let kept = kept.transpose()?;
     let mut recovered = Recovered::find(&mut named, (dir, lock.as_deref()), &account)?;
     if !named.options.read_only {
         recovered.keep(&mut named)?;
@@ -159,7 +162,8 @@ fn open_named(
         listener: setup.listener,
         ttls,
     };
-    let inner = wire(named, (dir, lock, started), recovered, families, shared)?;
+    let places = (dir, lock, started);
+    let inner = wire(named, places, (recovered, kept), families, shared)?;
     // From here on its runtime counts it, and who came before reads in it. If it is not opened after all, that ends as a
     // close does.
     let engine = Engine {

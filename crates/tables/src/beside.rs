@@ -20,7 +20,7 @@ use crate::file::TableFile;
 
 /// See the [module](self). Empty if nobody else writes to the store.
 #[derive(Debug, Default)]
-pub(crate) struct FilesBeside(OnceLock<Kept>);
+pub(crate) struct FilesBeside([OnceLock<Kept>; 2]);
 
 #[derive(Debug)]
 struct Kept {
@@ -39,7 +39,7 @@ impl Drop for Kept {
 
 impl FilesBeside {
     /// Opens the files of a version, all that there are descriptors for in a process that may have `files_max`, each by the storage and the
-    /// path that `way` gives.
+    /// path that `way` gives. At a second call those that the version before did not name; there is no third.
     ///
     /// # Errors
     /// [`Error::Busy`](thermocline_base::Error::Busy) if one has gone already; those of the file system.
@@ -49,20 +49,26 @@ impl FilesBeside {
         (storage, files_max): (&Arc<dyn Storage>, Option<u64>),
         way: impl Fn(FileId, FileKind) -> (&'s Arc<dyn Storage>, PathBuf),
     ) -> Result<()> {
-        let wanted = version.file_count() as u64;
+        let before = || self.0.iter().filter_map(OnceLock::get);
+        let is_kept = |file: FileId| before().any(|kept| kept.open.contains_key(&file));
+        let all = version.files();
+        let new: Vec<_> = all.filter(|(file, _)| !is_kept(*file)).collect();
+        let wanted = new.len() as u64;
         let most = files_max.map_or(u64::MAX, |files| files / OPEN_FILES_PARTS);
         let mut kept = Kept {
             open: BTreeMap::new(),
             counted: storage.spares().keep(wanted, most),
             storage: storage.clone(),
         };
-        for (file, kind) in version.files().take(index(kept.counted)) {
+        for (file, kind) in new.into_iter().take(index(kept.counted)) {
             let (storage, path) = way(file, kind);
             kept.open
                 .insert(file, TableFile::open_beside(storage, path)?);
         }
-        // It is done once, when the store is opened.
-        let _ = self.0.set(kept);
+        if let Some(free) = self.0.iter().find(|kept| kept.get().is_none()) {
+            // Nobody else does so: the store is being opened.
+            let _ = free.set(kept);
+        }
         Ok(())
     }
 
@@ -75,8 +81,9 @@ impl FilesBeside {
         file: FileId,
         (storage, path): (&Arc<dyn Storage>, impl FnOnce() -> PathBuf),
     ) -> Option<Result<Arc<TableFile>>> {
-        let open = &self.0.get()?.open;
-        Some(match open.get(&file) {
+        self.0.first()?.get()?;
+        let mut kept = self.0.iter().filter_map(OnceLock::get);
+        Some(match kept.find_map(|kept| kept.open.get(&file)) {
             Some(open) => Ok(open.clone()),
             None => TableFile::open_beside(storage, path()),
         })

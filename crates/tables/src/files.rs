@@ -258,7 +258,8 @@ impl TableFiles {
         self.dir.join(blob_name(file))
     }
 
-    /// Keeps the files of a version open, though somebody else removes them ([`super::beside`]); once, before one is read.
+    /// Keeps the files of a version open, though somebody else removes them ([`super::beside`]), before one is read; once more those that
+    /// were named meanwhile.
     ///
     /// # Errors
     /// [`Error::Busy`] if one has gone already; those of the file system.

@@ -10,13 +10,13 @@
 //! 3. The manifest is read again. Zones become free only behind an edit that takes their owner out (`reclaim`,
 //!    `pm_tables`). So if it still names all owners, nothing of theirs was overwritten before the copy was done. If it does not, the
 //!    moment is gone, and the next one is tried, with what is copied of owners that are still there.
-//! 4. Logs, where those have the records, are read between the two in place of 2.
+//! 4. Where logs have the records, those are read between the two in place of 2, behind 7.
 //! 5. A record that was copied may be younger than what the manifest said first, and refer to a blob file that was named after it.
 //!    Before its record a file is named (`blobs`), so the manifest says so by now: these files belong to the moment, too.
 //! 6. So it is with families that were made, dropped or changed meanwhile, and with the first prepared transaction. That is rare, and the
 //!    next moment is tried.
-//! 7. The files of tables are opened, and stay open (`tables::beside`). A file that is not there any more is not named any
-//!    more: the next moment is tried.
+//! 7. The files of tables are opened, and stay open (`tables::beside`), before records are indexed, which may take longer than tables
+//!    last. A file that is not there any more is not named any more: the next moment is tried.
 //!
 //! From then on it is a store that is open for reading only. What it found is what a crash at that moment could have left, so it is
 //! opened as after a crash: writes that were under way are cut off behind the last one before which none is missing.
@@ -201,6 +201,10 @@ pub(super) fn named(
     let mut named = Named::read(world.clone(), dir, options.clone())?;
     let region_id = named.state.region_id().unwrap_or(NO_REGION);
     let place = (&named.world, dir, &named.options);
-    named.beside = Some(moments.copied(place, &named.state, &region_id)?);
+    let mut beside = moments.copied(place, &named.state, &region_id)?;
+    let since = std::mem::take(&mut beside.since);
+    named.manifest.learn(&since)?;
+    named.state.apply(&since)?;
+    named.beside = Some(beside);
     Ok(named)
 }

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
 
-use thermocline_base::Result;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
+use thermocline_base::{Error, Result};
 use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::view::{Front, View};
 use thermocline_catalog::{Catalog, Observer, Pinned, Pins, files};
@@ -26,7 +26,7 @@ use thermocline_policy::split::Tools;
 use thermocline_policy::tuning::JOB_THREADS_ALONE;
 use thermocline_runtime::{Background, Client, Runtime};
 use thermocline_tables::{Lent, TableFiles, Tables, read_level0_keys};
-use thermocline_version::VersionSet;
+use thermocline_version::{Manifest, VersionSet};
 
 use super::named::Named;
 use super::recovered::Recovered;
@@ -78,20 +78,18 @@ struct OpenedTables {
     tables: Arc<Tables>,
 }
 
-fn open_tables(
+/// The files of the tables that the manifest names.
+fn table_files(
     named: &Named,
-    recovered: &Recovered,
     dir: &Path,
-    shared: &Shared,
-) -> Result<OpenedTables> {
+    (runtime, account): (&Runtime, &Arc<Account>),
+) -> Arc<TableFiles> {
     let options = &named.options;
-    let mut versions = VersionSet::new(named.manifest.state());
-    let runtime = &shared.runtime;
     let threads = match runtime.options().jobs {
         jobs @ 1.. if named.world.background => jobs,
         _ => JOB_THREADS_ALONE,
     };
-    let dram = shared.account.budget().limit().min(options.dram);
+    let dram = account.budget().limit().min(options.dram);
     let tools = Tools::of(index(options.compaction.io_depth), threads, dram);
     let lent = Lent {
         cache: &runtime.common(),
@@ -103,14 +101,60 @@ fn open_tables(
         piece_bytes: tools.piece_bytes,
     };
     let storage = &named.world.env.storage;
-    let dram = (options, &shared.account);
-    let files = TableFiles::new(storage, dir, named.origins.clone(), dram, &lent);
-    let who = (options.read_only, recovered.may_be_read());
-    files::sweep(&files, &mut versions, who)?;
-    let current = versions.current().clone();
-    if named.beside.is_some() {
-        files.keep_open(&current)?;
+    TableFiles::new(
+        storage,
+        dir,
+        named.origins.clone(),
+        (options, account),
+        &lent,
+    )
+}
+
+/// The same, of a store to which somebody else writes, which are open, and stay so: he may remove them before all else is read.
+///
+/// # Errors
+/// [`Error::Busy`] if he has removed one; [`Error::Corruption`] if one is missing that is still named; those of the file system.
+pub(super) fn table_files_beside(
+    named: &Named,
+    dir: &Path,
+    shared: (&Runtime, &Arc<Account>),
+) -> Result<Arc<TableFiles>> {
+    let files = table_files(named, dir, shared);
+    let version = named.manifest.state().version();
+    let kept = files.keep_open(version);
+    if let Err(Error::Busy(_)) = &kept {
+        let (_, now) = Manifest::open(named.world.env.storage.clone(), dir, true)?;
+        let is_named = |file| now.version().file(file).is_some();
+        if version.files().all(|(file, _)| is_named(file)) {
+            let mut versions = VersionSet::new(named.manifest.state());
+            files::sweep(&files, &mut versions, (true, false))?;
+        }
     }
+    kept.map(|()| files)
+}
+
+/// Those that are `kept` open, if somebody else writes to the store, or all that there are.
+fn open_tables(
+    named: &Named,
+    recovered: &Recovered,
+    (dir, kept): (&Path, Option<Arc<TableFiles>>),
+    shared: &Shared,
+) -> Result<OpenedTables> {
+    let mut versions = VersionSet::new(named.manifest.state());
+    let files = match kept {
+        Some(files) => {
+            // Logs, too, may refer to files that were named while they were read.
+            files.keep_open(versions.current())?;
+            files
+        }
+        None => {
+            let files = table_files(named, dir, (&shared.runtime, &shared.account));
+            let who = (named.options.read_only, recovered.may_be_read());
+            files::sweep(&files, &mut versions, who)?;
+            files
+        }
+    };
+    let current = versions.current().clone();
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);
     files.pm.open_all(space, zones, of, &shared.account)?;
@@ -341,12 +385,12 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
 pub(super) fn wire(
     named: Named,
     (dir, lock, started): (&Path, Option<Box<dyn LockGuard>>, u64),
-    mut recovered: Recovered,
+    (mut recovered, kept): (Recovered, Option<Arc<TableFiles>>),
     families: Families,
     shared: Shared,
 ) -> Result<Arc<Inner>> {
     let recovery = told(&named, &recovered, started);
-    let opened = open_tables(&named, &recovered, dir, &shared)?;
+    let opened = open_tables(&named, &recovered, (dir, kept), &shared)?;
     let reclaim = owned(&named, &mut recovered);
     let pins: Arc<Pins> = Arc::default();
     let live = std::mem::take(&mut recovered.rebuilt.live);

@@ -1,7 +1,9 @@
 //! What is written and named while somebody copies a moment: the reader finds all that came before whatever it finds.
 
 use std::mem::take;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thermocline_base::options::{Options, Preset};
@@ -165,6 +167,30 @@ fn put_long_values_whenever_records_are_to_be_read(preset: Preset) {
 fn a_file_of_values_that_is_named_meanwhile_is_found() {
     put_long_values_whenever_records_are_to_be_read(Preset::Thermocline);
     put_long_values_whenever_records_are_to_be_read(Preset::Leveled);
+}
+
+#[test]
+fn tables_are_kept_before_records_are_read() {
+    let test = Test::new(Preset::Leveled);
+    let writer = test.writer();
+    for key in ["first", "second"] {
+        put(&writer, key, b"value");
+        writer.flush().unwrap();
+    }
+    writer.reclaim().unwrap();
+    let (other, looks) = (writer.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = looks.clone();
+    test.meanwhile.set(move |to| {
+        if to == To::Records {
+            counted.fetch_add(1, Ordering::Relaxed);
+            // Both tables go.
+            other.compact(CF, (Bound::Unbounded, Bound::Unbounded))?;
+        }
+        Ok(())
+    });
+    let reader = test.reader();
+    assert!(has(&reader, "first") && has(&reader, "second"));
+    assert_eq!(looks.load(Ordering::Relaxed), 1);
 }
 
 #[test]
