@@ -1,13 +1,14 @@
 //! Checkpoints: the present state of the store, in another folder. See [`copy`](crate::copy) for the argument.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use thermocline_base::progress::{Course, Progress};
-use thermocline_base::{FileId, Result, SeqNo};
+use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
-use crate::copy::{Target, behind, check_apart, link_or_copy, write_state};
+use crate::copy::{Target, behind, check_apart, copy_open_file, link_or_copy, write_state};
 use crate::paths;
 use crate::store::{Captured, Store};
 
@@ -59,21 +60,34 @@ fn fill<S: Store>(store: &S, target: &Target, course: &mut Course<'_>) -> Result
     let wanted = |(file, _): &(FileId, FileKind)| state.version().file(*file).is_some();
     let version = captured.files();
     let wanted = version.files().filter(wanted);
-    let wanted: Vec<(String, u64)> = wanted
-        .map(|(file, kind)| (file_name(file, kind).to_string(), version.file_bytes(file)))
+    let wanted: Vec<(FileId, String)> = wanted
+        .map(|(file, kind)| (file, file_name(file, kind).to_string()))
         .collect();
-    let names = wanted.iter().map(|(name, _)| name.clone());
+    let names = wanted.iter().map(|(_, name)| name.clone());
     target.note().record(names)?;
-    course.begin(wanted.iter().map(|(_, bytes)| bytes).sum());
-    for (name, bytes) in wanted {
-        course.part(bytes);
+    let bytes = wanted.iter().map(|(file, _)| version.file_bytes(*file));
+    course.begin(bytes.sum());
+    for (file, name) in wanted {
+        course.part(version.file_bytes(file));
         let (from, to) = (store.dir().join(&name), target.dir().join(&name));
-        link_or_copy(storage, &from, &to, |copied| {
+        let mut go_on = |copied| {
             course.advance(copied);
             store.check_open()
-        })?;
+        };
+        let linked = link_or_copy(storage, &from, &to, &mut go_on);
+        match linked {
+            Err(error) if is_gone(&error) => match captured.kept(file)? {
+                Some(kept) => copy_open_file(storage, &*kept, &to, go_on).map(drop)?,
+                None => return Err(error),
+            },
+            linked => linked?,
+        }
     }
     // Once it is closed another database may be in its folder. What was linked before has the store's names for its own files.
     store.check_open()?;
     Ok((state, captured.seqno()))
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use thermocline_base::bounds::KeyBounds;
-use thermocline_base::{CfId, Kind, RangeTombstone, Result, SeqNo};
-use thermocline_env::Env;
+use thermocline_base::{CfId, FileId, Kind, RangeTombstone, Result, SeqNo};
+use thermocline_env::{Env, File};
 use thermocline_sst::{Identity, Value};
 use thermocline_version::{Change, State, Version};
 
@@ -91,6 +91,15 @@ pub trait Captured {
     /// The version whose files a copy takes over. It is one of that state, without tables outside of files. The files
     /// stay while the moment is held.
     fn files(&self) -> &Arc<Version>;
+
+    /// A file of [`Captured::files`] whose name has gone all the same, since somebody else writes to the store, as it is
+    /// kept open. `None` if nobody does.
+    ///
+    /// # Errors
+    /// [`Busy`](thermocline_base::Error::Busy) if it is not kept open.
+    fn kept(&self, _file: FileId) -> Result<Option<Arc<dyn File>>> {
+        Ok(None)
+    }
 
     /// The store's options, as a copy remembers them: without the places of the region and the logs.
     fn options(&self) -> Vec<(String, String)>;

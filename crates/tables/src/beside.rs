@@ -20,7 +20,7 @@ use crate::file::TableFile;
 
 /// See the [module](self). Empty if nobody else writes to the store.
 #[derive(Debug, Default)]
-pub(crate) struct FilesBeside([OnceLock<Kept>; 2]);
+pub struct FilesBeside([OnceLock<Kept>; 2]);
 
 #[derive(Debug)]
 struct Kept {
@@ -43,16 +43,14 @@ impl FilesBeside {
     ///
     /// # Errors
     /// [`Error::Busy`](thermocline_base::Error::Busy) if one has gone already; those of the file system.
-    pub fn keep_open<'s>(
+    pub(crate) fn keep_open<'s>(
         &self,
         version: &Version,
         (storage, files_max): (&Arc<dyn Storage>, Option<u64>),
         way: impl Fn(FileId, FileKind) -> (&'s Arc<dyn Storage>, PathBuf),
     ) -> Result<()> {
-        let before = || self.0.iter().filter_map(OnceLock::get);
-        let is_kept = |file: FileId| before().any(|kept| kept.open.contains_key(&file));
         let all = version.files();
-        let new: Vec<_> = all.filter(|(file, _)| !is_kept(*file)).collect();
+        let new: Vec<_> = all.filter(|(file, _)| self.kept(*file).is_none()).collect();
         let wanted = new.len() as u64;
         let most = files_max.map_or(u64::MAX, |files| files / OPEN_FILES_PARTS);
         let mut kept = Kept {
@@ -72,19 +70,24 @@ impl FilesBeside {
         Ok(())
     }
 
+    /// The file of that number, if it is kept open.
+    pub fn kept(&self, file: FileId) -> Option<Arc<TableFile>> {
+        let mut kept = self.0.iter().filter_map(OnceLock::get);
+        kept.find_map(|kept| kept.open.get(&file)).cloned()
+    }
+
     /// The file of that number, if somebody else writes to the store.
     ///
     /// # Errors
     /// As [`FilesBeside::keep_open`].
-    pub fn find(
+    pub(crate) fn find(
         &self,
         file: FileId,
         (storage, path): (&Arc<dyn Storage>, impl FnOnce() -> PathBuf),
     ) -> Option<Result<Arc<TableFile>>> {
         self.0.first()?.get()?;
-        let mut kept = self.0.iter().filter_map(OnceLock::get);
-        Some(match kept.find_map(|kept| kept.open.get(&file)) {
-            Some(open) => Ok(open.clone()),
+        Some(match self.kept(file) {
+            Some(open) => Ok(open),
             None => TableFile::open_beside(storage, path()),
         })
     }

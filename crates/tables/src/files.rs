@@ -68,7 +68,8 @@ pub struct TableFiles {
     carrying: Mutex<()>,
     /// The blob files that were read from.
     open_blobs: BlobFiles,
-    beside: FilesBeside,
+    /// Those that stay open though somebody else removes them.
+    pub beside: FilesBeside,
     /// The folder of the database.
     pub dir: PathBuf,
     /// Which database wrote each.

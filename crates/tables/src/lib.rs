@@ -59,6 +59,7 @@ use thermocline_version::{Level, TableRef, Version};
 
 use ahead::TableBlocks;
 pub use any::{AnyCursor, AnyPart};
+pub use beside::FilesBeside;
 pub use course::Course;
 pub use file::TableFile;
 pub use files::{Carried, Lent, SharedCache, TableFiles, Work, dram_of};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
-use thermocline_env::{OpenMode, Storage};
+use thermocline_env::{File, OpenMode, Storage};
 
 use super::sites;
 use crate::sum::Summing;
@@ -26,9 +26,19 @@ pub(crate) fn copy_file(
     storage: &dyn Storage,
     from: &Path,
     to: &Path,
-    mut go_on: impl FnMut(u64) -> Result<()>,
+    go_on: impl FnMut(u64) -> Result<()>,
 ) -> Result<Copied> {
     let source = storage.open(from, OpenMode::Read)?;
+    copy_open_file(storage, &*source, to, go_on)
+}
+
+/// As [`copy_file`], of a file that is open.
+pub(crate) fn copy_open_file(
+    storage: &dyn Storage,
+    source: &dyn File,
+    to: &Path,
+    mut go_on: impl FnMut(u64) -> Result<()>,
+) -> Result<Copied> {
     let target = storage.open(to, OpenMode::CreateNew)?;
     let len = source.len()?;
     let mut piece = vec![0; PIECE_BYTES];

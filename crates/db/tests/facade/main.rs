@@ -4,6 +4,7 @@
 //! `working_folder`, which changes what the process has in common, and what is large (the folders here).
 
 mod awaited;
+mod beside;
 mod commits;
 mod endurance;
 mod feed;

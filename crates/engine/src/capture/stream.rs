@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
+use thermocline_base::{CfId, Error, FileId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;
+use thermocline_env::File;
 use thermocline_jobs::sink::FileSink;
 use thermocline_jobs::source::{Input, LastDeletes, RunInput, tombstones};
 use thermocline_jobs::{Outputs, Recipe, below};
@@ -31,6 +32,21 @@ impl Captured for Capture {
 
     fn files(&self) -> &Arc<Version> {
         &self.below
+    }
+
+    fn kept(&self, file: FileId) -> Result<Option<Arc<dyn File>>> {
+        let common = &self.snapshot.inner().common;
+        match common.catalog.table_files.beside.kept(file) {
+            Some(kept) => {
+                let kept: Arc<dyn File> = kept;
+                Ok(Some(kept))
+            }
+            None if common.is_beside => Err(Error::Busy(format!(
+                "the process that writes to the database has replaced file {file} since it was opened here, and there were too few \
+                 descriptors to keep it open; take the copy there"
+            ))),
+            None => Ok(None),
+        }
     }
 
     fn options(&self) -> Vec<(String, String)> {

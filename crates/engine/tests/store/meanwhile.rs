@@ -173,8 +173,10 @@ fn a_file_of_values_that_is_named_meanwhile_is_found() {
 fn tables_are_kept_before_records_are_read() {
     let test = Test::new(Preset::Leveled);
     let writer = test.writer();
-    for key in ["first", "second"] {
-        put(&writer, key, b"value");
+    for value in [b"first", b"later"] {
+        // Neither table can go elsewhere without the other one.
+        put(&writer, "first", value);
+        put(&writer, "second", value);
         writer.flush().unwrap();
     }
     writer.reclaim().unwrap();
