@@ -53,6 +53,11 @@ impl Engine {
     ) -> Result<Engine> {
         options.validate()?;
         layout::check_path(dir)?;
+        if setup.beside_writers && !options.read_only {
+            return Err(Error::InvalidArgument(
+                "who writes is beside nobody; beside_writers is for a database that is opened with read_only".into(),
+            ));
+        }
         let ttls = Ttls::new(std::mem::take(&mut setup.ttls))?;
         world.env.storage = Frugal::new(world.env.storage.clone());
         let options = layout::absolute(options.settled())?;
@@ -61,11 +66,6 @@ impl Engine {
         let mut exists = storage.is_dir(dir)? && Manifest::exists(&*storage, dir)?;
         if !exists {
             exists = prepare_or_find(&*storage, dir, &options)?;
-        }
-        if setup.beside_writers && !options.read_only {
-            return Err(Error::InvalidArgument(
-                "who writes is beside nobody; beside_writers is for a database that is opened with read_only".into(),
-            ));
         }
         let lock = match options.read_only {
             true if setup.beside_writers => ReadLock::Beside,

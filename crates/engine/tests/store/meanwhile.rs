@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thermocline_base::options::{Options, Preset};
-use thermocline_base::{CfId, CfOptions, Error, Result, WriteBatch};
-use thermocline_engine::{Durability, Engine, World, verify};
+use thermocline_base::{CfId, CfOptions, Error, ErrorKind, Result, WriteBatch};
+use thermocline_engine::{Durability, Engine, Setup, World, verify};
 use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::{Env, File};
 
@@ -241,4 +241,16 @@ fn the_rest_of_a_zone_in_which_an_opening_goes_on_is_copied_with_each_try() {
     assert!(["first", "second", "third"].map(|key| has(&reader, key)) == [true; 3]);
     // It was written before there was that family.
     assert!(has(&reader, "late"));
+}
+
+#[test]
+fn who_writes_is_beside_nobody_and_leaves_no_folder() {
+    let test = Test::new(Preset::Thermocline);
+    let setup = Setup {
+        beside_writers: true,
+        ..Setup::default()
+    };
+    let opened = Engine::open_with(world(), &test.dir, test.options.clone(), setup);
+    assert_eq!(opened.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert!(!test.dir.exists());
 }
