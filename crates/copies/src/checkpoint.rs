@@ -1,14 +1,15 @@
 //! Checkpoints: the present state of the store, in another folder. See [`copy`](crate::copy) for the argument.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use thermocline_base::progress::{Course, Progress};
-use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_base::{FileId, Result, SeqNo};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
-use crate::copy::{Target, behind, check_apart, copy_open_file, link_or_copy, write_state};
+use crate::copy::{
+    Target, behind, check_apart, copy_open_file, is_gone, link_or_copy, write_state,
+};
 use crate::paths;
 use crate::store::{Captured, Store};
 
@@ -86,8 +87,4 @@ fn fill<S: Store>(store: &S, target: &Target, course: &mut Course<'_>) -> Result
     // Once it is closed another database may be in its folder. What was linked before has the store's names for its own files.
     store.check_open()?;
     Ok((state, captured.seqno()))
-}
-
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }

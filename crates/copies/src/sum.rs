@@ -11,7 +11,7 @@ use std::path::Path;
 
 use thermocline_base::Result;
 use thermocline_base::checksum::{Hasher64, crc32c};
-use thermocline_env::{OpenMode, Storage};
+use thermocline_env::{File, OpenMode, Storage};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -88,8 +88,12 @@ impl Summing {
 }
 
 /// Sums the bytes of a file from `at` on.
-pub(crate) fn sum_from(storage: &dyn Storage, path: &Path, mut at: u64) -> Result<Summing> {
-    let file = storage.open(path, OpenMode::Read)?;
+pub(crate) fn sum_from(storage: &dyn Storage, path: &Path, at: u64) -> Result<Summing> {
+    sum_of(&*storage.open(path, OpenMode::Read)?, at)
+}
+
+/// As [`sum_from`], of a file that is open.
+pub(crate) fn sum_of(file: &dyn File, mut at: u64) -> Result<Summing> {
     let len = file.len()?;
     let mut sums = Summing::new();
     let mut piece = Vec::new();

@@ -36,7 +36,8 @@ impl Db {
     /// # Errors
     /// [`crate::Error::InvalidArgument`] for the empty path, or if `path` exists and is not empty, or lies in the database's own
     /// folder, with which the copy would be lost; [`crate::Error::Locked`] if another process or thread makes a copy there, or
-    /// still reads what lay there before; [`crate::Error::Corruption`] of a record; [`crate::Error::Closed`];
+    /// still reads what lay there before; [`crate::Error::Corruption`] of a record; [`crate::Error::Busy`] beside a writer
+    /// that has replaced a file which was not kept open ([`DbBuilder::beside_writers`](crate::DbBuilder::beside_writers)); [`crate::Error::Closed`];
     /// [`crate::Error::Poisoned`]; those of the file system. After an error there is no copy, and this database is unharmed.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.engine.checkpoint(path.as_ref())
@@ -314,7 +315,8 @@ impl Backups {
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if the folder has anything but backups, or lies in that of the database, with which
     /// the backups would be lost; [`crate::Error::Locked`] if another
-    /// process or handle works in it; [`crate::Error::Corruption`] naming the damaged table of the database;
+    /// process or handle works in it; [`crate::Error::Corruption`] naming the damaged table of the database; [`crate::Error::Busy`] as
+    /// for [`Db::checkpoint`];
     /// [`crate::Error::Closed`]; [`crate::Error::Poisoned`]; those of the file system. After an error there is no new backup.
     pub fn create(&self, db: &Db) -> Result<BackupInfo> {
         self.0.create(&db.engine)

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::progress::{Course, Progress};
 use thermocline_base::{Error, ErrorKind, FileId, Result};
-use thermocline_env::{OpenMode, Storage};
+use thermocline_env::{File, OpenMode};
 use thermocline_sst::{Identity, hash_record_headers, open_table, verify_blobs, verify_table};
 use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
@@ -14,10 +15,10 @@ use thermocline_version::{FileKind, State};
 use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
 use super::{BackupInfo, Backups, NOTE_NAME, check_sum};
 use crate::copy::note::{Note, end, remove_all};
-use crate::copy::{check_apart, copy_file, sites, write_state};
+use crate::copy::{check_apart, copy_open_file, open_captured, sites, write_state};
 use crate::paths;
 use crate::store::{Captured, Store};
-use crate::sum::{Sum, sum_from};
+use crate::sum::{Sum, sum_from, sum_of};
 
 /// The files that are there already, by the properties that identify them.
 type Known = BTreeMap<(FileId, FileKind, [u8; 16], u64, u64), Stored>;
@@ -111,7 +112,7 @@ impl Backups {
         let captured = store.capture()?;
         let random = &*store.env().random;
         let state = write_state(&captured, random, (&self.dir, note))?;
-        let (files, new_bytes) = self.gather(store, &state, there, note, course)?;
+        let (files, new_bytes) = self.gather((store, &captured), &state, there, note, course)?;
         if !active(Bug::CopyForgetsNames) {
             self.storage().sync_dir(&self.dir, sites::COPY_NAMED)?;
         }
@@ -134,7 +135,7 @@ impl Backups {
     /// bytes of the new ones.
     fn gather<S: Store>(
         &self,
-        store: &S,
+        (store, captured): (&S, &S::Captured),
         state: &State,
         listed: &BTreeSet<Stored>,
         note: &Note,
@@ -146,6 +147,9 @@ impl Backups {
         let known: Known = known.map(|stored| (key_of(stored), *stored)).collect();
         let origins = state.origins().expect("a copy has an id");
         let storage = &*store.env().storage;
+        let of_store = |file: FileId, name: &str| {
+            open_captured(storage, captured, file, &store.dir().join(name))
+        };
         let mut files = Vec::new();
         let mut new = Vec::new();
         for (file, kind) in state.version().files() {
@@ -154,9 +158,12 @@ impl Backups {
             let name = file_name(file, kind).to_string();
             // The file was streamed into place just now, or it is the store's.
             let own = Some(db_id) == state.db_id();
-            let folder = if own { &self.dir } else { store.dir() };
-            let looked = look(storage, &folder.join(&name), file, kind, db_id)?;
-            let there = self.find(&known, &looked, (storage, &folder.join(&name)))?;
+            let opened = match own {
+                true => storage.open(&self.dir.join(&name), OpenMode::Read)?,
+                false => of_store(file, &name)?,
+            };
+            let looked = look(&*opened, file, kind, db_id)?;
+            let there = self.find(&known, &looked, &*opened)?;
             if there.is_none() {
                 new.push((files.len(), name, own));
             }
@@ -173,9 +180,9 @@ impl Backups {
             stored.sum = if own {
                 sum_from(storage, &temporary, 0)?.hash()
             } else {
-                let source = store.dir().join(&name);
-                check_source(storage, &source, stored)?;
-                let copied = copy_file(storage, &source, &temporary, |bytes| {
+                let source = of_store(stored.file, &name)?;
+                check_source(&source, stored)?;
+                let copied = copy_open_file(storage, &*source, &temporary, |bytes| {
                     course.advance(bytes);
                     store.check_open()
                 })?;
@@ -187,17 +194,12 @@ impl Backups {
         Ok((files, new_bytes))
     }
 
-    /// The file here that has the bytes of the one at `source`, if there is one.
-    fn find(
-        &self,
-        known: &Known,
-        looked: &Stored,
-        (storage, source): (&dyn Storage, &Path),
-    ) -> Result<Option<Stored>> {
+    /// The file here that has the bytes of `source`, if there is one.
+    fn find(&self, known: &Known, looked: &Stored, source: &dyn File) -> Result<Option<Stored>> {
         let Some(stored) = known.get(&key_of(looked)) else {
             return Ok(None);
         };
-        let is_there = self.has(stored)? && is_same(storage, source, stored)?;
+        let is_there = self.has(stored)? && is_same(source, stored)?;
         Ok(is_there.then_some(*stored))
     }
 
@@ -236,28 +238,28 @@ impl Backups {
         if !self.storage().exists(&path)? {
             return Ok(false);
         }
-        let len = self.storage().open(&path, OpenMode::Read)?.len()?;
+        let file = self.storage().open(&path, OpenMode::Read)?;
+        let len = file.len()?;
         let is_table = stored.kind == FileKind::Table;
-        Ok(len == stored.bytes && (!is_table || end_of(self.storage(), &path, len)? == stored.end))
+        Ok(len == stored.bytes && (!is_table || end_of(&*file, len)? == stored.end))
     }
 }
 
 /// The hash of the end of a table of `bytes` bytes.
-fn end_of(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<u64> {
-    let sums = sum_from(storage, path, bytes.saturating_sub(TAIL_BYTES))?;
+fn end_of(file: &dyn File, bytes: u64) -> Result<u64> {
+    let sums = sum_of(file, bytes.saturating_sub(TAIL_BYTES))?;
     Ok(sums.hash64())
 }
 
 /// Whether a file of the store whose [`key_of`] is that of `stored` has the same bytes. A table whose end does not tell all
 /// of it, as an older version wrote it, is read for that.
-fn is_same(storage: &dyn Storage, path: &Path, stored: &Stored) -> Result<bool> {
+fn is_same(file: &dyn File, stored: &Stored) -> Result<bool> {
     if stored.kind == FileKind::Blob {
         return Ok(true);
     }
-    let file = storage.open(path, OpenMode::Read)?;
-    match open_table(&*file, Identity::new(stored.db_id, stored.file)) {
+    match open_table(file, Identity::new(stored.db_id, stored.file)) {
         Ok(table) if table.properties().blocks_crc.is_some() => Ok(true),
-        Ok(_) => Ok(sum_from(storage, path, 0)?.like(stored.sum) == stored.sum),
+        Ok(_) => Ok(sum_of(file, 0)?.like(stored.sum) == stored.sum),
         // Whoever copies it will say what is wrong with it.
         Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
         Err(error) => Err(error),
@@ -272,14 +274,7 @@ fn key_of(stored: &Stored) -> (FileId, FileKind, [u8; 16], u64, u64) {
 }
 
 /// The description of a file, without reading all of it.
-fn look(
-    storage: &dyn Storage,
-    path: &Path,
-    file: FileId,
-    kind: FileKind,
-    db_id: [u8; 16],
-) -> Result<Stored> {
-    let opened = storage.open(path, OpenMode::Read)?;
+fn look(opened: &dyn File, file: FileId, kind: FileKind, db_id: [u8; 16]) -> Result<Stored> {
     let bytes = opened.len()?;
     let identity = Identity::new(db_id, file);
     Ok(Stored {
@@ -289,19 +284,18 @@ fn look(
         bytes,
         sum: Sum::Hash(0),
         end: match kind {
-            FileKind::Table => end_of(storage, path, bytes)?,
-            FileKind::Blob => hash_record_headers(&*opened, identity, bytes)?,
+            FileKind::Table => end_of(opened, bytes)?,
+            FileKind::Blob => hash_record_headers(opened, identity, bytes)?,
         },
     })
 }
 
 /// Refuses a file of the store that is damaged.
-fn check_source(storage: &dyn Storage, path: &Path, looked: &Stored) -> Result<()> {
-    let file = storage.open(path, OpenMode::Read)?;
+fn check_source(file: &Arc<dyn File>, looked: &Stored) -> Result<()> {
     let identity = Identity::new(looked.db_id, looked.file);
     let verified = match looked.kind {
-        FileKind::Table => verify_table(&file, identity),
-        FileKind::Blob => verify_blobs(&file, identity, looked.bytes),
+        FileKind::Table => verify_table(file, identity),
+        FileKind::Blob => verify_blobs(file, identity, looked.bytes),
     };
     verified.faults.into_iter().next().map_or(Ok(()), Err)
 }

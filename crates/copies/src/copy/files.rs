@@ -2,12 +2,14 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_env::{File, OpenMode, Storage};
 
 use super::sites;
+use crate::store::Captured;
 use crate::sum::Summing;
 
 /// Bytes that are read and written at once.
@@ -61,6 +63,24 @@ pub(crate) fn copy_open_file(
         target.sync(sites::COPY_WRITTEN)?;
     }
     Ok(copied)
+}
+
+/// A file of a moment: by its name, or if that has gone as the store keeps it open ([`Captured::kept`]).
+pub(crate) fn open_captured(
+    storage: &dyn Storage,
+    captured: &impl Captured,
+    file: FileId,
+    path: &Path,
+) -> Result<Arc<dyn File>> {
+    match storage.open(path, OpenMode::Read) {
+        Err(error) if is_gone(&error) => captured.kept(file)?.ok_or(error),
+        opened => opened,
+    }
+}
+
+/// Whether there is no file of that name.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }
 
 /// Gives a file a second name, or copies it if that cannot be. The file never changes any more and is durable.

@@ -60,7 +60,7 @@ mod state;
 mod target;
 
 pub(crate) use apart::{check_apart, lies_in};
-pub(crate) use files::{copy_file, copy_open_file, link_or_copy};
+pub(crate) use files::{copy_file, copy_open_file, is_gone, link_or_copy, open_captured};
 pub use format::decode as noted_names;
 pub(crate) use state::{behind, draw_ids, write_state};
 pub(crate) use target::Target;

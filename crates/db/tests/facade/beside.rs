@@ -1,14 +1,13 @@
 //! Reading beside a writer.
 
-use thermocline::options::Preset;
-use thermocline::{Db, Options};
+use std::path::Path;
 
-#[test]
-fn a_checkpoint_has_tables_that_the_writer_has_removed() {
-    let home = tempfile::tempdir().unwrap();
-    let (path, copy) = (home.path().join("db"), home.path().join("copy"));
-    let options = Options::preset(Preset::Leveled);
-    let writer = Db::open(&path, options.clone()).unwrap();
+use thermocline::options::Preset;
+use thermocline::{Backups, Db, Options};
+
+/// A writer, and a reader whose tables the writer has replaced since.
+fn left_behind(path: &Path, options: &Options) -> (Db, Db) {
+    let writer = Db::open(path, options.clone()).unwrap();
     for value in ["first", "second"] {
         // Neither table can go elsewhere without the other one.
         writer.put("a", value).unwrap();
@@ -19,12 +18,39 @@ fn a_checkpoint_has_tables_that_the_writer_has_removed() {
         read_only: true,
         ..options.clone()
     };
-    let reader = Db::open(&path, read_only).unwrap();
+    let reader = Db::open(path, read_only).unwrap();
     writer.put("a", "third").unwrap();
     writer.compact::<&str>(..).unwrap();
-    reader.checkpoint(&copy).unwrap();
-    let copy = Db::open(&copy, options).unwrap();
+    (writer, reader)
+}
+
+fn assert_has_what_the_reader_has(copy: &Path, options: Options) {
+    let copy = Db::open(copy, options).unwrap();
     for key in ["a", "z"] {
         assert_eq!(copy.get(key).unwrap().as_deref(), Some(&b"second"[..]));
     }
+}
+
+#[test]
+fn a_checkpoint_has_tables_that_the_writer_has_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, copy) = (home.path().join("db"), home.path().join("copy"));
+    let options = Options::preset(Preset::Leveled);
+    let (_writer, reader) = left_behind(&path, &options);
+    reader.checkpoint(&copy).unwrap();
+    assert_has_what_the_reader_has(&copy, options);
+}
+
+#[test]
+fn a_backup_has_tables_that_the_writer_has_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, copy) = (home.path().join("db"), home.path().join("copy"));
+    let options = Options::preset(Preset::Leveled);
+    let (_writer, reader) = left_behind(&path, &options);
+    let backups = Backups::new(home.path().join("backups"));
+    backups.create(&reader).unwrap();
+    // Files that a backup has are looked at all the same.
+    backups.create(&reader).unwrap();
+    backups.restore(None, &copy).unwrap();
+    assert_has_what_the_reader_has(&copy, options);
 }
