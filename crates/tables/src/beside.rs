@@ -3,8 +3,8 @@
 //! That process removes files which its newest version does not name, and knows nobody who reads them. A file that is open stays
 //! for whoever has it open. So all of them are opened at first and kept open, as long as there are descriptors: half of those
 //! that the process may have, for all stores together that it reads in this way. Others need the rest, a writer in the same process
-//! among them. Any other one is opened when it is read. If it has gone by then, the moment that is read has gone
-//! with it.
+//! among them. Any other one is opened when it is read, and closed where descriptors are short. If it has gone when it is to be read, the
+//! moment that is read has gone with it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ impl FilesBeside {
         for (file, kind) in new.into_iter().take(index(kept.counted)) {
             let (storage, path) = way(file, kind);
             kept.open
-                .insert(file, TableFile::open_beside(storage, path)?);
+                .insert(file, TableFile::keep_open_beside(storage, path)?);
         }
         if let Some(free) = self.0.iter().find(|kept| kept.get().is_none()) {
             // Nobody else does so: the store is being opened.
@@ -160,5 +160,30 @@ mod tests {
         let fourth = opened();
         remove();
         assert_eq!(kept(&fourth), 4);
+    }
+
+    #[test]
+    fn what_is_not_kept_is_closed_where_descriptors_are_short() {
+        let storage: Arc<dyn Storage> = Arc::new(SimFs::new(Steps::new()));
+        let path = |file: FileId| PathBuf::from(format!("/{}", file.0));
+        let version = version(4);
+        for (file, _) in version.files() {
+            drop(storage.open(&path(file), OpenMode::CreateNew).unwrap());
+        }
+        let beside = FilesBeside::default();
+        let way = |file, _| (&storage, path(file));
+        beside
+            .keep_open(&version, (&storage, Some(4)), way)
+            .unwrap();
+        let read = |file| beside.find(file, (&storage, || path(file))).unwrap();
+        let held: Vec<_> = version.files().map(|(file, _)| read(file)).collect();
+        // As whoever finds no descriptor left does.
+        storage.spares().close();
+        for (file, _) in version.files() {
+            storage.remove(&path(file)).unwrap();
+        }
+        let can_be_read = held.into_iter().map(|file| file.unwrap().now().is_ok());
+        let can_be_read: Vec<bool> = can_be_read.collect();
+        assert_eq!(can_be_read, [true, true, false, false]);
     }
 }

@@ -42,20 +42,29 @@ struct Opened(Arc<dyn File>);
 impl TableFile {
     /// The file of a table, open.
     pub fn open(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
-        TableFile::new(storage, path, Some("a table is missing"))
+        TableFile::new(storage, path, Some("a table is missing")).map(spare)
     }
 
     /// A blob file, open.
     pub fn open_blobs(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
-        TableFile::new(storage, path, Some("a blob file is missing"))
+        TableFile::new(storage, path, Some("a blob file is missing")).map(spare)
     }
 
     /// Either, open, of a store to which somebody else writes. It stays open: its name may be gone tomorrow.
     ///
     /// # Errors
     /// [`Error::Busy`] if it is gone; those of the file system.
-    pub fn open_beside(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
+    pub fn keep_open_beside(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
         TableFile::new(storage, path, None)
+    }
+
+    /// The same where there was no descriptor to keep it open with. Whoever needs one more takes this one's, too: then it may be gone when
+    /// it is read again.
+    ///
+    /// # Errors
+    /// As [`TableFile::keep_open_beside`].
+    pub fn open_beside(storage: &Arc<dyn Storage>, path: PathBuf) -> Result<Arc<TableFile>> {
+        TableFile::new(storage, path, None).map(spare)
     }
 
     fn new(
@@ -70,10 +79,6 @@ impl TableFile {
             open: ArcSwapOption::empty(),
         });
         file.now()?;
-        if is_missing.is_some() {
-            let spare: Arc<dyn Spare> = file.clone();
-            storage.spares().add(Arc::downgrade(&spare));
-        }
         Ok(file)
     }
 
@@ -155,6 +160,13 @@ impl File for TableFile {
     fn raw_fd(&self) -> Option<i32> {
         None
     }
+}
+
+/// It can be closed from now on, where descriptors are short.
+fn spare(file: Arc<TableFile>) -> Arc<TableFile> {
+    let spare: Arc<dyn Spare> = file.clone();
+    file.storage.spares().add(Arc::downgrade(&spare));
+    file
 }
 
 /// A named file that is not there is damage.
