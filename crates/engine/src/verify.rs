@@ -12,6 +12,7 @@ use thermocline_base::options::Options;
 use thermocline_base::progress::{Course, Progress};
 use thermocline_base::report::{Fault, Report};
 use thermocline_base::{BlobRef, Error, Result};
+use thermocline_env::Storage;
 use thermocline_env::frugal::Frugal;
 use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::Descriptor;
@@ -36,7 +37,7 @@ type Place<'a> = (&'a World, &'a Path, &'a Options);
 /// Checks the database in `dir`. Writes nothing. Somebody may write to it meanwhile.
 ///
 /// # Errors
-/// What keeps the check from being made: no database, so many writes that no moment lasts until it is copied, I/O errors. Damage is no error but a
+/// What keeps the check from being made: no database, or one that is destroyed meanwhile, so many writes that no moment lasts until it is copied, I/O errors. Damage is no error but a
 /// fault in the report, and beside damage so is what cannot be read.
 pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
     verify_observed(world, dir, options, &mut |_| {})
@@ -117,17 +118,28 @@ fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) 
         }
     })?;
     report.add(part);
+    let is_there = || is_there(&**storage, dir, &state);
     let has_gone: HasGone<'_> = &|file| {
+        if !is_there()? {
+            return Ok(true);
+        }
         let (_, now) = Manifest::open(storage.clone(), dir, true)?;
         Ok(now.version().file(file).is_none())
     };
-    finish(
-        place,
-        region,
-        (&state, &references, has_gone),
-        course,
-        report,
-    )
+    let of = (&state, &references, has_gone);
+    let finished = finish(place, region, of, course, report);
+    match is_there() {
+        Ok(false) => Err(Error::InvalidArgument(format!(
+            "the database in {} was destroyed while it was checked",
+            dir.display()
+        ))),
+        _ => finished,
+    }
+}
+
+/// Whether the database in `dir` is the one of that state. Another one may have files of the same names.
+fn is_there(storage: &dyn Storage, dir: &Path, state: &State) -> Result<bool> {
+    Ok(Manifest::exists(storage, dir)? && Some(Manifest::id(storage, dir)?) == state.db_id())
 }
 
 /// Whether what was found is what there is. A fault that the moment before did not have may be of something that is being written: it

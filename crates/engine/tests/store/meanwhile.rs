@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, Error, ErrorKind, Result, WriteBatch};
-use thermocline_engine::{Durability, Engine, Setup, World, verify};
+use thermocline_engine::{Durability, Engine, Setup, World, destroy, verify};
 use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::{Env, File};
 
@@ -20,6 +20,8 @@ enum To {
     Manifest,
     /// The region, or a log.
     Records,
+    /// A table, or a blob file.
+    Files,
 }
 
 type Act = Box<dyn FnMut(To) -> Result<()> + Send>;
@@ -30,7 +32,7 @@ struct Last {
     act: Option<Act>,
 }
 
-/// Lets somebody act whenever the reader goes over from the manifest to records, or back, before anything is read there.
+/// Lets somebody act whenever the reader goes over from one of these to another, before anything is read there.
 #[derive(Default)]
 struct Meanwhile(Mutex<Last>);
 
@@ -66,6 +68,8 @@ impl Hooks for Meanwhile {
             self.goes_over(To::Manifest)?;
         } else if name == "region.pm" || name.ends_with(".log") {
             self.goes_over(To::Records)?;
+        } else if name.ends_with(".sst") || name.ends_with(".blob") {
+            self.goes_over(To::Files)?;
         }
         file.read_at(buf, offset)
     }
@@ -228,7 +232,7 @@ fn the_rest_of_a_zone_in_which_an_opening_goes_on_is_copied_with_each_try() {
     let (other, mut has_copied, mut comes) = (writer.clone(), false, true);
     test.meanwhile.set(move |to| {
         has_copied |= to == To::Records;
-        if to == To::Records || !has_copied || !take(&mut comes) {
+        if to != To::Manifest || !has_copied || !take(&mut comes) {
             return Ok(());
         }
         put(&other, "late", b"value");
@@ -241,6 +245,27 @@ fn the_rest_of_a_zone_in_which_an_opening_goes_on_is_copied_with_each_try() {
     assert!(["first", "second", "third"].map(|key| has(&reader, key)) == [true; 3]);
     // It was written before there was that family.
     assert!(has(&reader, "late"));
+}
+
+#[test]
+fn a_check_of_a_database_that_is_destroyed_meanwhile_says_so() {
+    let test = Test::new(Preset::Leveled);
+    let writer = test.writer();
+    for key in ["first", "second"] {
+        put(&writer, key, b"value");
+        writer.flush().unwrap();
+    }
+    let (dir, options, mut comes) = (test.dir.clone(), test.options.clone(), true);
+    test.meanwhile.set(move |to| match to {
+        // The first table is open.
+        To::Files if take(&mut comes) => {
+            writer.close()?;
+            destroy(&dir, &world(), &options)
+        }
+        _ => Ok(()),
+    });
+    let checked = verify(&test.world, &test.dir, &test.options);
+    assert_eq!(checked.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
