@@ -32,11 +32,11 @@ impl Db {
     /// who writes it reads the database as it is at that moment ([`DbBuilder::beside_writers`](crate::DbBuilder::beside_writers)).
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for options that break a rule, or if there is no database and none is to be made,
-    /// or the folder has something else; [`crate::Error::Locked`] if it is open elsewhere; [`crate::Error::Corruption`]
-    /// naming file or region and offset; [`crate::Error::Unsupported`] for a newer format, or a region of another kind than
-    /// asked for; [`crate::Error::OutOfSpace`] if the disk has no room, or with records in DRAM `dram` has none for what the logs have;
-    /// [`crate::Error::Busy`] if another database has the region, or this process 1,024 of them; [`crate::Error::Io`] of the file system.
+    /// [`crate::Error::InvalidArgument`] for options that break a rule, or if there is no database and none is to be made, or the folder
+    /// has something else; [`crate::Error::Locked`] if it is open elsewhere; [`crate::Error::Corruption`] naming file or region and
+    /// offset; [`crate::Error::Unsupported`] for a newer format, or a region of another kind than asked for; [`crate::Error::OutOfSpace`]
+    /// if the disk has no room, or with records in DRAM `dram` has none for what the logs have; [`crate::Error::Busy`] if another database
+    /// has the region, this process has 1,024 of them, or a writer changes it too fast to be copied; [`crate::Error::Io`] of the file system.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::builder(path).options(options).open()
     }
@@ -429,10 +429,10 @@ impl Db {
         self.engine.close()
     }
 
-    /// Checks every checksum and structural rule of the database in `path`. Writes nothing. [`Db::stored_options`] has options that fit.
+    /// Checks every checksum and structural rule of the database in `path`, beside a writer of one moment. Writes nothing. [`Db::stored_options`] has options that fit.
     ///
     /// # Errors
-    /// If the check cannot be made (no database, locked, I/O). Damage is no error, but in the report; beside damage, so is what cannot be read.
+    /// If the check cannot be made (no database, one that is destroyed meanwhile or changes too fast, I/O). Damage is no error, but in the report; beside damage, so is what cannot be read.
     pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport> {
         thermocline_engine::verify(&World::real(), path.as_ref(), &options).map(VerifyReport::of)
     }
