@@ -3,15 +3,15 @@
 //! That process removes files which its newest version does not name, and knows nobody who reads them. A file that is open stays
 //! for whoever has it open. So all of them are opened at first and kept open, as long as there are descriptors: half of those
 //! that the process may have, for all stores together that it reads in this way. Others need the rest, a writer in the same process
-//! among them. Any other one is opened when it is read, and closed where descriptors are short. If it has gone when it is to be read, the
-//! moment that is read has gone with it.
+//! among them. Where others have more than that already, half of what can be opened stays open. Any other file is opened when it is read,
+//! and closed where descriptors are short. If it has gone when it is to be read, the moment that is read has gone with it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use thermocline_base::size::index;
-use thermocline_base::{FileId, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_env::Storage;
 use thermocline_policy::tuning::OPEN_FILES_PARTS;
 use thermocline_version::{FileKind, Version};
@@ -30,6 +30,20 @@ struct Kept {
     storage: Arc<dyn Storage>,
 }
 
+impl Kept {
+    /// Keeps no more than so many: others need a descriptor, too.
+    fn leave(&mut self, most: usize) {
+        while self.open.len() > most {
+            self.open.pop_last();
+        }
+        let left = self.open.len() as u64;
+        self.storage
+            .spares()
+            .let_go(self.counted.saturating_sub(left));
+        self.counted = left;
+    }
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
         self.open.clear();
@@ -42,7 +56,7 @@ impl FilesBeside {
     /// path that `way` gives. At a second call those that the version before did not name; there is no third.
     ///
     /// # Errors
-    /// [`Error::Busy`](thermocline_base::Error::Busy) if one has gone already; those of the file system.
+    /// [`Error::Busy`] if one has gone already.
     pub(crate) fn keep_open<'s>(
         &self,
         version: &Version,
@@ -60,8 +74,16 @@ impl FilesBeside {
         };
         for (file, kind) in new.into_iter().take(index(kept.counted)) {
             let (storage, path) = way(file, kind);
-            kept.open
-                .insert(file, TableFile::keep_open_beside(storage, path)?);
+            match TableFile::keep_open_beside(storage, path) {
+                Ok(opened) => drop(kept.open.insert(file, opened)),
+                Err(error @ Error::Busy(_)) => return Err(error),
+                // Most likely no descriptor is left. Anything else is told to whoever reads the file.
+                Err(_) => {
+                    let opened = kept.open.len() as u64;
+                    kept.leave(index(opened / OPEN_FILES_PARTS));
+                    break;
+                }
+            }
         }
         if let Some(free) = self.0.iter().find(|kept| kept.get().is_none()) {
             // Nobody else does so: the store is being opened.
@@ -79,7 +101,7 @@ impl FilesBeside {
     /// The file of that number, if somebody else writes to the store.
     ///
     /// # Errors
-    /// As [`FilesBeside::keep_open`].
+    /// As [`FilesBeside::keep_open`]; those of the file system.
     pub(crate) fn find(
         &self,
         file: FileId,
@@ -160,6 +182,26 @@ mod tests {
         let fourth = opened();
         remove();
         assert_eq!(kept(&fourth), 4);
+    }
+
+    #[test]
+    fn where_others_have_most_descriptors_fewer_are_kept() {
+        let fs = SimFs::new(Steps::new());
+        let storage: Arc<dyn Storage> = Arc::new(fs.clone());
+        let path = |file: FileId| PathBuf::from(format!("/{}", file.0));
+        let version = version(4);
+        for (file, _) in version.files() {
+            drop(storage.open(&path(file), OpenMode::CreateNew).unwrap());
+        }
+        fs.limit_descriptors(3);
+        let beside = FilesBeside::default();
+        let way = |file, _| (&storage, path(file));
+        beside
+            .keep_open(&version, (&storage, Some(12)), way)
+            .unwrap();
+        let kept = version.files().map(|(file, _)| beside.kept(file).is_some());
+        assert_eq!(kept.collect::<Vec<_>>(), [true, false, false, false]);
+        assert_eq!(storage.spares().keep(12, 6), 5);
     }
 
     #[test]

@@ -263,7 +263,7 @@ impl TableFiles {
     /// were named meanwhile.
     ///
     /// # Errors
-    /// [`Error::Busy`] if one has gone already; those of the file system.
+    /// [`Error::Busy`] if one has gone already.
     pub fn keep_open(&self, version: &Version) -> Result<()> {
         let way = |file, kind| match kind {
             FileKind::Table => (&self.storage, self.path(file)),
