@@ -68,6 +68,7 @@ fn fill<S: Store>(store: &S, target: &Target, course: &mut Course<'_>) -> Result
     target.note().record(names)?;
     let bytes = wanted.iter().map(|(file, _)| version.file_bytes(*file));
     course.begin(bytes.sum());
+    let mut by_name = false;
     for (file, name) in wanted {
         course.part(version.file_bytes(file));
         let (from, to) = (store.dir().join(&name), target.dir().join(&name));
@@ -81,10 +82,16 @@ fn fill<S: Store>(store: &S, target: &Target, course: &mut Course<'_>) -> Result
                 Some(kept) => copy_open_file(storage, &*kept, &to, go_on).map(drop)?,
                 None => return Err(error),
             },
-            linked => linked?,
+            linked => {
+                linked?;
+                by_name = true;
+            }
         }
     }
     // Once it is closed another database may be in its folder. What was linked before has the store's names for its own files.
     store.check_open()?;
+    if by_name {
+        captured.check_names()?;
+    }
     Ok((state, captured.seqno()))
 }

@@ -101,6 +101,15 @@ pub trait Captured {
         Ok(None)
     }
 
+    /// Checks that what has had the names of [`Captured::files`] up to now was the store's. Whoever holds the folder's lock need not
+    /// ask; beside somebody else who writes, another database may be there by now.
+    ///
+    /// # Errors
+    /// [`Busy`](thermocline_base::Error::Busy) if that may be so; those of the file system.
+    fn check_names(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The store's options, as a copy remembers them: without the places of the region and the logs.
     fn options(&self) -> Vec<(String, String)>;
 

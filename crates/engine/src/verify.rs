@@ -12,7 +12,6 @@ use thermocline_base::options::Options;
 use thermocline_base::progress::{Course, Progress};
 use thermocline_base::report::{Fault, Report};
 use thermocline_base::{BlobRef, Error, Result};
-use thermocline_env::Storage;
 use thermocline_env::frugal::Frugal;
 use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::Descriptor;
@@ -118,7 +117,7 @@ fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) 
         }
     })?;
     report.add(part);
-    let is_there = || is_there(&**storage, dir, &state);
+    let is_there = || layout::is_there(&**storage, dir, state.db_id());
     let has_gone: HasGone<'_> = &|file| {
         if !is_there()? {
             return Ok(true);
@@ -135,11 +134,6 @@ fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) 
         ))),
         _ => finished,
     }
-}
-
-/// Whether the database in `dir` is the one of that state. Another one may have files of the same names.
-fn is_there(storage: &dyn Storage, dir: &Path, state: &State) -> Result<bool> {
-    Ok(Manifest::exists(storage, dir)? && Some(Manifest::id(storage, dir)?) == state.db_id())
 }
 
 /// Whether what was found is what there is. A fault that the moment before did not have may be of something that is being written: it

@@ -65,16 +65,20 @@ pub(crate) fn copy_open_file(
     Ok(copied)
 }
 
-/// A file of a moment: by its name, or if that has gone as the store keeps it open ([`Captured::kept`]).
+/// A file of a moment: as the store keeps it open, if somebody else writes to it ([`Captured::kept`]), and by its name if not.
 pub(crate) fn open_captured(
     storage: &dyn Storage,
     captured: &impl Captured,
     file: FileId,
     path: &Path,
 ) -> Result<Arc<dyn File>> {
-    match storage.open(path, OpenMode::Read) {
-        Err(error) if is_gone(&error) => captured.kept(file)?.ok_or(error),
-        opened => opened,
+    let kept = captured.kept(file);
+    match kept {
+        Ok(Some(kept)) => Ok(kept),
+        not_kept => match storage.open(path, OpenMode::Read) {
+            Err(error) if is_gone(&error) => not_kept.and(Err(error)),
+            opened => opened,
+        },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use thermocline::options::Preset;
-use thermocline::{Backups, Db, Options};
+use thermocline::{Backups, Db, ErrorKind, Options};
 
 /// A writer, and a reader whose tables the writer has replaced since.
 fn left_behind(path: &Path, options: &Options) -> (Db, Db) {
@@ -39,6 +39,22 @@ fn a_checkpoint_has_tables_that_the_writer_has_removed() {
     let (_writer, reader) = left_behind(&path, &options);
     reader.checkpoint(&copy).unwrap();
     assert_has_what_the_reader_has(&copy, options);
+}
+
+#[test]
+fn a_checkpoint_has_no_files_of_another_database() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, copy) = (home.path().join("db"), home.path().join("copy"));
+    let options = Options::preset(Preset::Leveled);
+    let (writer, reader) = left_behind(&path, &options);
+    writer.close().unwrap();
+    Db::destroy(&path, options.clone()).unwrap();
+    drop(Db::open(&path, options).unwrap());
+    for number in 0..100 {
+        std::fs::write(path.join(format!("{number:06}.sst")), "another one's").unwrap();
+    }
+    let refused = reader.checkpoint(&copy).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
 }
 
 #[test]

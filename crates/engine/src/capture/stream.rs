@@ -18,6 +18,7 @@ use thermocline_sst::{Creation, Identity};
 use thermocline_version::{Change, Level, Place, State, Version};
 
 use super::Capture;
+use crate::layout;
 use crate::open::spec::stored;
 use crate::sync::Arc;
 
@@ -46,6 +47,18 @@ impl Captured for Capture {
                  descriptors to keep it open; take the copy there"
             ))),
             None => Ok(None),
+        }
+    }
+
+    fn check_names(&self) -> Result<()> {
+        let common = &self.snapshot.inner().common;
+        let (storage, dir) = (&*common.world.env.storage, &*common.dir);
+        match !common.is_beside || layout::is_there(storage, dir, Some(common.db_id))? {
+            true => Ok(()),
+            false => Err(Error::Busy(format!(
+                "the database in {} was destroyed since it was opened here, and what has the names of its files may be another one's",
+                common.given.display()
+            ))),
         }
     }
 
