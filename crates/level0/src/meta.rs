@@ -1,6 +1,12 @@
-//! What is counted of a family, while a table is written and while it is checked.
+//! What is counted of a family and of zones, while a table is written and while it is checked.
 
 use thermocline_base::{CfId, KeyRange, PmFamily, SeqNo};
+use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
+
+/// What a zone takes of the region.
+pub(crate) fn bytes_of(zone: &Zone) -> u64 {
+    zone.end.0 - zone.data.0 + ZONE_HEADER_BYTES
+}
 
 /// Nothing yet.
 pub(crate) fn empty(cf: CfId, smallest: &[u8]) -> PmFamily {

@@ -18,6 +18,7 @@ use crate::format::header::{Header, Refused, Totals};
 use crate::format::runs::RunHead;
 use crate::format::{HEADER_LEN, TOMBSTONES_LEN_MAX, crc_at};
 use crate::identity::TableIdentity;
+use crate::meta::bytes_of;
 use crate::tombstones::head;
 
 /// A table that is open. Immutable; shared as `Arc<PmTable>`. Whoever holds it, a cursor, or a value that
@@ -137,17 +138,19 @@ impl PmTable {
     }
 
     fn check_zones(&self, zones: &[&Zone]) -> Result<()> {
-        let expected = len_of(self.meta.zones);
+        let (expected, bytes) = (len_of(self.meta.zones), self.meta.zone_bytes);
+        let found: u64 = zones.iter().copied().map(bytes_of).sum();
         let in_order = zones
             .iter()
             .enumerate()
             .all(|(n, zone)| zone.ordinal as usize == n);
-        if zones.len() == expected && expected > 0 && in_order {
+        if zones.len() == expected && expected > 0 && in_order && found == bytes {
             return Ok(());
         }
         let at = zones.first().map_or(PmOff(0), |zone| zone.data);
-        let got = format!("{} zones", zones.len());
-        Err(self.damaged("zones", at, format!("{expected} zones in order"), got))
+        let got = format!("{} zones of {found} bytes", zones.len());
+        let expected = format!("{expected} zones of {bytes} bytes, in order");
+        Err(self.damaged("zones", at, expected, got))
     }
 
     fn open_piece(&mut self, n: usize, zone: &Zone) -> Result<()> {

@@ -274,6 +274,12 @@ fn check_meta(table: &PmTable, found: Found<'_>) -> Result<()> {
         let got = format!("{families:?}");
         return Err(table.damaged("families", at, format!("{:?}", meta.families), got));
     }
+    // As its writer counts them.
+    let ends = table.pieces.iter().map(|piece| len_of(piece.header.end));
+    let bytes: usize = ends.map(|end| end.next_multiple_of(ARRAY_ALIGN)).sum();
+    if bytes as u64 != meta.bytes {
+        return Err(table.damaged("bytes", at, meta.bytes, bytes));
+    }
     // A blob file of which the edit does not say that the table refers to it goes when nobody else does.
     let (blobs, said): (Vec<PmBlob>, _) = (found.blobs.into_values().collect(), &meta.blobs);
     let mut places = 0..blobs.len().max(said.len());

@@ -29,14 +29,14 @@ use thermocline_base::{
     BlobRef, CfId, Error, FileId, KeyRange, Kind, PmBlob, PmFamily, PmTableMeta, Result, SeqNo,
     limits,
 };
-use thermocline_halloc::{Reserve, Space, ZONE_HEADER_BYTES, Zone};
+use thermocline_halloc::{Reserve, Space, Zone};
 use thermocline_policy::tuning::{PM_TABLE_FULL_PARTS, PM_ZONE_BYTES_MIN};
 
 use crate::format::coding::shared;
 use crate::format::header::Totals;
 use crate::format::{BLOB_FILES_MAX, TOMBSTONES_LEN_MAX};
 use crate::identity::TableIdentity;
-use crate::meta::{cover, empty};
+use crate::meta::{bytes_of, cover, empty};
 use crate::piece::{Growth, NewEntry, Piece};
 use crate::tombstones::TombstonesBuilder;
 use crate::value::Value;
@@ -471,11 +471,6 @@ impl Drop for PmTableWriter {
             self.space.release(&zones);
         }
     }
-}
-
-/// What a zone takes of the region.
-pub(crate) fn bytes_of(zone: &Zone) -> u64 {
-    zone.end.0 - zone.data.0 + ZONE_HEADER_BYTES
 }
 
 fn check_key(user_key: &[u8], seqno: SeqNo) -> Result<()> {

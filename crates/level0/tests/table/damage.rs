@@ -2,7 +2,7 @@
 
 use thermocline_base::{BlobRef, CfId, Error, ErrorKind, FileId, Kind, Result, SeqNo};
 use thermocline_level0::{
-    FoundValue, GroupSize, PmBlob, PmCursor, PmPart, PmTable, Written, verify_table,
+    FoundValue, GroupSize, PmBlob, PmCursor, PmPart, PmTable, PmTableMeta, Written, verify_table,
 };
 use thermocline_pm::{PmOff, Region, SimPm};
 use thermocline_testkit::Rng;
@@ -369,6 +369,32 @@ fn blob_files_of_which_the_manifest_says_otherwise_are_noticed() {
         meta.blobs = said;
         let table = PmTable::open(space.region(), DB_ID, meta, &written.zones).unwrap();
         let error = verify_table(&table).unwrap_err();
+        assert!(is_corruption(&error), "{error}");
+    }
+}
+
+/// By what the manifest says of their sizes level 0 is weighed, and reports count them.
+#[test]
+fn sizes_of_which_the_manifest_says_otherwise_are_noticed() {
+    let (_, _sim, space, written) = small();
+    let check = |zone_bytes: u64, bytes: u64| {
+        let meta = PmTableMeta {
+            zone_bytes,
+            bytes,
+            ..written.meta.clone()
+        };
+        PmTable::open(space.region(), DB_ID, meta, &written.zones)
+            .and_then(|table| verify_table(&table))
+    };
+    let (zone_bytes, bytes) = (written.meta.zone_bytes, written.meta.bytes);
+    check(zone_bytes, bytes).unwrap();
+    for (zone_bytes, bytes) in [
+        (zone_bytes + 64, bytes),
+        (zone_bytes - 64, bytes),
+        (zone_bytes, bytes + 64),
+        (zone_bytes, bytes - 64),
+    ] {
+        let error = check(zone_bytes, bytes).unwrap_err();
         assert!(is_corruption(&error), "{error}");
     }
 }
