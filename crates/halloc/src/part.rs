@@ -134,9 +134,17 @@ impl Part {
         flags.filter_map(|(i, (&taken, &present))| (!taken).then_some((i, present)))
     }
 
-    /// Bytes of data that each of its zones has, wherever it lies.
-    pub fn zone_data(&self) -> u64 {
-        self.header.zone_bytes - ZONE_HEADER_BYTES - PART_HEADER_SPAN
+    /// Bytes of data in each run of its free zones, which has one header.
+    pub fn free_runs(&self) -> impl Iterator<Item = u64> {
+        let mut behind = 0;
+        let runs = self.taken.chunk_by(|one, next| one == next);
+        runs.filter_map(move |run| {
+            let first = behind;
+            behind += run.len();
+            let end = self.header.offset + behind as u64 * self.header.zone_bytes;
+            let is_free = run.first() == Some(&false);
+            is_free.then(|| end - self.header_at(first).0 - ZONE_HEADER_BYTES)
+        })
     }
 
     /// Bytes of data that a sixteenth of the part has, wherever it begins: so sixteenths leave nothing between them.

@@ -195,19 +195,25 @@ impl Space {
             return None;
         }
         let state = lock(&self.state);
+        // Most parts of a full region have no free zone.
         let some_free = state.parts.iter().filter(|part| part.free > 0);
-        let zones: usize = some_free.clone().map(|part| part.free).sum();
-        let least = some_free.clone().map(Part::zone_data).min().unwrap_or(0);
-        let all: u64 = some_free
-            .map(|part| part.free as u64 * part.zone_data())
-            .sum();
+        let is_full = some_free.clone().next().is_none();
+        // The zone that is kept back has a header of its own where it lies alone.
+        let runs = some_free.flat_map(|part| {
+            let zone = part.header.zone_bytes;
+            part.free_runs().map(move |data| (data, data.min(zone)))
+        });
+        let (all, kept) = runs.fold((0, u64::MAX), |(all, kept), (data, zone)| {
+            (all + data, kept.min(zone))
+        });
         let grows = || {
             !self.is_growth_refused()
                 && self
                     .parts_to_come(&state, self.reachable())
-                    .any(|part| longest_run(&part, u64::from(zones == 0)) >= bytes)
+                    .any(|part| longest_run(&part, u64::from(is_full)) >= bytes)
         };
-        let is_alone = !state.has_run(bytes, Reserve::Keep) && !grows() && all - least >= bytes;
+        let fits = all.saturating_sub(kept) >= bytes;
+        let is_alone = !state.has_run(bytes, Reserve::Keep) && !grows() && fits;
         is_alone.then(|| Pieces::of(&state.parts))
     }
 

@@ -38,6 +38,27 @@ fn what_fits_in_pieces_alone_is_told_from_what_fits_whole() {
     assert!(space.attach(2, 0, 47 << 10, Reserve::Keep).is_ok());
 }
 
+/// Of zones that lie side by side as many bytes are for data as whoever goes on behind the first one finds.
+#[test]
+fn free_zones_side_by_side_have_one_header() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let mut taken = Vec::new();
+    while let Ok(zone) = space.attach(1, narrow(taken.len() as u64).unwrap(), 1000, Reserve::Use) {
+        taken.push(zone);
+    }
+    // Of the first part two times four, and the one that is kept back.
+    for free in [0..4, 5..9, 10..11] {
+        space.release(&taken[free]);
+    }
+    let run = 4 * (16 << 10) - ZONE_HEADER_BYTES;
+    assert!(space.pieces_alone(2 * run + 1).is_none());
+    let mut pieces = space.pieces_alone(2 * run).unwrap();
+    for expected in [Some(run), Some(run), None] {
+        assert_eq!(pieces.take(0, run), expected);
+    }
+}
+
 /// With one part alone the zone that is kept back is one of that part.
 #[test]
 fn a_part_alone_keeps_one_of_its_own_zones() {
