@@ -45,7 +45,7 @@
 //! The folder, strangers' files in it, and `LOCK`: whoever waits to lock that would get the lock of a file without a name, and
 //! somebody else that of the next one. A region or a folder of logs that is not found stays where it is.
 
-use std::io::ErrorKind::{InvalidInput, NotADirectory, PermissionDenied};
+use std::io::ErrorKind::{InvalidInput, PermissionDenied};
 use std::path::{Path, PathBuf};
 
 use thermocline_base::options::{Options, PM_MIN, Preset, RegionDemand};
@@ -431,10 +431,9 @@ fn is_there(storage: &dyn Storage, place: &Path) -> Result<bool> {
     }
 }
 
-/// Whether a file cannot be looked at because it is none of ours: a folder, a link, a device, what we may not read, or what is
-/// looked for below a file.
+/// Whether a file cannot be looked at because it is none of ours: a folder, a link, a device, or what we may not read.
 fn is_of_a_stranger(error: &Error) -> bool {
-    let kinds = [InvalidInput, NotADirectory, PermissionDenied];
+    let kinds = [InvalidInput, PermissionDenied];
     matches!(error, Error::Io { source, .. } if kinds.contains(&source.kind()))
 }
 

@@ -71,6 +71,12 @@ impl RealStorage {
     }
 }
 
+/// Whether there is nothing of a name that was looked up. What is above it may be a file.
+fn is_missing(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
 /// Whether a folder cannot be synced, which says nothing of a device: we may not read it, or its file system has no such call or
 /// may not be written to.
 fn cannot_be_synced(error: &io::Error) -> bool {
@@ -102,7 +108,7 @@ impl Storage for RealStorage {
     fn exists(&self, path: &Path) -> Result<bool> {
         match path.symlink_metadata() {
             Ok(_) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) if is_missing(&e) => Ok(false),
             Err(e) => Err(Error::io("look up", path, e)),
         }
     }
@@ -110,7 +116,7 @@ impl Storage for RealStorage {
     fn is_dir(&self, path: &Path) -> Result<bool> {
         match path.metadata() {
             Ok(metadata) => Ok(metadata.is_dir()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) if is_missing(&e) => Ok(false),
             Err(e) => Err(Error::io("look up", path, e)),
         }
     }

@@ -48,7 +48,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
         counter: &Arc<DeviceBytes>,
     ) -> Result<Arc<dyn File>>;
 
-    /// Whether something has this name, were it a link that leads nowhere.
+    /// Whether something has this name, were it a link that leads nowhere. Below a file there is nothing.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// Whether this is a folder.

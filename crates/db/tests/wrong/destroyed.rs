@@ -268,22 +268,34 @@ fn somebodys_region_in_the_folder_hides_no_other_one() {
     assert_filled(&Db::open(&other, options()).unwrap());
 }
 
-/// Where the region was there is no folder any more, but a file: below that nothing can be looked up, or synced.
+/// Where the region was there is no folder any more, but a file, below which nothing can be synced; or a folder in which nobody
+/// but root may look up anything.
 #[test]
 fn a_place_that_cannot_be_looked_up_is_passed_over() {
-    let home = home();
-    let [dir, copied, pm] = ["db", "copied", "pm"].map(|name| home.path().join(name));
-    let region = pm.join("inner").join("region");
-    std::fs::create_dir_all(pm.join("inner")).unwrap();
-    filled(&dir, with_pm_path(&region));
-    copy(&dir, &copied);
-    std::fs::copy(&region, copied.join("region.pm")).unwrap();
-    std::fs::remove_dir_all(&pm).unwrap();
-    std::fs::write(&pm, "somebody's").unwrap();
-    // The one has lost its region, the other one has its own.
-    for folder in [&dir, &copied] {
-        Db::destroy(folder, options()).unwrap();
-        assert_eq!(names(folder), ["LOCK"]);
+    for is_file in [true, false] {
+        let home = home();
+        let [dir, copied, pm] = ["db", "copied", "pm"].map(|name| home.path().join(name));
+        let region = pm.join("inner").join("region");
+        std::fs::create_dir_all(pm.join("inner")).unwrap();
+        filled(&dir, with_pm_path(&region));
+        copy(&dir, &copied);
+        std::fs::copy(&region, copied.join("region.pm")).unwrap();
+        std::fs::remove_dir_all(&pm).unwrap();
+        let allow = |mode| {
+            let allowed = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&pm, allowed).unwrap();
+        };
+        match is_file {
+            true => std::fs::write(&pm, "somebody's").unwrap(),
+            false => std::fs::create_dir(&pm).unwrap(),
+        }
+        allow(0o000);
+        // The one has lost its region, the other one has its own.
+        for folder in [&dir, &copied] {
+            Db::destroy(folder, options()).unwrap();
+            assert_eq!(names(folder), ["LOCK"]);
+        }
+        allow(0o700);
     }
 }
 

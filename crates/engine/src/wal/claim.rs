@@ -14,7 +14,6 @@
 //! a chain that it does not know (`next_memtable`, invariant 1).
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -237,13 +236,13 @@ impl Claims {
     fn is_noted(&self, storage: &dyn Storage, owner: &Owner) -> Result<bool> {
         let noted = Path::new(OsStr::from_bytes(&owner.folder));
         let is_ours = noted == self.folder;
-        Ok(is_ours || is_folder(storage, noted)? && storage.is_same(noted, &self.folder)?)
+        Ok(is_ours || storage.is_dir(noted)? && storage.is_same(noted, &self.folder)?)
     }
 
     /// Whether the folder `other` is another one than ours and has a database with our id.
     fn is_there(&self, storage: &dyn Storage, other: &Path) -> Result<bool> {
         let there = !other.as_os_str().is_empty()
-            && is_folder(storage, other)?
+            && storage.is_dir(other)?
             && Manifest::exists(storage, other)?
             && !storage.is_same(other, &self.folder)?;
         // One that cannot be read might be.
@@ -298,14 +297,6 @@ impl Claims {
         // Its name, were it one that an earlier process made.
         storage.sync_dir(&newest.dir, SITE_LOG_NAMED)?;
         Ok(Some(noted))
-    }
-}
-
-/// Whether a folder that was noted is there. What was one above it may be a file by now: below that there is nothing.
-fn is_folder(storage: &dyn Storage, noted: &Path) -> Result<bool> {
-    match storage.is_dir(noted) {
-        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotADirectory => Ok(false),
-        looked => looked,
     }
 }
 

@@ -53,6 +53,10 @@ fn tells_files_from_folders(storage: &dyn Storage, dir: &Path) {
         assert!(!unsynced.is_failed_sync(), "it has not begun: {unsynced}");
         assert_eq!(kind_of::<()>(Err(unsynced)), kind);
     }
+    let below = file.join("below");
+    for path in [below.join("that"), below, gone] {
+        assert!(!storage.exists(&path).unwrap() && !storage.is_dir(&path).unwrap());
+    }
 }
 
 /// What every [`Storage`] promises; the simulator must not differ from the operating system.
