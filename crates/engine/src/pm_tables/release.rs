@@ -2,6 +2,7 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
+use thermocline_halloc::Witness;
 use thermocline_jobs::outputs::MadeInPm;
 use thermocline_policy::tuning::{OWNERS_AHEAD, OWNERS_MAX};
 use thermocline_version::{Change, NextIds, VersionEdit};
@@ -26,10 +27,16 @@ impl Sweeper {
             }
             let mut manifest = self.common.catalog.edits();
             let ids = manifest.state().next_ids();
-            // By the newest chain's number the region tells whether the manifest has lost edits: of 16 bits.
+            // By the newest chain's number the region tells whether the manifest has lost edits: of 16 bits. That is one which the
+            // manifest does not name, too: of a batch that was staged and came to nothing.
             let memtables = manifest.state().memtables().values();
             let chains = memtables.flat_map(|memtable| &memtable.chains);
-            let newest = chains.map(|chain| chain.id).max().unwrap_or(0);
+            let named = chains.map(|chain| chain.id).max().unwrap_or(0);
+            let known = self.common.space.witness().ok().flatten();
+            let newest = known.map_or(named, |known| {
+                let distance = known.distance(Witness::of(ids.chain, 0));
+                ids.chain.saturating_add_signed(distance.into())
+            });
             if ids.chain > newest + OWNERS_MAX {
                 return Err(Error::OutOfSpace(format!(
                     "{OWNERS_MAX} numbers of tables in persistent memory were given out since the last \

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use thermocline_base::options::Options;
 use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
 use thermocline_commit::Durability;
+use thermocline_policy::tuning::OWNERS_MAX;
 use thermocline_testkit::Rng;
 
 use super::*;
@@ -283,6 +284,41 @@ fn what_is_refused_leaves_nothing() {
     assert_eq!(engine.inner.common.account.overdrawn(), 0);
     drop(engine);
     assert_sound(&machine, MIB);
+}
+
+/// They use up chains, of which the region knows the newest. Numbers of tables are counted from there.
+#[test]
+fn batches_that_come_to_nothing_leave_numbers_for_tables() {
+    let machine = Machine::new(MIB);
+    let engine = open(&machine, MIB);
+    write(&engine, &puts(CF, 0..1, b"before")).unwrap();
+    let inner = &engine.inner;
+    let pm = &inner.common.catalog.table_files.pm;
+    let use_up = |chains: u64| {
+        while pm.next_owner().is_some() {}
+        let mut manifest = inner.common.catalog.edits();
+        let ids = manifest.state().next_ids();
+        let behind = NextIds {
+            chain: ids.chain + chains,
+            ..ids
+        };
+        manifest.append(&Change::NextIds(behind).into()).unwrap();
+    };
+    let batch = puts(CF, 100..130, &[1; 1100]);
+    let bytes = thermocline_memtable::item_bytes(batch.iter());
+    for _ in 0..3 {
+        use_up(OWNERS_MAX - 100);
+        drop(inner.stager.reserve_stage(batch.iter(), bytes).unwrap());
+        inner.sweeper.pm_owner().unwrap();
+    }
+    let killed = machine.killed();
+    use_up(OWNERS_MAX);
+    let refused = inner.sweeper.pm_owner().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused}");
+    drop(engine);
+    for machine in [machine, killed] {
+        assert_eq!(contents(&open(&machine, MIB), CF), model(0..1, b"before"));
+    }
 }
 
 #[test]

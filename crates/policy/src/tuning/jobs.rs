@@ -109,8 +109,8 @@ pub const EDIT_PARTITIONS: usize = 16_384;
 /// Owners of tables in persistent memory that are reserved by one edit. *Chosen* (commit ed9d8aa): an edit is a sync.
 pub const OWNERS_AHEAD: u64 = 16;
 
-/// Owners that are given out at most behind the newest chain that the manifest names. *Derived*: the region knows that one by the low 16 bits of
-/// its number, and which of two is newer by half of those (`halloc::Witness`); this is half of that half.
+/// Owners that are given out at most behind the newest chain that the region knows. *Derived*: it knows that one by the low 16 bits of its
+/// number, and which of two is newer by half of those (`halloc::Witness`); this is half of that half.
 pub const OWNERS_MAX: u64 = 1 << 14;
 
 /// Families of a table in persistent memory, at most. *Chosen* (commit ed9d8aa): what an edit says of a table stays small.
