@@ -76,11 +76,12 @@ impl FamilyChanges {
             id: CfId(id),
             reverse: options.reverse == Some(true),
         };
+        // Whoever finds the family may merge at once.
+        self.give_operator(family.id, operator);
         let mut table = write(&self.common.families.table);
         table.add(name, family);
         note_own(&mut table.own, family.id, options);
         drop(table);
-        self.give_operator(family.id, operator);
         let name = name.to_string();
         self.common.events.emit(Event::ColumnFamilyCreated { name });
         Ok(family)
