@@ -239,12 +239,13 @@ impl Writes {
         })
     }
 
-    /// Whether so many bytes more fit a batch, in a change that may take the place of the write with a number.
-    fn check(&self, bytes: usize, replaced: Option<usize>) -> Result<()> {
-        let gone = replaced.map_or(0, |number| {
+    /// Whether so many bytes more fit a batch, in a change behind which writes with these numbers do not count any more.
+    fn check(&self, bytes: usize, gone: &[usize]) -> Result<()> {
+        let gone = gone.iter().map(|&number| {
             let write = self.log.get(number);
             write.key.len() + write.value.len() + ENTRY_BYTES
         });
+        let gone: usize = gone.sum();
         let all = self.bytes + bytes + ENTRY_BYTES * (self.count + 1) - gone;
         if all <= limits::BATCH_BYTES_MAX {
             return Ok(());
@@ -264,7 +265,7 @@ impl Writes {
     /// Writes to a key.
     pub fn set(&mut self, key: &OneKey<'_>, write: &Write<'_>) -> Result<()> {
         let replaced = self.find(key);
-        self.check(key.key.len() + write.len(), replaced)?;
+        self.check(key.key.len() + write.len(), replaced.as_slice())?;
         if let Some(before) = replaced {
             self.set_counts(before, false);
         }
@@ -334,7 +335,6 @@ impl Writes {
 
     /// What it takes to delete the keys of a range, if nothing is written before that is done.
     pub fn deletion(&self, span: Span) -> Result<Deleted> {
-        self.check(span.bytes(), None)?;
         let mut hidden = Vec::new();
         if !self.log.is_empty()
             && let Some(keys) = self.ordered().get(&span.cf)
@@ -344,6 +344,7 @@ impl Writes {
             let within = keys.range::<[u8], _>((Bound::Included(&*span.start), to));
             hidden.extend(within.map(|(_, number)| *number));
         }
+        self.check(span.bytes(), &hidden)?;
         Ok(Deleted {
             span,
             after: self.log.len(),

@@ -61,6 +61,29 @@ fn a_write_that_takes_the_place_of_another_one_counts_once() {
     assert!(put(&mut writes, b"j", b"").is_err());
 }
 
+/// What a range hides is not written.
+#[test]
+fn a_range_counts_without_what_it_hides() {
+    let mut writes = Writes::default();
+    put(&mut writes, b"k", &[7; 1000]).unwrap();
+    // As if there were others, up to 100 bytes from the limit.
+    writes.bytes = limits::BATCH_BYTES_MAX - 100 - ENTRY_BYTES;
+    let deletion = |writes: &Writes, first: u8, len: usize| {
+        writes.deletion(Span {
+            cf: CF,
+            start: vec![first; len],
+            end: None,
+        })
+    };
+    let error = deletion(&writes, b'a', 1102).unwrap_err().to_string();
+    let over = limits::BATCH_BYTES_MAX + 1;
+    assert!(error.contains(&over.to_string()), "{error}");
+    assert!(deletion(&writes, b'l', 1000).is_err());
+    let range = deletion(&writes, b'a', 1101).unwrap();
+    writes.delete_range(range);
+    assert_eq!(writes.bytes, limits::BATCH_BYTES_MAX - ENTRY_BYTES);
+}
+
 /// A range that is taken back has hidden one that lies within it, which still counts.
 #[test]
 fn ranges_within_one_that_is_taken_back_still_cover_their_keys() {
