@@ -23,6 +23,7 @@ mod trace;
 mod waiting;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -177,15 +178,19 @@ impl Queue {
     }
 }
 
-/// A call of the store: delivers the oldest event that waits, and behind the last one how many were dropped since.
+/// A call of the store: delivers the oldest event that waits, and behind the last one how many were dropped since. A listener that
+/// panics at the last one is told that first: perhaps there is no further event.
 fn deliver_oldest(queue: &Mutex<Queue>) {
     let Some((event, listens)) = lock(queue).take_oldest() else {
         return;
     };
-    listens.tell(&event);
+    let told = catch_unwind(AssertUnwindSafe(|| listens.tell(&event)));
     let events = lock(queue).waiting.lost_at_end();
     if events > 0 {
         listens.tell(&Event::EventsLost { events });
+    }
+    if let Err(panic) = told {
+        resume_unwind(panic);
     }
 }
 

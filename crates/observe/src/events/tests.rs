@@ -87,6 +87,32 @@ fn what_was_dropped_is_told_in_its_place() {
     assert_eq!(events.usage(), (0, 4));
 }
 
+/// Behind the end of a store there is no further event with which it could be told.
+#[test]
+fn what_was_dropped_is_told_to_a_listener_that_panics() {
+    let late = Arc::new(Late::default());
+    late.asked.store(1, Ordering::Relaxed);
+    let notes = Notes::default();
+    let told = notes.clone();
+    let listener = Arc::new(move |event: &Event| {
+        lock(&told).push(event.clone());
+        assert!(!matches!(event, Event::Closed { .. }), "planned");
+    });
+    let events = Events::new(Path::new("/db"), Some(listener), late.clone());
+    for _ in 0..EVENTS_WAITING_MAX {
+        events.emit(Event::WritesResumed);
+    }
+    events.emit(Event::Closed { error: None });
+    events.emit(Event::WritesResumed);
+    let calls = std::mem::take(&mut *lock(&late.calls));
+    let panics = calls
+        .into_iter()
+        .filter_map(|call| catch_unwind(AssertUnwindSafe(call)).err());
+    assert_eq!(panics.count(), 1);
+    let told = lock(&notes).last().cloned();
+    assert_eq!(told, Some(Event::EventsLost { events: 1 }));
+}
+
 /// Is told nothing, and does this whenever it is asked whether it wants something.
 struct Asked<F>(F);
 
