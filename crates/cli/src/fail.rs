@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something went wrong that the user can act on, or the database refuses what is asked: exit 1.
     Failed(String),
+    /// As [`Failure::Failed`], and for whoever looks again and again it may be otherwise the next time.
+    NotNow(String),
     /// The output has said all there is to say: exit 1.
     Said,
     /// Nobody reads standard output any more: exit 0, as there is nobody to tell.
@@ -24,7 +26,7 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         let (text, code) = match self {
             Failure::Usage(text) => (text, 2),
-            Failure::Failed(text) => (text, 1),
+            Failure::Failed(text) | Failure::NotNow(text) => (text, 1),
             Failure::Said => (String::new(), 1),
             Failure::NoReader => (String::new(), 0),
         };

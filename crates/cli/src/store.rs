@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use thermocline::{CfOptions, ColumnFamily, Db, ErrorKind, Options, limits};
+use thermocline::{CfOptions, ColumnFamily, Db, Error, ErrorKind, Options, limits};
 
 use crate::args::StoreArgs;
 use crate::fail::{Failure, Outcome};
@@ -23,6 +23,18 @@ pub(crate) enum Access {
     Write,
     /// Writes, and makes the store if there is none.
     Create,
+}
+
+impl Access {
+    /// Why it could not be had. Somebody may write so fast that a reader beside him does not keep up just then.
+    pub fn failure(self, error: Error) -> Failure {
+        match (self, error.kind()) {
+            (Access::Watch, ErrorKind::Busy | ErrorKind::Locked) => {
+                Failure::NotNow(error.to_string())
+            }
+            _ => Failure::from(error),
+        }
+    }
 }
 
 impl StoreArgs {
@@ -53,7 +65,8 @@ impl StoreArgs {
     }
 
     fn typed_options(&self, path: &Path, access: Access) -> Outcome<Options> {
-        self.changed(Db::stored_options(path)?.unwrap_or_default(), access)
+        let stored = Db::stored_options(path).map_err(|error| access.failure(error));
+        self.changed(stored?.unwrap_or_default(), access)
     }
 
     /// Refuses an option that was typed both with `--set` and by itself: one of the two would be passed over.
@@ -150,7 +163,7 @@ impl StoreArgs {
         let mut ttls = self.ttl.iter().map(|(_, ttl)| *ttl);
         let fit = ttls.all(|ttl| !ttl.is_zero() && ttl <= longest);
         builder.open().map_err(|error| match fit {
-            true => Failure::from(error),
+            true => access.failure(error),
             false => Failure::usage(error),
         })
     }

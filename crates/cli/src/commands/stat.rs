@@ -14,7 +14,7 @@ use thermocline_bench::grouped;
 
 use crate::args::StatArgs;
 use crate::commands::prepared::{as_json, keys_line, line};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, tell_aside};
 use crate::interrupt;
 use crate::output::Output;
 use crate::store::Access;
@@ -42,31 +42,44 @@ pub(crate) fn stat(args: &StatArgs, output: &mut Output) -> Outcome {
     watch(args, every, output)
 }
 
-/// Shows it again and again, until Ctrl-C or nobody reads it any more. Of a terminal it has the whole screen.
+/// Shows it again and again, until Ctrl-C or nobody reads it any more. Of a terminal it has the whole screen. A look that cannot be had
+/// just now is told aside, and left out.
 fn watch(args: &StatArgs, every: Duration, output: &mut Output) -> Outcome {
     let mut before: Option<(Instant, u64)> = None;
     while !interrupt::asked() {
         let looked = now();
         // Before the screen is cleared: what it has stays if this fails.
-        let db = args.store.open(&args.db, Access::Watch)?;
-        if output.is_terminal() {
-            output.bytes(CLEAR)?;
+        if let Some(db) = or_told(args.store.open(&args.db, Access::Watch))? {
+            if output.is_terminal() {
+                output.bytes(CLEAR)?;
+            }
+            let last = show(db, args, output)?;
+            if let Some((at, seqno)) = before {
+                output.line("")?;
+                output.line(&since(looked - at, last.saturating_sub(seqno)))?;
+            }
+            if !output.is_terminal() {
+                output.line("")?;
+            }
+            output.finish()?;
+            before = Some((looked, last));
         }
-        let last = show(db, args, output)?;
-        if let Some((at, seqno)) = before {
-            output.line("")?;
-            output.line(&since(looked - at, last.saturating_sub(seqno)))?;
-        }
-        if !output.is_terminal() {
-            output.line("")?;
-        }
-        output.finish()?;
-        before = Some((looked, last));
         while now() - looked < every && !interrupt::asked() {
             std::thread::park_timeout(LOOKS_FOR_CTRL_C.min(every));
         }
     }
     Ok(())
+}
+
+/// What was found; nothing if it may be found the next time, which is told.
+fn or_told<T>(found: Outcome<T>) -> Outcome<Option<T>> {
+    match found {
+        Err(Failure::NotNow(why)) => {
+            tell_aside(&why);
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
 }
 
 /// What was written between two looks.
@@ -229,4 +242,22 @@ fn shown(db: &Db, families: &[String]) -> Vec<String> {
         })
     };
     families.iter().filter_map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline::Error;
+
+    use super::*;
+
+    #[test]
+    fn who_watches_a_store_that_is_busy_looks_again() {
+        let busy = || Error::Busy("it is written to all the time".to_string());
+        let look = |access: Access, error: Error| or_told(Err::<(), _>(access.failure(error)));
+        assert!(matches!(look(Access::Watch, busy()), Ok(None)));
+        assert!(look(Access::Read, busy()).is_err());
+        let none = Error::InvalidArgument("there is no database".to_string());
+        assert!(look(Access::Watch, none).is_err());
+        assert!(matches!(or_told(Ok(7)), Ok(Some(7))));
+    }
 }
