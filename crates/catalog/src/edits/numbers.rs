@@ -53,6 +53,16 @@ impl Catalog {
         error
     }
 
+    /// A table of a pinned number could not be made. It would have been begun under another name than its own ([`files`](crate::files)):
+    /// where that is not there, what has its own is somebody's, and stays. Gives the error back.
+    pub fn table_not_made(&self, file: FileId, error: Error) -> Error {
+        let files = &self.table_files;
+        if let Ok(false) = files.storage.exists(&files.unfinished_path(file)) {
+            lock(&self.versions).disown_output(file);
+        }
+        error
+    }
+
     /// Ends the pins of these files: the edit is installed, or there will be none and they are obsolete.
     pub fn unpin_files(&self, files: impl Iterator<Item = FileId>) {
         let mut versions = lock(&self.versions);

@@ -355,6 +355,30 @@ fn a_strangers_file_at_the_name_of_a_table_that_is_being_written_stays() {
     }
 }
 
+/// Somebody takes the name of a table that cannot even be begun.
+#[test]
+fn a_strangers_file_at_the_name_of_a_table_that_is_not_made_stays() {
+    let fs = SimFs::new(Steps::new());
+    let storage: Arc<dyn Storage> = Arc::new(fs.clone());
+    let place = Place::new(&storage, "/db");
+    let engine = place.open();
+    put(&engine, CfId::DEFAULT, b"k", b"v");
+    let names: Vec<String> = (1..20).map(|n| format!("/db/{n:06}.sst")).collect();
+    let begins =
+        |_: &SimFs, point: Point| point.site.0 == "env: name created" && point.when == When::Before;
+    let failing = fs.clone();
+    put_strangers(&fs, &names, begins, move || failing.limit_descriptors(0));
+    engine.flush().unwrap_err();
+    fs.steps().observe(None);
+    strangers_are_unharmed(&fs, &names);
+    fs.limit_descriptors(usize::MAX);
+    engine.flush().unwrap();
+    drop(engine);
+    strangers_are_unharmed(&fs, &names);
+    let found = place.open().get(CfId::DEFAULT, b"k", <[u8]>::to_vec);
+    assert_eq!(found.unwrap().as_deref(), Some(&b"v"[..]));
+}
+
 /// Somebody is faster with the name of a blob file: of a long value that is written, and of values that a flush writes apart.
 #[test]
 fn a_strangers_file_at_the_name_of_a_blob_file_that_is_made_stays() {

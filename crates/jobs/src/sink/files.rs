@@ -142,7 +142,11 @@ impl<'a> FileSink<'a> {
             }
         };
         let cf = self.place.cf;
-        let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
+        let table = TableWriter::create(storage, &path, identity, cf, self.options);
+        let table = table.map_err(|error| match self.home {
+            Home::Store(catalog) => catalog.table_not_made(identity.file, error),
+            Home::Elsewhere(..) => error,
+        })?;
         let table = match self.home {
             Home::Store(catalog) => table.through(|file| {
                 let new_files = &catalog.table_files.new_files;
