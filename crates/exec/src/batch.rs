@@ -143,8 +143,26 @@ impl BatchReader {
     /// # Errors
     /// Those of [`File::read_at`].
     pub fn read_of_job(&self, read: &BatchRead<'_>) -> Result<RangeBuf> {
+        self.for_job(|| self.alone(read))
+    }
+
+    /// Has a read of a job made past this. It counts as [`BatchReader::read_of_job`] does.
+    ///
+    /// ```
+    /// use thermocline_exec::{BatchReader, BufPool, UnderWay};
+    /// let reader = BatchReader::counted(BufPool::new(0), UnderWay::default());
+    /// assert!(reader.has_room(1));
+    /// reader.for_job(|| assert!(!reader.has_room(1)));
+    /// assert_eq!((reader.has_room(1), reader.under_way()), (true, 0));
+    /// ```
+    pub fn for_job<T>(&self, read: impl FnOnce() -> T) -> T {
         let _under_way = self.reads.job();
-        self.alone(read)
+        read()
+    }
+
+    /// Whether a job that sends for a read ahead finds room now, where so many may be under way, those of jobs among them.
+    pub fn has_room(&self, depth: usize) -> bool {
+        self.reads.job_if_room(depth).is_some()
     }
 
     /// Says that its caller reads alone, past this, for as long as it keeps what this returns.

@@ -118,7 +118,8 @@ impl<'a> ValuesInOrder<'a> {
             }
         }
         self.meter.has_read(len);
-        let read = || self.files.read_blob_past_cache(self.cf, key, blob);
+        let alone = || self.files.read_blob_past_cache(self.cf, key, blob);
+        let read = || self.files.reader().for_job(alone);
         self.meter.reading(read)
     }
 
