@@ -192,7 +192,10 @@ pub(crate) fn no_database(storage: &dyn Storage, dir: &Path) -> Error {
 
 /// Whether the database in `dir` is the one with this id. Another one may have files of the same names.
 pub(crate) fn is_there(storage: &dyn Storage, dir: &Path, db_id: Option<[u8; 16]>) -> Result<bool> {
-    Ok(Manifest::exists(storage, dir)? && Some(Manifest::id(storage, dir)?) == db_id)
+    match Manifest::id(storage, dir) {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(false),
+        id => Ok(Some(id?) == db_id),
+    }
 }
 
 /// Refuses a folder in which a database is being destroyed, or that was cut short: what is left there is none any more.

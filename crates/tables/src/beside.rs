@@ -27,6 +27,8 @@ struct Kept {
     open: BTreeMap<FileId, Arc<TableFile>>,
     /// So many are counted with the spare files of this.
     counted: u64,
+    /// Whether some were let go, as others needed the descriptors.
+    is_short: bool,
     storage: Arc<dyn Storage>,
 }
 
@@ -41,6 +43,7 @@ impl Kept {
             .spares()
             .let_go(self.counted.saturating_sub(left));
         self.counted = left;
+        self.is_short = true;
     }
 }
 
@@ -66,10 +69,16 @@ impl FilesBeside {
         let all = version.files();
         let new: Vec<_> = all.filter(|(file, _)| self.kept(*file).is_none()).collect();
         let wanted = new.len() as u64;
-        let most = files_max.map_or(u64::MAX, |files| files / OPEN_FILES_PARTS);
+        // What the first call has left is for others.
+        let mut before = self.0.iter().filter_map(OnceLock::get);
+        let most = match before.any(|kept| kept.is_short) {
+            true => 0,
+            false => files_max.map_or(u64::MAX, |files| files / OPEN_FILES_PARTS),
+        };
         let mut kept = Kept {
             open: BTreeMap::new(),
             counted: storage.spares().keep(wanted, most),
+            is_short: false,
             storage: storage.clone(),
         };
         for (file, kind) in new.into_iter().take(index(kept.counted)) {
@@ -196,9 +205,11 @@ mod tests {
         fs.limit_descriptors(3);
         let beside = FilesBeside::default();
         let way = |file, _| (&storage, path(file));
-        beside
-            .keep_open(&version, (&storage, Some(12)), way)
-            .unwrap();
+        for _ in 0..2 {
+            // The second time nothing more is opened.
+            let kept = beside.keep_open(&version, (&storage, Some(12)), way);
+            kept.unwrap();
+        }
         let kept = version.files().map(|(file, _)| beside.kept(file).is_some());
         assert_eq!(kept.collect::<Vec<_>>(), [true, false, false, false]);
         assert_eq!(storage.spares().keep(12, 6), 5);
