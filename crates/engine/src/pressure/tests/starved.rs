@@ -1,6 +1,6 @@
 //! A disk that is not full, and has too little room for a long value, or for what is ingested.
 
-use thermocline_base::{FileId, Kind, RangeTombstone, SeqNo};
+use thermocline_base::{FileId, Kind, SeqNo};
 use thermocline_sst::{Compression, Identity, KeyRef, TableWriter, Value, WriteOptions};
 
 use super::*;
@@ -129,31 +129,5 @@ fn what_an_ingestion_writes_may_be_longer_than_what_it_reads() {
     fs.limit(DISK);
     let ingested = engine.ingest(CfId::DEFAULT, &[TABLE]).unwrap();
     assert!(ingested.bytes > 2 << 20, "{ingested:?}");
-    engine.close().unwrap();
-}
-
-/// Their keys are all that there is.
-#[test]
-fn range_tombstones_of_an_ingestion_ask_for_room_too() {
-    let (fs, engine) = on_disk_of(Shape::GlobalIndex, false);
-    leave(&fs, &engine, 0);
-    let key = |n: u32| [&n.to_be_bytes()[..], &[0; 10_000]].concat();
-    let ingester = &engine.inner.ingester;
-    let installed = ingester.install_new(CfId::DEFAULT, 0, &mut |seqno, new| {
-        (0..40).try_for_each(|n| {
-            new.begin_tombstone(RangeTombstone {
-                start: key(n),
-                end: key(n + 1),
-                seqno,
-            })
-        })
-    });
-    let error = installed.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
-    assert!(
-        error.to_string().contains("ingesting takes more"),
-        "{error}"
-    );
-    fs.limit(DISK);
     engine.close().unwrap();
 }
