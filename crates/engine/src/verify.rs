@@ -102,11 +102,13 @@ fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) 
         let (mut part, mut references) = (Report::default(), BTreeMap::new());
         part.bytes += manifest.len();
         let (db_id, region_id) = ids_of(&manifest, &state)?;
-        let options = settled(world, dir, options.clone(), &state, &region_id)?;
-        let place = (world, dir, &options);
+        // One that is being made has no region yet, and nothing to find it by.
         let beside = match lacks_region(&state) {
             true => Beside::default(),
-            false => moments.copied(place, &state, &region_id)?,
+            false => {
+                let options = settled(world, dir, options.clone(), &state, &region_id)?;
+                moments.copied((world, dir, &options), &state, &region_id)?
+            }
         };
         let of = (&state, (db_id, region_id), Some(&beside));
         let region = check_region(place, of, &mut references, course, &mut part);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, Kind, Result, WriteBatch};
-use thermocline_engine::{Durability, Engine, Family, Setup, World, verify};
+use thermocline_engine::{Durability, Engine, Family, LOCK_NAME, Setup, World, verify};
 use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::{Env, File};
 use thermocline_testkit::explore::explored;
@@ -315,4 +315,23 @@ fn nobody_notices_who_reads_beside() {
     writer.engine.close().unwrap();
     assert!(!test.world.env.storage.is_folder_held(&test.dir).unwrap());
     assert!(cursor.seek_to_first().unwrap());
+}
+
+/// A copy gets its region when it is first opened for writing. Whoever does so has the lock before.
+#[test]
+fn one_whose_region_is_being_made_is_read_and_checked() {
+    let test = Test::new(2, Preset::Thermocline);
+    let copy = test.dir.with_file_name("copy");
+    let (seed, written) = test.between.with(|writer| {
+        writer.act();
+        writer.engine.checkpoint(&copy).unwrap();
+        (writer.seed, writer.written)
+    });
+    let storage = &test.world.env.storage;
+    let _locked = storage.lock(&copy.join(LOCK_NAME)).unwrap();
+    let report = verify(&test.world, &copy, &test.options).unwrap();
+    assert_eq!(report.faults, []);
+    let (world, options) = (test.world.clone(), test.options.clone());
+    let reader = Engine::open(world, &copy, options).unwrap();
+    assert!(contents(&reader) == model(seed, written));
 }
