@@ -14,7 +14,8 @@
 //! 3. **Monotone and continuous.** More reads never mean a larger share, more debt never a smaller one, and a little more of
 //!    either changes it a little.
 //! 4. **Bounded.** Jobs work for [`JOBS_SHARE_MIN`] of their time at least. What waits grows until the share is what writers need, and
-//!    that is before they are delayed.
+//!    that is before they are delayed, where jobs have time to spare. Where they have none, writers are delayed anyway, and by the same
+//!    slope.
 //!
 //! # Rejected
 //! - *How long reads take.* A read is found in memtables, in the cache or at the device, by turns; so the time changes with what is

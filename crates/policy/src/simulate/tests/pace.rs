@@ -48,12 +48,13 @@ fn what_waits_speeds_jobs_up_again() {
     assert!(little < much, "{little:.0} {much:.0}");
 }
 
-/// What jobs that give way keep level 0 below, in runs: what delays writers, where none is held back without that. A load that is more
-/// than background work carries even so is held back by the same slope, and then level 0 may grow to the end of it.
+/// What jobs that give way keep level 0 below, in runs: what delays writers, where background work has time to spare. Where it has none,
+/// writers are held back or level 0 comes most of the way to that even if no job gives way; then it may grow to the end of the slope.
 fn runs_bound(at_once: &Outcome) -> u64 {
-    match at_once.held_ns > 0.0 {
-        true => LEVEL0_HARD,
-        false => LEVEL0_SOFT,
+    let is_spare = at_once.held_ns <= 0.0 && at_once.level0_runs_max <= LEVEL0_SOFT * 3 / 4;
+    match is_spare {
+        true => LEVEL0_SOFT,
+        false => LEVEL0_HARD,
     }
 }
 
