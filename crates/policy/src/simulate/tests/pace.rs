@@ -81,7 +81,7 @@ fn level_0_is_bounded_where_nothing_that_jobs_do_would_be_enough() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: u32::try_from(explored(3, 10)).unwrap(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn(3))]
 
     #[test]
     fn no_write_waits_longer_for_jobs_that_give_way_and_debt_stays_bounded(
