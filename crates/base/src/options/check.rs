@@ -29,16 +29,31 @@ impl Options {
         for (row, (_, value)) in Self::rows().zip(self.effective().into_iter().skip(3)) {
             row.parse(&value)?;
         }
+        self.validate_first_part()?;
+        self.validate_partitions()?;
+        self.validate_places()
+    }
+
+    /// Both options have been found within their limits.
+    fn validate_first_part(&self) -> Result<()> {
         let part = self.pm_region.part_bytes_first;
-        if !part.is_power_of_two() || part > self.pm {
+        if !part.is_power_of_two() {
             return Err(Error::InvalidArgument(format!(
-                "pm.part_bytes_first must be a power of two not above pm ({}); it is {} (the default, unless it was set)",
-                format_given(self.pm),
+                "pm.part_bytes_first must be a power of two; {} was given",
                 format_given(part)
             )));
         }
-        self.validate_partitions()?;
-        self.validate_places()
+        if part <= self.pm {
+            return Ok(());
+        }
+        let fits = 1u64 << self.pm.ilog2();
+        Err(Error::InvalidArgument(format!(
+            "pm is at least {} here, as large as the first part of a region; {} was given: give more, or set \
+             pm.part_bytes_first to {}",
+            format_size(part),
+            format_given(self.pm),
+            format_size(fits)
+        )))
     }
 
     fn validate_places(&self) -> Result<()> {

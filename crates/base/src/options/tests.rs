@@ -150,6 +150,38 @@ fn budgets_have_limits_on_both_sides() {
     }
 }
 
+/// Who gives little persistent memory has perhaps never heard of parts.
+#[test]
+fn less_than_the_first_part_is_refused_with_the_least_and_what_was_given() {
+    let refused = |pm: u64, part: u64| {
+        let mut options = Options {
+            pm,
+            ..Options::default()
+        };
+        options.pm_region.part_bytes_first = part;
+        options
+            .validate()
+            .map_or_else(|e| e.to_string(), |()| String::new())
+    };
+    let default = Options::default().pm_region.part_bytes_first;
+    for (pm, part, says) in [
+        (
+            PM_MIN,
+            default,
+            "pm is at least 1 MiB here, as large as the first part of a region; 256 KiB was given: give more, or set \
+             pm.part_bytes_first to 256 KiB",
+        ),
+        ((1 << 20) - 1, default, "; 1048575 B was given"),
+        ((1 << 20) - 1, default, "pm.part_bytes_first to 512 KiB"),
+        (4 << 20, 3 << 20, "must be a power of two; 3 MiB was given"),
+    ] {
+        let error = refused(pm, part);
+        assert!(error.contains(says), "{error}");
+    }
+    assert_eq!(refused(PM_MIN, PM_MIN), "");
+    assert_eq!(refused(default, default), "");
+}
+
 #[test]
 fn an_option_takes_each_word_that_the_list_names() {
     for one in ListedOption::all(&Options::default()) {

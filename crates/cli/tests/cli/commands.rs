@@ -925,6 +925,10 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
             "between 1 MiB and",
         ),
         (
+            vec!["put", "DB", "k", "v", "--pm", "256KiB"],
+            "pm is at least 1 MiB here",
+        ),
+        (
             vec!["put", "DB", "k", "v", "--set", "nonsense"],
             "group.option=value",
         ),
