@@ -440,7 +440,7 @@ impl Db {
     /// The options that the database in `path` was last opened with; `None` if there is no database.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] of the manifest; [`crate::Error::Locked`] if it cannot be read while another process changes it; those
+    /// [`crate::Error::Corruption`] of the manifest; [`crate::Error::Busy`] if a writer exchanges it faster than it can be read; those
     /// of the file system.
     pub fn stored_options(path: impl AsRef<Path>) -> Result<Option<Options>> {
         Engine::stored_options(&World::real(), path.as_ref())

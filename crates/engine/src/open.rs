@@ -90,8 +90,8 @@ impl Engine {
     /// folder or is not there any more.
     ///
     /// # Errors
-    /// Corruption of the manifest; [`thermocline_base::Error::Locked`] if somebody who has the store open for writing
-    /// exchanges it again and again meanwhile; those of the file system.
+    /// Corruption of the manifest; [`thermocline_base::Error::Busy`] if somebody who has the store open for writing
+    /// exchanges it faster than it can be read; those of the file system.
     pub fn stored_options(world: &World, dir: &Path) -> Result<Option<Options>> {
         // Stores of the process give descriptors back, if they have all of them.
         let storage: Arc<dyn Storage> = Frugal::new(world.env.storage.clone());
@@ -100,11 +100,13 @@ impl Engine {
         }
         let read = || Manifest::open(storage.clone(), dir, true);
         let (_, state) = match read() {
-            // It is damaged only if it is so while nobody writes to it. Whoever opens the store next takes a lock
-            // of its own.
+            // It is damaged only if it is so while nobody writes to it, or twice in the same place. Whoever opens the store
+            // next takes a lock of its own.
             Err(error) if error.kind() == ErrorKind::Corruption => {
-                let _lock = storage.lock_shared(&dir.join(LOCK_NAME))?;
-                read()?
+                match layout::lock_to_read(&*storage, dir)? {
+                    ReadLock::Held(_lock) => read()?,
+                    ReadLock::Beside => Moments::default().first_whole(|_| read())?,
+                }
             }
             found => found?,
         };

@@ -98,6 +98,27 @@ fn current_cut_short_or_garbage() {
     assert_filled(&Db::open(&dir, options()).unwrap());
 }
 
+/// That somebody has the database open for writing is not why it cannot be read, and to wait for him is no remedy.
+#[test]
+fn current_garbage_below_a_writer() {
+    let home = home();
+    let dir = home.path().join("db");
+    let db = Db::open(&dir, options()).unwrap();
+    fill(&db);
+    let path = dir.join("CURRENT");
+    let current = std::fs::read(&path).unwrap();
+    std::fs::write(&path, b"hello").unwrap();
+    refused(
+        Db::stored_options(&dir),
+        ErrorKind::Corruption,
+        &[&text(&path)],
+    );
+    std::fs::write(&path, &current).unwrap();
+    assert!(Db::stored_options(&dir).unwrap().is_some());
+    db.close().unwrap();
+    assert_filled(&Db::open(&dir, options()).unwrap());
+}
+
 #[test]
 fn a_manifest_missing_or_garbage() {
     let home = home();

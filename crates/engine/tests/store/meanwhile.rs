@@ -268,6 +268,68 @@ fn a_check_of_a_database_that_is_destroyed_meanwhile_says_so() {
     assert_eq!(checked.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
+/// Whoever writes to a database exchanges its manifest whenever somebody has read which one it is, so many times.
+#[derive(Debug)]
+struct Exchanging {
+    writer: Engine,
+    dir: PathBuf,
+    left: AtomicU32,
+}
+
+impl Exchanging {
+    fn exchange(&self) -> Result<()> {
+        let storage = world().env.storage;
+        let manifests = || -> Result<Vec<String>> {
+            let mut names = storage.list(&self.dir)?;
+            names.retain(|name| name.starts_with("MANIFEST"));
+            Ok(names)
+        };
+        let before = manifests()?;
+        while manifests()? == before {
+            self.writer.family("family", &CfOptions::default())?;
+            self.writer.drop_family("family")?;
+        }
+        Ok(())
+    }
+}
+
+impl Hooks for Exchanging {
+    fn read_at(&self, file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let read = file.read_at(buf, offset)?;
+        let left = self.left.load(Ordering::Relaxed);
+        if left > 0 && file.path().ends_with("CURRENT") {
+            self.left.store(left - 1, Ordering::Relaxed);
+            self.exchange()?;
+        }
+        Ok(read)
+    }
+}
+
+/// A manifest is looked for again where it is another one by then, but not so often. That somebody writes is no reason to give up.
+#[test]
+fn options_are_read_though_the_manifest_is_exchanged_again_and_again() {
+    let test = Test::new(Preset::Thermocline);
+    let mut options = test.options.clone();
+    options.manifest.bytes_max = 512;
+    let exchanging = Arc::new(Exchanging {
+        writer: Engine::open(world(), &test.dir, options).unwrap(),
+        dir: test.dir.clone(),
+        left: AtomicU32::new(12),
+    });
+    let real = world();
+    let storage = Hooked::new(real.env.storage.clone(), exchanging.clone());
+    let world = World {
+        env: Env {
+            storage,
+            ..real.env
+        },
+        ..real
+    };
+    let stored = Engine::stored_options(&world, &test.dir).unwrap().unwrap();
+    assert_eq!(stored.manifest.bytes_max, 512);
+    assert_eq!(exchanging.left.load(Ordering::Relaxed), 0);
+}
+
 #[test]
 fn who_writes_is_beside_nobody_and_leaves_no_folder() {
     let test = Test::new(Preset::Thermocline);
