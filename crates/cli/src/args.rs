@@ -164,7 +164,10 @@ Examples:
   thermocline restore /mnt/disk/backups orders.db
 
 The folder keeps several backups, of several databases if you like, and has nothing else in it. Tables
-that backups have in common are stored once.")]
+that backups have in common are stored once.
+
+The database is flushed first, unless another process has it open. Beside one that writes to it the backup has
+what is there when it begins; what is in no table on the SSD by then is copied each time.")]
     Backup(DbDirArgs),
     /// List the backups in a folder, check them, or delete some
     Backups(BackupsArgs),

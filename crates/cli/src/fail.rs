@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something went wrong that the user can act on, or the database refuses what is asked: exit 1.
     Failed(String),
-    /// As [`Failure::Failed`], and for whoever looks again and again it may be otherwise the next time.
+    /// As [`Failure::Failed`], and it may be otherwise the next time, or another way.
     NotNow(String),
     /// The output has said all there is to say: exit 1.
     Said,

@@ -19,6 +19,8 @@ pub(crate) enum Access {
     Read,
     /// As [`Access::Read`], again and again: it keeps no writer out meanwhile.
     Watch,
+    /// As [`Access::Write`], for the sake of what it does with it. It does without beside somebody who has the store open.
+    Flush,
     /// Writes to a store that is there.
     Write,
     /// Writes, and makes the store if there is none.
@@ -29,7 +31,8 @@ impl Access {
     /// Why it could not be had. Somebody may write so fast that a reader beside him does not keep up just then.
     pub fn failure(self, error: Error) -> Failure {
         match (self, error.kind()) {
-            (Access::Watch, ErrorKind::Busy | ErrorKind::Locked) => {
+            (Access::Watch, ErrorKind::Busy)
+            | (Access::Watch | Access::Flush, ErrorKind::Locked) => {
                 Failure::NotNow(error.to_string())
             }
             _ => Failure::from(error),
@@ -123,6 +126,14 @@ impl StoreArgs {
         self.open_making(path, access, None)
     }
 
+    /// Opens the database at `path` for writing, so that it can be flushed; beside somebody who has it open, for reading.
+    pub fn open_to_flush(&self, path: &Path) -> Outcome<Db> {
+        match self.open(path, Access::Flush) {
+            Err(Failure::NotNow(_)) => self.open(path, Access::Read),
+            opened => opened,
+        }
+    }
+
     /// As [`StoreArgs::open`], for a command that makes the column family `makes` if there is none.
     pub fn open_making(&self, path: &Path, access: Access, makes: Option<&str>) -> Outcome<Db> {
         // Which families a new database will have is known, so none is made for a name that is wrong.
@@ -154,7 +165,7 @@ impl StoreArgs {
         let builder = Db::builder(path).options(self.typed_options(path, access)?);
         let builder = match access {
             Access::Watch => builder.beside_writers(),
-            Access::Read | Access::Write | Access::Create => builder,
+            Access::Read | Access::Flush | Access::Write | Access::Create => builder,
         };
         let ttls = self.ttl.iter();
         let builder = ttls.fold(builder, |builder, (family, ttl)| builder.ttl(family, *ttl));

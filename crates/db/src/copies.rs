@@ -323,7 +323,8 @@ impl Backups {
     }
 
     /// As [`Backups::create`]. `observer` is told how many bytes are backed up, of those that no backup in the folder has: in all
-    /// [`BackupInfo::new_bytes`] ([`Progress`]). Before the first call the database is flushed, and it is found out which files those are.
+    /// [`BackupInfo::new_bytes`] ([`Progress`]). Before the first call the database is flushed, unless it is open for reading only,
+    /// and it is found out which files those are.
     ///
     /// ```
     /// # use thermocline::{Backups, Db, Options};

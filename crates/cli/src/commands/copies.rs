@@ -28,9 +28,9 @@ pub(crate) fn checkpoint(args: &DbDirArgs, output: &mut Output) -> Outcome {
     output.note(&format!("{dir} has what {db} has now"))
 }
 
-/// Adds a backup to a folder.
+/// Adds a backup to a folder. What is flushed for it the next backup has in common with it.
 pub(crate) fn backup(args: &DbDirArgs, output: &mut Output) -> Outcome {
-    let db = args.store.open(&args.db, Access::Write)?;
+    let db = args.store.open_to_flush(&args.db)?;
     let told = Told::default();
     let make = || -> Outcome<BackupInfo> {
         let backups = Backups::new(&args.dir);

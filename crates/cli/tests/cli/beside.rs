@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout};
 
-use thermocline::Db;
+use thermocline::{Db, Options};
 
 use crate::support::Store;
 
@@ -52,6 +52,44 @@ fn what_is_written_so_far_is_read() {
     // Nobody was in the writer's way.
     db.put("k", "v").unwrap();
     db.close().unwrap();
+}
+
+#[test]
+fn what_is_written_so_far_is_backed_up() {
+    let store = Store::new();
+    let db = writer(&store);
+    db.put("a", "flushed").unwrap();
+    db.flush().unwrap();
+    db.put("b", "not yet").unwrap();
+    let backup = || {
+        let run = store.run(&["backup", "DB", "backups", "--json"]);
+        assert_eq!((run.code, run.err.as_str()), (0, ""));
+        run.json()
+    };
+    assert_eq!(backup()["backup"], 1);
+    // Nobody was in the writer's way.
+    db.put("c", "later").unwrap();
+    let second = backup();
+    assert_eq!(second["seqno"], db.metrics().seqno_visible);
+    db.close().unwrap();
+    // Nor does it wait for who reads.
+    let reader = Options {
+        read_only: true,
+        ..store.options()
+    };
+    let reader = Db::open(store.path(), reader).unwrap();
+    assert_eq!(backup()["backup"], 3);
+    drop(reader);
+    for (id, has) in [
+        ("1", "a\tflushed\nb\tnot yet\n"),
+        ("2", "a\tflushed\nb\tnot yet\nc\tlater\n"),
+        ("3", "a\tflushed\nb\tnot yet\nc\tlater\n"),
+    ] {
+        let made = store.run(&["restore", "backups", id, "--backup", id]);
+        assert_eq!(made.code, 0, "{}", made.err);
+        assert_eq!(store.run(&["scan", id]).out, has);
+    }
+    assert_eq!(store.run(&["backups", "backups", "--verify"]).code, 0);
 }
 
 /// What `stat --watch` prints.
