@@ -1,7 +1,9 @@
-//! How a command ends when it does not succeed.
+//! How a command ends when it does not succeed, or is none.
 
 use std::io::Write;
 use std::process::ExitCode;
+
+use clap::error::{ContextKind, ErrorKind};
 
 /// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -52,6 +54,39 @@ impl From<thermocline::Error> for Failure {
     }
 }
 
+/// Ends a run whose command line was not taken. Who asked for help or the version has made no mistake; who typed nothing gets help, too.
+pub(crate) fn not_taken(error: clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Nothing is lost with help that nobody reads.
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        }
+        _ => Failure::Usage(mistake(error)).report(),
+    }
+}
+
+/// What the parser says of a mistake, as one sentence. How the command is used takes lines of its own, and `--help` has that.
+fn mistake(mut error: clap::Error) -> String {
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return "an argument is not UTF-8; give keys and values that are not as digits, with --hex"
+            .to_string();
+    }
+    error.remove(ContextKind::Usage);
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let hint = "For more information, try '--help'.";
+    let text = text.strip_suffix(hint).unwrap_or(text).trim_end();
+    let sentences = text.split("\n\n").map(|lines| {
+        let lines: Vec<&str> = lines.lines().map(str::trim).collect();
+        lines.join(" ")
+    });
+    let sentences: Vec<String> = sentences.collect();
+    format!("{}; see --help", sentences.join("; "))
+}
+
 /// Writes a line to standard error. Nothing is lost with one that nobody can read; `eprintln!` panics then.
 pub(crate) fn tell_aside(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", one_line(text));
@@ -80,12 +115,50 @@ pub(crate) fn even_unread(printed: Outcome) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use clap::Parser;
+
     use super::*;
+    use crate::args::Cli;
 
     #[test]
     fn what_is_told_is_one_line_whatever_is_in_it() {
         let told = one_line("no 'a\tb\nc\u{1b}[31m' in \"Zürich\\x\"");
         assert_eq!(told, "no 'a\\tb\\nc\\u{1b}[31m' in \"Zürich\\x\"");
+    }
+
+    #[test]
+    fn what_was_typed_wrongly_is_one_sentence() {
+        let bytes = OsStr::from_bytes(b"k\xff");
+        for (typed, says) in [
+            (
+                ["get", "DB"].map(OsStr::new).to_vec(),
+                "the following required arguments were not provided: <KEY>; see --help",
+            ),
+            (
+                ["delete-range", "DB"].map(OsStr::new).to_vec(),
+                "the following required arguments were not provided: <FROM> <TO>; see --help",
+            ),
+            (
+                ["scan", "DB", "--limit", "x"].map(OsStr::new).to_vec(),
+                "invalid value 'x' for '--limit <N>': invalid digit found in string; see --help",
+            ),
+            (
+                vec![OsStr::new("get"), OsStr::new("DB"), bytes],
+                "an argument is not UTF-8; give keys and values that are not as digits, with --hex",
+            ),
+        ] {
+            let typed = [OsStr::new("thermocline")].into_iter().chain(typed);
+            assert_eq!(mistake(Cli::try_parse_from(typed).unwrap_err()), says);
+        }
+        // A similar option is named, too.
+        let typed = ["thermocline", "scan", "DB", "--limt", "1"];
+        let told = mistake(Cli::try_parse_from(typed).unwrap_err());
+        let begins = told.starts_with("unexpected argument '--limt' found; tip: ");
+        let ends = told.ends_with("'--limit'; see --help");
+        assert!(begins && ends && !told.contains('\n'), "{told}");
     }
 
     #[test]

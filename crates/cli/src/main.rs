@@ -25,7 +25,10 @@ use crate::fail::Outcome;
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return fail::not_taken(error),
+    };
     let mut output = Output::new(cli.json, cli.quiet);
     let outcome = dispatch(cli.command, &mut output).and_then(|()| output.finish());
     match outcome {

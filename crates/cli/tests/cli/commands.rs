@@ -972,6 +972,9 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
         let run = store.run(&command);
         assert_eq!(run.code, 2, "{command:?}: {}", run.err);
         assert!(run.err.contains(says), "{command:?}: {}", run.err);
+        // Who types nothing gets help.
+        let one = command.is_empty() || run.is_one_sentence_naming(says);
+        assert!(one, "{command:?}: {}", run.err);
         assert_eq!(run.out, "", "{command:?}");
         assert!(!store.path().exists(), "{command:?} made a folder");
     }
@@ -1606,7 +1609,9 @@ fn an_error_is_one_line_whatever_was_typed() {
     let name = "a\nb\u{1b}[31m";
     let put = store.run(&["put", "DB", "k", "v", "--cf", name]);
     assert_eq!(put.code, 0, "{}", put.err);
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["get", name], 2, "<KEY>"),
+        (&["scan", "DB", "--limit", name], 2, "--limit"),
         (
             &["scan", "DB", "--cf", name, "--from", "b", "--to", "a"],
             2,
