@@ -1,5 +1,6 @@
 //! The fifth chapter: a process that writes is killed, and what it had acknowledged must be there.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -102,12 +103,8 @@ pub(crate) fn round(path: &Path, options: &Options, round: u64, target: u64) -> 
 fn write_and_kill(path: &Path, options: &Options, round: u64, target: u64) -> Outcome<(u64, f64)> {
     let failed = |e: std::io::Error| Failure::Failed(format!("cannot run the writing child: {e}"));
     let program = std::env::current_exe().map_err(failed)?;
-    let mut command = Command::new(program);
-    command.arg("tour-writer").arg(path).arg(round.to_string());
-    if let Some(pm_path) = &options.pm_path {
-        command.arg("--pm-path").arg(pm_path);
-    }
-    let mut child = command
+    let mut child = Command::new(program)
+        .args(arguments(path, options, round))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -117,6 +114,20 @@ fn write_and_kill(path: &Path, options: &Options, round: u64, target: u64) -> Ou
     let _ = child.kill();
     child.wait().map_err(failed)?;
     answer.map_err(failed)?
+}
+
+/// The child's command line. The names of folders may begin as options do.
+fn arguments(path: &Path, options: &Options, round: u64) -> Vec<OsString> {
+    let mut all = vec![OsString::from("tour-writer")];
+    if let Some(pm_path) = &options.pm_path {
+        let mut option = OsString::from("--pm-path=");
+        option.push(pm_path);
+        all.push(option);
+    }
+    all.push(OsString::from("--"));
+    all.push(path.as_os_str().to_owned());
+    all.push(OsString::from(round.to_string()));
+    all
 }
 
 fn listen_and_kill(child: &mut Child, target: u64) -> std::io::Result<Outcome<(u64, f64)>> {
@@ -183,4 +194,28 @@ fn count(db: &Db, round: u64) -> Outcome<u64> {
         present = number;
     }
     Ok(present)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args;
+
+    #[test]
+    fn folders_whose_names_begin_as_options_do_are_the_childs_too() {
+        let options = Options {
+            pm_path: Some("-pm".into()),
+            ..Options::default()
+        };
+        let typed = [OsString::from("thermocline")].into_iter();
+        let typed = typed.chain(arguments(Path::new("-db"), &options, 2));
+        let cli = args::Cli::try_parse_from(typed).unwrap();
+        let args::Command::TourWriter(args) = cli.command else {
+            panic!("another command");
+        };
+        assert_eq!((args.db.as_path(), args.round), (Path::new("-db"), 2));
+        assert_eq!(args.store.pm_path, options.pm_path);
+    }
 }
