@@ -156,6 +156,22 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
+/// Removes all that a folder holds, and not the folder, nor a link that leads to it; no folder there is no error.
+///
+/// # Errors
+/// [`Error::Io`] if something cannot be removed.
+pub fn empty(folder: &Path) -> Result<()> {
+    let failed = |source| Error::io("empty", folder, source);
+    let entries = match folder.read_dir() {
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        remove(&entry.map_err(failed)?.path())?;
+    }
+    Ok(())
+}
+
 fn new_folder(place: &Path, name: &str) -> Result<PathBuf> {
     let process = std::process::id();
     let mut number = 0u32;

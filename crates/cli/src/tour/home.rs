@@ -100,28 +100,29 @@ impl Home {
         }
     }
 
-    /// Removes it with what it has `beside`. A folder that was there before is empty again.
+    /// Removes it with what it has `beside`, as far as it can be. A folder that was there before is empty again, and else what it was: a
+    /// link may lead to it, something be mounted there, or its owner have given it rights.
     fn clear(self, beside: &[PathBuf]) -> thermocline::Result<()> {
         match self {
-            Home::Scratch(scratch) => scratch.remove()?,
+            Home::Scratch(scratch) => scratch.remove(),
             Home::Named { path, made } => {
-                scratch::remove(&path)?;
+                let mut cleared = match made {
+                    true => scratch::remove(&path),
+                    false => scratch::empty(&path),
+                };
                 for path in beside {
-                    scratch::remove(path)?;
+                    cleared = cleared.and(scratch::remove(path));
                 }
-                if !made {
-                    std::fs::DirBuilder::new()
-                        .create(&path)
-                        .map_err(|e| thermocline::Error::io("make", &path, e))?;
-                }
+                cleared
             }
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// Who keeps a tour that finds something wrong wants to look at what it wrote.
@@ -141,5 +142,25 @@ mod tests {
         let told = Home::Scratch(scratch).give_up(false, &[], failure());
         assert!(matches!(told, Failure::Failed(text) if text == "the tour lost data"));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_that_was_there_is_emptied_and_stays_what_it_is() {
+        let scratch = Scratch::new("tour-test").unwrap();
+        let [folder, link, region] =
+            ["folder", "link", "region"].map(|name| scratch.path().join(name));
+        let make = |path: &Path| std::fs::DirBuilder::new().create(path).unwrap();
+        make(&folder);
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        make(&link.join("of the tour"));
+        make(&region);
+        let home = Home::Named {
+            path: link.clone(),
+            made: false,
+        };
+        home.clear(std::slice::from_ref(&region)).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(folder.read_dir().unwrap().count(), 0);
+        assert!(!region.exists());
     }
 }
