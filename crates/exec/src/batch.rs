@@ -13,14 +13,20 @@
 //! 3. *Bounded.* Rings are made as threads read at the same time, up to a bound, and kept; beyond it
 //!    reads are made one after the other. A file descriptor and a few pages each. Where the system has no room for one it is
 //!    asked again, but not for each batch (`tries`).
+//! 4. *Given up for what is a ring's own fault.* A kernel whose rings cannot read, and a file system that takes no direct reads, answer
+//!    the same. The first is known by what the file's own read of the same bytes does.
 
 use std::sync::Arc;
 
 use thermocline_base::sync::{AtomicBool, Mutex, Ordering, lock};
 use thermocline_base::{AsyncIo, Result};
 use thermocline_env::File;
+#[cfg(target_os = "linux")]
+use thermocline_env::RawReads;
 
 use crate::pool::BufPool;
+#[cfg(target_os = "linux")]
+use crate::pool::PooledBuf;
 use crate::prepared::Prepared;
 use crate::range::RangeBuf;
 #[cfg(target_os = "linux")]
@@ -42,6 +48,18 @@ pub struct BatchRead<'a> {
     pub offset: u64,
     /// How many: fewer are read where the file ends before.
     pub len: usize,
+}
+
+/// A read that a ring is to make.
+#[cfg(target_os = "linux")]
+struct Asked<'a> {
+    read: &'a BatchRead<'a>,
+    raw: RawReads<'a>,
+    /// Whether its file was transferred directly when it was asked for.
+    direct: bool,
+    /// Where the whole units begin, and how far in them the bytes lie.
+    start: u64,
+    before: usize,
 }
 
 /// See the [module](self).
@@ -67,7 +85,7 @@ pub struct BatchReader {
     pool: BufPool,
     reads: UnderWay,
     rings: Mutex<Rings>,
-    /// Whether the operating system has refused to make a ring. Relaxed: a thread that does not see it
+    /// Whether the operating system has refused to make a ring, or to read by one. Relaxed: a thread that does not see it
     /// asks once more.
     refused: AtomicBool,
 }
@@ -132,7 +150,7 @@ impl BatchReader {
         answers.resize_with(reads.len(), || None);
         let each = reads.iter().zip(answers);
         each.map(|(read, answer)| match answer {
-            Some(buf) => Ok(buf),
+            Some(answer) => answer,
             None => self.alone(read),
         })
         .collect()
@@ -196,9 +214,9 @@ impl BatchReader {
         Ok(prepared.answer(got, read.len))
     }
 
-    /// Those that were answered in full.
+    /// The answers to those that need not be made alone any more.
     #[cfg(target_os = "linux")]
-    fn at_once(&self, reads: &[BatchRead<'_>]) -> Vec<Option<RangeBuf>> {
+    fn at_once(&self, reads: &[BatchRead<'_>]) -> Vec<Option<Result<RangeBuf>>> {
         if reads.len() < 2 || self.refused.load(Ordering::Relaxed) {
             return Vec::new();
         }
@@ -207,14 +225,23 @@ impl BatchReader {
         let (Some(raws), Ok(prepared)) = (raws, prepared) else {
             return Vec::new();
         };
-        let places: Vec<_> = prepared.iter().map(|p| (p.start, p.before)).collect();
-        let directs: Vec<_> = raws.iter().map(|raw| raw.direct_unit().is_some()).collect();
-        let rest = raws.iter().zip(prepared).map(|(raw, prepared)| RingRead {
-            fd: raw.fd(),
-            offset: prepared.start,
-            buf: prepared.buf,
-        });
-        let mut rest = rest.peekable();
+        let (mut asked, mut rest) = (Vec::new(), Vec::new());
+        for ((read, raw), prepared) in reads.iter().zip(raws).zip(prepared) {
+            let Prepared { start, before, buf } = prepared;
+            asked.push(Asked {
+                read,
+                raw,
+                direct: raw.direct_unit().is_some(),
+                start,
+                before,
+            });
+            rest.push(RingRead {
+                fd: raw.fd(),
+                offset: start,
+                buf,
+            });
+        }
+        let mut rest = rest.into_iter().peekable();
         let mut answers = Vec::with_capacity(reads.len());
         while rest.peek().is_some()
             && let Some(mut ring) = self.take_ring(Ring::new)
@@ -225,27 +252,50 @@ impl BatchReader {
                 break;
             };
             self.give_back(ring);
-            let kind = |got: &std::io::Result<usize>| got.as_ref().err().map(std::io::Error::kind);
-            if (done.iter()).all(|(_, got)| kind(got) == Some(std::io::ErrorKind::InvalidInput)) {
-                // It does not know how to read.
-                self.refused.store(true, Ordering::Relaxed);
-            }
-            for (buf, got) in done {
-                let n = answers.len();
-                let (start, before) = places[n];
-                answers.push(got.ok().and_then(|got| {
-                    raws[n].has_read(directs[n], got, start);
-                    let whole = got >= before + reads[n].len;
-                    let prepared = Prepared { start, before, buf };
-                    whole.then(|| prepared.answer(got, reads[n].len))
-                }));
-            }
+            let answered = self.answers(&asked[answers.len()..], done);
+            answers.extend(answered);
         }
         answers
     }
 
+    /// The answers to these reads, of which a ring has `done` the first ones: none where it did not read all.
+    #[cfg(target_os = "linux")]
+    fn answers(
+        &self,
+        asked: &[Asked<'_>],
+        done: Vec<(PooledBuf, std::io::Result<usize>)>,
+    ) -> Vec<Option<Result<RangeBuf>>> {
+        let kind = |got: &std::io::Result<usize>| got.as_ref().err().map(std::io::Error::kind);
+        let knows_none =
+            (done.iter()).all(|(_, got)| kind(got) == Some(std::io::ErrorKind::InvalidInput));
+        let each = asked.iter().zip(done);
+        each.map(|(asked, (buf, got))| {
+            if knows_none {
+                return Some(self.instead_of_ring(asked));
+            }
+            let (got, len) = (got.ok()?, asked.read.len);
+            let (start, before) = (asked.start, asked.before);
+            asked.raw.has_read(asked.direct, got, start);
+            let whole = got >= before + len;
+            let prepared = Prepared { start, before, buf };
+            whole.then(|| Ok(prepared.answer(got, len)))
+        })
+        .collect()
+    }
+
+    /// Makes a read alone that a ring did not know how to make. If the file makes it in the same way, the fault is the ring's: there will be
+    /// none. A file that takes no direct reads learns that here, and is read by rings from then on.
+    #[cfg(target_os = "linux")]
+    fn instead_of_ring(&self, asked: &Asked<'_>) -> Result<RangeBuf> {
+        let answer = self.alone(asked.read);
+        if answer.is_ok() && asked.raw.direct_unit().is_some() == asked.direct {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
     #[cfg(not(target_os = "linux"))]
-    fn at_once(&self, _reads: &[BatchRead<'_>]) -> Vec<Option<RangeBuf>> {
+    fn at_once(&self, _reads: &[BatchRead<'_>]) -> Vec<Option<Result<RangeBuf>>> {
         Vec::new()
     }
 
@@ -278,7 +328,50 @@ impl BatchReader {
 mod tests {
     use std::io;
 
+    use thermocline_env::real::RealStorage;
+    use thermocline_env::{OpenMode, Storage};
+
     use super::*;
+
+    /// A file system that takes no direct reads says the same as a kernel whose rings cannot read.
+    #[test]
+    fn a_ring_is_given_up_for_what_the_file_reads_in_the_same_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = RealStorage::new().open(&path, OpenMode::CreateNew).unwrap();
+        file.write_at(b"some bytes", 0).unwrap();
+        let (pool, reader) = (BufPool::new(0), BatchReader::new(BufPool::new(0)));
+        let (offset, len) = (5, 3);
+        let read = BatchRead {
+            file: &*file,
+            offset,
+            len,
+        };
+        let asked = |direct| Asked {
+            read: &read,
+            raw: file.raw_reads().unwrap(),
+            direct,
+            start: 0,
+            before: 5,
+        };
+        // EINVAL.
+        let invalid = || (pool.take(4096), Err(io::Error::from_raw_os_error(22)));
+        let is_refused = || reader.refused.load(Ordering::Relaxed);
+        // It was to be read directly, which it is no more.
+        let answers = reader.answers(&[asked(true), asked(true)], vec![invalid(), invalid()]);
+        assert_eq!(answers.len(), 2);
+        for answer in answers {
+            assert_eq!(&answer.unwrap().unwrap()[..], b"byt");
+        }
+        assert!(!is_refused(), "the file was not to be read so");
+        let none = (pool.take(4096), Ok(0));
+        let answers = reader.answers(&[asked(false), asked(false)], vec![invalid(), none]);
+        assert!(answers.iter().all(Option::is_none));
+        assert!(!is_refused(), "it knows how to read");
+        let answers = reader.answers(&[asked(false)], vec![invalid()]);
+        assert!(answers.into_iter().flatten().all(|answer| answer.is_ok()));
+        assert!(is_refused());
+    }
 
     #[test]
     fn a_ring_for_which_there_is_no_room_is_not_asked_for_with_each_batch() {
