@@ -85,7 +85,8 @@ impl FaultStorage {
     }
 
     /// Lets files grow by `bytes` more in total; then ENOSPC. A write that crosses the limit writes
-    /// up to it first. What was allocated can be written, since it does not grow the file.
+    /// up to it first; who allocates or reserves finds all or takes nothing. What was allocated can be written, since it does
+    /// not grow the file.
     pub fn limit_space(&self, bytes: u64) {
         self.injector.faults().room = Some(bytes);
     }

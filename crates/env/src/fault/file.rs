@@ -21,14 +21,6 @@ impl FaultFile {
         self.injector.call(op, what, &self.path)
     }
 
-    /// Grows the file as far as there is room; an error if that is not up to `end`.
-    fn grow(&self, what: &'static str, end: u64) -> Result<()> {
-        if self.injector.take_room(&self.path, self.inner.len()?, end) < end {
-            return Err(no_space(what, &self.path));
-        }
-        Ok(())
-    }
-
     /// As much of `n` as one transfer in the way that this one is made may begin or end at.
     fn whole_units(&self, n: u64, way: Way) -> u64 {
         match (way, self.inner.direct_unit()) {
@@ -131,7 +123,11 @@ impl File for FaultFile {
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         self.call(Op::Allocate, "reserve space for")?;
-        self.grow("reserve space for", offset.saturating_add(len))?;
+        let end = offset.saturating_add(len);
+        let before = self.inner.len()?;
+        if !self.injector.take_all_room(&self.path, before, end) {
+            return Err(no_space("reserve space for", &self.path));
+        }
         self.inner.allocate(offset, len)
     }
 

@@ -55,6 +55,17 @@ impl Faults {
         self.fired += u64::from(fault.is_some());
         fault
     }
+
+    /// Takes so much room, or none.
+    fn take_all(&mut self, growth: u64) -> bool {
+        let Some(room) = self.room else {
+            return true;
+        };
+        let left = room.checked_sub(growth);
+        self.fired += u64::from(left.is_none());
+        self.room = Some(left.unwrap_or(room));
+        left.is_some()
+    }
 }
 
 impl Injector {
@@ -139,6 +150,13 @@ impl Injector {
         end - (growth - granted)
     }
 
+    /// As [`Injector::take_room`], all up to `end` or none. Whether there was so much.
+    pub(super) fn take_all_room(&self, path: &Path, len: u64, end: u64) -> bool {
+        let mut faults = self.faults();
+        let has = faults.reserved.get(path).copied().unwrap_or(0).max(len);
+        faults.take_all(end.saturating_sub(has))
+    }
+
     /// Takes room behind the end of a file of `len` bytes, all up to `end` or none.
     pub(super) fn reserve(&self, path: &Path, len: u64, end: u64) -> bool {
         let mut faults = self.faults();
@@ -146,13 +164,9 @@ impl Injector {
             return true;
         }
         let has = faults.reserved.get(path).copied().unwrap_or(0).max(len);
-        let growth = end.saturating_sub(has);
-        let room = faults.room.unwrap_or(u64::MAX);
-        if growth > room {
-            faults.fired += 1;
+        if !faults.take_all(end.saturating_sub(has)) {
             return false;
         }
-        faults.room = faults.room.map(|room| room - growth);
         faults.reserved.insert(path.to_path_buf(), end.max(has));
         true
     }

@@ -174,6 +174,24 @@ fn space_ends_at_the_byte_and_what_was_allocated_can_be_written() {
     second.write_at(&[2; 30], 30).unwrap();
 }
 
+/// Who is refused keeps nothing, so that others find as much as before.
+#[test]
+fn what_is_reserved_is_all_or_nothing() {
+    let disk = disk();
+    let file = disk.open(Path::new("/a"), OpenMode::CreateNew).unwrap();
+    disk.limit_space(100);
+    let refused = [file.allocate(0, 101), file.reserve_behind(0, 101)];
+    for refused in refused {
+        assert_eq!(os_error(refused.unwrap_err()), libc::ENOSPC);
+    }
+    assert_eq!((file.len().unwrap(), disk.fired()), (0, 2));
+    file.allocate(0, 60).unwrap();
+    file.reserve_behind(60, 40).unwrap();
+    file.write_at(&[1; 100], 0).unwrap();
+    let error = file.write_at(&[1], 100).unwrap_err();
+    assert_eq!(os_error(error), libc::ENOSPC);
+}
+
 /// As on file systems that write nothing in place.
 #[test]
 fn a_removal_may_find_no_room() {
