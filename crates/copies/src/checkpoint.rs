@@ -67,7 +67,7 @@ fn fill<S: Store>(store: &S, target: &Target, course: &mut Course<'_>) -> Result
     let names = wanted.iter().map(|(_, name)| name.clone());
     target.note().record(names)?;
     let bytes = wanted.iter().map(|(file, _)| version.file_bytes(*file));
-    course.begin(bytes.sum());
+    course.begin(bytes.fold(0, u64::saturating_add));
     let mut by_name = false;
     for (file, name) in wanted {
         course.part(version.file_bytes(file));

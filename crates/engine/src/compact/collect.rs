@@ -186,7 +186,7 @@ impl Garbage {
     ) -> Vec<FileId> {
         let (mut own, mut table_bytes): (BTreeMap<FileId, u64>, u64) = (BTreeMap::new(), 0);
         for table in tables {
-            table_bytes += table.bytes;
+            table_bytes = table_bytes.saturating_add(table.bytes);
             let is_victim = |blob: &&BlobBytes| self.victims.binary_search(&blob.file).is_ok();
             for blob in table.blobs.iter().filter(is_victim) {
                 *own.entry(blob.file).or_default() += blob.bytes;

@@ -339,7 +339,8 @@ impl<'a> Along<'a> {
 
     /// Bytes of the tables that were taken along, of all levels.
     pub fn bytes(&self) -> u64 {
-        self.inputs.iter().map(|(_, table)| table.bytes).sum()
+        let bytes = self.inputs.iter().map(|(_, table)| table.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// Bytes that came to the level of the outputs from level 0, about: none if that is level 0 itself.

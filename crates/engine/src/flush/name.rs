@@ -24,7 +24,8 @@ impl Evacuator {
         self.partitioner.counted_by_merge(&outputs.counted);
         let to = along.iter().map(|along| usize::from(along.to.0)).max();
         let to = to.unwrap_or(0);
-        let brought: u64 = along.iter().map(Along::brought_bytes).sum();
+        let brought = along.iter().map(Along::brought_bytes);
+        let brought = brought.fold(0, u64::saturating_add);
         self.common.compactions.usage.add(
             to,
             LevelUse {
@@ -32,7 +33,7 @@ impl Evacuator {
                 bytes_read: outputs.bytes_read,
                 bytes_in: match to {
                     0 => 0,
-                    _ => outputs.memtable_bytes + brought,
+                    _ => outputs.memtable_bytes.saturating_add(brought),
                 },
                 bytes_written: outputs.bytes,
                 entries_dropped: outputs.dropped,
@@ -41,7 +42,8 @@ impl Evacuator {
         );
         if !along.is_empty() {
             self.common.counted.add(Count::RangesAlong, 1);
-            let bytes = along.iter().map(Along::bytes).sum();
+            let bytes = along.iter().map(Along::bytes);
+            let bytes = bytes.fold(0, u64::saturating_add);
             self.common.counted.add(Count::BytesAlong, bytes);
         }
     }

@@ -147,8 +147,9 @@ impl LevelUse {
         let all = self;
         all.jobs += did.jobs;
         all.tables_moved += did.tables_moved;
-        all.bytes_read += did.bytes_read;
-        all.bytes_in += did.bytes_in;
+        // Of some tables it is what a manifest says.
+        all.bytes_read = all.bytes_read.saturating_add(did.bytes_read);
+        all.bytes_in = all.bytes_in.saturating_add(did.bytes_in);
         all.bytes_written += did.bytes_written;
         all.entries_dropped += did.entries_dropped;
     }

@@ -97,7 +97,8 @@ impl Compactor {
         run.sort_by(|a, b| a.range.first.cmp(&b.range.first));
         let bytes: Vec<u64> = run.iter().map(|table| table.bytes).collect();
         let target = self.common.compactions.shape.geometry().table_bytes;
-        let total = runs.iter().map(|run| bytes_of(run)).sum();
+        let total = runs.iter().map(|run| bytes_of(run));
+        let total = total.fold(0, u64::saturating_add);
         let cuts = cuts(&bytes, total, staged.coroutines, target);
         Keys::divided(cuts.into_iter().map(|n| run[n].range.first.to_vec()))
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use thermocline_base::progress::Progress;
 use thermocline_base::report::Fault;
 use thermocline_base::{BlobRef, CfOptions, ErrorKind, FileId, SeqNo};
 use thermocline_compaction::merge::Source;
@@ -13,7 +14,7 @@ use thermocline_jobs::source::{Input, RunInput};
 use thermocline_policy::collect::{Allowance, BlobFile, is_due};
 use thermocline_policy::pick::Reason;
 use thermocline_sst::{BlobWriter, Value};
-use thermocline_version::{Change, FileKind, TableRef, VersionEdit};
+use thermocline_version::{Change, FileKind, TableRef, VersionEdit, fixture};
 
 use super::*;
 use crate::Family;
@@ -139,6 +140,12 @@ fn garbage_is_a_debt_from_when_it_is_known_until_it_is_collected() {
         }
         flush(&engine);
     }
+    // A manifest may say anything of them, level by level.
+    let huge = TableRef {
+        file_bytes: u64::MAX,
+        bytes: u64::MAX,
+        ..fixture::table(1, (b"a", b"b"), (1, 9))
+    };
     let mut waited = 0;
     let is_past = |behind: Behind| behind.garbage_bytes > behind.garbage_limits.soft;
     loop {
@@ -148,6 +155,9 @@ fn garbage_is_a_debt_from_when_it_is_known_until_it_is_collected() {
         assert_eq!(behind.garbage_bytes, garbage);
         if is_past(behind) {
             assert!(is_due(&files, allowance(&engine)));
+            let picker = &engine.inner.compactor.picker;
+            let tables = [&huge, &huge].into_iter();
+            assert!(picker.victims_for(Reason::Garbage, tables).is_empty());
             waited += 1;
         }
         if !engine.compact_once().unwrap() {
@@ -358,6 +368,34 @@ fn blob_files_of_any_size_are_added_up() {
     common.compactions.note(&version_of(&engine));
     let blobs = engine.metrics().blobs;
     assert_eq!((blobs.files, blobs.bytes), (2, u64::MAX));
+}
+
+/// The same of tables. There are none, so that nothing comes of the copy.
+#[test]
+fn tables_of_any_size_are_added_up_for_a_copy() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &apart());
+    let catalog = &engine.inner.common.catalog;
+    let mut named = VersionEdit::new();
+    for keys in [(b"a", b"b"), (b"c", b"d")] {
+        let file = catalog.pin_file(FileKind::Table).unwrap();
+        // Parts may have fewer bytes than their files.
+        let part = TableRef {
+            file_bytes: u64::MAX,
+            limited_below: true,
+            ..fixture::table(file.0, keys, (1, 9))
+        };
+        named.changes.push(Change::TableAdded {
+            place: fixture::at(1),
+            table: Arc::new(part),
+        });
+    }
+    catalog.edit(&named).unwrap();
+    let mut total = 0;
+    let mut observer = |progress: Progress| total = progress.total;
+    let copied = engine.checkpoint_observed(Path::new("/copy"), &mut observer);
+    assert!(copied.is_err());
+    assert_eq!(total, u64::MAX);
 }
 
 /// Another file stands in a blob file's place: sound, as long, with as many bytes of values, but of other keys.

@@ -47,25 +47,31 @@ fn write(engine: &Engine, cf: CfId, keys: impl Iterator<Item = u16>, value: &[u8
 /// Who asks for splits here.
 const HAND: Waiter = Waiter::Hand(0);
 
+/// What is to be flushed, and a range that cuts a table of level 0.
+fn within_a_table(engine: &Engine) -> (Taken, Span) {
+    let flusher = &engine.inner.flusher;
+    write(engine, CfId::DEFAULT, 0..300, &[1; 100]);
+    flusher.flush_sealed(Extent::All).unwrap();
+    write(engine, CfId::DEFAULT, 200..300, &[2; 100]);
+    let taken = Taken {
+        memtables: flusher.evacuator.to_flush(),
+        front: None,
+        for_scans: false,
+    };
+    let from = Position {
+        cf: CfId::DEFAULT,
+        key: key(150)[..].into(),
+    };
+    (taken, Span { from, to: None })
+}
+
 #[test]
 fn a_split_waits_for_a_range_that_cuts_its_table() {
     let story = || {
         let machine = Machine::new(PM);
         let engine = open(&machine);
         let inner = &engine.inner;
-        write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
-        inner.flusher.flush_sealed(Extent::All).unwrap();
-        write(&engine, CfId::DEFAULT, 200..300, &[2; 100]);
-        let taken = Taken {
-            memtables: inner.flusher.evacuator.to_flush(),
-            front: None,
-            for_scans: false,
-        };
-        let from = Position {
-            cf: CfId::DEFAULT,
-            key: key(150)[..].into(),
-        };
-        let span = Span { from, to: None };
+        let (taken, span) = within_a_table(&engine);
         let along = inner
             .flusher
             .evacuator
@@ -84,6 +90,34 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
     assert_eq!(story(), (Outcome::Waits, true));
     let _bug = plant(Bug::SplitBesideJob);
     assert_eq!(story(), (Outcome::Done, false));
+}
+
+/// A manifest says how large they are, and may say anything of each level.
+#[test]
+fn tables_of_any_size_are_added_up_where_they_are_taken_along() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    let inner = &engine.inner;
+    let (taken, span) = within_a_table(&engine);
+    let evacuator = &inner.flusher.evacuator;
+    let mut along = evacuator.along_of(&taken, &span, 10_000, true);
+    let (place, table) = along[0].inputs[0].clone();
+    let huge = Arc::new(TableRef {
+        file_bytes: u64::MAX,
+        bytes: u64::MAX,
+        ..TableRef::clone(&table)
+    });
+    along[0].inputs = vec![(place, huge.clone()), (place, huge)];
+    along[0].to = Level(1);
+    along[0].level0_bytes = u64::MAX;
+    assert_eq!(along[0].bytes(), u64::MAX);
+    let mut outputs = Outputs::default();
+    outputs.memtable_bytes += 1;
+    for _ in 0..2 {
+        evacuator.count_flush(&outputs, &along);
+    }
+    let usage = inner.common.compactions.usage.counted();
+    assert_eq!(usage.levels[1].bytes_in, u64::MAX);
 }
 
 #[test]
