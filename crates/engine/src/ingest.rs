@@ -86,6 +86,19 @@ struct Incoming<'a> {
     unasked: u64,
 }
 
+impl Incoming<'_> {
+    /// So many bytes come next: asks for room on the disk again, where it is time.
+    fn find_more(&mut self, bytes: usize) -> Result<()> {
+        self.unasked += bytes as u64;
+        if room::asks_again(self.unasked) {
+            // What was written has taken its room by now. What is left may be less than so much.
+            self.ingester.find_disk(0)?;
+            self.unasked = 0;
+        }
+        Ok(())
+    }
+}
+
 impl NewTables for Incoming<'_> {
     fn go_on(&mut self) -> Result<()> {
         self.ingester.common.check_writable()?;
@@ -94,6 +107,7 @@ impl NewTables for Incoming<'_> {
     }
 
     fn begin_tombstone(&mut self, tombstone: RangeTombstone) -> Result<()> {
+        self.find_more(tombstone.start.len() + tombstone.end.len())?;
         self.writing.begin_tombstone(tombstone, self.outputs)
     }
 
@@ -102,12 +116,7 @@ impl NewTables for Incoming<'_> {
             Value::Inline(bytes) => bytes.len(),
             Value::Blob(_) => 0,
         };
-        self.unasked += (key.len() + value_len) as u64;
-        if room::asks_again(self.unasked) {
-            // What was written has taken its room by now. What is left may be less than so much.
-            self.ingester.find_disk(0)?;
-            self.unasked = 0;
-        }
+        self.find_more(key.len() + value_len)?;
         self.writing.go_to(key, self.outputs)?;
         let key = KeyRef::new(key, self.seqno);
         self.writing.add(key, kind, value, self.outputs)

@@ -1,6 +1,6 @@
 //! A disk that is not full, and has too little room for a long value, or for what is ingested.
 
-use thermocline_base::{FileId, Kind, SeqNo};
+use thermocline_base::{FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_sst::{Compression, Identity, KeyRef, TableWriter, Value, WriteOptions};
 
 use super::*;
@@ -129,5 +129,41 @@ fn what_an_ingestion_writes_may_be_longer_than_what_it_reads() {
     fs.limit(DISK);
     let ingested = engine.ingest(CfId::DEFAULT, &[TABLE]).unwrap();
     assert!(ingested.bytes > 2 << 20, "{ingested:?}");
+    engine.close().unwrap();
+}
+
+/// Their keys are all that there is. About 300 KiB are written before it is asked again, and more is kept for flushes: so the disk is not
+/// met full in between.
+#[test]
+fn range_tombstones_of_an_ingestion_ask_for_room_too() {
+    let steps = Steps::new();
+    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
+    let mut options = options_of(Shape::GlobalIndex);
+    options.compaction.compression_level0 = Codec::None;
+    let engine = open_with(options, &fs, &sim, false);
+    fs.limit(DISK);
+    leave(&fs, &engine, 4 << 20);
+    let disk = engine.inner.pressure.disk().unwrap();
+    assert!(disk.reserve() > 400 << 10, "{disk:?}");
+    assert!(disk.beyond_reserve() > 3 << 20, "{disk:?}");
+    let key = |n: u32| [&n.to_be_bytes()[..], &[0; 1000]].concat();
+    let mut came = 0;
+    let ingester = &engine.inner.ingester;
+    let installed = ingester.install_new(CfId::DEFAULT, 0, &mut |seqno, new| {
+        (0..4000).try_for_each(|n| {
+            came = n;
+            new.begin_tombstone(RangeTombstone {
+                start: key(n),
+                end: key(n + 1),
+                seqno,
+            })
+        })
+    });
+    let error = installed.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    let says = error.to_string().contains("ingesting takes more");
+    assert!(says && came > 1000, "{came}: {error}");
+    assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
+    fs.limit(DISK);
     engine.close().unwrap();
 }
