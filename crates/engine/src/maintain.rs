@@ -99,7 +99,7 @@ impl Inner {
         }
         let latest = Duration::from_nanos(tuning::AGAIN_NS);
         let rest = self.common.compactions.first_rest_ends_after(begun);
-        let failed = ran.is_some_and(|ran| ran.as_ref().is_err_and(|error| !error.is_no_room()));
+        let failed = ran.is_some_and(Result::is_err);
         rest.map(|rest| rest.min(latest))
             .or_else(|| failed.then_some(latest))
     }

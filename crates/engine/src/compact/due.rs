@@ -96,7 +96,8 @@ impl Picker {
         (room, to_move): (Option<Option<u64>>, u64),
     ) -> Known<'v> {
         let families = version.families();
-        let resting = self.common.compactions.resting(self.common.now_ns());
+        let relieving = self.pressure.is_relieving();
+        let resting = (self.common.compactions).resting(self.common.now_ns(), relieving);
         let families: Vec<OfFamily<'v>> = families
             .map(|cf| OfFamily::of(version, cf, held(cf)).beside(&resting))
             .collect();

@@ -3,13 +3,17 @@
 //! A flush that fails is told to whoever needs the room, and a call that compacts a range gets its error. Nobody waits for the other
 //! jobs, so theirs would be heard of in an event alone, while writers are held back for what the jobs do not do. So
 //! the last failure stays in the metrics until a job from that level succeeds, or the next flush that goes where one failed. What
-//! failed for lack of room is `pressure::relief`'s.
+//! failed for lack of room is not told there.
 //!
 //! # Why one that fails holds no other up
 //! The same job would be picked again, before all others. So the tables that it read rest ([`Resting`]): no job takes them, as if one
 //! did that runs, and all others go on. After a pause they are as any other, so that what failed for a moment is tried again though
 //! nobody writes; each time that they fail again it is twice as long. Who compacts a range by hand, and what reads nothing, does not
 //! wait. Each job that fails puts a table at least to rest, so jobs that ask for the next one come to an end.
+//!
+//! Where room is wanted on the disk, `pressure::relief` decides what is tried: what fails there for lack of it puts nothing to rest, and what
+//! rests for that is tried like the others. But a job may find no room on a disk that is not full: by a quota, which no disk tells, or
+//! because it takes more than is free. Its tables rest, until another job has gone well at the latest.
 //!
 //! Values that cannot move out of a blob file are another matter: as long as their files count as something that is collected soon,
 //! writers wait for that. So tables with which a collection has failed twice are left alone for good ([`PassedOver`]).
@@ -31,6 +35,8 @@ pub(super) struct Resting(BTreeMap<FileId, Rest>);
 struct Rest {
     pause: Pause,
     until_ns: u64,
+    /// It has failed for lack of room.
+    for_room: bool,
 }
 
 impl Resting {
@@ -41,22 +47,36 @@ impl Resting {
         error: &Error,
         now_ns: u64,
     ) -> bool {
-        if is_of_store(error) || error.is_no_room() {
+        if is_of_store(error) {
             return false;
         }
+        let for_room = error.is_no_room();
         for table in tables {
             let before = self.0.get(&table).map(|rest| rest.pause);
             let pause = before.map_or_else(Pause::default, |pause| pause.after(false));
             let until_ns = now_ns.saturating_add(pause.ns);
-            self.0.insert(table, Rest { pause, until_ns });
+            let rest = Rest {
+                pause,
+                until_ns,
+                for_room,
+            };
+            self.0.insert(table, rest);
         }
         true
     }
 
-    /// Those that rest at this time.
-    pub fn at(&self, now_ns: u64) -> BTreeSet<FileId> {
-        let resting = self.0.iter().filter(|(_, rest)| now_ns < rest.until_ns);
+    /// Those that rest at this time, when room is wanted on the disk or not.
+    pub fn at(&self, now_ns: u64, relieving: bool) -> BTreeSet<FileId> {
+        let rests = |rest: &Rest| now_ns < rest.until_ns && !(rest.for_room && relieving);
+        let resting = self.0.iter().filter(|(_, rest)| rests(rest));
         resting.map(|(file, _)| *file).collect()
+    }
+
+    /// A job has gone well, and may have made room: what has found none is tried again. What fails then rests for longer all the same.
+    pub fn room_came(&mut self) {
+        for rest in self.0.values_mut().filter(|rest| rest.for_room) {
+            rest.until_ns = 0;
+        }
     }
 
     /// After how long the first of them may be taken again.

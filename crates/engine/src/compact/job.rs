@@ -132,10 +132,12 @@ impl Compactor {
         if left_alone {
             self.picker.internal_gave_up();
         }
-        let tables = job.inputs.iter().map(|(_, table)| table.file);
+        let tables: Vec<_> = job.inputs.iter().map(|(_, table)| table.file).collect();
         let failed = done.as_ref().err().filter(|_| !left_alone);
-        let compactions = &self.common.compactions;
-        let rest = compactions.job_ended(begun.reason, tables, failed, self.common.now_ns());
+        // Who asks for one hears of it.
+        let relieved = guarded || by_hand || self.pressure.is_relieving();
+        let (compactions, now) = (&self.common.compactions, self.common.now_ns());
+        let rest = compactions.job_ended(begun.reason, &tables, (failed, relieved), now);
         let takes_room = !begun.moved && !job.picked.is_drop();
         // It keeps its inputs.
         drop(job);

@@ -205,9 +205,9 @@ impl Compactions {
         counted::collectable(version, &passed_over)
     }
 
-    /// Tables that no job takes at this time, because one has failed that read them.
-    pub(super) fn resting(&self, now_ns: u64) -> BTreeSet<FileId> {
-        lock(&self.resting).at(now_ns)
+    /// Tables that no job takes at this time, because one has failed that read them; when room is wanted on the disk or not.
+    pub(super) fn resting(&self, now_ns: u64, relieving: bool) -> BTreeSet<FileId> {
+        lock(&self.resting).at(now_ns, relieving)
     }
 
     /// After how long the first of those may be taken again.
@@ -215,21 +215,31 @@ impl Compactions {
         lock(&self.resting).first_ends_after(now_ns)
     }
 
-    /// A job has ended, which had these tables. Whether they rest from now on.
+    /// A job has ended, which had these tables. If it has failed for lack of room, that is `relieved` by who makes some, or not. Whether the
+    /// tables rest from now on.
     pub(super) fn job_ended(
         &self,
         reason: Reason,
-        tables: impl IntoIterator<Item = FileId>,
-        failed: Option<&Error>,
+        tables: &[FileId],
+        (failed, relieved): (Option<&Error>, bool),
         now_ns: u64,
     ) -> bool {
-        match (reason, failed) {
-            (Reason::Garbage, _) => self.collection_ended(tables, failed),
-            // They read nothing.
-            (Reason::Deleted | Reason::Expired, _) | (_, None) => {}
-            (_, Some(error)) => return lock(&self.resting).note(tables, error, now_ns),
+        let tables = || tables.iter().copied();
+        if reason == Reason::Garbage {
+            self.collection_ended(tables(), failed);
         }
-        false
+        let Some(error) = failed else {
+            lock(&self.resting).room_came();
+            return false;
+        };
+        let rests = match reason {
+            // They read nothing.
+            Reason::Deleted | Reason::Expired => false,
+            // What else fails is passed over.
+            Reason::Garbage => error.is_no_room() && !relieved,
+            _ => !(error.is_no_room() && relieved),
+        };
+        rests && lock(&self.resting).note(tables(), error, now_ns)
     }
 
     /// There is nothing to do about what is due, or there is.

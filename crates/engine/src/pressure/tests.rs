@@ -775,8 +775,18 @@ fn scripted(
     filter: Option<Arc<dyn CompactionFilter>>,
 ) -> (SimFs, Engine, Runtime) {
     let steps = Steps::new();
-    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
-    let env = Env::simulated(fs.clone(), 7);
+    let fs = SimFs::new(steps.clone());
+    let sim = SimPm::new(1 << 20, steps);
+    let (engine, runtime) = scripted_in(Env::simulated(fs.clone(), 7), sim, options, filter);
+    (fs, engine, runtime)
+}
+
+fn scripted_in(
+    env: Env,
+    sim: SimPm,
+    options: Options,
+    filter: Option<Arc<dyn CompactionFilter>>,
+) -> (Engine, Runtime) {
     let runtime = Runtime::scripted(env.clock.clone());
     let filters = filter.into_iter().map(|of| ("default".to_string(), of));
     let setup = Setup {
@@ -791,7 +801,7 @@ fn scripted(
         background: true,
     };
     let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
-    (fs, engine, runtime)
+    (engine, runtime)
 }
 
 /// Lets so much time pass, and does what is to be done then.

@@ -10,9 +10,11 @@ use thermocline_base::report::Fault;
 use thermocline_base::{BlobRef, CfOptions, ErrorKind, FileId, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_env::fault::FaultStorage;
+use thermocline_env::simulated::SimClock;
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_policy::collect::{Allowance, BlobFile, is_due};
 use thermocline_policy::pick::Reason;
+use thermocline_policy::tuning::AGAIN_MAX_NS;
 use thermocline_sst::{BlobWriter, Value};
 use thermocline_version::{Change, FileKind, TableRef, VersionEdit, fixture};
 
@@ -659,7 +661,8 @@ fn long_values_are_carried_one_at_a_time() {
 fn a_full_disk_fails_a_flush_or_collection_and_leaves_nothing_of_it() {
     let machine = Machine::new(PM);
     let storage = FaultStorage::new(machine.world().env.storage);
-    let mut world = machine.world();
+    let clock = Arc::new(SimClock::new());
+    let mut world = world_of(&machine, &clock);
     world.env.storage = Arc::new(storage.clone());
     let mut options = apart();
     options.blob.space_percent_max = 101;
@@ -679,6 +682,8 @@ fn a_full_disk_fails_a_flush_or_collection_and_leaves_nothing_of_it() {
     let mut full = 0;
     for room in [0, 600, 2000, 4000] {
         storage.limit_space(room);
+        // What has failed is tried again.
+        clock.advance_ns(AGAIN_MAX_NS);
         for _ in 0..20 {
             match engine.compact_once() {
                 Ok(true) => {}
@@ -696,6 +701,7 @@ fn a_full_disk_fails_a_flush_or_collection_and_leaves_nothing_of_it() {
     }
     assert!(full > 0);
     storage.limit_space(1 << 30);
+    clock.advance_ns(AGAIN_MAX_NS);
     engine.compact(CF, ALL).unwrap();
     while engine.compact_once().unwrap() {}
     let files = counted(&engine);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thermocline_base::{Error, FileId};
 use thermocline_env::Clock;
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::simulated::SimClock;
 
 use thermocline_policy::tuning::{AGAIN_MAX_NS, DELETES_PAUSE_NS};
@@ -129,27 +130,108 @@ fn the_last_failure_is_told_until_such_a_job_succeeds() {
 fn what_fails_again_rests_for_longer() {
     let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
     let second = DELETES_PAUSE_NS;
+    let at = |resting: &Resting, now_ns| {
+        let whenever = [true, false].map(|relieving| resting.at(now_ns, relieving));
+        let [all, others] = whenever;
+        assert_eq!(all, others);
+        all
+    };
     let mut resting = Resting::default();
     assert!(!resting.note([FileId(1)], &Error::Closed, 5));
-    assert!(!resting.note([FileId(1)], &Error::OutOfSpace("no room".into()), 5));
     assert_eq!(
-        (resting.at(5).len(), resting.first_ends_after(5)),
+        (at(&resting, 5).len(), resting.first_ends_after(5)),
         (0, None)
     );
     assert!(resting.note([FileId(1), FileId(2)], &bad, 5));
     let (both, later) = (BTreeSet::from([FileId(1), FileId(2)]), 5 + second);
-    assert_eq!((resting.at(5), resting.at(later - 1)), (both.clone(), both));
     assert_eq!(
-        (resting.at(later).len(), resting.first_ends_after(later)),
+        (at(&resting, 5), at(&resting, later - 1)),
+        (both.clone(), both)
+    );
+    assert_eq!(
+        (at(&resting, later).len(), resting.first_ends_after(later)),
         (0, None)
     );
     // Of two that are tried again one is sound.
     assert!(resting.note([FileId(2)], &bad, later));
     let alone = BTreeSet::from([FileId(2)]);
-    assert_eq!(resting.at(later + 2 * second - 1), alone);
+    assert_eq!(at(&resting, later + 2 * second - 1), alone);
     assert_eq!(
         resting.first_ends_after(later),
         Some(Duration::from_nanos(2 * second))
     );
-    assert!(resting.at(later + 2 * second).is_empty());
+    assert!(at(&resting, later + 2 * second).is_empty());
+}
+
+/// Who makes room there decides what is tried.
+#[test]
+fn what_has_found_no_room_rests_where_none_is_wanted() {
+    let mut resting = Resting::default();
+    let full = Error::OutOfSpace("no room".into());
+    let bad = Error::corruption("a block", "/db/000001.sst", 7, 1, 2);
+    assert!(resting.note([FileId(1)], &full, 5) && resting.note([FileId(2)], &bad, 5));
+    let (both, other) = (
+        BTreeSet::from([FileId(1), FileId(2)]),
+        BTreeSet::from([FileId(2)]),
+    );
+    assert_eq!(
+        (resting.at(5, false), resting.at(5, true)),
+        (both.clone(), other.clone())
+    );
+    // Another job may have made some.
+    resting.room_came();
+    assert_eq!(resting.at(5, false), other);
+    assert!(resting.note([FileId(1)], &full, 5));
+    let later = 5 + 2 * DELETES_PAUSE_NS;
+    assert_eq!(resting.at(5, false), both);
+    assert_eq!(resting.at(later - 1, false), BTreeSet::from([FileId(1)]));
+    assert!(resting.at(later, false).is_empty());
+}
+
+/// As where a quota ends. The same job would be picked again for ever, and nobody would come by to have it tried again.
+#[test]
+fn what_finds_no_room_on_a_disk_that_is_not_full_rests_and_is_tried_again() {
+    let machine = Machine::new(PM);
+    let clock = Arc::new(SimClock::new());
+    let mut world = world_of(&machine, &clock);
+    let disk = FaultStorage::new(world.env.storage.clone());
+    world.env.storage = Arc::new(disk.clone());
+    let mut options = tiny();
+    options.compaction.level0_tables = 1;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let write = |round| {
+        (0..100).for_each(|n| put(&engine, CF, format!("{n:04}").as_bytes(), &value(round, n)));
+        flush(&engine);
+    };
+    write(1);
+    while engine.compact_once().unwrap() {}
+    write(2);
+    disk.arm(Plan {
+        fault: Fault::Quota,
+        op: Some(Op::Create),
+        at: 0,
+        repeat: Repeat::Forever,
+    });
+    let mut failed = 0;
+    loop {
+        match engine.compact_once() {
+            Ok(false) => break,
+            Ok(true) => {}
+            Err(error) => assert!(error.is_no_room(), "{error}"),
+        }
+        failed += 1;
+        assert!(failed < 100, "it is picked for ever");
+    }
+    assert!(failed > 0 && levels(&engine)[0] > 0);
+    assert!(!engine.inner.pressure.is_relieving());
+    let rest = engine
+        .inner
+        .common
+        .compactions
+        .first_rest_ends_after(clock.now_ns());
+    assert!(rest.is_some());
+    disk.disarm();
+    clock.advance_ns(AGAIN_MAX_NS);
+    while engine.compact_once().unwrap() {}
+    assert_eq!(levels(&engine)[0], 0);
 }

@@ -1,7 +1,9 @@
-//! A disk that is not full, and has too little room for a long value, or for what is ingested.
+//! A disk that is not full, and has too little room for a long value, for what is ingested, or for a job.
 
 use thermocline_base::{FileId, Kind, RangeTombstone, SeqNo};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_sst::{Compression, Identity, KeyRef, TableWriter, Value, WriteOptions};
+use thermocline_version::{Level, Place};
 
 use super::*;
 
@@ -166,4 +168,44 @@ fn range_tombstones_of_an_ingestion_ask_for_room_too() {
     assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
     fs.limit(DISK);
     engine.close().unwrap();
+}
+
+/// A quota ends where the disk has room, so that nobody is asked to make any. Then nobody comes by, either, if nobody writes.
+#[test]
+fn a_job_that_finds_no_room_on_a_disk_that_is_not_full_is_tried_again() {
+    let steps = Steps::new();
+    let (fs, sim) = (SimFs::new(steps.clone()), SimPm::new(1 << 20, steps));
+    let disk = FaultStorage::over_sim(fs.clone());
+    let env = Env {
+        storage: Arc::new(disk.clone()),
+        ..Env::simulated(fs, 7)
+    };
+    let mut options = options_of(Shape::GlobalIndex);
+    options.compaction.level0_tables = 1;
+    let (engine, runtime) = scripted_in(env, sim, options, None);
+    let level0 = || {
+        let version = engine.inner.common.catalog.version();
+        let place = Place::new(CfId::DEFAULT, Level::ZERO);
+        version.level(place).map_or(0, |tables| tables.len())
+    };
+    load(&engine, &runtime, 100);
+    assert_eq!(level0(), 0);
+    (0..100).for_each(|key| put(&engine, key, 2).unwrap());
+    engine.flush().unwrap();
+    disk.arm(Plan {
+        fault: Fault::Quota,
+        op: Some(Op::Create),
+        at: 0,
+        repeat: Repeat::Forever,
+    });
+    pass(&engine, &runtime, 0);
+    assert!(level0() > 0 && disk.fired() > 0);
+    assert!(!engine.inner.pressure.is_relieving());
+    disk.disarm();
+    pass(&engine, &runtime, 0);
+    assert!(level0() > 0, "it rests");
+    pass(&engine, &runtime, 11_000);
+    assert_eq!(level0(), 0);
+    engine.close().unwrap();
+    while runtime.step().is_some() {}
 }
