@@ -92,16 +92,23 @@ impl Client for Inner {
 impl Inner {
     /// After how long somebody looks again for a compaction that has failed, or for one that tables may take which rested when one was
     /// looked for, at `begun`; none if one `ran`, behind which the next one comes anyhow. Not as late as the longest rest: a timer
-    /// that is set is not set anew, and another rest may end before.
+    /// that is set is not set anew, and another rest may end before. On a full disk most of what is due is left alone, and there may be room
+    /// without a word: somebody else has made it.
     fn retries_after(&self, ran: Option<&Result<bool>>, begun: u64) -> Option<Duration> {
         if matches!(ran, None | Some(Ok(true))) || self.common.check_writable().is_err() {
             return None;
         }
-        let latest = Duration::from_nanos(tuning::AGAIN_NS);
+        // Nor later there than deletes are flushed, which have the same timer.
+        let relieving = self.pressure.is_relieving();
+        let latest = match relieving {
+            true => tuning::DELETES_PAUSE_NS,
+            false => tuning::AGAIN_NS,
+        };
+        let latest = Duration::from_nanos(latest);
         let rest = self.common.compactions.first_rest_ends_after(begun);
         let failed = ran.is_some_and(Result::is_err);
         rest.map(|rest| rest.min(latest))
-            .or_else(|| failed.then_some(latest))
+            .or_else(|| (failed || relieving).then_some(latest))
     }
 
     /// What has failed, or rested behind that, may have its time now.

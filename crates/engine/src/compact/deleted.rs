@@ -63,7 +63,7 @@
 //! - *Operands* hide nothing, and are covered as values are. A gap has none that someone finds a value by.
 //! - *What has expired* is found by readers until a compaction leaves it out, so that no gap rests on a TTL.
 //! - *Blob files*: what a table refers to is in its reference, and goes with that; a file that nothing refers to any more is removed as after any job (`blobs`).
-//! - *A full disk*: if the manifest has no room the job fails as a move does, and is not tried again by itself.
+//! - *A full disk*: if the manifest has no room the job fails as a move does, and is tried again some time later.
 //!
 //! # What a crash leaves
 //! Before the edit the tables, after it none of them, and files that nobody names: removed. Persistent memory follows by an edit of its own when

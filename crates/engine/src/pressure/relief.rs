@@ -19,7 +19,8 @@
 //! only smaller ones are tried, until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed memtables could not be flushed, since that
 //! gives up the rest of a zone, nor where so little is left that naming another memtable might fail.
 //!
-//! When that is, and why it ends, is decided by `policy::relief`.
+//! When that is, and why it ends, is decided by `policy::relief`. What was left alone meanwhile is looked for again from time to time, though
+//! nobody writes.
 
 pub(crate) mod state;
 

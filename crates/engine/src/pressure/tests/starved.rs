@@ -170,6 +170,20 @@ fn range_tombstones_of_an_ingestion_ask_for_room_too() {
     engine.close().unwrap();
 }
 
+fn level0_of(engine: &Engine) -> usize {
+    let version = engine.inner.common.catalog.version();
+    let place = Place::new(CfId::DEFAULT, Level::ZERO);
+    version.level(place).map_or(0, |tables| tables.len())
+}
+
+/// Level 0 has something that is due, below which there are tables.
+fn load_again(engine: &Engine, runtime: &Runtime) {
+    load(engine, runtime, 100);
+    assert_eq!(level0_of(engine), 0);
+    (0..100).for_each(|key| put(engine, key, 2).unwrap());
+    engine.flush().unwrap();
+}
+
 /// A quota ends where the disk has room, so that nobody is asked to make any. Then nobody comes by, either, if nobody writes.
 #[test]
 fn a_job_that_finds_no_room_on_a_disk_that_is_not_full_is_tried_again() {
@@ -183,15 +197,8 @@ fn a_job_that_finds_no_room_on_a_disk_that_is_not_full_is_tried_again() {
     let mut options = options_of(Shape::GlobalIndex);
     options.compaction.level0_tables = 1;
     let (engine, runtime) = scripted_in(env, sim, options, None);
-    let level0 = || {
-        let version = engine.inner.common.catalog.version();
-        let place = Place::new(CfId::DEFAULT, Level::ZERO);
-        version.level(place).map_or(0, |tables| tables.len())
-    };
-    load(&engine, &runtime, 100);
-    assert_eq!(level0(), 0);
-    (0..100).for_each(|key| put(&engine, key, 2).unwrap());
-    engine.flush().unwrap();
+    let level0 = || level0_of(&engine);
+    load_again(&engine, &runtime);
     disk.arm(Plan {
         fault: Fault::Quota,
         op: Some(Op::Create),
@@ -205,6 +212,28 @@ fn a_job_that_finds_no_room_on_a_disk_that_is_not_full_is_tried_again() {
     pass(&engine, &runtime, 0);
     assert!(level0() > 0, "it rests");
     pass(&engine, &runtime, 11_000);
+    assert_eq!(level0(), 0);
+    engine.close().unwrap();
+    while runtime.step().is_some() {}
+}
+
+/// Somebody else has filled the disk, and makes room there: nobody tells the store.
+#[test]
+fn what_was_left_alone_on_a_full_disk_is_done_when_there_is_room() {
+    let mut options = options_of(Shape::GlobalIndex);
+    options.compaction.level0_tables = 1;
+    let (fs, engine, runtime) = scripted(options, None);
+    let level0 = || level0_of(&engine);
+    load_again(&engine, &runtime);
+    fs.limit(fs.used());
+    engine.inner.pressure.press();
+    assert!(engine.inner.pressure.is_disk_full());
+    pass(&engine, &runtime, 0);
+    assert!(level0() > 0);
+    pass(&engine, &runtime, 11_000);
+    assert!(level0() > 0 && engine.inner.pressure.is_disk_full());
+    fs.limit(DISK);
+    (0..3).for_each(|_| pass(&engine, &runtime, 11_000));
     assert_eq!(level0(), 0);
     engine.close().unwrap();
     while runtime.step().is_some() {}
