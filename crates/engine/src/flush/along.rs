@@ -117,16 +117,21 @@ impl Evacuator {
         };
         let memtables = taken.memtables.iter().map(|m| contents_of(m));
         let memtables: Vec<Contents> = memtables.collect();
+        let coming = self.coming(&memtables, taken.for_scans);
+        self.common.compactions.costs.leaving(&plan, &coming)
+    }
+
+    /// What comes to level 0 with these memtables.
+    fn coming<'m>(&self, memtables: &'m [Contents], for_scans: bool) -> Coming<'m> {
         let limit = self.common.space.usage().limit_bytes;
-        let coming = Coming {
-            memtables: &memtables,
+        Coming {
+            memtables,
             share: self.common.compactions.shape.share.bytes(),
             usual_bytes: usual_bytes(limit, self.common.options.sealed_percent()),
             now_ns: self.common.now_ns(),
             written: self.common.commits.ring.visible(),
-            for_scans: taken.for_scans,
-        };
-        self.common.compactions.costs.leaving(&plan, &coming)
+            for_scans,
+        }
     }
 
     /// The tables that each family takes along; none if they are too many for an edit. About `bytes` of the range lie in

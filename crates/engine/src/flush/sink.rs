@@ -81,8 +81,7 @@ impl<'e> Sink<'e> {
         names: Names,
         made: &mut Made,
     ) -> Result<()> {
-        let Divided { spans, bytes } =
-            evacuator.divided(taken, &Colds::new(), Cuts::BelowLevel0)?;
+        let Divided { spans, bytes } = Sink::ranges(evacuator, taken)?;
         let at_once = evacuator.flush_writer.ranges_at_once() as u64;
         let cut = taken.cut_for_edits(evacuator, spans, names.memtables / at_once)?;
         let sink = Sink {
@@ -103,6 +102,11 @@ impl<'e> Sink<'e> {
             evacuator.flush_along(taken, group, along, &mut None, made)?;
         }
         Ok(())
+    }
+
+    /// The ranges, of which each ends where a table of the base level begins, if that is near: it is merged with those.
+    fn ranges(evacuator: &Evacuator, taken: &Taken) -> Result<Divided> {
+        evacuator.divided(taken, &Colds::new(), Cuts::BelowLevel0)
     }
 
     /// The next group of these ranges, and what it takes along: as many as there are threads, and those that meet the same

@@ -242,7 +242,14 @@ fn a_flush_is_promised_a_part_of_what_the_region_may_have() {
         promise.map_or(0, |promise| promise.bytes())
     };
     let options = &common.options;
-    let all = options.level0_pm_bytes().unwrap() + options.flush_pm_bytes();
+    let share = options.level0_pm_bytes().unwrap();
+    let usual = usual_bytes(PM, options.sealed_percent());
+    let coming = || {
+        let coming = flusher.evacuator.coming(&[], false);
+        (coming.share, coming.usual_bytes)
+    };
+    assert_eq!(coming(), (share, usual));
+    let all = share + options.flush_pm_bytes();
     assert_eq!((common.space.usage().limit_bytes, promised()), (PM, all));
     // It is not full, and has no room for a larger region.
     machine.limit_disk(machine.fs.used() + (200 << 10));
@@ -252,4 +259,8 @@ fn a_flush_is_promised_a_part_of_what_the_region_may_have() {
     assert!(!engine.inner.pressure.is_relieving());
     let now = promised();
     assert!((1..space.limit_bytes).contains(&now), "{now} of {space:?}");
+    // By the same it is decided what leaves.
+    let (less, usual_now) = coming();
+    assert!((1..share).contains(&less), "{less} of {share}");
+    assert!((1..usual).contains(&usual_now), "{usual_now} of {usual}");
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error};
+use thermocline_catalog::view::Position;
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Env, Storage};
 use thermocline_version::{Level, TableRef};
@@ -125,6 +126,18 @@ fn flushes_go_to_the_base_level_whether_ranges_are_written_at_once_or_not() {
     }
 }
 
+/// How many ranges of a flush would end where tables of the base level begin, whatever level 0 has.
+fn ends_between_tables(engine: &Engine) -> usize {
+    engine.inner.memtables.seal_active().unwrap();
+    let evacuator = &engine.inner.flusher.evacuator;
+    let spans = Sink::ranges(evacuator, &evacuator.taken_now(u64::MAX));
+    let spans = spans.unwrap().spans;
+    let base = tables(engine, 1);
+    let is_between = |at: &Position| base.iter().any(|table| *table.range.first == *at.key);
+    let ends = spans.iter().filter_map(|span| span.to.as_ref());
+    ends.filter(|at| is_between(at)).count()
+}
+
 /// One table of the base level reaches over all ranges of a flush.
 #[test]
 fn a_wide_table_is_written_once_and_not_once_for_each_range() {
@@ -186,6 +199,7 @@ fn a_range_that_meets_a_job_goes_to_level_0_and_no_other() {
         drop(held);
         // It comes down with the next flush.
         write(&engine, 2, &mut model);
+        assert!(ends_between_tables(&engine) > tables(&engine, 1).len() / 2);
         engine.flush().unwrap();
         check(&engine, &model);
         assert!(tables(&engine, 0).is_empty());
