@@ -28,7 +28,8 @@ pub const REGION_TRIES_BYTES: u64 = 16 << 20;
 /// Writes that only delete which are worth a flush on a full disk. *Chosen*.
 pub const DELETES_MANY: u64 = 1000;
 
-/// Nanoseconds between two flushes of deletes by threads, and of the first rest of tables. *Chosen*: each of many makes a table of its own.
+/// Nanoseconds between two flushes of deletes by threads, between two looks for what was left alone on a full disk, and of the first rest of
+/// tables. *Chosen*: each of many flushes makes a table of its own, and a look costs little.
 pub const DELETES_PAUSE_NS: u64 = 1_000_000_000;
 
 /// Nanoseconds after which a job that gave up is tried again, the first time: others may have taken its room for a moment.
