@@ -124,7 +124,8 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
         Space::witness_offset(),
         format!("chain {newest} or one before it"),
         if distance > 0 {
-            format!("a chain {distance} later")
+            // By its number: of two that come one after the other each is one later.
+            format!("chain {}", newest.saturating_add_signed(distance.into()))
         } else {
             "another one".into()
         },

@@ -22,7 +22,7 @@ use files::{HasGone, References, Referrer, bytes_of_files, check_files};
 
 use crate::create::lacks_region;
 use crate::layout::{self, ReadLock};
-use crate::open::beside::{Moments, named_since, passing};
+use crate::open::beside::{Moments, known_by, named_since, passing};
 use crate::open::spec::{Beside, described, open_space, replay_threads, settled};
 use crate::pm_tables::verify_pm_tables;
 use crate::recover;
@@ -142,7 +142,7 @@ fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) 
 /// is left out.
 fn is_so(moments: &mut Moments, part: &mut Report, region: &Result<()>) -> bool {
     let told = |fault: &Fault| format!("{fault:?}");
-    let ended = region.as_ref().err().map(Error::to_string);
+    let ended = region.as_ref().err().map(known_by);
     let faults = part.faults.iter().map(told);
     let wrong: BTreeSet<String> = faults.chain(ended.clone()).collect();
     if wrong.is_empty() {

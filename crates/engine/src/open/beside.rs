@@ -23,7 +23,7 @@
 //!
 //! # What is damage
 //! What is missing may have been written while it was copied. So whatever looks like damage is looked at again, in a new copy. If that
-//! says the same of the same place it is damage: where somebody writes, the place moves on.
+//! has the same of the same place it is damage: where somebody writes, the place moves on.
 //!
 //! # What it takes
 //! Memory for what lies in persistent memory, beside `dram`, and a descriptor for each file, up to half of those that there are.
@@ -80,7 +80,7 @@ impl Moments {
         match error {
             Error::Busy(_) => Ok(()),
             Error::Corruption { .. } | Error::Io { .. } | Error::Locked { .. } => {
-                match self.twice([error.to_string()].into()).is_empty() {
+                match self.twice([known_by(&error)].into()).is_empty() {
                     true => Ok(()),
                     false => Err(error),
                 }
@@ -186,6 +186,21 @@ fn new_blob_files(before: &State, now: &State) -> VersionEdit {
         edit.changes.extend(values);
     }
     edit
+}
+
+/// By what an error is known again in the next moment. What should be there is no part of it: all up to what was known to be durable
+/// should, and that moves on where somebody writes, though the place that is damaged stays.
+pub(crate) fn known_by(error: &Error) -> String {
+    match error {
+        Error::Corruption {
+            what,
+            place,
+            offset,
+            got,
+            ..
+        } => format!("{what} at {offset} of {place}: {got}"),
+        other => other.to_string(),
+    }
 }
 
 /// Why another moment is tried.

@@ -10,7 +10,7 @@ use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, Error, ErrorKind, Result, WriteBatch};
 use thermocline_engine::{Durability, Engine, Setup, World, destroy, verify};
 use thermocline_env::hooks::{Hooked, Hooks};
-use thermocline_env::{Env, File};
+use thermocline_env::{Env, File, OpenMode};
 
 const CF: CfId = CfId::DEFAULT;
 
@@ -121,11 +121,36 @@ impl Test {
     }
 
     fn reader(&self) -> Engine {
+        self.try_reader().unwrap()
+    }
+
+    fn try_reader(&self) -> Result<Engine> {
         let options = Options {
             read_only: true,
             ..self.options.clone()
         };
-        Engine::open(self.world.clone(), &self.dir, options).unwrap()
+        Engine::open(self.world.clone(), &self.dir, options)
+    }
+
+    /// Changes a byte of a key where its record lies, in the region or in a log.
+    fn damage(&self, key: &[u8]) {
+        let storage = world().env.storage;
+        let mut damaged = 0;
+        for name in storage.list(&self.dir).unwrap() {
+            if name != "region.pm" && !name.ends_with(".log") {
+                continue;
+            }
+            let path = self.dir.join(name);
+            let file = storage.open(&path, OpenMode::ReadWrite).unwrap();
+            let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            let at = bytes.windows(key.len()).position(|found| found == key);
+            if let Some(at) = at {
+                file.write_at(&[!key[0]], at as u64).unwrap();
+                damaged += 1;
+            }
+        }
+        assert_eq!(damaged, 1);
     }
 }
 
@@ -245,6 +270,68 @@ fn the_rest_of_a_zone_in_which_an_opening_goes_on_is_copied_with_each_try() {
     assert!(["first", "second", "third"].map(|key| has(&reader, key)) == [true; 3]);
     // It was written before there was that family.
     assert!(has(&reader, "late"));
+}
+
+fn damage_is_found_while_records_come(preset: Preset) {
+    let test = Test::new(preset);
+    let writer = test.writer();
+    for key in ["a first one", "b rots", "c tells that it was there"] {
+        put(&writer, key, b"value");
+    }
+    test.damage(b"b rots");
+    let (other, mut number) = (writer.clone(), 0);
+    test.meanwhile.set(move |to| {
+        if to == To::Records {
+            number += 1;
+            put(&other, &format!("d later {number}"), b"value");
+        }
+        Ok(())
+    });
+    // With each of these more is known to have been durable.
+    let opened = test.try_reader().map(drop);
+    assert_eq!(
+        opened.unwrap_err().kind(),
+        ErrorKind::Corruption,
+        "{preset:?}"
+    );
+    let report = verify(&test.world, &test.dir, &test.options).unwrap();
+    let [fault] = &report.faults[..] else {
+        panic!("{preset:?}: {:?}", report.faults);
+    };
+    assert!(fault.what.contains("missing or damaged"), "{fault:?}");
+}
+
+#[test]
+fn damage_is_told_of_however_much_is_written_meanwhile() {
+    damage_is_found_while_records_come(Preset::Thermocline);
+    damage_is_found_while_records_come(Preset::Leveled);
+}
+
+/// Each time the region knows one memtable more than the manifest that was read. That looks like damage, but is of another one each
+/// time.
+#[test]
+fn memtables_that_are_named_meanwhile_are_no_damage() {
+    let mut test = Test::new(Preset::Thermocline);
+    test.options.memtable.bytes_max = 64 << 10;
+    test.options.flush.automatic = false;
+    let writer = test.writer();
+    put(&writer, "before", b"value");
+    let (other, mut number, mut acts) = (writer.clone(), 0, 3);
+    test.meanwhile.set(move |to| {
+        if to != To::Records || acts == 0 {
+            return Ok(());
+        }
+        acts -= 1;
+        let memtables = || other.metrics().memtables.len();
+        let before = memtables();
+        while memtables() == before {
+            number += 1;
+            put(&other, &format!("later {number}"), &[b'v'; 900]);
+        }
+        Ok(())
+    });
+    let reader = test.reader();
+    assert!(has(&reader, "before") && has(&reader, "later 1"));
 }
 
 #[test]
