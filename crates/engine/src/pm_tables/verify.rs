@@ -8,7 +8,7 @@ use thermocline_level0::{NoteBlob, PmTable, verify_table_with};
 use thermocline_version::Version;
 
 /// Reads every byte of every PM table that `version` names, and notes what is wrong: of each table the first. `notes` is shown
-/// what the tables refer to in blob files.
+/// what the tables refer to in blob files. The zones are those of the space, by owner and ordinal.
 pub(crate) fn verify_pm_tables(
     (space, zones): (&Space, &[Zone]),
     (version, db_id): (&Version, [u8; 16]),
@@ -17,9 +17,8 @@ pub(crate) fn verify_pm_tables(
     report: &mut Report,
 ) -> Result<()> {
     for (info, _) in version.pm_tables() {
-        let own = zones.iter().filter(|zone| zone.owner == info.meta.owner);
-        let own: Vec<Zone> = own.copied().collect();
-        let opened = PmTable::open(space.region(), db_id, info.meta.clone(), &own);
+        let own = Zone::of_owner(zones, info.meta.owner);
+        let opened = PmTable::open(space.region(), db_id, info.meta.clone(), own);
         match opened.and_then(|table| verify_table_with(&table, &mut *notes)) {
             Ok(verified) => {
                 report.records += verified.entries + verified.range_tombstones;
