@@ -31,6 +31,7 @@ impl Store {
         for level in &mut self.levels[1..] {
             level.sort_by_key(|table| table.first);
         }
+        self.known_debt.set(None);
         self.changes += 1;
     }
 

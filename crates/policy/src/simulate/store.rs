@@ -1,5 +1,7 @@
 //! The tables of the model, and what policy is told of them.
 
+use std::cell::Cell;
+
 use thermocline_base::options::{Costs, Options, PartitionBy};
 
 use super::keys::Keys;
@@ -39,6 +41,8 @@ pub(super) struct Store {
     pub next_seqno: u64,
     /// Changes with whatever decisions depend on.
     pub changes: u64,
+    /// What levels add to a debt, once that was asked for, until an edit changes them: it is asked for with each memtable.
+    pub known_debt: Cell<Option<Debt>>,
     pub zones: Zones,
     /// Where partitions begin, but for the first.
     pub starts: Vec<usize>,
@@ -76,6 +80,7 @@ impl Store {
             next_file: 1,
             next_seqno: 1,
             changes: 0,
+            known_debt: Cell::new(None),
             zones: Zones::of(options),
             starts: Vec::new(),
             records_of_memtable: (0, Vec::new()),
@@ -210,6 +215,15 @@ impl Store {
     }
 
     pub fn debt(&self) -> Debt {
+        if let Some(debt) = self.known_debt.get() {
+            return debt;
+        }
+        let debt = self.debt_now();
+        self.known_debt.set(Some(debt));
+        debt
+    }
+
+    fn debt_now(&self) -> Debt {
         let seen = self.seen();
         let state = State {
             levels: &seen.levels,

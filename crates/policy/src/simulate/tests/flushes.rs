@@ -35,3 +35,20 @@ fn no_flush_begins_beside_one_of_no_whole_record() {
     }
     assert!(is_due);
 }
+
+/// What is known of the debt of levels is what a look at them finds, whatever has come to them.
+#[test]
+fn no_debt_is_known_of_levels_that_have_changed() {
+    let mut run = Run::new(&setting(Preset::Leveled, 5.0, 0.0, 0.0));
+    let mut different = Vec::new();
+    for _ in 0..200 {
+        run.fill_memtable();
+        let known = run.store.debt();
+        run.store.known_debt.set(None);
+        assert_eq!(run.store.debt(), known);
+        if different.last() != Some(&known) {
+            different.push(known);
+        }
+    }
+    assert!(different.len() > 4, "{different:?}");
+}
