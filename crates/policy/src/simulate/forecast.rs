@@ -121,6 +121,31 @@ impl Demand {
         run_in_rounds(&self.setting(self.device_per_s))
     }
 
+    /// What becomes of it at no cost.
+    pub(super) fn ideal(&self) -> Outcome {
+        run_in_rounds(&self.setting(f64::INFINITY))
+    }
+
+    /// Bytes of a log, at least, for each byte that is written.
+    fn logged(&self) -> f64 {
+        match self.options.in_dram() {
+            true => self.record.in_memtable() as f64 / self.record.user() as f64,
+            false => 0.0,
+        }
+    }
+
+    /// The rates at which the device, and the processors, would be used in full, if that becomes of it at no cost.
+    pub(super) fn rates_max(&self, ideal: &Outcome) -> (f64, f64) {
+        let moved = ideal.moved_for_each() + self.logged();
+        let processors = ideal.processor_for_each();
+        // A flush has a thread beside the jobs.
+        let all = self.processors.max(1) as f64 + 1.0;
+        (
+            self.device_per_s / moved.max(f64::MIN_POSITIVE),
+            all * 1e9 / processors.max(f64::MIN_POSITIVE),
+        )
+    }
+
     fn setting(&self, device_per_s: f64) -> Setting {
         let mut options = self.options.clone();
         let region = options.region_bytes_max();
@@ -175,21 +200,14 @@ impl Demand {
 /// assert!(forecast.device_used < 1.0 && forecast.writes_per_s_max > 20e6);
 /// ```
 pub fn forecast(demand: &Demand) -> Forecast {
-    let ideal = run_in_rounds(&demand.setting(f64::INFINITY));
+    let ideal = demand.ideal();
     let felt = demand.felt();
     let rate = demand.writes_per_s;
-    let logged = match demand.options.in_dram() {
-        true => demand.record.in_memtable() as f64 / demand.record.user() as f64,
-        false => 0.0,
-    };
+    let logged = demand.logged();
     let written = ideal.write_amplification() + logged;
     let moved = ideal.moved_for_each() + logged;
-    let processors = ideal.processor_for_each();
-    let busy = processors * rate / 1e9;
-    // A flush has a thread beside the jobs.
-    let all = demand.processors.max(1) as f64 + 1.0;
-    let by_device = demand.device_per_s / moved.max(f64::MIN_POSITIVE);
-    let by_processors = all * 1e9 / processors.max(f64::MIN_POSITIVE);
+    let busy = ideal.processor_for_each() * rate / 1e9;
+    let (by_device, by_processors) = demand.rates_max(&ideal);
     let device_used = rate * moved / demand.device_per_s;
     let waits = felt.wait_ns_max(BATCH_BYTES) > WAIT_NS;
     let full_first = match by_device <= by_processors {

@@ -287,26 +287,27 @@ fn more_persistent_memory_writes_no_more_where_few_large_jobs_count() {
 
 /// Two stores of a preset, one 256 times as large in everything: what their writes cost and how long they wait.
 fn of_any_size(preset: Preset, ratio: f64, skew: f64) {
-    let forecast_of = |pm_bytes: u64, rate: Option<f64>| {
-        forecast(&Demand {
-            options: Setting::options(preset, pm_bytes, pm_bytes / 4),
-            data_bytes: merge::whole(pm_bytes as f64 * ratio),
-            record: Record {
-                key_bytes: 16,
-                value_bytes: 400,
-            },
-            writes_per_s: rate.unwrap_or(10e6),
-            reads_per_s: 0.0,
-            device_per_s: 1e9,
-            skew,
-            spread: Spread::Keys,
-            processors: 2,
-        })
+    let demand = |pm_bytes: u64, writes_per_s: f64| Demand {
+        options: Setting::options(preset, pm_bytes, pm_bytes / 4),
+        data_bytes: merge::whole(pm_bytes as f64 * ratio),
+        record: Record {
+            key_bytes: 16,
+            value_bytes: 400,
+        },
+        writes_per_s,
+        reads_per_s: 0.0,
+        device_per_s: 1e9,
+        skew,
+        spread: Spread::Keys,
+        processors: 2,
     };
-    let small = forecast_of(4 << 30, None);
-    let rate = 0.6 * small.writes_per_s_max;
-    let large = forecast_of(1 << 40, Some(rate));
-    let (written, most) = (large.write_amplification, small.write_amplification);
+    // Of the small one nobody asks how long its writes wait.
+    let small = demand(4 << 30, 10e6);
+    let ideal = small.ideal();
+    let (device, processors) = small.rates_max(&ideal);
+    let rate = 0.6 * device.min(processors);
+    let large = forecast(&demand(1 << 40, rate));
+    let (written, most) = (large.write_amplification, ideal.write_amplification());
     let what = format!(
         "{preset:?} {ratio} {skew}: {written:.2} of {most:.2}, {:?}",
         large.felt
@@ -323,9 +324,12 @@ fn a_store_with_a_terabyte_of_persistent_memory_writes_as_one_with_a_few_gigabyt
         .flat_map(|ratio| [(*ratio, 0.0), (*ratio, 0.9)]);
     let presets = [Preset::Thermocline, Preset::GlobalIndex];
     let all = loads.flat_map(|load| presets.map(|preset| (preset, load)));
-    for (_, (preset, (ratio, skew))) in all.enumerate().filter(|(line, _)| is_tried(*line, 7)) {
+    let lines = all.enumerate().filter(|(line, _)| is_tried(*line, 7));
+    let lines: Vec<_> = lines.map(|(_, load)| load).collect();
+    // It is the longest, and would be the last one.
+    side_by_side(&lines, |&(preset, (ratio, skew))| {
         of_any_size(preset, ratio, skew);
-    }
+    });
 }
 
 /// Each flush writes what it has, and what that overlaps of the last level, until that is so large that there is one between; the
@@ -353,7 +357,7 @@ fn a_few_bytes_of_persistent_memory_change_no_forecast() {
             spread: Spread::Keys,
             processors: 2,
         };
-        forecast(&demand).write_amplification
+        demand.ideal().write_amplification()
     };
     let (one, other) = (written(1_717_986_918), written(1_717_986_944));
     assert!((one / other - 1.0).abs() < 0.02, "{one} {other}");
