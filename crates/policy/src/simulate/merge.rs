@@ -81,6 +81,11 @@ impl Table {
 
 /// Records of each cell from the first one on, up to the last one of these, each key once.
 pub(super) fn union(tables: &[Table], keys: &Keys) -> Option<Table> {
+    union_of(&tables.iter().collect::<Vec<_>>(), keys)
+}
+
+/// The same of tables that stay where they are.
+pub(super) fn union_of(tables: &[&Table], keys: &Keys) -> Option<Table> {
     let first = tables.iter().map(|table| table.first).min()?;
     let end = tables.iter().map(|table| table.end).max()?;
     let classes = keys.classes();

@@ -1,6 +1,6 @@
 //! A run, from its beginning to its end.
 
-use super::merge::{union, whole};
+use super::merge::{Table, union_of, whole};
 use super::setting::{Outcome, SECOND, Setting};
 use super::state::{Active, Run};
 use super::store::Store;
@@ -158,11 +158,11 @@ impl Run {
             return;
         }
         let in_pm = self.store.levels[0].iter().filter(|table| table.in_pm);
-        let mut all: Vec<_> = in_pm.cloned().collect();
-        all.extend(self.sealed.iter().map(|sealed| sealed.table.clone()));
+        let mut all: Vec<&Table> = in_pm.collect();
+        all.extend(self.sealed.iter().map(|sealed| &sealed.table));
         self.outcome.pm_table_bytes += self.store.pm_table_bytes() as f64;
         let keys = &self.store.keys;
-        let Some(found) = union(&all, keys) else {
+        let Some(found) = union_of(&all, keys) else {
             return;
         };
         let of_class = keys.of_class.iter().cycle();

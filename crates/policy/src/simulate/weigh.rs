@@ -2,7 +2,7 @@
 
 use thermocline_base::{CfId, FileId};
 
-use super::merge::{Cuts, Table, union, whole};
+use super::merge::{Cuts, Table, union_of, whole};
 use super::store::{Seen, Store};
 use crate::level0::{Family, Level0Plan, draws, plan, wants_samples};
 use crate::pick::{self, Slice, State, level0_cuts, level0_gaps, level0_slices, runs};
@@ -64,15 +64,15 @@ impl Store {
     fn sample(&self, seen: &Seen<'_>, slice: &Slice<'_>) -> (u64, u64) {
         let tables: Vec<pick::Table<'_>> = slice.pm.iter().map(|n| seen.levels[0][*n]).collect();
         let runs = runs(&tables);
-        let of = |run: &std::ops::Range<usize>| -> Vec<Table> {
+        let of = |run: &std::ops::Range<usize>| {
             let places = slice.pm[run.clone()].iter();
-            places.map(|n| self.levels[0][*n].clone()).collect()
+            places.map(|n| &self.levels[0][*n]).collect::<Vec<_>>()
         };
         let (mut again, mut drawn) = (0.0, 0.0);
         let (classes, of_class) = (self.keys.classes(), &self.keys.of_class);
         for (n, run) in runs[..runs.len().saturating_sub(1)].iter().enumerate() {
-            let older: Vec<Table> = runs[n + 1..].iter().flat_map(of).collect();
-            let Some(older) = union(&older, &self.keys) else {
+            let older: Vec<&Table> = runs[n + 1..].iter().flat_map(of).collect();
+            let Some(older) = union_of(&older, &self.keys) else {
                 continue;
             };
             for table in of(run) {
