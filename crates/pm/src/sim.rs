@@ -58,7 +58,7 @@ use thermocline_env::sim::SimFs;
 
 use crate::writer::{ActingWriter, Writer};
 use fail::Failure;
-use state::{State, WORD};
+use state::{LINE_BYTES, State, WORD};
 
 /// Simulated persistent memory. Cloning shares it.
 #[derive(Clone)]
@@ -328,15 +328,9 @@ impl SimPm {
         let mut state = lock(&self.core.state);
         let mut at = 0;
         while at < bytes.len() {
-            let byte = off + at as u64;
-            let skip = index(byte % WORD);
-            let n = (8 - skip).min(bytes.len() - at);
-            let cell = &self.core.words[index(byte / WORD)];
-            let old = cell.load(Ordering::Relaxed);
-            let mut word = old.to_le_bytes();
-            word[skip..skip + n].copy_from_slice(&bytes[at..at + n]);
-            let new = u64::from_le_bytes(word);
-            state.store_word(byte / WORD, old, new, buffered_by, cell);
+            let from = off + at as u64;
+            let n = index(LINE_BYTES - from % LINE_BYTES).min(bytes.len() - at);
+            state.store_in_line(&self.core.words, from, &bytes[at..at + n], buffered_by);
             at += n;
         }
     }

@@ -1,6 +1,7 @@
 //! What of simulated memory is durable, and what may be.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +15,8 @@ use crate::writer::Writer;
 pub(super) const WORD: u64 = 8;
 
 pub(super) const WORDS_PER_LINE: u64 = 8;
+
+pub(super) const LINE_BYTES: u64 = WORD * WORDS_PER_LINE;
 
 const LINE: usize = 8;
 
@@ -66,6 +69,14 @@ impl Line {
         self.stores.iter().any(|s| s.word == word)
     }
 
+    /// A word that read `old` is stored to.
+    fn store(&mut self, old: u64, store: Store) {
+        if !self.is_open(store.word) {
+            self.durable[store.word] = old;
+        }
+        self.stores.push(store);
+    }
+
     /// The stores that `covered` says are written back are certain: of each word those before the first that is not.
     fn written_back(&mut self, covered: impl Fn(&Store) -> bool) {
         let mut done: [Option<Store>; LINE] = [None; LINE];
@@ -101,18 +112,50 @@ impl State {
     ) {
         self.clock += 1;
         let line = self.pending.entry(word / WORDS_PER_LINE).or_default();
-        let place = index(word % WORDS_PER_LINE);
-        if !line.is_open(place) {
-            line.durable[place] = old;
-        }
-        line.stores.push(Store {
-            word: place,
+        let store = Store {
+            word: index(word % WORDS_PER_LINE),
             clock: self.clock,
             value: new,
             buffered_by,
             clean: false,
-        });
+        };
+        line.store(old, store);
         cell.store(new, Ordering::Release);
+    }
+
+    /// These bytes, all of one line, are stored from `off` on to the memory that has these words: word by word, as
+    /// [`State::store_word`] does it, and the line is looked up once.
+    pub(super) fn store_in_line(
+        &mut self,
+        words: &[AtomicU64],
+        off: u64,
+        bytes: &[u8],
+        buffered_by: Option<Writer>,
+    ) {
+        let line = self.pending.entry(off / LINE_BYTES).or_default();
+        line.stores.reserve(bytes.len().div_ceil(index(WORD)));
+        let mut at = 0;
+        while at < bytes.len() {
+            let byte = off + at as u64;
+            let skip = index(byte % WORD);
+            let n = (8 - skip).min(bytes.len() - at);
+            let cell = &words[index(byte / WORD)];
+            let old = cell.load(Ordering::Relaxed);
+            let mut word = old.to_le_bytes();
+            word[skip..skip + n].copy_from_slice(&bytes[at..at + n]);
+            let new = u64::from_le_bytes(word);
+            self.clock += 1;
+            let store = Store {
+                word: index(byte / WORD % WORDS_PER_LINE),
+                clock: self.clock,
+                value: new,
+                buffered_by,
+                clean: false,
+            };
+            line.store(old, store);
+            cell.store(new, Ordering::Release);
+            at += n;
+        }
     }
 
     /// The words of this range that are not certain, ascending.
@@ -140,15 +183,21 @@ impl State {
 
     pub(super) fn fence(&mut self, writer: Writer) {
         for (at, clock) in self.flushed.remove(&writer).unwrap_or_default() {
-            let Some(line) = self.pending.get_mut(&at) else {
+            let Entry::Occupied(mut line) = self.pending.entry(at) else {
                 continue;
             };
             // What another writer's buffer may hold is not in the line that was written back.
-            line.written_back(|store| {
+            let covered = |store: &Store| {
                 store.clock <= clock && store.buffered_by.is_none_or(|by| by == writer)
-            });
-            if line.stores.is_empty() {
-                self.pending.remove(&at);
+            };
+            // Nearly always that is all that there is, and no word has to be looked at by itself.
+            let mut stores = line.get().stores.iter();
+            let is_all = stores.all(|store| covered(store) && !store.clean);
+            if !is_all {
+                line.get_mut().written_back(covered);
+            }
+            if is_all || line.get().stores.is_empty() {
+                line.remove();
             }
         }
     }

@@ -32,6 +32,26 @@ fn a_store_may_be_lost_word_by_word_until_flushed_and_fenced() {
 }
 
 #[test]
+fn a_store_may_begin_and_end_in_any_word_of_any_line() {
+    for (off, len) in [(0, 64), (3, 2), (5, 200), (61, 7), (63, 66), (128, 1)] {
+        let sim = sim();
+        let bytes: Vec<u8> = (1..=len).collect();
+        sim.store(off, &bytes);
+        let end = off + u64::from(len);
+        let words = end.div_ceil(8) - off / 8;
+        assert_eq!(sim.crash().pending().len() as u64, words, "{off} {len}");
+        sim.flush(off, u64::from(len));
+        sim.fence(SITE).unwrap();
+        assert!(sim.crash().pending().is_empty(), "{off} {len}");
+        let byte = |at: u64| word(&sim, at).to_le_bytes()[index(at % 8)];
+        assert!((0..off).all(|at| byte(at) == 0), "{off} {len}");
+        let found: Vec<u8> = (off..end).map(byte).collect();
+        assert_eq!(found, bytes, "{off}");
+        assert!((end..end + 64).all(|at| byte(at) == 0), "{off} {len}");
+    }
+}
+
+#[test]
 fn the_words_that_were_read_are_told() {
     let sim = sim();
     sim.note_read(0, 8);
