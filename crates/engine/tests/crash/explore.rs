@@ -90,7 +90,8 @@ pub fn explore_until(
     let (sink, points) = sync_channel::<(Point, Option<Snapshot>)>(8);
     std::thread::scope(|scope| {
         let worker = scope.spawn(move || {
-            let snapshot = Snapshot::taker(&life, true);
+            // Where nobody is killed nothing is kept for it.
+            let snapshot = Snapshot::taker(&life, !planted.narrow);
             let watched: Observer = Arc::new(move |point| {
                 // The other end hangs up when it has seen enough.
                 let _ = sink.send((point, only(point).then(|| snapshot(point))));

@@ -1,6 +1,6 @@
 //! A world at one instant, and the states that a crash there can leave.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use thermocline_base::checksum::hash64;
@@ -46,6 +46,8 @@ pub struct Snapshot {
     pm: CrashImage,
     /// With everything undecided still undecided.
     fs: SimFs,
+    /// Of its files after each way to decide that was asked for: most states of a snapshot differ in the memory alone.
+    digests: Mutex<BTreeMap<Vec<usize>, u64>>,
     /// The memory as a killed process leaves it, on a share of the points.
     forked: Option<SimPm>,
 }
@@ -64,6 +66,7 @@ impl Snapshot {
             expect,
             pm: crashed(pm, point),
             fs: fs.image_killed(Steps::new()),
+            digests: Mutex::default(),
             forked: fork.then(|| pm.fork(Steps::new())),
         }
     }
@@ -210,8 +213,18 @@ impl Snapshot {
     /// A hash that differs between different states.
     pub fn digest(&self, state: &State) -> u64 {
         let pm = self.pm.digest(|i, _| state.pm[i]);
-        let fs = self.fs.image(&state.fs, Steps::new()).digest();
+        let fs = self.digest_of_files(&state.fs);
         hash64(&[pm.to_le_bytes(), fs.to_le_bytes()].concat())
+    }
+
+    fn digest_of_files(&self, choices: &[usize]) -> u64 {
+        let mut known = self.digests.lock().unwrap();
+        if let Some(digest) = known.get(choices) {
+            return *digest;
+        }
+        let digest = self.fs.image(choices, Steps::new()).digest();
+        known.insert(choices.to_vec(), digest);
+        digest
     }
 
     /// A world in this state, in which a store may be opened.
