@@ -29,7 +29,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, real::RealStorage};
 use thermocline_pm::SimPm;
 use thermocline_testkit::Rng;
-use thermocline_testkit::explore::one_in;
+use thermocline_testkit::explore::{one_in, side_by_side};
 
 use once::{Left, is_new};
 
@@ -417,42 +417,52 @@ fn at_every_call(work: Work, fault: Fault) -> (u64, u64) {
     let (calls, unnoticed) = count(work, fault);
     let one_in = one_in(ONE_IN);
     assert!(calls > 0, "{fault:?}");
-    let (mut runs, mut failed) = (0, 0);
-    for repeat in [Repeat::Once, Repeat::Forever] {
-        for at in (0..calls).step_by(usize::try_from(one_in).unwrap()) {
-            let machine = Machine::new();
-            machine.disk.arm(Plan {
-                fault,
-                op: None,
-                at,
-                repeat,
-            });
-            let mut run = Run::default();
-            let result = work(&machine.world(), &mut run);
-            let what = format!("{fault:?} at call {at}, {repeat:?}: {result:?}");
-            assert!(machine.disk.fired() > 0, "{what}");
-            if let Err(error) = &result {
-                let kinds = [
-                    ErrorKind::Io,
-                    ErrorKind::Poisoned,
-                    ErrorKind::Corruption,
-                    ErrorKind::OutOfSpace,
-                ];
-                assert!(kinds.contains(&error.kind()), "{what}");
-                failed += 1;
-            }
-            check_all(&machine, &run, &what);
-            if let Fault::SyncKept | Fault::SyncDropped | Fault::SyncNoSpace = fault {
-                check_again(&machine, &run, &what);
-            }
-            runs += 1;
-        }
-    }
+    let step = usize::try_from(one_in).unwrap();
+    let of = |repeat| (0..calls).step_by(step).map(move |at| (at, repeat));
+    let all: Vec<(u64, Repeat)> = of(Repeat::Once).chain(of(Repeat::Forever)).collect();
+    // What the tests of this thread are about, those of its helpers are, too.
+    let about = (LOGGED.get(), LONG.get());
+    let outcomes = side_by_side(&all, |&(at, repeat)| {
+        LOGGED.set(about.0);
+        LONG.set(about.1);
+        fails_at(work, fault, at, repeat)
+    });
+    let runs = outcomes.len() as u64;
+    let failed = outcomes.into_iter().filter(|failed| *failed).count() as u64;
     println!("{fault:?}: {runs} runs, {failed} of them with an error");
     (
         (runs * one_in).saturating_sub(2 * unnoticed),
         failed * one_in,
     )
+}
+
+/// Runs once, with a fault at this call, and checks what that leaves. Whether it ended with an error.
+fn fails_at(work: Work, fault: Fault, at: u64, repeat: Repeat) -> bool {
+    let machine = Machine::new();
+    machine.disk.arm(Plan {
+        fault,
+        op: None,
+        at,
+        repeat,
+    });
+    let mut run = Run::default();
+    let result = work(&machine.world(), &mut run);
+    let what = format!("{fault:?} at call {at}, {repeat:?}: {result:?}");
+    assert!(machine.disk.fired() > 0, "{what}");
+    if let Err(error) = &result {
+        let kinds = [
+            ErrorKind::Io,
+            ErrorKind::Poisoned,
+            ErrorKind::Corruption,
+            ErrorKind::OutOfSpace,
+        ];
+        assert!(kinds.contains(&error.kind()), "{what}");
+    }
+    check_all(&machine, &run, &what);
+    if let Fault::SyncKept | Fault::SyncDropped | Fault::SyncNoSpace = fault {
+        check_again(&machine, &run, &what);
+    }
+    result.is_err()
 }
 
 #[test]
