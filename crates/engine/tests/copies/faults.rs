@@ -8,7 +8,7 @@ use thermocline_engine::{Backups, Engine, Family, destroy};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 use thermocline_testkit::Rng;
-use thermocline_testkit::explore::one_in;
+use thermocline_testkit::explore::{one_in, side_by_side};
 
 use crate::backup::backups;
 use crate::ingest::{ALL, writer};
@@ -86,27 +86,27 @@ impl Bench {
 
     /// For every fault, or in a plain run for a share of them. Returns how many this stands for.
     fn every(
-        prepare: &dyn Fn(&Bench),
-        work: &dyn Fn(&Bench) -> Result<()>,
-        check: &dyn Fn(&Bench, Option<Plan>, bool),
+        prepare: &(dyn Fn(&Bench) + Sync),
+        work: &(dyn Fn(&Bench) -> Result<()> + Sync),
+        check: &(dyn Fn(&Bench, Option<Plan>, bool) + Sync),
     ) -> u64 {
-        let mut runs = 0;
         let one_in = one_in(24);
+        let mut plans: Vec<Plan> = Vec::new();
         for (&(fault, op), calls) in FAULTS.iter().zip(Bench::run(None, prepare, work, check)) {
             for at in (0..calls).step_by(usize::try_from(one_in).unwrap()) {
-                for repeat in [Repeat::Once, Repeat::Forever] {
-                    let plan = Plan {
-                        fault,
-                        op,
-                        at,
-                        repeat,
-                    };
-                    Bench::run(Some(plan), prepare, work, check);
-                    runs += one_in;
-                }
+                plans.extend([Repeat::Once, Repeat::Forever].map(|repeat| Plan {
+                    fault,
+                    op,
+                    at,
+                    repeat,
+                }));
             }
         }
-        runs
+        // These tests are the longest of the program, and the last of them would be alone.
+        let runs = side_by_side(&plans, |&plan| {
+            Bench::run(Some(plan), prepare, work, check);
+        });
+        runs.len() as u64 * one_in
     }
 
     /// Whether a database stands in `dir`. After a failure it may only where nothing could be undone
