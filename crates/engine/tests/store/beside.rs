@@ -14,7 +14,7 @@ use thermocline_base::{CfId, Kind, Result, WriteBatch};
 use thermocline_engine::{Durability, Engine, Family, LOCK_NAME, Setup, World, verify};
 use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::{Env, File};
-use thermocline_testkit::explore::explored;
+use thermocline_testkit::explore::{explored, side_by_side};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 const CF: CfId = CfId::DEFAULT;
@@ -254,7 +254,8 @@ fn contents(engine: &Engine) -> Model {
 
 #[test]
 fn a_moment_is_read_and_stays_whatever_is_written_meanwhile() {
-    for seed in seeds(0..explored(12, 200)) {
+    // It is the longest of this program.
+    side_by_side(&seeds(0..explored(12, 200)), |&seed| {
         let _replay = Replay::new("-p thermocline-engine --test store beside", seed);
         let preset = *Rng::new(seed).pick(&PRESETS);
         let test = Test::new(seed, preset);
@@ -276,7 +277,7 @@ fn a_moment_is_read_and_stays_whatever_is_written_meanwhile() {
         assert_eq!(report.faults, [], "{preset:?}");
         assert!(report.records > 0);
         drop(reader);
-    }
+    });
 }
 
 #[test]

@@ -23,7 +23,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SimClock;
 use thermocline_env::{Clock, Env};
 use thermocline_pm::SimPm;
-use thermocline_testkit::explore::{explored, is_tried};
+use thermocline_testkit::explore::{explored, is_tried, side_by_side};
 
 const PM: u64 = 1 << 20;
 
@@ -267,30 +267,33 @@ fn pairs(shape: &'static str, of: usize) -> impl Iterator<Item = usize> {
 /// Writes go on beside a reader that stands still for a day, and it reads exactly what it must.
 #[test]
 fn who_stands_still_holds_nobody_up() {
-    let mut wrong = Vec::new();
-    for shape in SHAPES {
-        for kind in pairs(shape, KINDS) {
-            let machine = Machine::new();
-            let engine = machine.open(shape);
-            let family = family_of(&engine, kind);
-            let model = begin(&engine, family);
-            let held = Held::new(&engine, family, kind);
-            machine.a_day_passes();
-            if let Err(error) = write_much(&engine, family) {
-                wrong.push(format!("{shape}, reader {kind}: {error}"));
-                continue;
-            }
-            machine.a_day_passes();
-            engine.reclaim().unwrap();
-            let metrics = engine.metrics();
-            let retired = metrics.memtables.iter().filter(|m| m.retired).count();
-            if retired > 0 {
-                wrong.push(format!("{shape}, reader {kind}: {retired} retired"));
-            }
-            held.check(family, &model);
-        }
-    }
+    let of = |shape| pairs(shape, KINDS).map(move |kind| (shape, kind));
+    let all: Vec<(&'static str, usize)> = SHAPES.into_iter().flat_map(of).collect();
+    let outcomes = side_by_side(&all, |&(shape, kind)| stands_still(shape, kind));
+    let wrong = outcomes.into_iter().filter_map(|outcome| outcome.err());
+    let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Fails where a reader of kind `kind` holds somebody up; panics where it reads something else.
+fn stands_still(shape: &'static str, kind: usize) -> Result<(), String> {
+    let machine = Machine::new();
+    let engine = machine.open(shape);
+    let family = family_of(&engine, kind);
+    let model = begin(&engine, family);
+    let held = Held::new(&engine, family, kind);
+    machine.a_day_passes();
+    let written = write_much(&engine, family);
+    written.map_err(|error| format!("{shape}, reader {kind}: {error}"))?;
+    machine.a_day_passes();
+    engine.reclaim().unwrap();
+    let metrics = engine.metrics();
+    let retired = metrics.memtables.iter().filter(|m| m.retired).count();
+    held.check(family, &model);
+    match retired {
+        0 => Ok(()),
+        _ => Err(format!("{shape}, reader {kind}: {retired} retired")),
+    }
 }
 
 /// A handle, or what has one, is no reader: the next opening has all the space.

@@ -7,13 +7,9 @@ use thermocline_env::spares::Spare;
 
 use super::*;
 
-/// Does `work` for each shape, two at a time: one after the other they take longer than all else in this program.
+/// Does `work` for each shape, some at a time: one after the other they take longer than all else in this program.
 fn with_each_shape(work: impl Fn(&'static str) + Sync) {
-    let (some, others) = SHAPES.split_at(SHAPES.len() / 2);
-    std::thread::scope(|scope| {
-        scope.spawn(|| some.iter().for_each(|shape| work(shape)));
-        others.iter().for_each(|shape| work(shape));
-    });
+    side_by_side(&SHAPES, |&shape| work(shape));
 }
 
 /// The store is opened and written again and again while somebody stands still who came before. What he sees stays, open
