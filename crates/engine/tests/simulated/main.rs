@@ -17,7 +17,7 @@ use run::{KEY_BYTES, Store, whole};
 use thermocline_base::options::{Options, Preset};
 use thermocline_base::size::index;
 use thermocline_policy::simulate::{self, Record, Setting, Spread};
-use thermocline_testkit::explore::explored;
+use thermocline_testkit::explore::{explored, side_by_side};
 
 /// The allocator of these tests: they take a sixth less time with it.
 #[global_allocator]
@@ -180,15 +180,27 @@ const BESIDE: &[f64] = &[0.92, 1.0, 1.08];
 
 /// Compares all loads, of which no sum may be off by more percent than it says here.
 fn compare(preset: Preset, beside: &[f64], (ssd_most, pm_most): (f64, f64)) {
-    let mut worst = Vec::new();
-    let loads = LOADS.iter().take(index(explored(1, LOADS_LONG)));
-    for &(ratio, skew) in loads {
+    let loads = &LOADS[..LOADS.len().min(index(explored(1, LOADS_LONG)))];
+    let mut stores: Vec<(usize, f64, f64, u64)> = Vec::new();
+    for (load, &(ratio, skew)) in loads.iter().enumerate() {
         let beside = if ratio < RATIO_ALONE { beside } else { ALONE };
+        let parts = beside.iter().zip(1..);
+        stores.extend(parts.map(|(part, seed)| (load, ratio * part, skew, seed)));
+    }
+    // A preset has many of them, and the last one would be alone with its own. Those with most data come first.
+    stores.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let mut written = side_by_side(&stores, |&(load, ratio, skew, seed)| {
+        let (real, user_bytes) = real(preset, ratio, skew, seed);
+        (load, seed, real, modelled(preset, ratio, skew, user_bytes))
+    });
+    // Sums are formed in the same order each time.
+    written.sort_by_key(|&(load, seed, ..)| (load, seed));
+    let mut worst = Vec::new();
+    for (load, &(ratio, skew)) in loads.iter().enumerate() {
         let (mut real_all, mut modelled_all) = (Written::default(), Written::default());
-        for (part, seed) in beside.iter().zip(1..) {
-            let (real, user_bytes) = real(preset, ratio * part, skew, seed);
-            real_all.add(&real);
-            modelled_all.add(&modelled(preset, ratio * part, skew, user_bytes));
+        for (_, _, real, modelled) in written.iter().filter(|one| one.0 == load) {
+            real_all.add(real);
+            modelled_all.add(modelled);
         }
         let ssd = off(modelled_all.ssd, real_all.ssd);
         let pm = off(modelled_all.pm, real_all.pm);
