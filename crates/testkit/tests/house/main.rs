@@ -21,6 +21,7 @@ mod locks;
 mod paths;
 mod source;
 mod types;
+mod untested;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
