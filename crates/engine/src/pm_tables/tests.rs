@@ -6,7 +6,7 @@ use std::path::Path;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, CfOptions, ErrorKind, SeqNo, WriteBatch};
 use thermocline_level0::{FoundValue, PmPart};
-use thermocline_testkit::explore::times;
+use thermocline_testkit::explore::{side_by_side, times};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::flush::tests::{Model, check_cursor, delete, files, get, put};
@@ -244,7 +244,8 @@ fn level_0_keeps_to_its_share() {
         None => (2..3, 2_000u32),
         Some(times) => (0..3 * times, 4_000),
     };
-    for seed in seeds(some) {
+    // They come last, and the last one would be alone.
+    side_by_side(&seeds(some), |&seed| {
         let _replay = Replay::new("-p thermocline-engine level_0_keeps_to_its_share", seed);
         let mut rng = Rng::new(seed);
         let machine = Machine::new(PM);
@@ -297,7 +298,7 @@ fn level_0_keeps_to_its_share() {
         engine.close().unwrap();
         let report = crate::verify(&machine.world(), Path::new("/db"), &own).unwrap();
         assert_eq!(report.faults, vec![]);
-    }
+    });
 }
 
 /// Whoever reads what is damaged hears of it.

@@ -2,7 +2,7 @@
 
 use thermocline_base::CfOptions;
 use thermocline_base::step::Observer;
-use thermocline_testkit::explore::one_in;
+use thermocline_testkit::explore::{one_in, side_by_side};
 
 use super::*;
 use crate::sync::{Arc, Mutex, lock};
@@ -86,7 +86,8 @@ fn a_move_that_is_cut_short_loses_no_log() {
         let points = points_of_the_move(&killed_with_chains(before));
         assert!(points.len() > 10, "{}", points.len());
         let step = usize::try_from(one_in(3)).unwrap();
-        for (n, point) in (0u64..).zip(&points).step_by(step) {
+        let tried: Vec<(u64, &SimFs)> = (0u64..).zip(&points).step_by(step).collect();
+        side_by_side(&tried, |&(n, point)| {
             let pending = point.pending();
             let random = [pending.random(n), pending.random(n + 1_000)];
             let crashes = [pending.none(), pending.all()].into_iter().chain(random);
@@ -96,7 +97,7 @@ fn a_move_that_is_cut_short_loses_no_log() {
                     panic!("from {before:?}, point {n}: {why}");
                 }
             }
-        }
+        });
     }
 }
 
