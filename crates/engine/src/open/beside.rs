@@ -189,7 +189,8 @@ fn new_blob_files(before: &State, now: &State) -> VersionEdit {
 }
 
 /// By what an error is known again in the next moment. What should be there is no part of it: all up to what was known to be durable
-/// should, and that moves on where somebody writes, though the place that is damaged stays.
+/// should, and that moves on where somebody writes, though the place that is damaged stays. So what tells two moments apart that are not
+/// damaged is in what is there.
 pub(crate) fn known_by(error: &Error) -> String {
     match error {
         Error::Corruption {

@@ -395,13 +395,21 @@ impl Hooks for Exchanging {
 /// A manifest is looked for again where it is another one by then, but not so often. That somebody writes is no reason to give up.
 #[test]
 fn options_are_read_though_the_manifest_is_exchanged_again_and_again() {
+    // Eight times it is looked for before somebody is beside a writer, and as often in each moment. That another one was missing in the
+    // moment before is no damage.
+    for exchanges in [12, 28] {
+        options_are_read_behind(exchanges);
+    }
+}
+
+fn options_are_read_behind(exchanges: u32) {
     let test = Test::new(Preset::Thermocline);
     let mut options = test.options.clone();
     options.manifest.bytes_max = 512;
     let exchanging = Arc::new(Exchanging {
         writer: Engine::open(world(), &test.dir, options).unwrap(),
         dir: test.dir.clone(),
-        left: AtomicU32::new(12),
+        left: AtomicU32::new(exchanges),
     });
     let real = world();
     let storage = Hooked::new(real.env.storage.clone(), exchanging.clone());

@@ -102,12 +102,13 @@ fn open_named(
     if storage.exists(path)? {
         return storage.open(path, mode);
     }
+    // Which one is what was found: who reads beside a writer tells by that whether it is the same one the next time.
     Err(Error::corruption(
         "the manifest that it names is missing",
         named_by.display().to_string(),
         0,
-        path.display(),
-        "no such file",
+        "a file",
+        format!("no {}", path.display()),
     ))
 }
 
