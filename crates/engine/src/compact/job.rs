@@ -133,11 +133,11 @@ impl Compactor {
             self.picker.internal_gave_up();
         }
         let tables: Vec<_> = job.inputs.iter().map(|(_, table)| table.file).collect();
-        let failed = done.as_ref().err().filter(|_| !left_alone);
         // Who asks for one hears of it.
         let relieved = guarded || by_hand || self.pressure.is_relieving();
+        let failed = (done.as_ref().err(), relieved);
         let (compactions, now) = (&self.common.compactions, self.common.now_ns());
-        let rest = compactions.job_ended(begun.reason, &tables, (failed, relieved), now);
+        let rest = !left_alone && compactions.job_ended(begun.reason, &tables, failed, now);
         let takes_room = !begun.moved && !job.picked.is_drop();
         // It keeps its inputs.
         drop(job);

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Duration;
 
+use thermocline_base::options::{Costs, Shape};
 use thermocline_base::{Error, FileId};
 use thermocline_env::Clock;
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::simulated::SimClock;
 
+use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::{AGAIN_MAX_NS, DELETES_PAUSE_NS};
 
 use super::super::failures::Resting;
@@ -234,4 +236,44 @@ fn what_finds_no_room_on_a_disk_that_is_not_full_rests_and_is_tried_again() {
     clock.advance_ns(AGAIN_MAX_NS);
     while engine.compact_once().unwrap() {}
     assert_eq!(levels(&engine)[0], 0);
+}
+
+/// It has made no room: what has found none would be tried again behind each of them.
+#[test]
+fn a_merge_in_persistent_memory_that_gives_up_ends_no_rest() {
+    let machine = Machine::new(PM);
+    let mut world = machine.world();
+    let disk = FaultStorage::new(world.env.storage.clone());
+    world.env.storage = Arc::new(disk.clone());
+    let mut options = tiny();
+    options.compaction.table_bytes = 16 << 10;
+    options.level0.shape = Some(Shape::PmTables);
+    options.level0.internal = Costs::Off;
+    options.flush.automatic = false;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    for round in 1..3u8 {
+        (0..100).for_each(|key| put(&engine, CF, &[key], &[round; 8]));
+        engine.flush().unwrap();
+    }
+    let version = version_of(&engine);
+    let tables: Vec<FileId> = version.tables().map(|(_, table)| table.file).collect();
+    let compactions = &engine.inner.common.compactions;
+    let full = Error::OutOfSpace("no room".into());
+    assert!(compactions.job_ended(Reason::Level0, &tables, (Some(&full), false), 5));
+    let rest = compactions.first_rest_ends_after(5);
+    assert!(rest.is_some());
+    // There is no room for its edit.
+    disk.arm(Plan {
+        fault: Fault::Quota,
+        op: Some(Op::Write),
+        at: 0,
+        repeat: Repeat::Forever,
+    });
+    let error = engine.inner.compactor.merge_one_slice(CF).unwrap_err();
+    assert!(error.is_no_room(), "{error}");
+    assert_eq!(engine.metrics().compaction.internal_given_up, 1);
+    assert_eq!(compactions.first_rest_ends_after(5), rest);
+    disk.disarm();
+    engine.compact_level0(CF).unwrap();
+    engine.close().unwrap();
 }
