@@ -11,9 +11,10 @@
 //! nobody writes; each time that they fail again it is twice as long. Who compacts a range by hand, and what reads nothing, does not
 //! wait. Each job that fails puts a table at least to rest, so jobs that ask for the next one come to an end.
 //!
-//! Where room is wanted on the disk, `pressure::relief` decides what is tried: what fails there for lack of it puts nothing to rest, and what
-//! rests for that is tried like the others. But a job may find no room on a disk that is not full: by a quota, which no disk tells, or
-//! because it takes more than is free. Its tables rest, until another job has gone well at the latest.
+//! Where room is wanted on the disk, `pressure::relief` decides what is tried: what begins there, and fails for lack of it, puts nothing to
+//! rest, and what rests for that is tried like the others. But a job may find no room on a disk that is not full: by a quota, which no disk
+//! tells, or because it takes more than is free, and fills the disk itself for as long as it writes. Its tables rest, until another job has
+//! gone well at the latest.
 //!
 //! Values that cannot move out of a blob file are another matter: as long as their files count as something that is collected soon,
 //! writers wait for that. So tables with which a collection has failed twice are left alone for good ([`PassedOver`]).

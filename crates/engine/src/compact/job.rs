@@ -133,10 +133,10 @@ impl Compactor {
             self.picker.internal_gave_up();
         }
         let tables: Vec<_> = job.inputs.iter().map(|(_, table)| table.file).collect();
-        // Who asks for one hears of it.
-        let relieved = guarded || by_hand || self.pressure.is_relieving();
-        let failed = (done.as_ref().err(), relieved);
+        // Who asks for one hears of it. If room is wanted only by now, this one may have filled the disk itself, and would again.
+        let failed = (done.as_ref().err(), guarded || by_hand);
         let (compactions, now) = (&self.common.compactions, self.common.now_ns());
+        // What is left alone has neither gone well nor failed.
         let rest = !left_alone && compactions.job_ended(begun.reason, &tables, failed, now);
         let takes_room = !begun.moved && !job.picked.is_drop();
         // It keeps its inputs.
