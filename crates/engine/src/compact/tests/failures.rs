@@ -214,17 +214,22 @@ fn what_finds_no_room_on_a_disk_that_is_not_full_rests_and_is_tried_again() {
         at: 0,
         repeat: Repeat::Forever,
     });
-    let mut failed = 0;
+    let (mut jobs, mut failed) = (0, 0);
     loop {
         match engine.compact_once() {
             Ok(false) => break,
+            // Tables move to another level without a new file.
             Ok(true) => {}
-            Err(error) => assert!(error.is_no_room(), "{error}"),
+            Err(error) => {
+                assert!(error.is_no_room(), "{error}");
+                failed += 1;
+            }
         }
-        failed += 1;
-        assert!(failed < 100, "it is picked for ever");
+        jobs += 1;
+        assert!(jobs < 100, "it is picked for ever");
     }
-    assert!(failed > 0 && levels(&engine)[0] > 0);
+    assert!(failed > 0);
+    let left = levels(&engine);
     assert!(!engine.inner.pressure.is_relieving());
     let rest = engine
         .inner
@@ -234,8 +239,9 @@ fn what_finds_no_room_on_a_disk_that_is_not_full_rests_and_is_tried_again() {
     assert!(rest.is_some());
     disk.disarm();
     clock.advance_ns(AGAIN_MAX_NS);
+    assert!(engine.compact_once().unwrap());
     while engine.compact_once().unwrap() {}
-    assert_eq!(levels(&engine)[0], 0);
+    assert_ne!(levels(&engine), left);
 }
 
 /// It has made no room: what has found none would be tried again behind each of them.
