@@ -10,6 +10,9 @@ use thermocline_env::real::RealStorage;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{BufPool, PAGE_BYTES, read_range, write_range};
 
+/// How often the file is read, to see what the system accounts when nothing else is read beside it.
+const READS: usize = 20;
+
 /// Bytes that the kernel has read and written for this process, or `None` where it does not say.
 fn account(storage: &dyn Storage) -> Option<(u64, u64)> {
     let file = storage.open(Path::new("/proc/self/io"), OpenMode::Read);
@@ -63,20 +66,28 @@ fn counted_bytes_are_those_of_the_operating_system() {
     let file = storage
         .open_direct(&path, OpenMode::Read, &counter)
         .unwrap();
-    let (before, _) = account(&storage).unwrap();
-    let (mut offset, mut len) = (0_u64, 1);
-    while offset + len as u64 <= bytes.len() as u64 {
-        let at = usize::try_from(offset).unwrap();
-        let got = read_range(&*file, &pool, offset, len).unwrap();
-        assert!(*got == bytes[at..at + len]);
-        offset += 37_199;
-        len = len * 7 % 20_011;
+    // The system accounts to us what it reads of this program, too, where it has dropped pages of it for want of memory.
+    // That is only ever more; so what was counted is the least that is accounted.
+    let mut beside = Vec::new();
+    for _ in 0..READS {
+        let (before, counted) = (account(&storage).unwrap().0, counter.direct_read());
+        let (mut offset, mut len) = (0_u64, 1);
+        while offset + len as u64 <= bytes.len() as u64 {
+            let at = usize::try_from(offset).unwrap();
+            let got = read_range(&*file, &pool, offset, len).unwrap();
+            assert!(*got == bytes[at..at + len]);
+            offset += 37_199;
+            len = len * 7 % 20_011;
+        }
+        let rest = 5_000;
+        let got = read_range(&*file, &pool, (bytes.len() - rest) as u64, rest).unwrap();
+        assert!(*got == bytes[bytes.len() - rest..], "over the end");
+        let read = account(&storage).unwrap().0 - before;
+        let counted = counter.direct_read() - counted;
+        assert!(counted > 20 * PAGE_BYTES as u64);
+        assert!(read >= counted, "{read} and {counted}");
+        beside.push(read - counted);
     }
-    let rest = 5_000;
-    let got = read_range(&*file, &pool, (bytes.len() - rest) as u64, rest).unwrap();
-    assert!(*got == bytes[bytes.len() - rest..], "over the end");
-    let (after, _) = account(&storage).unwrap();
-    assert!(counter.direct_read() > 20 * PAGE_BYTES as u64);
     assert_eq!(counter.cached_read(), 0);
-    assert_eq!(after - before, counter.direct_read());
+    assert!(beside.contains(&0), "{beside:?}");
 }
