@@ -10,6 +10,9 @@ use thermocline_env::{Env, FsKind, OpenMode, Storage};
 
 const PAGE: u64 = 4096;
 
+/// How often the store is read at most, until the system accounts nothing beside it.
+const READS: usize = 5;
+
 /// Bytes that the kernel has read and written for this process; `None` where it does not say.
 fn account(storage: &dyn Storage) -> Option<(u64, u64)> {
     let file = storage.open(Path::new("/proc/self/io"), OpenMode::Read);
@@ -49,6 +52,22 @@ fn fill(engine: &Engine, round: u32) {
     }
 }
 
+/// Reads keys of all tables, and some in their order.
+fn read_some(engine: &Engine) {
+    let mut found = 0;
+    for n in (0..14_000u32).step_by(31) {
+        let value = engine.get(CfId::DEFAULT, &n.to_be_bytes(), <[u8]>::len);
+        found += value.unwrap().unwrap_or(0);
+    }
+    assert!(found > 100 * 700, "{found}");
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    let mut more = cursor.seek(&5_000u32.to_be_bytes()).unwrap();
+    for _ in 0..1_000 {
+        assert!(more);
+        more = cursor.next().unwrap();
+    }
+}
+
 #[test]
 fn counted_bytes_are_those_of_the_operating_system() {
     let env = Env::real();
@@ -77,7 +96,7 @@ fn counted_bytes_are_those_of_the_operating_system() {
             ..World::real()
         };
         let db = dir.path().join("db");
-        let engine = Engine::open(world.clone(), &db, options.clone()).unwrap();
+        let mut engine = Engine::open(world.clone(), &db, options.clone()).unwrap();
         // What a file system writes of its own, when it is asked for the first time.
         fill(&engine, 0);
         engine.flush().unwrap();
@@ -104,25 +123,26 @@ fn counted_bytes_are_those_of_the_operating_system() {
         assert!(beside.iter().all(|n| *n <= 16 * PAGE), "{beside:?}");
         assert!(beside.iter().any(|n| *n <= PAGE), "{beside:?}");
 
-        let before = (account(storage).unwrap().0, engine.metrics().ssd);
-        let mut found = 0;
-        for n in (0..14_000u32).step_by(31) {
-            let value = engine.get(CfId::DEFAULT, &n.to_be_bytes(), <[u8]>::len);
-            found += value.unwrap().unwrap_or(0);
-        }
-        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
-        let mut more = cursor.seek(&5_000u32.to_be_bytes()).unwrap();
-        for _ in 0..1_000 {
-            assert!(more);
-            more = cursor.next().unwrap();
-        }
-        let after = (account(storage).unwrap().0, engine.metrics().ssd);
-        assert!(found > 100 * 700, "{found}");
-        let counted = after.1.read() - before.1.read();
+        // The system accounts to us what it reads of this program, too, where it has dropped pages of it for want of memory.
+        // That is only ever more: then another opening, which has cached nothing yet, reads the same again.
+        let mut tries = 0;
+        let (accounted, counted) = loop {
+            let before = (account(storage).unwrap().0, engine.metrics().ssd);
+            read_some(&engine);
+            let after = (account(storage).unwrap().0, engine.metrics().ssd);
+            let (accounted, counted) = (after.0 - before.0, after.1.read() - before.1.read());
+            tries += 1;
+            if accounted <= counted || tries == READS {
+                break (accounted, counted);
+            }
+            engine.close().unwrap();
+            engine = Engine::open(world.clone(), &db, options.clone()).unwrap();
+        };
+        assert!(counted > 0);
         match direct {
-            true => assert_eq!(after.0 - before.0, counted),
+            true => assert_eq!(accounted, counted),
             // It was written just now, and lies in the page cache.
-            false => assert!(after.0 - before.0 <= counted && counted > 0),
+            false => assert!(accounted <= counted),
         }
         engine.close().unwrap();
     }
