@@ -36,15 +36,22 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn LockGuard>> {
         }
         Err(e) => return Err(Error::io("lock", path, e)),
     }
-    check_lock_file(&file, path)?;
+    named(file, path)
+}
+
+/// Gives a lock file that is locked the name of who has it. A file that may not have one is let go of at once.
+pub(super) fn named(file: fs::File, path: &Path) -> Result<Box<dyn LockGuard>> {
+    // An error gives the lock up, and does not only close the file (`RealLock`).
+    let lock = RealLock { file };
+    check_lock_file(&lock.file, path)?;
     // First the new name, then the cut: whoever reads in between finds a whole number.
     let pid = format!("{}\n", std::process::id());
-    let named = file.write_all_at(pid.as_bytes(), 0);
-    named
-        .and_then(|()| file.set_len(pid.len() as u64))
+    let written = lock.file.write_all_at(pid.as_bytes(), 0);
+    written
+        .and_then(|()| lock.file.set_len(pid.len() as u64))
         .map_err(|e| Error::io("write", path, e))
-        .or_else(|error| without_name(&file, error))?;
-    Ok(Box::new(RealLock { file }))
+        .or_else(|error| without_name(&lock.file, error))?;
+    Ok(Box::new(lock))
 }
 
 /// What is done where the name of who has the lock could not be written. Only who is refused reads it: so a full disk keeps nobody

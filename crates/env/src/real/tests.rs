@@ -448,6 +448,24 @@ fn a_file_that_can_be_no_lock_file_is_left_as_it_is() {
     storage.lock(&path).unwrap();
 }
 
+/// The copy is what a child process has that another thread is starting. Whoever takes the lock next would be told that the database
+/// is open somewhere.
+#[test]
+fn a_lock_that_is_refused_for_what_the_file_has_is_given_up_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let path = dir.path().join("LOCK");
+    let strange = storage.open(&path, OpenMode::CreateNew).unwrap();
+    strange.write_at(&[b'7'; 65], 0).unwrap();
+    let file = open_in(OpenMode::ReadWrite, &path).unwrap();
+    file.try_lock().unwrap();
+    let _copy = file.try_clone().unwrap();
+    let text = lock::named(file, &path).unwrap_err().to_string();
+    assert!(text.contains("65 bytes"), "{text}");
+    strange.set_len(0).unwrap();
+    storage.lock(&path).unwrap();
+}
+
 /// A child process that another thread is starting has a copy of each descriptor for a moment, and with it of its lock.
 #[test]
 fn who_has_looked_whether_a_folder_is_held_keeps_nobody_from_holding_it() {
