@@ -1,6 +1,6 @@
 //! The same on the operating system's files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thermocline_env::simulated::SeededRandom;
@@ -9,10 +9,18 @@ use thermocline_version::Manifest;
 
 use crate::common::{created, next_edit};
 
+/// Where a folder of this test may be made, and none is.
+fn no_folder(name: &str) -> PathBuf {
+    let name = format!("{name}-{}", std::process::id());
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // One that was killed had the same number, and left its own.
+    let _ = std::fs::remove_dir_all(&dir);
+    dir
+}
+
 #[test]
 fn a_manifest_lives_in_a_real_folder() {
-    let name = format!("manifest-{}", std::process::id());
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let dir = no_folder("manifest");
     let storage: Arc<dyn Storage> = Env::real().storage;
     storage.create_dir_all(&dir).unwrap();
     let mut manifest = Manifest::create(storage.clone(), &dir, &created()).unwrap();
@@ -37,8 +45,7 @@ fn a_manifest_lives_in_a_real_folder() {
 /// A folder, and a file that cannot be read as a manifest, with names of manifests, keep nobody out, and stay.
 #[test]
 fn what_only_has_a_manifests_name_does_no_harm() {
-    let name = format!("manifest-strange-{}", std::process::id());
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let dir = no_folder("manifest-strange");
     let storage: Arc<dyn Storage> = Env::real().storage;
     storage.create_dir_all(&dir).unwrap();
     let mut manifest = Manifest::create(storage.clone(), &dir, &created()).unwrap();
