@@ -9,7 +9,8 @@
 //! # Instructions
 //! The same operations come a second time, on the machine's own files and on a mapped region, and the processor counts what this
 //! thread executes in user mode, background work included. Compilers and processors differ, so these figures are printed and compared with
-//! nothing. Where the kernel or a virtual machine does not let them be counted, they are left out, and [`Counts::uncounted`] says why.
+//! nothing. Where the kernel or a virtual machine does not let them be counted, or the processor did not count all of the time, they are left
+//! out, and [`Counts::uncounted`] says why.
 //!
 //! # What holds them
 //! A test compares all but the instructions with `counts/kept.csv`. A change that is meant to alter them writes it anew:

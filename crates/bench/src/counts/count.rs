@@ -131,11 +131,13 @@ fn instructions(
 ) -> Result<std::result::Result<f64, String>> {
     repeat_random();
     on_the_machine(script, dir, pm_dir, |steps| {
-        let counted = Instructions::new().and_then(|counter| counter.of(|| steps.run()));
-        match counted {
-            Err(why) => Ok(Err(why)),
-            Ok((counted, done)) => done.map(|()| Ok(counted as f64 / script.operations() as f64)),
-        }
+        let counter = match Instructions::new() {
+            Ok(counter) => counter,
+            Err(why) => return Ok(Err(why)),
+        };
+        let (counted, done) = counter.of(|| steps.run());
+        done?;
+        Ok(counted.map(|counted| counted as f64 / script.operations() as f64))
     })
 }
 
