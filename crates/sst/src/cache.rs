@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use quick_cache::sync::Cache;
-use quick_cache::{Lifecycle, Weighter};
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use thermocline_base::FileId;
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
@@ -213,7 +213,22 @@ pub struct CacheUse {
 impl BlockCache {
     /// An empty cache of at most `bytes_max` bytes; of 0, it keeps nothing.
     pub fn new(bytes_max: u64) -> Arc<BlockCache> {
+        BlockCache::with(OptionsBuilder::new(), bytes_max)
+    }
+
+    /// As [`BlockCache::new`], cut into so many parts, or fewer if they were too small. Otherwise the machine has a say: there are four
+    /// for each of its processors. So this is for those who count what is in it.
+    pub fn in_parts(parts: usize, bytes_max: u64) -> Arc<BlockCache> {
+        let mut options = OptionsBuilder::new();
+        options.shards(parts);
+        BlockCache::with(options, bytes_max)
+    }
+
+    fn with(mut options: OptionsBuilder, bytes_max: u64) -> Arc<BlockCache> {
         let blocks = usize::try_from(bytes_max / TYPICAL_BYTES).unwrap_or(usize::MAX);
+        options.estimated_items_capacity(blocks);
+        options.weight_capacity(bytes_max);
+        let options = options.build().expect("it has both capacities");
         let kept = Arc::new(Kept {
             indexes: AtomicU64::new(0),
             capacity: AtomicU64::new(bytes_max),
@@ -221,7 +236,7 @@ impl BlockCache {
         });
         // The same in every run, so that a schedule that is repeated finds the same blocks in it.
         let (hash, stays) = (FixedState::default(), Stays(kept.clone()));
-        let blocks = Cache::with(blocks, bytes_max, Weight, hash, stays);
+        let blocks = Cache::with_options(options, Weight, hash, stays);
         let shards = blocks.num_shards().max(1) as u64;
         kept.shards.store(shards, Ordering::Relaxed);
         Arc::new(BlockCache {

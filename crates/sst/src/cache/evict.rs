@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_came_while_a_store_was_alone_goes_with_the_rest() {
-        let cache = BlockCache::new(10 << 20);
+        let cache = BlockCache::in_parts(8, 10 << 20);
         let first = cache.store();
         (0..1000).for_each(|n| keep(&first, n));
         let second = cache.store();
@@ -260,7 +260,7 @@ mod tests {
 
     /// Fills a store, has `let_go` let most of it go, and fills it a little.
     fn places_after(let_go: impl Fn(&BlockCache, &StoreCache)) -> usize {
-        let cache = BlockCache::new(10 << 20);
+        let cache = BlockCache::in_parts(8, 10 << 20);
         let (store, _other) = (cache.store(), cache.store());
         begin_order(&store);
         (0..5000).for_each(|n| keep(&store, n));

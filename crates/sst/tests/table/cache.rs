@@ -14,6 +14,10 @@ use crate::common::*;
 
 const KEYS: u64 = 2000;
 
+/// Parts of a cache of which it is counted what fits. On a machine with many processors it would have so many that each is as small as a
+/// block or two, once all of them are to be small.
+const PARTS: usize = 8;
+
 fn key(n: u64) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
 }
@@ -274,7 +278,7 @@ fn account(limit: u64) -> Arc<Account> {
 #[test]
 fn blocks_are_charged_and_give_way_to_promises_and_come_back() {
     let disk = fresh();
-    let cache = BlockCache::new(10 << 20);
+    let cache = BlockCache::in_parts(PARTS, 10 << 20);
     let account = account(400_000);
     let store = cache.store_of(&account);
     account.add_evicting(Arc::downgrade(&cache) as _);
@@ -309,7 +313,7 @@ fn blocks_are_charged_and_give_way_to_promises_and_come_back() {
 fn a_store_with_a_small_limit_makes_room_among_its_own_blocks() {
     for order in [[0, 1], [1, 0]] {
         let disks = [fresh(), fresh()];
-        let cache = BlockCache::new(10 << 20);
+        let cache = BlockCache::in_parts(PARTS, 10 << 20);
         let accounts = [account(100_000), account(10 << 20)];
         let stores = [0, 1].map(|i| cache.store_of(&accounts[i]));
         let readers = [0, 1].map(|i| Reader::new(&stores[i], write(&disks[i], 7, 1), 7));
@@ -342,7 +346,7 @@ fn a_store_with_a_small_limit_keeps_the_blocks_that_it_reads_often() {
     /// About as many keys as a block has.
     const STEP: usize = 18;
     let disk = fresh();
-    let cache = BlockCache::new(10 << 20);
+    let cache = BlockCache::in_parts(PARTS, 10 << 20);
     let account = account(200_000);
     let (store, _other) = (cache.store_of(&account), cache.store());
     let often = Reader::new(&store, write(&disk, 7, 1), 7);
@@ -365,7 +369,7 @@ fn a_store_with_a_small_limit_keeps_the_blocks_that_it_reads_often() {
 #[test]
 fn a_full_store_without_blocks_lets_none_of_others_go() {
     let disks = [fresh(), fresh()];
-    let cache = BlockCache::new(10 << 20);
+    let cache = BlockCache::in_parts(PARTS, 10 << 20);
     let full = account(100_000);
     let _beside = full.charge(100_000).unwrap();
     let stores = [cache.store_of(&full), cache.store()];
@@ -407,7 +411,7 @@ fn nothing_goes_for_a_block_that_is_too_large_to_be_kept() {
 #[test]
 fn who_is_left_alone_makes_room_among_all_blocks() {
     let disk = fresh();
-    let cache = BlockCache::new(10 << 20);
+    let cache = BlockCache::in_parts(PARTS, 10 << 20);
     let store = cache.store();
     let other = Reader::new(&cache.store(), write(&disk, 7, 1), 7);
     assert_eq!(other.byte(0).unwrap(), 1);
@@ -421,7 +425,7 @@ fn who_is_left_alone_makes_room_among_all_blocks() {
 /// A value lies in a file of its own number, so no block is taken for one; and whoever asks with another key does not get it.
 #[test]
 fn values_are_found_by_who_they_belong_to() {
-    let cache = BlockCache::new(1 << 20);
+    let cache = BlockCache::in_parts(PARTS, 1 << 20);
     let account = account(1 << 20);
     let (store, other) = (cache.store_of(&account), cache.store());
     let at = |file, offset| BlobRef {
