@@ -9,8 +9,10 @@ use thermocline_base::{Error, Steps, WriteBatch};
 use thermocline_env::Env;
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
+use thermocline_env::simulated::SimClock;
 use thermocline_observe::count::Count;
 use thermocline_pm::SimPm;
+use thermocline_policy::tuning::AGAIN_NS;
 use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -25,12 +27,18 @@ struct Machine {
     fs: SimFs,
     pm: SimPm,
     disk: FaultStorage,
+    clock: Arc<SimClock>,
 }
 
 impl Machine {
     fn of(fs: SimFs, pm: SimPm) -> Machine {
         let disk = FaultStorage::over_sim(fs.clone());
-        Machine { fs, pm, disk }
+        Machine {
+            fs,
+            pm,
+            disk,
+            clock: Arc::default(),
+        }
     }
 
     fn new() -> Machine {
@@ -42,6 +50,7 @@ impl Machine {
         World {
             env: Env {
                 storage: Arc::new(self.disk.clone()),
+                clock: self.clock.clone(),
                 ..Env::simulated(SimFs::new(Steps::new()), 7)
             },
             sim: Some(self.pm.clone()),
@@ -263,6 +272,8 @@ impl Run {
     }
 
     fn step(&mut self, n: u64) {
+        // What has found no room rests for a while.
+        self.machine.clock.advance_ns(AGAIN_NS);
         match self.rng.below(100) {
             0..80 => self.write(n),
             80..88 => self.flush(),
