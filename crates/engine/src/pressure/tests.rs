@@ -897,9 +897,8 @@ impl CompactionFilter for Fills {
     }
 }
 
-/// It has begun before the disk was full, and fails for that. Else nobody would make room before somebody was refused a write.
-#[test]
-fn who_waited_for_a_job_that_found_the_disk_full_makes_room_behind_it() {
+/// A store in which a job has begun with room, met a full disk while it wrote, and failed for that.
+fn with_a_job_that_fills_the_disk() -> (SimFs, Engine, Runtime) {
     let fills = Arc::new(Fills::default());
     let filter: Arc<dyn CompactionFilter> = fills.clone();
     let (fs, engine, runtime) = scripted(options_of(Shape::GlobalIndex), Some(filter));
@@ -915,6 +914,13 @@ fn who_waited_for_a_job_that_found_the_disk_full_makes_room_behind_it() {
     *lock(&fills.0) = Some((fs.clone(), engine.clone(), runtime.clone()));
     let error = compactor.run(job).unwrap_err();
     assert!(error.is_no_room(), "{error}");
+    (fs, engine, runtime)
+}
+
+/// It has begun before the disk was full, and fails for that. Else nobody would make room before somebody was refused a write.
+#[test]
+fn who_waited_for_a_job_that_found_the_disk_full_makes_room_behind_it() {
+    let (fs, engine, runtime) = with_a_job_that_fills_the_disk();
     // There is a little, of what is kept for such jobs.
     let pressure = &engine.inner.pressure;
     let disk = pressure.disk().unwrap();

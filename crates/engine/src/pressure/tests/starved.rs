@@ -242,20 +242,7 @@ fn what_was_left_alone_on_a_full_disk_is_done_when_there_is_room() {
 /// While it wrote the disk was full, and when it has ended there is room again: the same job would be picked at once, and fill it again.
 #[test]
 fn a_job_that_has_filled_the_disk_itself_rests() {
-    let fills = Arc::new(Fills::default());
-    let filter: Arc<dyn CompactionFilter> = fills.clone();
-    let (fs, engine, runtime) = scripted(options_of(Shape::GlobalIndex), Some(filter));
-    load(&engine, &runtime, 2000);
-    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    engine.compact(CfId::DEFAULT, all).unwrap();
-    pass(&engine, &runtime, 0);
-    delete(&engine, (0..200).filter(|key| key % 8 != 0));
-    engine.flush().unwrap();
-    let compactor = &engine.inner.compactor;
-    let job = compactor.picker.take_due().unwrap();
-    *lock(&fills.0) = Some((fs.clone(), engine.clone(), runtime.clone()));
-    let error = compactor.run(job).unwrap_err();
-    assert!(error.is_no_room(), "{error}");
+    let (fs, engine, runtime) = with_a_job_that_fills_the_disk();
     assert!(engine.inner.pressure.is_disk_full());
     fs.limit(1 << 40);
     engine.inner.pressure.press();
