@@ -350,11 +350,15 @@ impl Jobs {
     pub fn stop(&self) {
         let mut state = lock(&self.state);
         state.stopping = true;
-        let handles = std::mem::take(&mut state.handles);
         let mine = state.ids.contains(&thread::current().id());
         drop(state);
         self.work.notify_all();
-        if !mine {
+        loop {
+            // One that ends now may be starting another one: by its end that is among them.
+            let handles = std::mem::take(&mut lock(&self.state).handles);
+            if handles.is_empty() || mine {
+                return;
+            }
             for handle in handles {
                 // Whatever could panic there is caught.
                 let _ = handle.join();

@@ -381,7 +381,6 @@ impl Workers {
         let mut state = lock(&self.state);
         state.stopping = true;
         state.timers.clear();
-        let handles = std::mem::take(&mut state.handles);
         // A thread takes all that waits before it ends. Where there is none nobody does; and a strand holds its workers, which
         // would stay with it.
         let left = match state.started {
@@ -392,7 +391,13 @@ impl Workers {
         // Its calls are the user's, so not under the lock.
         drop(left);
         self.changed.notify_all();
-        if !self.has(thread::current().id()) && !is_calling() {
+        let waits = !self.has(thread::current().id()) && !is_calling();
+        loop {
+            // One that ends now may be starting another one: by its end that is among them.
+            let handles = std::mem::take(&mut lock(&self.state).handles);
+            if handles.is_empty() || !waits {
+                return;
+            }
             for handle in handles {
                 // Whatever could panic there is caught.
                 let _ = handle.join();
@@ -433,3 +438,6 @@ impl std::fmt::Debug for Workers {
         self.usage().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests;

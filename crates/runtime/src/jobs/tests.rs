@@ -296,6 +296,34 @@ fn one_thread_runs_all_where_there_is_no_second() {
     assert_eq!(jobs.usage().threads, 1);
 }
 
+/// A job asks for another, whose thread would outlive the runtime for a moment.
+#[test]
+fn a_thread_that_is_started_while_all_end_is_waited_for() {
+    let jobs = jobs(2);
+    let (starts, is_starting) = channel();
+    let (of, asked) = (Arc::downgrade(&jobs), AtomicUsize::new(0));
+    jobs.starter.refuse_if(move || {
+        if asked.fetch_add(1, Ordering::SeqCst) > 0 {
+            starts.send(()).unwrap();
+            // It is started only when all are told to end.
+            while of.upgrade().is_some_and(|of| !lock(&of.state).stopping) {
+                thread::yield_now();
+            }
+        }
+        false
+    });
+    let other = Store::new(&jobs, |_| false);
+    let (asks, lane) = (jobs.clone(), other.lane);
+    let first = Store::new(&jobs, move |_| {
+        asks.request(lane, Job::Flush);
+        false
+    });
+    first.ask();
+    is_starting.recv().unwrap();
+    jobs.stop();
+    assert!(lock(&jobs.state).handles.is_empty());
+}
+
 /// While other jobs run on and on, of whatever kinds, a flush finds a thread (J3).
 #[test]
 fn one_thread_is_left_to_flushes() {
