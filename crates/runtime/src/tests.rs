@@ -315,17 +315,30 @@ fn a_long_task_keeps_no_deadline_waiting_where_there_may_be_another_worker() {
     assert_eq!(runtime.metrics().workers, 2);
 }
 
+/// Has a call panic, and waits for the one behind it.
+fn panic_in_a_call(store: &Store) {
+    let ((wait, key), (made, is_made)) = (door(), channel());
+    // All are there before the courier comes to the second one: so it is the same that makes them.
+    store.run(move || wait.recv().unwrap());
+    store.run(|| panic!("planned"));
+    store.run(move || made.send(()).unwrap());
+    key.send(()).unwrap();
+    is_made.recv().unwrap();
+}
+
 #[test]
 fn a_panic_ends_the_job_and_nothing_else() {
     let runtime = runtime(1);
     let store = store(&runtime, |task| assert!(task != Task::Idle, "planned"));
-    store.run(|| panic!("planned"));
     store.background.request(Task::Idle);
-    store.flush();
+    panic_in_a_call(&store);
     store.finish_tasks();
+    // Another courier would be started for a call that comes before this one waits again.
+    while !runtime.shared.couriers.all_wait() {
+        thread::yield_now();
+    }
     store.background.request(Task::Ahead);
-    store.run(|| panic!("planned"));
-    store.flush();
+    panic_in_a_call(&store);
     store.finish_tasks();
     assert_eq!(*lock(&store.client.panicked), ["Idle"]);
     let metrics = runtime.metrics();

@@ -439,5 +439,15 @@ impl std::fmt::Debug for Workers {
     }
 }
 
+/// What tests ask.
+#[cfg(test)]
+impl Workers {
+    /// Whether each of its threads waits for work.
+    pub fn all_wait(&self) -> bool {
+        let state = lock(&self.state);
+        state.parked.len() == state.started
+    }
+}
+
 #[cfg(test)]
 mod tests;
