@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use thermocline_base::options::{Options, Scheduler};
 use thermocline_base::{CfId, Codec, ErrorKind, Result, Steps, WriteBatch};
@@ -47,8 +47,41 @@ fn key(writer: u8, n: u32) -> Vec<u8> {
     [&[writer][..], &n.to_be_bytes()].concat()
 }
 
+/// Those who read until they are told to stop.
+#[derive(Default)]
+struct Readers {
+    stop: AtomicBool,
+    /// How often each has read.
+    reads: [AtomicU64; 2],
+}
+
+impl Readers {
+    fn have_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Returns when each of them has left the call that it is in.
+    fn go_on(&self) {
+        let reads = || self.reads.each_ref().map(|n| n.load(Ordering::SeqCst));
+        let before = reads();
+        let stands = || reads().iter().zip(&before).any(|(now, then)| now == then);
+        while stands() && !self.have_stopped() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Has readers stop, even if the test fails, or one of them.
+struct Stops<'a>(&'a Readers);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Writes all of its keys twice; what was acknowledged, and how often it was refused.
-fn write(engine: &Engine, writer: u8) -> (Model, u32) {
+fn write(engine: &Engine, writer: u8, readers: &Readers) -> (Model, u32) {
     let (mut model, mut refused) = (Model::new(), 0);
     for n in 0..2 * KEYS {
         // Not in their order.
@@ -60,6 +93,8 @@ fn write(engine: &Engine, writer: u8) -> (Model, u32) {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
                 refused += 1;
+                // What was flushed may be held by one that gets no turn, and by this clock no time passes until it does.
+                readers.go_on();
             }
         }
     }
@@ -76,9 +111,10 @@ fn scan(engine: &Engine) -> Result<()> {
 }
 
 /// Reads until it is told to stop, past the store's end.
-fn read_on(engine: &Engine, reader: u8, stop: &AtomicBool) {
+fn read_on(engine: &Engine, reader: u8, readers: &Readers) {
+    let _stops = Stops(readers);
     let mut n = 0;
-    while !stop.load(Ordering::SeqCst) {
+    while !readers.have_stopped() {
         let read = match n % 16 {
             0 => scan(engine),
             _ => engine
@@ -89,15 +125,7 @@ fn read_on(engine: &Engine, reader: u8, stop: &AtomicBool) {
             assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
         }
         n = (n + 1) % (16 * KEYS);
-    }
-}
-
-/// Has readers stop, even if the test fails.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
+        readers.reads[usize::from(reader)].fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -130,14 +158,14 @@ fn one_of_each(scheduler: Scheduler) {
     };
     let (dir, own) = (Path::new("/db"), options(scheduler));
     let engine = Engine::open_with(world.clone(), dir, own.clone(), setup).unwrap();
-    let stop = AtomicBool::new(false);
+    let readers = Readers::default();
     let models = std::thread::scope(|scope| {
-        let (engine, stop) = (&engine, &stop);
-        let _stops = Stops(stop);
+        let (engine, readers) = (&engine, &readers);
+        let _stops = Stops(readers);
         for reader in 0..2 {
-            scope.spawn(move || read_on(engine, reader, stop));
+            scope.spawn(move || read_on(engine, reader, readers));
         }
-        let writers = [0, 1].map(|writer| scope.spawn(move || write(engine, writer)));
+        let writers = [0, 1].map(|writer| scope.spawn(move || write(engine, writer, readers)));
         let written = writers.map(|writer| writer.join().unwrap());
         let all = (Unbounded, Unbounded);
         let done = [
