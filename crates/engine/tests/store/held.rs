@@ -5,6 +5,7 @@
 //! seqno, wherever it is moved.
 
 mod elders;
+mod fair;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,6 +25,8 @@ use thermocline_env::simulated::SimClock;
 use thermocline_env::{Clock, Env};
 use thermocline_pm::SimPm;
 use thermocline_testkit::explore::{explored, is_tried, side_by_side};
+
+use fair::{Fair, READERS};
 
 const PM: u64 = 1 << 20;
 
@@ -424,21 +427,28 @@ fn metrics_tell_who_reads() {
     assert_eq!(engine.metrics().readers_told, []);
 }
 
+/// The files and the region of a machine, with the store's own threads, and a clock for who reads beside them.
+fn beside_readers(machine: &Machine) -> (World, Arc<Fair>) {
+    let clock = Arc::new(Fair::default());
+    let env = Env {
+        storage: machine.world.env.storage.clone(),
+        clock: clock.clone(),
+        ..Env::real()
+    };
+    let world = World {
+        env,
+        background: true,
+        ..machine.world.clone()
+    };
+    (world, clock)
+}
+
 /// Cursors that move slowly, and snapshots, beside a writer and the store's own threads: each sees its moment.
 #[test]
 fn slow_readers_beside_writers_and_jobs_see_their_moment() {
     for shape in SHAPES {
         let machine = Machine::new();
-        // A writer waits for whoever is inside a call, by a clock that does not stand still.
-        let env = Env {
-            storage: machine.world.env.storage.clone(),
-            ..Env::real()
-        };
-        let world = World {
-            env,
-            background: true,
-            ..machine.world.clone()
-        };
+        let (world, clock) = beside_readers(&machine);
         let engine = Engine::open(world, HERE.as_ref(), options(shape)).unwrap();
         let model = begin(&engine, Family::DEFAULT);
         let helds: Vec<Held> = (0..KINDS)
@@ -446,10 +456,12 @@ fn slow_readers_beside_writers_and_jobs_see_their_moment() {
             .collect();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let (engine, done, model) = (&engine, &done, &model);
-            for at in [engine.snapshot(), engine.snapshot()] {
+            let (engine, done, model, clock) = (&engine, &done, &model, &clock);
+            for nth in 0..READERS {
+                let at = engine.snapshot();
                 scope.spawn(move || {
                     while !done.load(Ordering::Acquire) {
+                        let _round = clock.begin_round(nth);
                         Held::Unmoved(at.cursor(Family::DEFAULT).unwrap())
                             .check(Family::DEFAULT, model);
                         Held::Snapshot(at.clone()).check(Family::DEFAULT, model);

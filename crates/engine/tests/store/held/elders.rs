@@ -331,14 +331,7 @@ fn readers_that_go_on_while_the_store_is_opened_again_see_their_moment() {
             return;
         }
         let machine = Machine::new();
-        let world = World {
-            env: Env {
-                storage: machine.world.env.storage.clone(),
-                ..Env::real()
-            },
-            background: true,
-            ..machine.world.clone()
-        };
+        let (world, clock) = beside_readers(&machine);
         let open = || Engine::open(world.clone(), HERE.as_ref(), options(shape)).unwrap();
         let engine = open();
         let family = Family::DEFAULT;
@@ -347,11 +340,13 @@ fn readers_that_go_on_while_the_store_is_opened_again_see_their_moment() {
         model.insert(old_key(700), vec![5; 4000]);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let (done, model) = (&done, &model);
-            for at in [engine.snapshot(), engine.snapshot()] {
+            let (done, model, clock) = (&done, &model, &clock);
+            for nth in 0..READERS {
+                let at = engine.snapshot();
                 scope.spawn(move || {
                     let mut kept = Vec::new();
                     while !done.load(Ordering::Acquire) {
+                        let _round = clock.begin_round(nth);
                         Held::new_at(&at, family).check(family, model);
                         let value = at.value(family.id, &old_key(700)).unwrap().unwrap();
                         kept.push(value);
