@@ -20,8 +20,10 @@ use crate::tuning::{
 /// What a flush brings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coming<'a> {
-    /// Each memtable.
+    /// Each memtable, as a whole.
     pub memtables: &'a [Contents],
+    /// Bytes of them that are in no table yet, about: all, unless the flush was begun before.
+    pub left_bytes: u64,
     /// Level 0's share of persistent memory, in bytes.
     pub share: u64,
     /// What a flush takes at least where it need not be more: [`flush::usual_bytes`](crate::flush::usual_bytes).
@@ -63,19 +65,17 @@ impl Leaving {
 }
 
 impl Coming<'_> {
-    /// Bytes of items.
-    fn bytes(&self) -> u64 {
-        self.memtables.iter().map(|m| m.bytes).sum()
-    }
-
-    /// What comes to level 0: what is superseded within a memtable goes nowhere.
+    /// What comes to level 0: what is superseded within a memtable goes nowhere, and what is in tables has come.
     fn live_bytes(&self) -> u64 {
         let live = |m: &Contents| {
             let bytes = u128::from(m.bytes) * u128::from(m.keys.min(m.records));
             let bytes = bytes / u128::from(m.records.max(1));
             u64::try_from(bytes).unwrap_or(m.bytes)
         };
-        self.memtables.iter().map(live).sum()
+        let live: u64 = self.memtables.iter().map(live).sum();
+        let all: u64 = self.memtables.iter().map(|m| m.bytes).sum();
+        let left = u128::from(live) * u128::from(self.left_bytes) / u128::from(all.max(1));
+        u64::try_from(left).unwrap_or(live)
     }
 
     /// Which part of what is written into persistent memory now will be superseded before level 0's share is full: as
@@ -109,7 +109,7 @@ pub fn leaving(plan: &Level0Plan, coming: &Coming<'_>, memory: &mut Memory) -> L
     let at = (coming.now_ns, coming.written);
     let (skips, because) = memory.skips(plan, updates, at, full && much);
     // With the last one that skips comes more than there is to be room for.
-    if skips || before && coming.bytes() > coming.usual_bytes {
+    if skips || before && coming.left_bytes > coming.usual_bytes {
         return Leaving {
             because,
             ..Leaving::all(plan)
@@ -324,8 +324,8 @@ mod tests {
         }
     }
 
-    fn colds_of(slices: Vec<SlicePlan>) -> Colds {
-        colds(&Level0Plan {
+    fn plan_of(slices: Vec<SlicePlan>) -> Level0Plan {
+        Level0Plan {
             form: Form::Corrected,
             units: UnitCosts::default(),
             thresholds: Thresholds::new(1 << 30, slices.len(), 0, 0),
@@ -336,7 +336,11 @@ mod tests {
             full_bytes: 1 << 30,
             rates: (0.0, 0.0),
             slices,
-        })
+        }
+    }
+
+    fn colds_of(slices: Vec<SlicePlan>) -> Colds {
+        colds(&plan_of(slices))
     }
 
     /// So many slices of a family, of which every other one is cold.
@@ -388,16 +392,8 @@ mod tests {
     /// However many changes are left out, and whichever is the first.
     #[test]
     fn what_stays_is_not_said_to_be_cold() {
-        for (families, first) in [
-            (1, 0),
-            (1, 1),
-            (3, 0),
-            (3, 1),
-            (5, 0),
-            (5, 1),
-            (8, 0),
-            (8, 1),
-        ] {
+        let cases = [1, 3, 5, 8].map(|families| [(families, 0), (families, 1)]);
+        for (families, first) in cases.into_iter().flatten() {
             let of_family = |family| (0..40).map(move |n| slice(family, n, n % 2 == first, 1));
             let colds = colds_of((0..families).flat_map(of_family).collect());
             assert!(colds.len() <= RANGES_MAX);
@@ -418,6 +414,37 @@ mod tests {
             let told = |n: u8| usize::from(n) < RANGES_MAX && n < slices;
             assert!((0..slices).all(|n| !told(n) || is_cold(&colds, 0, n) == (n % 2 == 0)));
         }
+    }
+
+    /// Level 0 would seem full of what lies in it already, and what stays there would leave.
+    #[test]
+    fn what_is_written_of_a_flush_does_not_come_again() {
+        let plan = Level0Plan {
+            bytes: 900,
+            drains: false,
+            full_bytes: 1000,
+            ..plan_of(striped(0, 2).collect())
+        };
+        // Half of its records are superseded by others.
+        let memtable = Contents {
+            bytes: 400,
+            records: 20,
+            keys: 10,
+        };
+        let is_full = |left_bytes| {
+            let coming = Coming {
+                memtables: &[memtable],
+                left_bytes,
+                share: 1,
+                usual_bytes: 0,
+                now_ns: 0,
+                written: 0,
+                for_scans: false,
+            };
+            let leaving = leaving(&plan, &coming, &mut Memory::default());
+            !leaving.colds.is_empty()
+        };
+        assert_eq!([400, 200, 199, 0].map(is_full), [true, true, false, false]);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(super) struct Along<'a> {
 
 impl Evacuator {
     /// The ranges of `taken` that leave persistent memory.
-    pub(super) fn leaving(&self, taken: &Taken) -> Leaving {
+    pub(super) fn leaving(&self, taken: &Taken) -> Result<Leaving> {
         let version = self.common.catalog.version();
         let held = |cf: CfId| self.common.compactions.of_family(cf).0;
         let shape = self.common.options.level0.shape();
@@ -113,25 +113,26 @@ impl Evacuator {
             .then(|| self.level0_costs.level0_plan(&version, held))
             .flatten();
         let Some(plan) = plan else {
-            return Leaving::default();
+            return Ok(Leaving::default());
         };
         let memtables = taken.memtables.iter().map(|m| contents_of(m));
         let memtables: Vec<Contents> = memtables.collect();
-        let coming = self.coming(&memtables, taken.for_scans);
-        self.common.compactions.costs.leaving(&plan, &coming)
+        let coming = self.coming(taken, &memtables)?;
+        Ok(self.common.compactions.costs.leaving(&plan, &coming))
     }
 
-    /// What comes to level 0 with these memtables.
-    fn coming<'m>(&self, memtables: &'m [Contents], for_scans: bool) -> Coming<'m> {
+    /// What comes to level 0 with `taken`, of which these are the memtables.
+    fn coming<'m>(&self, taken: &Taken, memtables: &'m [Contents]) -> Result<Coming<'m>> {
         let limit = self.common.space.usage().limit_bytes;
-        Coming {
+        Ok(Coming {
             memtables,
+            left_bytes: self.left_bytes(taken)?,
             share: self.common.compactions.shape.share.bytes(),
             usual_bytes: usual_bytes(limit, self.common.options.sealed_percent()),
             now_ns: self.common.now_ns(),
             written: self.common.commits.ring.visible(),
-            for_scans,
-        }
+            for_scans: taken.for_scans,
+        })
     }
 
     /// The tables that each family takes along; none if they are too many for an edit. About `bytes` of the range lie in

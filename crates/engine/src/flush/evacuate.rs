@@ -172,6 +172,18 @@ impl Span {
 }
 
 impl Taken {
+    /// Bytes of all of them, as wholes.
+    fn bytes(&self) -> u64 {
+        self.memtables.iter().map(|m| m.bytes()).sum()
+    }
+
+    /// Bytes of what is in no table, about, by marks of all.
+    fn bytes_left(&self, marks: &[Position]) -> u64 {
+        let begin = self.begin();
+        let before = marks.partition_point(|mark| *mark < begin);
+        ranges::left(self.bytes(), marks.len(), marks.len() - before)
+    }
+
     /// Where those begin that are in no table.
     fn begin(&self) -> Position {
         let front = self.front.as_ref();
@@ -224,8 +236,7 @@ impl Evacuator {
     /// The ranges by which `taken` is to be written. As far as that is known none has of a family both what is cold and what is
     /// not.
     pub(super) fn divided(&self, taken: &Taken, colds: &Colds, cuts: Cuts) -> Result<Divided> {
-        let all: u64 = taken.memtables.iter().map(|m| m.bytes()).sum();
-        let range = self.common.options.table_bytes().max(1) * RANGE_TABLES;
+        let (all, range) = (taken.bytes(), self.range_bytes());
         let count = ranges::count(all, range);
         let mut spans = vec![taken.rest()];
         if count < 2 && colds.is_empty() && taken.front.is_none() {
@@ -233,8 +244,7 @@ impl Evacuator {
         }
         let begin = taken.begin();
         let mut marks = self.marks(taken, count)?;
-        let before = marks.partition_point(|mark| *mark < begin);
-        let bytes = ranges::left(all, marks.len(), marks.len() - before);
+        let bytes = taken.bytes_left(&marks);
         // Ranges of what is left are as large as those of the whole.
         let count = ranges::count(bytes, range);
         marks.retain(|mark| *mark > begin);
@@ -246,6 +256,21 @@ impl Evacuator {
             }
         }
         Ok(Divided { spans, bytes })
+    }
+
+    /// Bytes of `taken` that are in no table, about.
+    pub(super) fn left_bytes(&self, taken: &Taken) -> Result<u64> {
+        let all = taken.bytes();
+        if taken.front.is_none() {
+            return Ok(all);
+        }
+        let marks = self.marks(taken, ranges::count(all, self.range_bytes()))?;
+        Ok(taken.bytes_left(&marks))
+    }
+
+    /// Bytes of a range in memtables, about.
+    fn range_bytes(&self) -> u64 {
+        self.common.options.table_bytes().max(1) * RANGE_TABLES
     }
 
     /// Keys of `taken` with about as many keys between each two of them, ascending, to find where `count` ranges end.

@@ -32,7 +32,7 @@ impl Evacuator {
         if ranges::sinks(shape, promise.is_some()) {
             return Sink::flush(self, taken, made);
         }
-        let leaving = self.leaving(taken);
+        let leaving = self.leaving(taken)?;
         if leaving.all {
             promise = None;
         }

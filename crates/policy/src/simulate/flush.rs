@@ -170,6 +170,7 @@ impl Run {
         let memtables: Vec<Contents> = taken.iter().map(|sealed| sealed.numbers).collect();
         let coming = Coming {
             memtables: &memtables,
+            left_bytes: memtables.iter().map(|memtable| memtable.bytes).sum(),
             share: options.level0_pm_bytes().unwrap_or(0),
             usual_bytes: flush::usual_bytes(self.region_bytes, options.sealed_percent()),
             now_ns: whole(self.now_ns),

@@ -245,7 +245,8 @@ fn a_flush_is_promised_a_part_of_what_the_region_may_have() {
     let share = options.level0_pm_bytes().unwrap();
     let usual = usual_bytes(PM, options.sealed_percent());
     let coming = || {
-        let coming = flusher.evacuator.coming(&[], false);
+        let taken = flusher.evacuator.taken_now(u64::MAX);
+        let coming = flusher.evacuator.coming(&taken, &[]).unwrap();
         (coming.share, coming.usual_bytes)
     };
     assert_eq!(coming(), (share, usual));

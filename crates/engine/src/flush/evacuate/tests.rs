@@ -478,6 +478,8 @@ fn the_rest_of_an_evacuation_is_reckoned_without_what_is_written() {
     let left = all * (90 - first) / 90;
     assert!((5..85).contains(&first), "{first}");
     assert!(divided.bytes.abs_diff(left) <= all / 20);
+    // By the same it is decided what leaves.
+    assert_eq!(evacuator.left_bytes(&taken).unwrap(), divided.bytes);
     assert_eq!(divided.spans.first().unwrap().from, taken.rest().from);
 }
 
