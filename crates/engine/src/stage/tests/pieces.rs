@@ -60,22 +60,21 @@ fn what_fits_no_part_of_the_region_goes_in_pieces() {
     }
 }
 
-/// Takes all that is left of the region, for nobody, and frees every second zone of that. Returns the others.
-fn scatter(engine: &Engine) -> Vec<Zone> {
+/// Takes all that is left of the region, for nobody, zone by zone in their order.
+fn take_all(engine: &Engine, reserve: Reserve) -> Vec<Zone> {
     let space = &engine.inner.common.space;
     // As a table's that was never made.
     let owner = engine.inner.sweeper.pm_owner().unwrap();
-    let mut taken = Vec::new();
-    for ordinal in 0.. {
-        match space.attach(owner, ordinal, 1, Reserve::Use) {
-            Ok(zone) => taken.push(zone),
-            Err(_) => break,
-        }
-    }
-    let (others, free): (Vec<_>, Vec<_>) = taken
+    let attached = |ordinal| space.attach(owner, ordinal, 1, reserve).ok();
+    (0..).map_while(attached).collect()
+}
+
+/// Takes all that is left of the region, for nobody, and frees every second zone of that. Returns the others.
+fn scatter(engine: &Engine) -> Vec<Zone> {
+    let (others, free): (Vec<_>, Vec<_>) = take_all(engine, Reserve::Use)
         .into_iter()
         .partition(|zone| zone.ordinal.is_multiple_of(2));
-    space.release(&free);
+    engine.inner.common.space.release(&free);
     others
 }
 
@@ -119,9 +118,9 @@ impl Clock for Taking {
     }
 }
 
-/// Each zone of a batch may have to be waited for, as often as any write's.
-#[test]
-fn a_batch_that_waits_for_each_of_its_zones_is_stored() {
+/// Stores a batch in a region of which others have taken all but the zone that is kept back. The zones that `take` returns, last
+/// one first, are given back as [`Taking`] does. Returns the zones of the batch, and how often somebody looked at the clock.
+fn stored_beside(batch: &WriteBatch, take: impl Fn(&Engine) -> Vec<Zone>) -> (Vec<Zone>, u64) {
     let machine = Machine::new(MIB);
     let clock = Arc::new(Taking::default());
     let mut world = machine.world();
@@ -130,32 +129,54 @@ fn a_batch_that_waits_for_each_of_its_zones_is_stored() {
     options.flush.automatic = true;
     let engine = Engine::open(world, Path::new("/db"), options).unwrap();
     let stager = &engine.inner.stager;
-    let batch = puts(CF, 0..300, &[1; 1100]);
     let bytes = thermocline_memtable::item_bytes(batch.iter());
     let staging = stager.reserve_stage(batch.iter(), bytes).unwrap();
-    let mut zones = scatter(&engine);
-    let space = &engine.inner.common.space;
-    let owner = engine.inner.sweeper.pm_owner().unwrap();
-    // But for one, which is kept back.
-    for ordinal in 0.. {
-        match space.attach(owner, ordinal, 1, Reserve::Keep) {
-            Ok(zone) => zones.push(zone),
-            Err(_) => break,
-        }
-    }
     *lock(&clock.0) = Some(Taken {
         common: engine.inner.common.clone(),
-        zones,
+        zones: take(&engine),
         looks: 0,
     });
     let stored = stager.store_stage(staging, batch.iter());
     let taken = lock(&clock.0).take().unwrap();
     let (staging, _) = stored.unwrap();
-    let zones = staging.stage.as_ref().unwrap().zones().len() as u64;
+    let zones = staging.stage.as_ref().unwrap().zones().to_vec();
+    (zones, taken.looks)
+}
+
+/// Each zone of a batch may have to be waited for, as often as any write's.
+#[test]
+fn a_batch_that_waits_for_each_of_its_zones_is_stored() {
+    let batch = puts(CF, 0..300, &[1; 1100]);
+    let (zones, looks) = stored_beside(&batch, |engine| {
+        let mut zones = scatter(engine);
+        zones.extend(take_all(engine, Reserve::Keep));
+        zones
+    });
+    let zones = zones.len() as u64;
     assert!(
-        zones > 5 && taken.looks >= (zones - 1) * LOOKS,
-        "{zones}, {taken:?}"
+        zones > 5 && looks >= (zones - 1) * LOOKS,
+        "{zones}, {looks}"
     );
+}
+
+/// So may what makes the zone at hand wider.
+#[test]
+fn a_batch_that_waits_each_time_for_its_zone_to_become_wider_is_stored() {
+    // A record needs a zone of 16 KiB, and a little of another one: what is left is used as long as it is a quarter.
+    let batch = puts(CF, 0..8, &[1; 17_300]);
+    let (zones, looks) = stored_beside(&batch, |engine| {
+        let mut zones = take_all(engine, Reserve::Keep);
+        zones.reverse();
+        // The first record waits for none.
+        let first = zones.split_off(zones.len() - 2);
+        engine.inner.common.space.release(&first);
+        zones
+    });
+    let [zone] = &zones[..] else {
+        panic!("{zones:?}");
+    };
+    assert!(zone.end.0 - zone.data.0 > 8 * (16 << 10), "{zone:?}");
+    assert!(looks >= 7 * LOOKS, "{looks}");
 }
 
 #[test]
