@@ -17,6 +17,7 @@ use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
+use crate::flush::Extent;
 use crate::flush::tests::{Model, check_now, check_then, families, put};
 use crate::{Durability, Engine, Family, Snapshot, World};
 
@@ -461,6 +462,39 @@ fn a_flush_has_no_more_ranges_than_there_may_be() {
         .divided(&taken, &Colds::new(), Cuts::OfLevel0)
         .unwrap();
     assert_eq!(divided.spans.len(), tuning::RANGES_MAX);
+}
+
+/// Tables end there anyhow, and a slice that leaves is not cut.
+#[test]
+fn a_range_ends_where_slices_of_level_0_are_apart() {
+    let (machine, mut options) = (Machine::new(), options("tiered"));
+    options.flush.automatic = false;
+    options.memtable.bytes_max = 64 << 10;
+    options.compaction.table_bytes = 16 << 10;
+    let engine = machine.open(&options);
+    let (memtables, flusher) = (&engine.inner.memtables, &engine.inner.flusher);
+    for slice in [0..20, 40..60u8] {
+        slice.for_each(|n| put(&engine, CfId::DEFAULT, &[n], &[0; 70]));
+        memtables.seal_active().unwrap();
+        flusher.flush_sealed(Extent::All).unwrap();
+    }
+    for n in 0..90u8 {
+        put(&engine, CfId::DEFAULT, &[n], &[0; 1500]);
+    }
+    memtables.seal_active().unwrap();
+    let taken = flusher.evacuator.taken_now(u64::MAX);
+    let begins = |cuts: Cuts| -> Vec<u8> {
+        let divided = flusher.evacuator.divided(&taken, &Colds::new(), cuts);
+        let spans = divided.unwrap().spans;
+        spans.iter().skip(1).map(|span| span.from.key[0]).collect()
+    };
+    // The base level has no table: where it decides ranges end where it comes to.
+    let (level0, below) = (begins(Cuts::OfLevel0), begins(Cuts::BelowLevel0));
+    assert_eq!(level0.len(), below.len());
+    let mut moved = level0.iter().zip(&below).filter(|(to, from)| to != from);
+    let (to, from) = moved.next().unwrap();
+    assert!(*to == 40 && (20..40).contains(from), "{level0:?} {below:?}");
+    assert_eq!(moved.next(), None);
 }
 
 /// Its ranges would seem as large as all that was taken together, and lack room where there is enough.
