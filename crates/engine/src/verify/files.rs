@@ -87,7 +87,7 @@ struct Files<'a> {
     origins: Origins,
     version: &'a Version,
     there: BTreeSet<(FileId, FileKind)>,
-    /// The blob files in which no fault was found.
+    /// The blob files in which no fault was found, but for those that have gone since then.
     sound: BTreeMap<FileId, (BlobFile, Arc<TableFile>)>,
     has_gone: HasGone<'a>,
     report: &'a mut Report,
@@ -165,18 +165,18 @@ impl Files<'_> {
 
     /// Whether the value of a table's entry lies where that says. Damage of the blob file itself has been noted; and what stands outside of
     /// a table's parts may refer to one that has gone.
-    fn look_up(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<()> {
-        match self.sound.get(&blob.file) {
-            Some((blobs, file)) => {
-                let read = file.now();
-                let read = read.and_then(|file| read_blob_of(blobs, &*file, (cf, key), blob));
-                match read {
-                    Err(_) if self.gone(blob.file) => Ok(()),
-                    read => read.map(drop),
-                }
-            }
-            None => Ok(()),
+    fn look_up(&mut self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<()> {
+        let Some((blobs, file)) = self.sound.get(&blob.file) else {
+            return Ok(());
+        };
+        let read = file.now();
+        let read = read.and_then(|file| read_blob_of(blobs, &*file, (cf, key), blob));
+        if read.is_err() && self.gone(blob.file) {
+            // It does not come back. Each entry that refers to it would ask for that again.
+            self.sound.remove(&blob.file);
+            return Ok(());
         }
+        read.map(drop)
     }
 
     /// Whether a file is the database's no more. Where that cannot be found out it is.
