@@ -86,6 +86,11 @@ impl<'a> Course<'a> {
         }
     }
 
+    /// All is done once more from the beginning. The observer is told of it where that comes further than before.
+    pub fn again(&mut self) {
+        (self.done, self.end) = (0, 0);
+    }
+
     /// All is done, and nothing is locked or half made any more. Goes on with the observer's panic.
     pub fn finish(&mut self) {
         self.begin(0);
@@ -97,7 +102,7 @@ impl<'a> Course<'a> {
     }
 
     fn tell(&mut self) {
-        if self.told == Some(self.done) {
+        if self.told.is_some_and(|told| self.done <= told) {
             return;
         }
         self.told = Some(self.done);
@@ -159,6 +164,23 @@ mod tests {
             course.finish();
         });
         assert_eq!(too_little, [(0, 10), (10, 10)]);
+    }
+
+    #[test]
+    fn what_is_done_once_more_is_told_where_it_comes_further() {
+        let steps = told(|course| {
+            course.begin(6 * STEP_BYTES);
+            course.part(3 * STEP_BYTES);
+            course.advance(2 * STEP_BYTES);
+            course.again();
+            course.part(3 * STEP_BYTES);
+            course.advance(STEP_BYTES);
+            course.advance(2 * STEP_BYTES);
+            course.part(3 * STEP_BYTES);
+            course.finish();
+        });
+        let expected = [0, 2, 3, 6].map(|n| (n * STEP_BYTES, 6 * STEP_BYTES));
+        assert_eq!(steps, expected);
     }
 
     #[test]

@@ -98,6 +98,7 @@ fn check_beside(place: Place<'_>, course: &mut Course<'_>, report: &mut Report) 
     let (world, dir, options) = place;
     let storage = &world.env.storage;
     let (state, part, references, region) = Moments::default().first_whole(|moments| {
+        course.again();
         let (manifest, mut state) = Manifest::open(storage.clone(), dir, true)?;
         let (mut part, mut references) = (Report::default(), BTreeMap::new());
         part.bytes += manifest.len();

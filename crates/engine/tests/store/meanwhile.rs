@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, Error, ErrorKind, Result, WriteBatch};
-use thermocline_engine::{Durability, Engine, Setup, World, destroy, verify};
+use thermocline_engine::{
+    Durability, Engine, Progress, Setup, World, destroy, verify, verify_observed,
+};
 use thermocline_env::hooks::{Hooked, Hooks};
 use thermocline_env::{Env, File, OpenMode};
 
@@ -307,6 +309,36 @@ fn damage_is_found_while_records_come(preset: Preset) {
 fn damage_is_told_of_however_much_is_written_meanwhile() {
     damage_is_found_while_records_come(Preset::Thermocline);
     damage_is_found_while_records_come(Preset::Leveled);
+}
+
+/// It would seem to be at its end before any file is checked.
+#[test]
+fn a_check_that_begins_anew_is_told_once_of_what_it_does_twice() {
+    let mut test = Test::new(Preset::Thermocline);
+    test.options.set("level0.shape", "ssd").unwrap();
+    let writer = test.writer();
+    for key in ["first", "second"] {
+        put(&writer, key, b"value");
+        writer.flush().unwrap();
+    }
+    for key in ["a first one", "b rots"] {
+        put(&writer, key, b"value");
+    }
+    // They tell that it was there.
+    (0..10).for_each(|n| put(&writer, &format!("c more {n}"), b"value"));
+    let check = || {
+        let mut told = Vec::new();
+        let mut observer = |now: Progress| told.push((now.done, now.total));
+        let report = verify_observed(&test.world, &test.dir, &test.options, &mut observer);
+        (report.unwrap().faults.len(), told)
+    };
+    let (faults, told) = check();
+    assert_eq!(faults, 0);
+    // By what lies in persistent memory, and by two tables.
+    assert!(told.len() > 3, "{told:?}");
+    test.damage(b"b rots");
+    // What looks like damage is looked at in another moment.
+    assert_eq!(check(), (1, told));
 }
 
 /// Each time the region knows one memtable more than the manifest that was read. That looks like damage, but is of another one each
