@@ -278,10 +278,10 @@ impl Space {
             .find(|p| p[0].owner == p[1].owner && p[0].ordinal == p[1].ordinal)
         {
             return Err(Error::corruption(
-                "two zones claim the same place of one owner",
+                format!("zone {} of owner {}", pair[1].ordinal, pair[1].owner),
                 region.path().display().to_string(),
                 pair[1].data.0,
-                format!("one zone {} of owner {}", pair[0].ordinal, pair[0].owner),
+                "one",
                 "two",
             ));
         }

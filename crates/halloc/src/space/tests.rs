@@ -273,6 +273,19 @@ fn a_stale_zone_header_is_not_believed() {
 }
 
 #[test]
+fn a_zone_that_is_there_twice_is_named_with_its_owner() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let twice = [(); 2].map(|()| space.attach(5, 3, 1000, Reserve::Keep).unwrap());
+    let error = open(&sim, &[5]).unwrap_err();
+    let Error::Corruption { what, offset, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(what, "zone 3 of owner 5");
+    assert!(twice.map(|zone| zone.data.0).contains(offset));
+}
+
+#[test]
 fn strangers_and_damage_are_told_apart() {
     let sim = SimPm::new(PM, Steps::new());
     drop(create(&sim));
