@@ -244,9 +244,8 @@ impl SimPm {
     pub(crate) fn store_again(&self, off: u64, len: u64) {
         let mut state = lock(&self.core.state);
         for word in state.open_words(off / WORD..(off + len).div_ceil(WORD)) {
-            let cell = &self.core.words[index(word)];
-            let value = cell.load(Ordering::Relaxed);
-            state.store_word(word, value, value, None, cell);
+            let value = self.core.words[index(word)].load(Ordering::Relaxed);
+            state.store_in_line(&self.core.words, word * WORD, &value.to_le_bytes(), None);
         }
     }
 
@@ -340,9 +339,7 @@ impl SimPm {
         self.core.steps.point(site, When::Before);
         {
             let mut state = lock(&self.core.state);
-            let cell = &self.core.words[index(off / WORD)];
-            let old = cell.load(Ordering::Relaxed);
-            state.store_word(off / WORD, old, value, None, cell);
+            state.store_in_line(&self.core.words, off, &value.to_le_bytes(), None);
         }
         self.core.steps.point(site, When::After);
     }

@@ -101,30 +101,8 @@ impl Line {
 }
 
 impl State {
-    /// Word `word` of the memory, which read `old`, is stored to.
-    pub(super) fn store_word(
-        &mut self,
-        word: u64,
-        old: u64,
-        new: u64,
-        buffered_by: Option<Writer>,
-        cell: &AtomicU64,
-    ) {
-        self.clock += 1;
-        let line = self.pending.entry(word / WORDS_PER_LINE).or_default();
-        let store = Store {
-            word: index(word % WORDS_PER_LINE),
-            clock: self.clock,
-            value: new,
-            buffered_by,
-            clean: false,
-        };
-        line.store(old, store);
-        cell.store(new, Ordering::Release);
-    }
-
-    /// These bytes, all of one line, are stored from `off` on to the memory that has these words: word by word, as
-    /// [`State::store_word`] does it, and the line is looked up once.
+    /// These bytes, all of one line, are stored from `off` on to the memory that has these words, word by word. The line is
+    /// looked up once.
     pub(super) fn store_in_line(
         &mut self,
         words: &[AtomicU64],
