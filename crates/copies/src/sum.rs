@@ -93,7 +93,16 @@ pub(crate) fn sum_from(storage: &dyn Storage, path: &Path, at: u64) -> Result<Su
 }
 
 /// As [`sum_from`], of a file that is open.
-pub(crate) fn sum_of(file: &dyn File, mut at: u64) -> Result<Summing> {
+pub(crate) fn sum_of(file: &dyn File, at: u64) -> Result<Summing> {
+    sum_with(file, at, &mut |_| {})
+}
+
+/// As [`sum_of`]; and behind each piece it tells `passed` how many bytes that had.
+pub(crate) fn sum_with(
+    file: &dyn File,
+    mut at: u64,
+    passed: &mut dyn FnMut(u64),
+) -> Result<Summing> {
     let len = file.len()?;
     let mut sums = Summing::new();
     let mut piece = Vec::new();
@@ -102,6 +111,7 @@ pub(crate) fn sum_of(file: &dyn File, mut at: u64) -> Result<Summing> {
         file.read_exact_at(&mut piece, at)?;
         sums.add(&piece);
         at += piece.len() as u64;
+        passed(piece.len() as u64);
     }
     Ok(sums)
 }

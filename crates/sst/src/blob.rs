@@ -20,5 +20,6 @@ pub use format::{BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, RECORD_HEADER_LEN};
 pub(crate) use format::{RECORD_ALIGN, encode_header};
 pub use reader::{
     BlobEntry, BlobFile, BlobRecords, hash_record_headers, read_blob, read_blob_of, verify_blobs,
+    verify_blobs_with,
 };
 pub use writer::{BlobMeta, BlobWriter};

@@ -145,6 +145,7 @@ mod writer;
 pub use blob::{
     BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, BlobEntry, BlobFile, BlobMeta, BlobRecords, BlobWriter,
     RECORD_HEADER_LEN, hash_record_headers, read_blob, read_blob_of, verify_blobs,
+    verify_blobs_with,
 };
 pub use block::Block;
 pub use cache::source::CachedSource;

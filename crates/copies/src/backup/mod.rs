@@ -55,7 +55,7 @@ use thermocline_version::LOCK_NAME;
 use crate::copy::note::{Found as Note, end, remove_all};
 use crate::copy::sites;
 use crate::paths;
-use crate::sum::{Summing, sum_from};
+use crate::sum::{Summing, sum_from, sum_with};
 use format::{Listed, Stored, list_id, list_name};
 
 /// Exists while a backup is being made, and names its temporary files.
@@ -191,7 +191,7 @@ impl Backups {
             report.records += 1;
             // The lengths in lists may be anything.
             report.bytes = report.bytes.saturating_add(file.bytes);
-            if let Err(error) = self.check_file(&file) {
+            if let Err(error) = self.check_file(&file, &mut course) {
                 unread.extend(report.note(error).err());
             }
         }
@@ -200,11 +200,12 @@ impl Backups {
         Ok(report)
     }
 
-    fn check_file(&self, file: &Stored) -> Result<()> {
+    fn check_file(&self, file: &Stored, course: &mut Course<'_>) -> Result<()> {
         let path = self.dir.join(file.name());
         check_there(self.storage(), file, &path)?;
-        let len = self.storage().open(&path, OpenMode::Read)?.len()?;
-        check_sum(file, &path, len, &sum_from(self.storage(), &path, 0)?)
+        let opened = self.storage().open(&path, OpenMode::Read)?;
+        let sums = sum_with(&*opened, 0, &mut |bytes| course.advance(bytes))?;
+        check_sum(file, &path, opened.len()?, &sums)
     }
 
     fn must_exist(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use thermocline_catalog::files::files_in;
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_pm::PmOff;
 use thermocline_sst::{
-    BlobFile, BlobRecords, Identity, Verified, read_blob_of, verify_blobs, verify_table_with,
+    BlobFile, BlobRecords, Identity, Verified, read_blob_of, verify_blobs_with, verify_table_with,
 };
 use thermocline_tables::{TableFile, file_name};
 use thermocline_version::{FileKind, Origins, State, Version};
@@ -72,7 +72,7 @@ pub(super) fn check_files(
     for kind in [FileKind::Blob, FileKind::Table] {
         for (file, _) in version.files().filter(|(_, is)| *is == kind) {
             course.part(version.file_bytes(file));
-            let checked = files.check(file, kind, references.get(&file));
+            let checked = files.check(file, kind, references.get(&file), course);
             let missed = checked.err().filter(|_| !files.gone(file));
             unread.extend(missed);
         }
@@ -99,6 +99,7 @@ impl Files<'_> {
         file: FileId,
         kind: FileKind,
         references: Option<&BTreeMap<BlobRef, Referrer>>,
+        course: &mut Course<'_>,
     ) -> Result<()> {
         let path = self.dir.join(file_name(file, kind).to_string());
         if !self.there.contains(&(file, kind)) {
@@ -126,7 +127,7 @@ impl Files<'_> {
                 let mut values = |cf, key: &[u8], blob| self.look_up(cf, key, blob);
                 verify_table_with(&opened, identity, &mut values)
             }
-            FileKind::Blob => self.check_blobs(&opened, identity)?,
+            FileKind::Blob => self.check_blobs(&opened, identity, course)?,
         };
         self.report.records += verified.entries;
         self.report.bytes += opened.len()?;
@@ -144,10 +145,18 @@ impl Files<'_> {
     }
 
     /// A blob file, and whether it has as many bytes of values as the manifest counts: by that it is collected.
-    fn check_blobs(&mut self, opened: &Arc<dyn File>, identity: Identity) -> Result<Verified> {
+    fn check_blobs(
+        &mut self,
+        opened: &Arc<dyn File>,
+        identity: Identity,
+        course: &mut Course<'_>,
+    ) -> Result<Verified> {
         let (file, path) = (identity.file, opened.path());
         let blob = self.version.blob_file(file);
-        let verified = verify_blobs(opened, identity, blob.map_or(0, |blob| blob.bytes));
+        let bytes = blob.map_or(0, |blob| blob.bytes);
+        // They have no bounds, as tables have.
+        let mut passed = |bytes| course.advance(bytes);
+        let verified = verify_blobs_with(opened, identity, bytes, &mut passed);
         if !verified.faults.is_empty() {
             return Ok(verified);
         }

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use thermocline_base::{CfId, ErrorKind, Result};
-use thermocline_engine::{Engine, Progress, verify_observed};
+use thermocline_base::{CfId, ErrorKind, Result, WriteBatch};
+use thermocline_engine::{Durability, Engine, Progress, verify_observed};
 use thermocline_env::OpenMode;
 use thermocline_testkit::Rng;
 
@@ -90,23 +90,55 @@ fn backups_are_told_by_the_bytes_that_they_report() {
     assert_eq!(told[0].total, restored.bytes);
 }
 
+/// A value that takes so many bytes on the disk, too.
+fn random(rng: &mut Rng, bytes: usize) -> Vec<u8> {
+    let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
+    words.take(bytes / 8).flatten().collect()
+}
+
+/// A call was told of so often that nobody wonders whether it goes on.
+fn is_told_by_pieces(told: &[Progress]) {
+    let most = told.windows(2).map(|two| two[1].done - two[0].done).max();
+    assert!(told[0].total > 4 << 20, "{told:?}");
+    assert!(most.is_some_and(|most| most <= 2 << 20), "{told:?}");
+}
+
 /// Blob files have no bounds.
 #[test]
 fn a_large_file_is_told_while_it_is_copied() {
     let disk = disk();
     let engine = Place::new(&disk, "/db").open();
     let all = backups(&disk, "/b");
-    let mut rng = Rng::new(1);
-    let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
-    let value: Vec<u8> = words.take(512 << 10).flatten().collect();
+    let value = random(&mut Rng::new(1), 4 << 20);
     put(&engine, CfId::DEFAULT, b"long", &value);
     let (_, of_backup) = followed(|o| all.create_observed(&engine, o));
     let (_, of_copy) = followed(|o| all.restore_observed(None, path("/r"), o));
-    for told in [of_backup, of_copy] {
-        let most = told.windows(2).map(|two| two[1].done - two[0].done).max();
-        assert!(told[0].total > 4 << 20, "{told:?}");
-        assert!(most.is_some_and(|most| most <= 2 << 20), "{told:?}");
+    is_told_by_pieces(&of_backup);
+    is_told_by_pieces(&of_copy);
+}
+
+#[test]
+fn a_large_file_is_told_while_it_is_checked() {
+    let disk = disk();
+    let place = Place::new(&disk, "/db");
+    let engine = place.open();
+    let all = backups(&disk, "/b");
+    // All that are written at once have one file.
+    let (mut batch, mut rng) = (WriteBatch::new(), Rng::new(1));
+    for key in 0..5 {
+        let value = random(&mut rng, 1 << 20);
+        batch.put(CfId::DEFAULT, &[key], &value).unwrap();
     }
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    all.create(&engine).unwrap();
+    drop(engine);
+    let (report, of_store) =
+        followed(|o| verify_observed(&place.world(), &place.dir, &options(), o));
+    assert_eq!(report.faults, []);
+    let (report, of_backup) = followed(|o| all.verify_observed(o));
+    assert_eq!(report.faults, []);
+    is_told_by_pieces(&of_store);
+    is_told_by_pieces(&of_backup);
 }
 
 #[test]

@@ -339,6 +339,16 @@ pub fn hash_record_headers(file: &dyn File, identity: Identity, bytes: u64) -> R
 /// Reads the whole blob file in `file`, which should be `identity` and have `bytes` bytes, and checks
 /// every checksum. Errors of reading are faults too.
 pub fn verify_blobs(file: &Arc<dyn File>, identity: Identity, bytes: u64) -> Verified {
+    verify_blobs_with(file, identity, bytes, &mut |_| {})
+}
+
+/// As [`verify_blobs`]; and behind each record it tells `passed` how many bytes that had, or all that are left where nobody knows.
+pub fn verify_blobs_with(
+    file: &Arc<dyn File>,
+    identity: Identity,
+    bytes: u64,
+    passed: &mut dyn FnMut(u64),
+) -> Verified {
     let mut verified = Verified::default();
     let opened = BlobFile::open(&**file, identity).and_then(|opened| {
         let len = file.len()?;
@@ -356,7 +366,9 @@ pub fn verify_blobs(file: &Arc<dyn File>, identity: Identity, bytes: u64) -> Ver
     match opened {
         Err(e) => verified.note(e),
         Ok(opened) => {
-            for record in BlobRecords::new(&opened, &**file, bytes) {
+            let mut records = BlobRecords::new(&opened, &**file, bytes);
+            let mut at = records.at;
+            while let Some(record) = records.next() {
                 verified.blocks += 1;
                 match record.and_then(|entry| {
                     read_blob_of(&opened, &**file, (entry.cf, &entry.key), entry.blob)?;
@@ -368,6 +380,8 @@ pub fn verify_blobs(file: &Arc<dyn File>, identity: Identity, bytes: u64) -> Ver
                     }
                     Err(e) => verified.note(e),
                 }
+                passed(records.at - at);
+                at = records.at;
             }
         }
     }
