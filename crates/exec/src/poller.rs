@@ -221,17 +221,17 @@ impl Polling {
         // One memory for all turns, asked for while no lock is held.
         let mut orders = Vec::with_capacity(FLIGHTS_MAX);
         while self.take(&mut orders) {
+            // Answers first: tasks go on while reads are handed to the kernel.
+            self.reap();
             let are_new = !orders.is_empty();
             orders.drain(..).for_each(|order| self.launch(order));
             if are_new && self.under_way() > 0 {
                 self.give_up_on(|ring| ring.submit());
+                self.reap();
             }
-            if self.reap() > 0 || self.under_way() == 0 || !self.may_sleep() {
-                continue;
+            if self.under_way() > 0 && self.may_sleep() {
+                self.give_up_on(Flights::submit_and_wait);
             }
-            self.give_up_on(Flights::submit_and_wait);
-            lock(&self.shared.queue).sleep = Sleep::Awake;
-            self.reap();
         }
         if let Some(flights) = self.flights {
             self.shared.ring_bell();
