@@ -18,6 +18,8 @@ struct InFlight<R> {
     reads: Vec<Option<(R, Instant)>>,
     wakers: Vec<Waker>,
     free: Vec<usize>,
+    /// Taken from those that were woken; empty before more are taken.
+    asked: VecDeque<usize>,
     woken: Arc<Woken>,
 }
 
@@ -32,9 +34,10 @@ struct Place {
 }
 
 impl Woken {
-    fn next(&self) -> Option<usize> {
+    /// Takes all with one lock: who wakes the next ones takes it, too.
+    fn take(&self, into: &mut VecDeque<usize>) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.pop_front()
+        std::mem::swap(&mut *places, into);
     }
 }
 
@@ -66,6 +69,7 @@ impl<R: Future + Unpin> InFlight<R> {
             reads: std::iter::repeat_with(|| None).take(depth).collect(),
             wakers: (0..depth).map(waker).collect(),
             free: (0..depth).collect(),
+            asked: VecDeque::new(),
             woken,
         }
     }
@@ -94,7 +98,10 @@ impl<R: Future + Unpin> InFlight<R> {
     fn next(&mut self) -> (R::Output, Instant) {
         assert!(!self.is_empty(), "nothing to wait for");
         loop {
-            match self.woken.next() {
+            if self.asked.is_empty() {
+                self.woken.take(&mut self.asked);
+            }
+            match self.asked.pop_front() {
                 Some(place) => {
                     if let Some(answer) = self.ask(place) {
                         return answer;
