@@ -138,8 +138,8 @@ impl Drop for IndexBytes {
 struct Stays(Arc<Kept>);
 
 impl Lifecycle<Key, Arc<Entry>> for Stays {
-    /// What has gone: freed when the cache's locks have been given up.
-    type RequestState = Vec<Arc<Entry>>;
+    /// What has gone, mostly one, for which no list is made: freed when the cache's locks have been given up.
+    type RequestState = (Option<Arc<Entry>>, Vec<Arc<Entry>>);
 
     fn is_pinned(&self, _: &Key, entry: &Arc<Entry>) -> bool {
         let Some(index) = &entry.index else {
@@ -151,8 +151,11 @@ impl Lifecycle<Key, Arc<Entry>> for Stays {
             && of(&self.0.indexes) <= capacity / INDEX_PARTS
     }
 
-    fn on_evict(&self, gone: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
-        gone.push(entry);
+    fn on_evict(&self, gone: &mut Self::RequestState, _: Key, entry: Arc<Entry>) {
+        match gone.0.is_none() {
+            true => gone.0 = Some(entry),
+            false => gone.1.push(entry),
+        }
     }
 }
 
