@@ -9,11 +9,14 @@ use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 use thermocline_policy::readahead;
-use thermocline_policy::tuning::{HEADERS_AHEAD, RECORDS_AHEAD};
+use thermocline_policy::tuning::{HEADERS_AHEAD, HEADERS_AT_ONCE, RECORDS_AHEAD};
 use thermocline_tables::Course;
 
 use super::covering::Covering;
 use crate::sync::Arc;
+
+// Each header was asked for when its whole record is.
+const _: () = assert!(HEADERS_AHEAD >= HEADERS_AT_ONCE + RECORDS_AHEAD);
 
 /// The records of one memtable from the cursor's position on.
 #[derive(Debug, Default)]
@@ -217,11 +220,15 @@ impl Source {
     }
 
     /// Asks for what is read next, piece by piece. Asked for at once, when the chunk is filled, it would be waited for then, and
-    /// in vain where the scan ends before.
+    /// in vain where the scan ends before. Headers are asked for some at a time: mostly each is the first of its page, and the processor
+    /// waits for the translation of its address, but for that of several beside each other.
     #[inline]
     fn ask_ahead(&self, memtable: &Memtable) {
-        if let Some(ahead) = self.chunk.get(self.at + HEADERS_AHEAD) {
-            memtable.prefetch_header(ahead.at);
+        if self.at.is_multiple_of(HEADERS_AT_ONCE) {
+            // Up to here they were asked for before, the first ones when the chunk was filled.
+            let asked = self.at + HEADERS_AHEAD - HEADERS_AT_ONCE;
+            let some = self.chunk.iter().skip(asked).take(HEADERS_AT_ONCE);
+            some.for_each(|entry| memtable.prefetch_header(entry.at));
         }
         if let Some(ahead) = self.chunk.get(self.at + RECORDS_AHEAD) {
             memtable.prefetch(ahead.at);

@@ -20,9 +20,13 @@ pub const CHUNK_GROWTH: usize = 2;
 /// are, have arrived by then.
 pub const RECORDS_AHEAD: usize = 2;
 
-/// Headers of records that a scan asks for ahead of the record that it reads. *Chosen* (commit 1f1622a): each may be the first of its page,
+/// Headers of records that a scan asks for ahead of the record that it reads, at most. *Chosen* (commit 1f1622a): each may be the first of its page,
 /// whose address is to be translated.
 pub const HEADERS_AHEAD: usize = 8;
+
+/// Headers that a scan asks for at once. *Chosen*: where each is the first of its page, the processor translates their addresses beside each
+/// other, and waits once. They are the last of the [`HEADERS_AHEAD`] ahead: each has two records at least to arrive in.
+pub const HEADERS_AT_ONCE: usize = 4;
 
 /// Entries for which a scan asks memory at once, at most. *Chosen* (commit 1f1622a): it may be told to go on for ever.
 pub const SCAN_RESERVED: usize = 64;
