@@ -104,11 +104,11 @@ impl Range {
         if !self.moved(at_back)? {
             return Ok(None);
         }
-        let cursor = match &self.back {
+        let cursor = match &mut self.back {
             Some(back) if at_back => back,
-            _ => &self.front,
+            _ => &mut self.front,
         };
-        let entry = (cursor.key().to_vec(), Value::copy(cursor.value()));
+        let entry = (cursor.key().to_vec(), Value::owned(cursor.take_value()));
         // An entry that this end has given must not be given by the other.
         set_excluded(
             if at_back {

@@ -125,6 +125,11 @@ impl Value {
         Value(Held::Copied(bytes.into()))
     }
 
+    /// These bytes.
+    pub fn owned(bytes: Vec<u8>) -> Value {
+        Value(Held::Copied(bytes.into()))
+    }
+
     /// The bytes, copied if they are pinned.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

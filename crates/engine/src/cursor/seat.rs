@@ -242,6 +242,14 @@ impl Cursor {
         if self.valid { &self.copied.value } else { &[] }
     }
 
+    /// Takes the value of that key, for who keeps it: it is not copied once more. It is empty here from then on, until the cursor moves.
+    pub fn take_value(&mut self) -> Vec<u8> {
+        match self.valid {
+            true => take(&mut self.copied.value),
+            false => Vec::new(),
+        }
+    }
+
     /// Moves to what is visible now, at no key.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ mod gaps;
 mod keys_only;
 mod prefixes;
 mod stretches;
+mod taken;
 mod within;
 
 const PM: u64 = 4 << 20;
