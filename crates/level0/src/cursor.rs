@@ -7,7 +7,7 @@ use std::ops::Range;
 use thermocline_base::numbers::len_of;
 use thermocline_base::{BlobRef, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
-use thermocline_policy::tuning::{GROUP_GUESS, KEY_GUESS, VALUES_AHEAD};
+use thermocline_policy::tuning::{GROUP_GUESS, KEY_GUESS, PAGES_AT_ONCE, VALUES_AHEAD};
 
 use crate::format::group::{NoEntry, RawValue};
 use crate::search::Group;
@@ -105,6 +105,9 @@ impl Decoded {
         table.region().check_media()
     }
 }
+
+/// Bytes of a page, whose address is translated by itself. Where pages are larger, lines are asked for that come a little later.
+const PAGE: u64 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -426,9 +429,32 @@ impl PmCursor {
             return Ok(false);
         };
         self.load(run, number)?;
+        self.ask_for_pages(way);
         match way {
             Way::Forward => self.arrive(0, way),
             Way::Back => self.arrive(self.group.entries.len() - 1, way),
+        }
+    }
+
+    /// At a group to which the cursor has gone on, asks for a line of each page on which values begin, of the first few. The processor
+    /// waits for the translation of an address, but for several at a time where they are asked for together.
+    fn ask_for_pages(&self, way: Way) {
+        let table = self.part.table();
+        let piece = table.piece_of(self.group.run);
+        let (mut last, mut left) = (None, PAGES_AT_ONCE);
+        let mut ask = |entry: &DecodedEntry| {
+            if let RawValue::Apart { at, .. } = &entry.value {
+                let at = crate::table::place(piece, *at);
+                let page = Some(at.0 / PAGE);
+                if page != last && left > 0 {
+                    table.region().prefetch(at);
+                    (last, left) = (page, left - 1);
+                }
+            }
+        };
+        match way {
+            Way::Forward => self.group.entries.iter().for_each(&mut ask),
+            Way::Back => self.group.entries.iter().rev().for_each(&mut ask),
         }
     }
 

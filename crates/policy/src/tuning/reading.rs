@@ -122,6 +122,10 @@ pub const SEARCHES_TOGETHER: usize = 32;
 /// Entries whose values a cursor asks for ahead of the one at hand. *Chosen* (commit 0229729).
 pub const VALUES_AHEAD: usize = 2;
 
+/// Pages with values of which a cursor asks for a line at once, when it goes on to another group. *Chosen*: the processor translates the
+/// addresses of several pages beside each other, and a group of values of 1 KiB lies on four.
+pub const PAGES_AT_ONCE: usize = 4;
+
 /// Bytes of a group that are asked for at first. *Chosen* (commit 0fc161a): most groups have no more.
 pub const GROUP_GUESS: usize = 512;
 
