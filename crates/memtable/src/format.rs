@@ -125,6 +125,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
+    #[inline]
     pub fn decode(bytes: &[u8]) -> RecordHeader {
         RecordHeader {
             crc: u32_at(bytes, 0),
@@ -136,20 +137,24 @@ impl RecordHeader {
     }
 
     /// The kind, if the number is one.
+    #[inline]
     pub fn kind(&self) -> Option<Kind> {
         Kind::from_u8((self.kind_and_len >> VALUE_LEN_BITS) as u8)
     }
 
+    #[inline]
     pub fn value_len(&self) -> usize {
         (self.kind_and_len & VALUE_LEN_MASK) as usize
     }
 
     /// Bytes of header, key and value, without padding.
+    #[inline]
     pub fn len(&self) -> usize {
         RECORD_HEADER + usize::from(self.key_len) + self.value_len()
     }
 
     /// Bytes of header and key: what the item's CRC covers.
+    #[inline]
     pub fn head_len(&self) -> usize {
         RECORD_HEADER + usize::from(self.key_len)
     }

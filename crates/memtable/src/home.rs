@@ -142,6 +142,7 @@ impl Home {
     }
 
     /// What the seqnos of its records count from.
+    #[inline]
     pub(crate) fn origin(&self) -> Origin {
         Origin {
             base: self.chains[0].base,
@@ -150,6 +151,7 @@ impl Home {
     }
 
     /// What the checksum of the record with this seqno starts from.
+    #[inline]
     pub(crate) fn seed_of(&self, seqno: u64) -> u64 {
         let after = self.chains.partition_point(|chain| chain.base <= seqno);
         self.chains[after.saturating_sub(1)].seed
@@ -171,6 +173,7 @@ impl Home {
     ///
     /// # Errors
     /// As [`Home::record`].
+    #[inline]
     pub(crate) fn record_asked_for(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
         let header = header(&self.region, at)?;
         self.record_behind(at, &header, verify)
@@ -411,6 +414,7 @@ impl KeySource for AskedLater<'_> {
     }
 }
 
+#[inline]
 fn header(region: &Region, at: PmOff) -> Result<RecordHeader> {
     Ok(RecordHeader::decode(region.bytes(at, RECORD_HEADER)?))
 }
