@@ -19,6 +19,9 @@ use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_l
 use crate::record::RecordRef;
 use thermocline_base::blob_ref::BLOB_REF_LEN;
 
+/// Bytes of a page, whose address is translated by itself. Where pages are larger, a line is asked for that comes a little later.
+const PAGE: u64 = 4096;
+
 /// The records of one memtable. See the [module](self).
 #[derive(Debug)]
 pub struct Home {
@@ -355,6 +358,17 @@ impl Records {
     #[inline]
     pub fn prefetch_header(&self, at: PmOff) {
         self.region.prefetch_range(at, RECORD_HEADER);
+    }
+
+    /// As [`Records::prefetch_header`], and if a record with so many bytes of key and value goes on to the next page, for its first line
+    /// there.
+    #[inline]
+    pub fn prefetch_pages(&self, at: PmOff, len: usize) {
+        self.prefetch_header(at);
+        let next = PmOff((at.0 + 1).next_multiple_of(PAGE));
+        if next < at.plus((RECORD_HEADER + len) as u64) {
+            self.region.prefetch(next);
+        }
     }
 
     /// Asks for all of the record at `at`, whose header was asked for before.

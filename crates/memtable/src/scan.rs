@@ -49,7 +49,7 @@ impl Memtable {
 
     /// As [`Memtable::scan`], but asks only for the headers of the first [`HEADERS_AHEAD`] records, and for the first [`RECORDS_AHEAD`]
     /// records as a whole, when their headers have arrived: they come while the others are collected. Whoever reads more asks for the
-    /// other headers, and for the other records, a few before each ([`Memtable::prefetch_header`], [`Memtable::prefetch`]).
+    /// other headers, and for the other records, a few before each ([`Memtable::prefetch_pages`], [`Memtable::prefetch`]).
     ///
     /// # Errors
     /// As [`Memtable::scan`].

@@ -342,6 +342,13 @@ impl Memtable {
         self.records.prefetch_header(at);
     }
 
+    /// As [`Memtable::prefetch_header`], and if a record with `len` bytes of key and value goes on to the next page, for its first line there:
+    /// the address of that page is to be translated, too.
+    #[inline]
+    pub fn prefetch_pages(&self, at: PmOff, len: usize) {
+        self.records.prefetch_pages(at, len);
+    }
+
     /// Asks the CPU to load the whole record at an offset that a scan returned: a hint, some records before it is read.
     /// Its header is read here.
     #[inline]

@@ -30,6 +30,8 @@ pub(super) struct Source {
     pub(super) used: usize,
     used_mean: Option<usize>,
     pub(super) head: Option<Head>,
+    /// Bytes of key and value of the record that it has read last: those that come are taken for as long.
+    len: usize,
     /// The record at which it stopped, verified: it does not show, and lies behind what was asked for. There is no head
     /// then.
     pub(super) waits: Option<PmOff>,
@@ -228,7 +230,7 @@ impl Source {
             // Up to here they were asked for before, the first ones when the chunk was filled.
             let asked = self.at + HEADERS_AHEAD - HEADERS_AT_ONCE;
             let some = self.chunk.iter().skip(asked).take(HEADERS_AT_ONCE);
-            some.for_each(|entry| memtable.prefetch_header(entry.at));
+            some.for_each(|entry| memtable.prefetch_pages(entry.at, self.len));
         }
         if let Some(ahead) = self.chunk.get(self.at + RECORDS_AHEAD) {
             memtable.prefetch(ahead.at);
@@ -260,6 +262,7 @@ impl Source {
             if let Some(entry) = self.chunk.get(self.at) {
                 // Verified before it is used: its seqno decides whether it shows, its key where.
                 let record = memtable.record_asked_for(entry.at, reader.verify)?;
+                self.len = record.key.len() + record.value.len();
                 if !self.first.is_empty() && *record.key < *self.first {
                     // The cursor moves backwards and has left the source's keys.
                     self.end();
