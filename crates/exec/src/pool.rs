@@ -24,6 +24,9 @@ const PLACE_BYTES_MAX: usize = 64 << 10;
 /// A small buffer goes back to the place of the thread that took it, whoever gives it back: there it is found the next time.
 /// Both take one lock. A place that is empty, or full, is passed over without.
 ///
+/// A large one that finds no room is kept in place of those that have been idle for longest. So sizes that are wanted once
+/// do not fill the pool, to keep out those that are wanted again and again.
+///
 /// ```
 /// let pool = thermocline_exec::BufPool::new(1 << 20);
 /// drop(pool.take(5000));
@@ -49,12 +52,42 @@ struct Place(Idle);
 
 #[derive(Debug)]
 struct Idle {
-    /// By capacity. Lists of small ones stay when they are empty: they are few, and soon needed again.
-    bufs: Mutex<BTreeMap<usize, Vec<AlignedBuf>>>,
+    bufs: Mutex<Lists>,
     /// The sum of their capacities. Changed under the lock. Relaxed: without it a guess, which spares a lock that is of no use.
     bytes: AtomicUsize,
     /// The most that it may be.
     bytes_max: usize,
+}
+
+/// Buffers, and when they were given back.
+#[derive(Debug, Default)]
+struct Lists {
+    /// By capacity, the one that was given back last at the end. Lists of small ones stay when they are empty: they are few, and soon
+    /// needed again.
+    of: BTreeMap<usize, Vec<(u64, AlignedBuf)>>,
+    /// How many were given back.
+    turn: u64,
+}
+
+impl Lists {
+    fn put(&mut self, buf: AlignedBuf) {
+        self.turn += 1;
+        let list = self.of.entry(buf.capacity()).or_default();
+        list.push((self.turn, buf));
+    }
+
+    /// The one that has been idle for longest.
+    fn take_oldest(&mut self) -> Option<AlignedBuf> {
+        let lists = self.of.iter();
+        let oldest = lists.filter_map(|(capacity, list)| Some((list.first()?.0, *capacity)));
+        let (_, capacity) = oldest.min()?;
+        let list = self.of.get_mut(&capacity)?;
+        let (_, buf) = list.remove(0);
+        if list.is_empty() && capacity > SMALL_BYTES {
+            self.of.remove(&capacity);
+        }
+        Some(buf)
+    }
 }
 
 impl Idle {
@@ -78,15 +111,15 @@ impl Idle {
         }
         let most = len.saturating_mul(2).max(PAGE_BYTES);
         let mut all = lock(&self.bufs);
-        let mut fitting = all.range_mut(len..=most);
+        let mut fitting = all.of.range_mut(len..=most);
         let (&capacity, bufs) = fitting.find(|(_, bufs)| !bufs.is_empty())?;
-        let buf = bufs.pop();
+        let (_, buf) = bufs.pop()?;
         if bufs.is_empty() && capacity > SMALL_BYTES {
-            all.remove(&capacity);
+            all.of.remove(&capacity);
         }
         let left = self.bytes() - capacity;
         self.bytes.store(left, Ordering::Relaxed);
-        buf
+        Some(buf)
     }
 
     /// Keeps one, or gives it back where all would have too many bytes.
@@ -101,10 +134,34 @@ impl Idle {
         if !has_room() {
             return Some(buf);
         }
-        let bytes = self.bytes() + capacity;
-        self.bytes.store(bytes, Ordering::Relaxed);
-        all.entry(capacity).or_default().push(buf);
+        self.put(&mut all, buf);
         None
+    }
+
+    /// Keeps one in place of those that have been idle for longest. Returns what is not kept.
+    fn keep_in_place(&self, buf: AlignedBuf) -> Vec<AlignedBuf> {
+        let capacity = buf.capacity();
+        if capacity > self.bytes_max {
+            return vec![buf];
+        }
+        let mut gone = Vec::new();
+        let mut all = lock(&self.bufs);
+        while capacity > self.bytes_max - self.bytes()
+            && let Some(oldest) = all.take_oldest()
+        {
+            let left = self.bytes() - oldest.capacity();
+            self.bytes.store(left, Ordering::Relaxed);
+            gone.push(oldest);
+        }
+        self.put(&mut all, buf);
+        gone
+    }
+
+    /// Keeps one for which there is room, under the lock.
+    fn put(&self, all: &mut Lists, buf: AlignedBuf) {
+        let bytes = self.bytes() + buf.capacity();
+        self.bytes.store(bytes, Ordering::Relaxed);
+        all.put(buf);
     }
 }
 
@@ -162,8 +219,12 @@ impl BufPool {
             Some(idle) => idle.keep(buf),
             None => Some(buf),
         };
-        // Memory is freed without a lock.
-        drop(left.and_then(|buf| inner.common.keep(buf)));
+        // Memory is freed without a lock. Small ones are as many as blocks that are read: they wait for no others to go.
+        if let Some(buf) = left.and_then(|buf| inner.common.keep(buf))
+            && buf.capacity() > SMALL_BYTES
+        {
+            drop(inner.common.keep_in_place(buf));
+        }
     }
 }
 
@@ -241,6 +302,26 @@ mod tests {
         drop(pool.take(2 * PAGE_BYTES));
         assert_eq!(pool.take(PAGE_BYTES).capacity(), 2 * PAGE_BYTES);
         assert_eq!(one.capacity(), PAGE_BYTES);
+    }
+
+    #[test]
+    fn sizes_that_nobody_wants_any_more_give_way_to_those_that_come_again() {
+        // A quarter is for small ones.
+        let pool = BufPool::new(64 * PAGE_BYTES);
+        let once: Vec<_> = (8..=11).map(|n| pool.take(n * PAGE_BYTES)).collect();
+        drop(once);
+        assert_eq!(pool.idle_bytes(), 38 * PAGE_BYTES);
+        let address = |bytes: usize| pool.take(bytes).as_ptr().addr();
+        let first = address(24 * PAGE_BYTES);
+        // Of 48 pages it has those of the first two, and some that nobody had.
+        assert_eq!(pool.idle_bytes(), (10 + 11 + 24) * PAGE_BYTES);
+        for _ in 0..3 {
+            assert_eq!(address(24 * PAGE_BYTES), first);
+        }
+        assert_eq!(pool.idle_bytes(), (10 + 11 + 24) * PAGE_BYTES);
+        // What is larger than all that may be idle takes nothing away.
+        drop(pool.take(49 * PAGE_BYTES));
+        assert_eq!(pool.idle_bytes(), (10 + 11 + 24) * PAGE_BYTES);
     }
 
     #[test]
