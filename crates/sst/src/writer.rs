@@ -235,7 +235,7 @@ impl TableWriter {
                 "a table refers to at most {BLOB_FILES_MAX} blob files"
             ));
         }
-        self.make_room(key, kind as u8 | flag, bytes)?;
+        self.make_room(key, bytes)?;
         if self.data.count() == 0 {
             self.index.begin_block(key.user_key);
         }
@@ -334,11 +334,11 @@ impl TableWriter {
     }
 
     /// Ends the data block if the entry does not fit into it.
-    fn make_room(&mut self, key: KeyRef<'_>, tag: u8, value: &[u8]) -> Result<()> {
+    fn make_room(&mut self, key: KeyRef<'_>, value: &[u8]) -> Result<()> {
         let room = self.options.block_bytes.saturating_sub(TRAILER_LEN);
         let fits = self.data.count() == 0
             || self.data.len_with(key.user_key.len(), value.len()) <= room
-            || self.data.len_with_entry(key, tag, value) <= room;
+            || self.data.len_with_entry(key, value) <= room;
         if fits {
             return Ok(());
         }

@@ -2,7 +2,6 @@
 
 use thermocline_base::limits;
 use thermocline_base::numbers::len32;
-use thermocline_base::varint::varint_len;
 
 use crate::format::entry::{self, ENTRY_HEAD_MAX};
 use crate::key::KeyRef;
@@ -50,19 +49,15 @@ impl BlockBuilder {
     }
 
     /// Bytes of the payload if this entry is added.
-    pub fn len_with_entry(&self, key: KeyRef<'_>, tag: u8, value: &[u8]) -> usize {
+    pub fn len_with_entry(&self, key: KeyRef<'_>, value: &[u8]) -> usize {
         let restart = self.restarts.is_empty() || self.run == self.interval;
         let shared = if restart {
             0
         } else {
             common(&self.last, key.user_key)
         };
-        let mut entry = Vec::with_capacity(ENTRY_HEAD_MAX);
-        entry::encode(&mut entry, shared, &[], tag, key.seqno.0, &[]);
-        // The lengths were written as zeros, in one byte each.
-        let more = |len: usize| varint_len(len as u64) - 1;
         let rest = key.user_key.len() - shared;
-        let entry = entry.len() + more(rest) + more(value.len()) + rest + value.len();
+        let entry = entry::encoded_len(shared, rest, key.seqno.0, value.len());
         self.len() + usize::from(restart) * 4 + entry
     }
 
@@ -148,7 +143,7 @@ mod tests {
                 let value = vec![b'v'; rng.below(400)];
                 let seqno = SeqNo(rng.next_u64() >> rng.below(64));
                 let key = KeyRef::new(&key, seqno);
-                let foretold = block.len_with_entry(key, 1, &value);
+                let foretold = block.len_with_entry(key, &value);
                 assert!(foretold <= block.len_with(key.user_key.len(), value.len()));
                 block.add(key, 1, &value);
                 assert_eq!(block.len(), foretold);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use thermocline_base::varint::{put_varint, varint, varlen};
+use thermocline_base::varint::{put_varint, varint, varint_len, varlen};
 use thermocline_base::{Kind, limits};
 
 use crate::handle::BlockHandle;
@@ -47,6 +47,13 @@ pub(crate) fn encode(
     put_varint(out, seqno);
     out.extend_from_slice(rest);
     out.extend_from_slice(value);
+}
+
+/// Bytes of an entry with lengths like these.
+pub(crate) fn encoded_len(shared: usize, rest: usize, seqno: u64, value: usize) -> usize {
+    let lens = [shared as u64, rest as u64, value as u64, seqno].map(varint_len);
+    // The tag is a byte.
+    lens.iter().sum::<usize>() + 1 + rest + value
 }
 
 /// The entry at `at`, if one can be there; `bytes` end where the entries do.
