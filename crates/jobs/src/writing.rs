@@ -128,7 +128,8 @@ impl<'a> Writing<'a> {
 
     /// Whether range tombstones reach into the table that would be too much for it if it had both ends of each.
     fn has_many(&self) -> bool {
-        self.tombstone_bytes > self.sink.tombstone_bytes_max()
+        // Mostly there is none, and each key asks.
+        self.tombstone_bytes > 0 && self.tombstone_bytes > self.sink.tombstone_bytes_max()
     }
 
     /// Whether the table has to end before `key`, since the range tombstones may not fit into it if it goes on. Those that are cut where
