@@ -303,8 +303,8 @@ impl Db {
     }
 
     /// Bytes of the region that this process maps with huge pages of 2 MiB, as `stat` prints them: the system gives them, on a
-    /// `tmpfs` that is mounted with `huge=always`, say, and no option asks for them. `None` where it does not report them.
-    /// The call touches every page of the region, so do not make it every second.
+    /// `tmpfs` that is mounted with `huge=always`, say, and no option asks for them. `None` where it does not report them, and where
+    /// a copy is read, beside a writer. The call touches every page of the region, so do not make it every second.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -8,12 +8,15 @@ use std::path::Path;
 use thermocline_base::size::index;
 use thermocline_env::OpenMode;
 
-use super::Region;
+use super::{Backend, Region};
 
 impl Region {
     /// Bytes of it that this process reaches through huge pages; touches every page of a file to find out. `None` where the
-    /// system does not say.
+    /// system does not say, and of a copy, whose memory is not the region's.
     pub fn huge_bytes(&self) -> Option<u64> {
+        if matches!(self.inner.backend, Backend::Copied(_)) {
+            return None;
+        }
         let map = self.inner.map.as_ref()?;
         if self.inner.file.is_some() {
             map.populate(0, index(self.len()), false);

@@ -636,3 +636,16 @@ fn a_region_says_how_much_of_it_has_huge_pages() {
         }
     }
 }
+
+/// Its memory is the reader's own. What pages that has says nothing of the region to which somebody writes.
+#[test]
+fn a_copy_does_not_say_how_much_of_its_region_has_huge_pages() {
+    for dir in folders() {
+        let spec = spec(&dir.path().join("r"), 4 << 20);
+        let region = Region::create(&spec, 1 << 20).unwrap();
+        assert!(region.huge_bytes().is_some());
+        let copy = Copying::begin(&spec).unwrap();
+        assert_eq!(copy.region().len(), region.len());
+        assert_eq!(copy.region().huge_bytes(), None);
+    }
+}
