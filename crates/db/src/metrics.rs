@@ -126,8 +126,8 @@ pub struct Metrics {
     pub feed: FeedUse,
     /// Delay that the engine itself put on writers, in milliseconds.
     pub stall_ms: f64,
-    /// The longest single delay, in milliseconds, since [`Db::forget_longest_stalls`](crate::Db::forget_longest_stalls) if that was
-    /// called.
+    /// The longest single delay ([`StallMetrics::ms_max`]), in milliseconds, since
+    /// [`Db::forget_longest_stalls`](crate::Db::forget_longest_stalls) if that was called.
     pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,
@@ -272,6 +272,7 @@ pub struct StallMetrics {
     /// Their delay in all, in milliseconds.
     pub ms: f64,
     /// The longest delay, in milliseconds, since [`Db::forget_longest_stalls`](crate::Db::forget_longest_stalls) if that was called.
+    /// Of a sleep it is what the engine asked for; what the system let it sleep beyond that is in `ms` alone.
     pub ms_max: f64,
 }
 

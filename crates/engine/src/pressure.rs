@@ -277,9 +277,9 @@ impl Admission {
         while clock.now_ns() < until && waits() {
             clock.sleep_ms(DELAY_PIECE_NS / 1_000_000);
         }
-        self.common
-            .stalls
-            .note(cause, clock.now_ns().saturating_sub(begun));
+        let took = clock.now_ns().saturating_sub(begun);
+        let asked = until.saturating_sub(begun);
+        self.common.stalls.slept(cause, took, asked);
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ pub struct StallUse {
     pub count: u64,
     /// In all, in nanoseconds.
     pub nanos: u64,
-    /// The longest since the opening, or since [`Stalls::forget_longest`], in nanoseconds.
+    /// The longest since the opening, or since [`Stalls::forget_longest`], in nanoseconds. Of sleeps it has what was asked for.
     pub nanos_max: u64,
 }
 
@@ -50,19 +50,25 @@ impl Stalls {
     /// A write was held up since `begun`, in nanoseconds by the clock.
     pub fn held_up(&self, cause: StallCause, begun: u64) {
         let nanos = self.clock.now_ns().saturating_sub(begun);
-        self.note(cause, nanos);
+        self.add(cause, nanos, nanos);
         self.events.emit(Event::WriteStalled {
             cause,
             took: Duration::from_nanos(nanos),
         });
     }
 
-    /// A write was held up for so long. Nobody is told: so short a time is one of many.
-    pub fn note(&self, cause: StallCause, nanos: u64) {
+    /// A write slept for so long, and was `asked` to for so long. A sleep ends late, by as much as the system lets others run
+    /// meanwhile. That is part of the sum, and not of the longest delay: it says nothing of the engine. Nobody is told: so short a
+    /// time is one of many.
+    pub fn slept(&self, cause: StallCause, nanos: u64, asked: u64) {
+        self.add(cause, nanos, nanos.min(asked));
+    }
+
+    fn add(&self, cause: StallCause, nanos: u64, longest: u64) {
         let stall = &self.causes[cause as usize];
         stall.count.fetch_add(1, Ordering::Relaxed);
         stall.nanos.fetch_add(nanos, Ordering::Relaxed);
-        stall.nanos_max.fetch_max(nanos, Ordering::Relaxed);
+        stall.nanos_max.fetch_max(longest, Ordering::Relaxed);
     }
 
     /// From now on the longest is one that comes later: the longest of a part of a run cannot be told from two readings. Number and
@@ -118,14 +124,18 @@ mod tests {
             nanos,
             nanos_max,
         };
-        stalls.note(StallCause::PmFill, 900);
-        stalls.note(StallCause::Growth, 50);
+        stalls.slept(StallCause::PmFill, 900, 900);
+        stalls.slept(StallCause::Growth, 50, 50);
         assert_eq!(stalls.get(StallCause::PmFill), of(1, 900, 900));
         stalls.forget_longest();
         assert_eq!(stalls.get(StallCause::PmFill), of(1, 900, 0));
         assert_eq!(stalls.get(StallCause::Growth), of(1, 50, 0));
-        stalls.note(StallCause::PmFill, 7);
-        stalls.note(StallCause::PmFill, 3);
+        stalls.slept(StallCause::PmFill, 7, 7);
+        stalls.slept(StallCause::PmFill, 3, 3);
         assert_eq!(stalls.get(StallCause::PmFill), of(3, 910, 7));
+        // One that ends late, and one that is ended early, as where a store is closed.
+        stalls.slept(StallCause::PmFill, 40, 10);
+        stalls.slept(StallCause::PmFill, 5, 100);
+        assert_eq!(stalls.get(StallCause::PmFill), of(5, 955, 10));
     }
 }

@@ -149,10 +149,7 @@ fn writers_of_a_store_that_fills_are_held_back_a_little_and_told_why() {
     fill(&engine, 90, &mut held);
     let stall = held_back(&engine);
     assert!(stall.count > 10, "{stall:?}");
-    assert!(
-        stall.nanos_max <= DELAY_NS_MAX + DELAY_PIECE_NS,
-        "{stall:?}"
-    );
+    assert!(stall.nanos_max <= DELAY_NS_MAX, "{stall:?}");
     assert!(stall.nanos >= stall.count * DELAY_PIECE_NS, "{stall:?}");
     // Who asked not to wait is told so, once enough is owed.
     let mut batch = WriteBatch::new();
@@ -180,6 +177,32 @@ fn writers_of_a_store_that_fills_are_held_back_a_little_and_told_why() {
     let mode = Durability::Buffered;
     engine.write(batch.iter(), mode).unwrap();
     assert_eq!(held_back(&engine), before);
+}
+
+/// A sleep ends late. Here it does since it is one of whole milliseconds, elsewhere since the system lets others run.
+#[test]
+fn the_longest_delay_is_what_was_asked_for_and_the_sum_what_it_took() {
+    // Without threads, which would reckon the delay anew.
+    let engine = open(false);
+    let gauge = &engine.inner.pressure.gauge;
+    let debt = Debt {
+        pm_bytes: PM,
+        ..Debt::default()
+    };
+    gauge.set(&debt, PM, (None, Limits::NONE), false);
+    gauge.owed_until.store(0, Ordering::Relaxed);
+    let clock = &engine.inner.common.world.env.clock;
+    let begun = clock.now_ns();
+    let admission = &engine.inner.admission;
+    admission.hold_back(1500, false, || false).unwrap();
+    let asked = gauge.owed_until.load(Ordering::Relaxed) - begun;
+    let took = clock.now_ns() - begun;
+    assert!(DELAY_PIECE_NS < asked && asked < took, "{asked}, {took}");
+    let stall = held_back(&engine);
+    assert_eq!(
+        (stall.count, stall.nanos, stall.nanos_max),
+        (1, took, asked)
+    );
 }
 
 #[test]
