@@ -155,7 +155,7 @@ impl Memtables {
         if writer.chain.state().left >= bytes {
             return Ok(false);
         }
-        let begun = self.common.now_ns();
+        let (begun, had) = (self.common.now_ns(), self.common.space.region_bytes());
         let attached = writer.chain.ensure(bytes, reserve);
         let attached = attached
             .map_err(|error| self.common.poison.poison_unless_full(error))?
@@ -163,7 +163,8 @@ impl Memtables {
         if attached {
             self.pressure.press();
             writer.in_reserve = reserve == Reserve::Use;
-            if self.note_growth() {
+            // If somebody else made it grow meanwhile, he may have told of that before.
+            if self.note_growth() || self.common.space.region_bytes() > had {
                 self.common.stalls.held_up(StallCause::Growth, begun);
             }
         }

@@ -11,11 +11,12 @@ use thermocline_commit::{Callback, Durability, WriteOptions};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{SITE_DEFERRED, SITE_ITEM};
+use thermocline_observe::cause::StallCause;
 use thermocline_pm::RegionKind;
 use thermocline_policy::seal;
 
 use crate::store::Engine;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::tests::{Machine, Nothing, options};
 use crate::world::World;
 use crate::write::env::limits;
@@ -287,6 +288,24 @@ fn long_put() -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(CF, b"long", &vec![7; 300 << 10]).unwrap();
     batch
+}
+
+/// A worker that made the region grow, for which a writer waited, may tell of that before the writer does.
+#[test]
+fn a_writer_is_held_up_by_growth_whoever_tells_of_that() {
+    let engine = open(&Machine::new(1 << 20), &options());
+    let inner = &engine.inner;
+    let held_up = || inner.common.stalls.get(StallCause::Growth).count;
+    let (had, before) = (inner.common.space.region_bytes(), held_up());
+    // All of it has been told.
+    inner
+        .memtables
+        .region_seen
+        .store(u64::MAX, Ordering::Relaxed);
+    let long = long_put();
+    engine.write(long.iter(), Durability::Immediate).unwrap();
+    assert!(inner.common.space.region_bytes() > had);
+    assert_eq!(held_up(), before + 1);
 }
 
 /// The first part has as many zones free as it should, and no run of them is long enough. The next part has one.
