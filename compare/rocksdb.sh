@@ -10,11 +10,11 @@
 # Debian's RocksDB (7.8) has assertions on in all rows, and computes the checksums of its log without the processor's
 # instruction for that: a build for speed would do more. What db_bench warns of is printed first.
 #
-# DIR is where both put everything for all but `file` and `ssd` (/dev/shm unless given, so that RocksDB's log lies on the same
+# DIR is where both put everything for all but `file`, `buffered` and `ssd` (/dev/shm unless given, so that RocksDB's log lies on the same
 # memory as our region; an fsync costs nothing there, and our write-backs and fences are done all the same). --file-dir is a
-# folder on a disk for these two (this folder unless given). But for `ssd`, RocksDB has a write buffer larger than the data, so
-# that it flushes nothing while it runs: its best setting for this work. All writes are durable one by one. Nothing is
-# compressed. There is one thread where it does not say otherwise, and N is --num, 2,000,000 unless given.
+# folder on a disk for these three (this folder unless given). But for `ssd`, RocksDB has a write buffer larger than the data, so
+# that it flushes nothing while it runs: its best setting for this work. But for `buffered`, all writes are durable one by
+# one. Nothing is compressed. There is one thread where it does not say otherwise, and N is --num, 2,000,000 unless given.
 #
 #   fill100, fill1k      each of N keys (fill1k: N/2) is written once, in random order; values of 100 bytes, and of 1 KiB.
 #                        db_bench makes that order within its time.
@@ -31,6 +31,8 @@
 #                        writes. RocksDB's is mixgraph, whose writes go to keys that are there, ours writes new ones behind all
 #                        others; in mixgraph the key decides what is done and how long a scan is, and values are copied.
 #   file                 four threads; 20,000 writes of 1 KiB, drawn as for fill100x2, in --file-dir; --num does not count here.
+#   buffered             each of N/2 keys with 100 bytes, and of N/10 with 1 KiB, is written once, as for fill100, in --file-dir.
+#                        No write waits for the disk: RocksDB's log is not synced, and ours are durable within a second or so.
 #
 # YCSB D and F have no row: in db_bench none reads the latest keys while others are inserted, and none mixes reads with
 # read-modify-writes.
@@ -63,7 +65,7 @@ number() { # OPTION VALUE LEAST
   [[ $2 =~ ^[1-9][0-9]{0,11}$ ]] && [ "$2" -ge "$3" ] || fail "$1 is a whole number of at least $3; '$2' was given" 2
 }
 
-all=(fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a ycsb-b ycsb-c scans ycsb-e file)
+all=(fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a ycsb-b ycsb-c scans ycsb-e file buffered)
 dir=/dev/shm file_dir=. rounds=3 num=2000000 num_given='' preset=thermocline sets=() rows=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -99,7 +101,7 @@ work=$(mktemp -d); made+=("$work")
 memory=$(mktemp -d "$dir/compare.XXXXXX"); made+=("$memory")
 disk=''
 case " ${rows[*]} " in
-  *" file "*|*" ssd "*) disk=$(mktemp -d "$file_dir/compare.XXXXXX"); made+=("$disk") ;;
+  *" file "*|*" buffered "*|*" ssd "*) disk=$(mktemp -d "$file_dir/compare.XXXXXX"); made+=("$disk") ;;
 esac
 
 # What the last run said last of what went wrong.
@@ -178,6 +180,10 @@ pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
 # Both write keys drawn with replacement; db_bench's number of writes is that of each thread.
 drawn() { # NAME VALUE_SIZE THREADS KEYS PLACE
   pair "$1" ours overwrite "${@:2}" -- rocks fillrandom "${@:2}" --writes=$(($4 / $3))
+}
+# The last of several --sync counts.
+buffered() { # NAME VALUE_SIZE KEYS
+  pair "$1" ours fillrandom "$2" 1 "$3" "$disk" --durability buffered -- rocks filluniquerandom "$2" 1 "$3" "$disk" --sync=0
 }
 ycsb() { # LETTER PERCENT-OF-READS
   local n=$((num / 4)) theirs=(readrandomwriterandom --readwritepercent="$2")
@@ -290,6 +296,7 @@ for row in "${rows[@]}"; do
     scans) scans ;;
     ycsb-e) ycsb_e ;;
     file) drawn file 1024 4 20000 "$disk" ;;
+    buffered) buffered buffered100 100 $((num / 2)); buffered buffered1k 1024 $((num / 10)) ;;
     transactions) transactions 1; transactions 2 ;;
     ssd) ssd ;;
   esac
