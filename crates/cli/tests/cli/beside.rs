@@ -40,6 +40,8 @@ fn what_is_written_so_far_is_read() {
         );
         let stat = store.run(&["stat", "DB", "--json"]).json();
         assert_eq!(stat["seqno_visible"], written.len());
+        // What is read is a copy, in other memory than the writer's region.
+        assert!(stat["pm_huge_bytes"].is_null(), "{stat}");
         let verified = store.run(&["verify", "DB", "--json"]).json();
         assert_eq!(verified["sound"], true, "{verified}");
         for command in [&["explain", "DB"][..], &["stat", "DB", "--events"]] {

@@ -395,6 +395,7 @@ fn stat_tells_people_and_programs() {
         "thermocline",
         "region",
         "persistent memory",
+        "huge pages",
         "DRAM",
         "SSD levels",
         "Memtables",
@@ -409,6 +410,7 @@ fn stat_tells_people_and_programs() {
     assert_eq!(json["effective_options"]["read.readahead"], "7");
     assert!(json["region_kind"].is_string() && json["memtables"].is_array());
     assert!(json["latency_us"].is_object());
+    assert!(json["pm_huge_bytes"].is_u64());
     assert_eq!(json["stalls"]["growth"]["count"], 0);
     assert_eq!(json["runtime"]["stores"], 1);
     assert!(
