@@ -1,8 +1,10 @@
 //! Futures of reads, on a disk and with threads, as an embedder has them.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -137,6 +139,114 @@ fn many_tasks_of_one_thread_read_at_once() {
         }
     }));
     assert!(found > 2900, "{found}");
+}
+
+/// A task, and how often it was polled.
+type Polled = (usize, u32);
+
+/// Has a task go on, on the thread that receives it.
+struct GoOn(Polled, Sender<Option<Polled>>);
+
+impl Wake for GoOn {
+    fn wake(self: Arc<GoOn>) {
+        // Behind the last task nobody listens.
+        let _ = self.1.send(Some(self.0));
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = u32> + Send>>;
+
+/// Runs tasks on so many threads, and adds up what they come to. Each goes on on another thread than before, as it may where a
+/// runtime has several; and only if the waker of its last poll wakes it.
+fn run_everywhere<T: Future<Output = u32> + Send + 'static>(
+    tasks: impl IntoIterator<Item = T>,
+    threads: usize,
+) -> u32 {
+    let boxed = |task: T| Mutex::new((0, Some(Box::pin(task) as Work)));
+    let tasks: Vec<Mutex<(u32, Option<Work>)>> = tasks.into_iter().map(boxed).collect();
+    let (to, of): (Vec<Sender<_>>, Vec<Receiver<_>>) =
+        (0..threads).map(|_| mpsc::channel()).unzip();
+    for task in 0..tasks.len() {
+        to[task % threads].send(Some((task, 0))).unwrap();
+    }
+    let (left, found) = (AtomicUsize::new(tasks.len()), AtomicU32::new(0));
+    let work = |thread: usize, woken: Receiver<Option<Polled>>| {
+        // `None` is the end.
+        while let Ok(Some((task, polls))) = woken.recv() {
+            let mut slot = tasks[task].lock().unwrap();
+            let (polled, Some(work)) = &mut *slot else {
+                continue;
+            };
+            if *polled != polls {
+                continue;
+            }
+            *polled += 1;
+            let next = to[(thread + 1) % threads].clone();
+            let waker = Waker::from(Arc::new(GoOn((task, *polled), next)));
+            let Poll::Ready(n) = work.as_mut().poll(&mut Context::from_waker(&waker)) else {
+                continue;
+            };
+            slot.1 = None;
+            found.fetch_add(n, Ordering::Relaxed);
+            if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                for to in &to {
+                    let _ = to.send(None);
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for (thread, woken) in of.into_iter().enumerate() {
+            let work = &work;
+            scope.spawn(move || work(thread, woken));
+        }
+    });
+    found.into_inner()
+}
+
+/// Awaits a future. If it has no answer at once it is asked again elsewhere, though it has not woken anybody.
+async fn moved<T: Future + Unpin>(mut future: T) -> T::Output {
+    let mut moves = true;
+    poll_fn(move |context| {
+        let polled = Pin::new(&mut future).poll(context);
+        if polled.is_pending() && std::mem::take(&mut moves) {
+            context.waker().wake_by_ref();
+        }
+        polled
+    })
+    .await
+}
+
+/// As on tokio, which has several threads: whoever polls last is woken. No task panics, since the others would wait for it.
+#[test]
+fn tasks_that_go_on_elsewhere_read_as_others_do() {
+    let dir = folder();
+    let db = store(&dir.path().join("db"), AsyncIo::Interrupt);
+    let found = run_everywhere(
+        (0..40u32).map(|task| {
+            let db = db.clone();
+            async move {
+                let mut found = 0;
+                for step in 0..20 {
+                    let n = (task * 57 + step * 101) % (KEYS - 2);
+                    let one = moved(db.get_async(key(n))).await;
+                    let is_right = |read: Option<Value>, n| read.as_deref() == Some(&*value(n));
+                    found += u32::from(one.is_ok_and(|one| is_right(one, n)));
+                    let two = moved(db.multi_get_async([key(n), key(n + 1)])).await;
+                    for (read, n) in two.unwrap_or_default().into_iter().zip(n..) {
+                        found += u32::from(is_right(read, n));
+                    }
+                    let mut scan = db.range(key(n)..key(n + 2)).into_async();
+                    while let Some(entry) = moved(scan.next()).await {
+                        found += u32::from(entry.is_ok_and(|(there, _)| there >= key(n)));
+                    }
+                }
+                found
+            }
+        }),
+        3,
+    );
+    assert_eq!(found, 40 * 20 * (1 + 2 + 2));
 }
 
 /// All that a scan gives to whoever awaits it.
