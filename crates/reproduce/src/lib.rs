@@ -169,12 +169,22 @@ pub const EXPERIMENTS: &[Experiment] = &[
             time a read than 16 threads.",
         measure: &trident::Awaited,
     },
+    Experiment {
+        paper: "trident",
+        name: "fig-19",
+        title: "Writes while indexes are trained, and reads behind them (figures 19 and 20)",
+        claim: "Where flushes train beside fewer than 8 writers only, writes are as fast as without learned indexes or faster, by any \
+            number of threads, and what they have written is read faster; where every flush trains, more than 8 writers become \
+            much slower (§4.3).",
+        measure: &trident::Training,
+    },
 ];
 
 /// Figures and tables that an experiment of another name shows, too: the paper, this one, and that name.
-const SHOWN_BESIDE: [(&str, &str, &str); 2] = [
+const SHOWN_BESIDE: [(&str, &str, &str); 3] = [
     ("flat-lsm", "fig-21", "fig-20"),
     ("flat-lsm", "table-1", "fig-20"),
+    ("trident", "fig-20", "fig-19"),
 ];
 
 /// Whether an experiment is called so: by its own name, by the figure of which it is a part (`fig-8` of `fig-8a`), or by what it shows

@@ -1,5 +1,5 @@
-//! TridentKV's experiments (`PAPERS.md`): with data that is deleted in large parts, figures 21 to 23, §4.5, and a claim of ours
-//! about reads that are awaited (§3.4).
+//! TridentKV's experiments (`PAPERS.md`): with data that is deleted in large parts, figures 21 to 23, §4.5; with indexes that are
+//! trained while many write, figures 19 and 20, §4.3; and a claim of ours about reads that are awaited (§3.4).
 //!
 //! Where parts are deleted, the paper compares its partitions with a column family for each part, and with neither, where
 //! every key is deleted. Here ranges are deleted, too, and trident also goes without the techniques that have figures of
@@ -14,8 +14,10 @@ mod reading;
 mod space;
 mod store;
 mod systems;
+mod training;
 
 pub(crate) use awaited::Awaited;
 pub(crate) use fluctuation::Fluctuation;
 pub(crate) use memory::Memory;
 pub(crate) use space::Space;
+pub(crate) use training::Training;
