@@ -73,6 +73,15 @@ fn uuid(rng: &mut Rng) -> Vec<u8> {
     .into_bytes()
 }
 
+/// Of two tables whose keys lie among each other, each in steps of its own.
+fn in_turn(n: usize) -> Vec<u8> {
+    let n = n as u64;
+    match n % 2 {
+        0 => [&(1000 * n).to_be_bytes()[..], b"a"].concat(),
+        _ => [&(997 * n).to_be_bytes()[..], b"b/row"].concat(),
+    }
+}
+
 /// Keys of each kind.
 fn kinds(count: usize, rng: &mut Rng) -> Vec<(&'static str, BTreeSet<Vec<u8>>)> {
     let mut of = |make: &dyn Fn(&mut Rng, usize) -> Vec<u8>| -> BTreeSet<Vec<u8>> {
@@ -103,6 +112,7 @@ fn kinds(count: usize, rng: &mut Rng) -> Vec<(&'static str, BTreeSet<Vec<u8>>)> 
         ("two tables", of(&two_tables)),
         // What is drawn behind them is as it was without them.
         ("real cities", real_cities(count, &mut rng.clone())),
+        ("two tables in turn", (0..count).map(in_turn).collect()),
     ]
 }
 
