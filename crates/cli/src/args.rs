@@ -166,8 +166,9 @@ Examples:
 The folder keeps several backups, of several databases if you like, and has nothing else in it. Tables
 that backups have in common are stored once.
 
-The database is flushed first, unless another process has it open. Beside one that writes to it the backup has
-what is there when it begins; what is in no table on the SSD by then is copied each time.")]
+The database is flushed first, unless another process has it open, or its file system or its permissions let
+nothing be written. Beside one that writes to it the backup has what is there when it begins. Without a flush,
+what is in no table on the SSD is copied each time.")]
     Backup(DbDirArgs),
     /// List the backups in a folder, check them, or delete some
     Backups(BackupsArgs),

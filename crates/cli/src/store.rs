@@ -19,7 +19,8 @@ pub(crate) enum Access {
     Read,
     /// As [`Access::Read`], again and again: it keeps no writer out meanwhile.
     Watch,
-    /// As [`Access::Write`], for the sake of what it does with it. It does without beside somebody who has the store open.
+    /// As [`Access::Write`], for the sake of what it does with it. It does without beside somebody who has the store open, and where
+    /// nothing can be written.
     Flush,
     /// Writes to a store that is there.
     Write,
@@ -30,14 +31,24 @@ pub(crate) enum Access {
 impl Access {
     /// Why it could not be had. Somebody may write so fast that a reader beside him does not keep up just then.
     pub fn failure(self, error: Error) -> Failure {
-        match (self, error.kind()) {
+        let another_way = match (self, error.kind()) {
             (Access::Watch, ErrorKind::Busy)
-            | (Access::Watch | Access::Flush, ErrorKind::Locked) => {
-                Failure::NotNow(error.to_string())
-            }
-            _ => Failure::from(error),
+            | (Access::Watch | Access::Flush, ErrorKind::Locked) => true,
+            (Access::Flush, ErrorKind::Io) => may_not_write(&error),
+            _ => false,
+        };
+        match another_way {
+            true => Failure::NotNow(error.to_string()),
+            false => Failure::from(error),
         }
     }
+}
+
+/// Whether the file system takes no writes, or none from this user. What lies there can be read all the same, perhaps.
+fn may_not_write(error: &Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let kinds = [PermissionDenied, ReadOnlyFilesystem];
+    matches!(error, Error::Io { source, .. } if kinds.contains(&source.kind()))
 }
 
 impl StoreArgs {
@@ -126,7 +137,8 @@ impl StoreArgs {
         self.open_making(path, access, None)
     }
 
-    /// Opens the database at `path` for writing, so that it can be flushed; beside somebody who has it open, for reading.
+    /// Opens the database at `path` for writing, so that it can be flushed; beside somebody who has it open, and where nothing can be
+    /// written, for reading.
     pub fn open_to_flush(&self, path: &Path) -> Outcome<Db> {
         match self.open(path, Access::Flush) {
             Err(Failure::NotNow(_)) => self.open(path, Access::Read),
@@ -247,4 +259,36 @@ pub(crate) fn check_order(
         family.name(),
         if reverse { "descend" } else { "ascend" }
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Whoever runs this test may be root, who may write all. So only the decision is looked at.
+    #[test]
+    fn where_nothing_can_be_written_a_backup_does_without_a_flush() {
+        let of = |kind: io::ErrorKind| Error::Io {
+            op: "create",
+            path: PathBuf::from("db/LOCK"),
+            offset: None,
+            source: kind.into(),
+        };
+        for kind in [
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::ReadOnlyFilesystem,
+        ] {
+            let failure = Access::Flush.failure(of(kind));
+            assert!(matches!(failure, Failure::NotNow(_)), "{failure:?}");
+            for access in [Access::Read, Access::Watch, Access::Write, Access::Create] {
+                let failure = access.failure(of(kind));
+                assert!(matches!(failure, Failure::Failed(_)), "{failure:?}");
+            }
+        }
+        let failure = Access::Flush.failure(of(io::ErrorKind::StorageFull));
+        assert!(matches!(failure, Failure::Failed(_)), "{failure:?}");
+    }
 }
