@@ -57,7 +57,9 @@ pub fn sweep(
 ) -> Result<()> {
     let names = names_in(&*files.storage, &files.dir)?;
     let there: Vec<_> = names.iter().copied().filter_map(kind_of).collect();
-    let unnamed = versions.sweep(&there)?;
+    let unnamed = versions
+        .sweep(&there)
+        .map_err(|error| in_folder(error, &files.dir))?;
     if read_only {
         return Ok(());
     }
@@ -88,6 +90,14 @@ pub fn sweep(
         }
     }
     Ok(())
+}
+
+/// The same error, with the folder of the file that it names: a process may have many stores, with files of the same names.
+fn in_folder(mut error: Error, dir: &Path) -> Error {
+    if let Error::Corruption { place, .. } = &mut error {
+        *place = dir.join(place.as_str()).display().to_string();
+    }
+    error
 }
 
 /// Whether something that nobody needs was removed, when a store is opened. Some file systems write nothing in place and need room

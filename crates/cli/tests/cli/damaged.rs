@@ -41,7 +41,7 @@ fn verify_reports_a_manifest_that_is_damaged() {
     }
 }
 
-/// Whoever opens the database hears which file it is; the manifest is whole.
+/// Whoever opens the database hears which file it is, and in which folder; the manifest is whole.
 #[test]
 fn a_table_that_is_missing_is_named() {
     let store = Store::new();
@@ -57,7 +57,7 @@ fn a_table_that_is_missing_is_named() {
     ] {
         let run = store.run(command);
         assert_eq!((run.code, run.out.as_str()), (1, ""), "{command:?}");
-        let says = format!("in {table} at offset 0: a file that the manifest names is missing");
+        let says = format!("db/{table} at offset 0: a file that the manifest names is missing");
         assert!(run.is_one_sentence_naming(&says), "{}", run.err);
     }
     let report = store.run(&["verify", "DB", "--json"]).json();
