@@ -81,10 +81,46 @@ fn mistake(mut error: clap::Error) -> String {
     let text = text.strip_suffix(hint).unwrap_or(text).trim_end();
     let sentences = text.split("\n\n").map(|lines| {
         let lines: Vec<&str> = lines.lines().map(str::trim).collect();
-        lines.join(" ")
+        of_numbers(lines.join(" "))
     });
     let sentences: Vec<String> = sentences.collect();
     format!("{}; see --help", sentences.join("; "))
+}
+
+/// What the standard library says of a number that it cannot read, and what its reader is to do.
+const UNREADABLE: [(&str, &str); 5] = [
+    (
+        "invalid digit found in string",
+        "write a whole number, 0 or more",
+    ),
+    (
+        "cannot parse integer from empty string",
+        "write a whole number, 0 or more",
+    ),
+    (
+        "number too large to fit in target type",
+        "write a smaller number",
+    ),
+    ("invalid float literal", "write a number, like 1.5"),
+    (
+        "cannot parse float from empty string",
+        "write a number, like 1.5",
+    ),
+];
+
+/// A sentence of the parser, and if it is about a number, what is wrong with that.
+fn of_numbers(sentence: String) -> String {
+    let tip = "tip: to pass '-";
+    let is_digit = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    if sentence.strip_prefix(tip).is_some_and(is_digit) {
+        // Perhaps it was meant for the option before it. Keys that begin so have been taken.
+        return format!("no number is below 0; {sentence}");
+    }
+    let unreadable = UNREADABLE.iter().find_map(|(told, instead)| {
+        let before = sentence.strip_suffix(*told)?;
+        Some(format!("{before}{instead}"))
+    });
+    unreadable.unwrap_or(sentence)
 }
 
 /// Writes a line to standard error. Nothing is lost with one that nobody can read; `eprintln!` panics then.
@@ -143,7 +179,29 @@ mod tests {
             ),
             (
                 ["scan", "DB", "--limit", "x"].map(OsStr::new).to_vec(),
-                "invalid value 'x' for '--limit <N>': invalid digit found in string; see --help",
+                "invalid value 'x' for '--limit <N>': write a whole number, 0 or more; see --help",
+            ),
+            (
+                ["scan", "DB", "--limit", "99999999999999999999"]
+                    .map(OsStr::new)
+                    .to_vec(),
+                "invalid value '99999999999999999999' for '--limit <N>': write a smaller number; see --help",
+            ),
+            (
+                ["restore", "DIR", "DB", "--backup", ""]
+                    .map(OsStr::new)
+                    .to_vec(),
+                "invalid value '' for '--backup <ID>': write a whole number, 0 or more; see --help",
+            ),
+            (
+                ["bench", "fillseq", "--duration", "soon"]
+                    .map(OsStr::new)
+                    .to_vec(),
+                "invalid value 'soon' for '--duration <SECONDS>': write a number, like 1.5; see --help",
+            ),
+            (
+                ["scan", "DB", "--limit", "-1"].map(OsStr::new).to_vec(),
+                "unexpected argument '-1' found; no number is below 0; tip: to pass '-1' as a value, use '-- -1'; see --help",
             ),
             (
                 vec![OsStr::new("get"), OsStr::new("DB"), bytes],
