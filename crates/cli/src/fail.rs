@@ -130,7 +130,7 @@ pub(crate) fn tell_aside(text: &str) {
 
 /// The text as one line. A path, a name or an argument in it may have any characters: a line's end would begin another line, and what
 /// a terminal obeys would be obeyed.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         match c.is_control() {

@@ -5,10 +5,11 @@
 //! `\xNN`.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, one_line};
 
 /// Escapes `bytes` onto the end of `text`.
 pub(crate) fn escape(bytes: &[u8], text: &mut String) {
@@ -40,6 +41,11 @@ pub(crate) fn name_shown(name: &str) -> String {
 pub(crate) fn names_shown(names: &[String]) -> String {
     let shown: Vec<String> = names.iter().map(|name| name_shown(name)).collect();
     shown.join(", ")
+}
+
+/// A path as it is shown: one line, whatever is in it.
+pub(crate) fn path_shown(path: &Path) -> String {
+    one_line(&path.display().to_string())
 }
 
 fn escape_bytes(bytes: &[u8], text: &mut String) {

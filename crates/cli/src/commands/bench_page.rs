@@ -12,6 +12,7 @@ use thermocline_bench::{Curve, Timeline, plot};
 use crate::fail::{Failure, Outcome, even_unread};
 use crate::files;
 use crate::output::Output;
+use crate::text::path_shown;
 
 /// Names with values.
 pub(super) type Rows = Vec<(&'static str, String)>;
@@ -63,7 +64,7 @@ impl Page<'_> {
         match (written, even_unread(printed)) {
             (written, Ok(())) => {
                 written?;
-                output.note(&format!("{} shows all of that", path.display()))
+                output.note(&format!("{} shows all of that", path_shown(path)))
             }
             (Ok(()), failed) => failed,
             (Err(of_page), failed) => {

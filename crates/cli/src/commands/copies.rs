@@ -6,10 +6,10 @@ use thermocline::{BackupInfo, Backups, Error, Fault, VerifyReport};
 
 use crate::args::{BackupsArgs, DbDirArgs, RestoreArgs};
 use crate::commands::waiting::{Told, waited};
-use crate::fail::{Failure, Outcome, even_unread};
+use crate::fail::{Failure, Outcome, even_unread, one_line};
 use crate::output::Output;
 use crate::store::Access;
-use crate::text::{count, hex};
+use crate::text::{count, hex, path_shown};
 
 /// Makes a folder a database with what this one has now.
 pub(crate) fn checkpoint(args: &DbDirArgs, output: &mut Output) -> Outcome {
@@ -24,7 +24,7 @@ pub(crate) fn checkpoint(args: &DbDirArgs, output: &mut Output) -> Outcome {
     if output.json {
         return output.document(&json!({"ok": true, "seqno": seqno}));
     }
-    let (db, dir) = (args.db.display(), args.dir.display());
+    let (db, dir) = (path_shown(&args.db), path_shown(&args.dir));
     output.note(&format!("{dir} has what {db} has now"))
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn backup(args: &DbDirArgs, output: &mut Output) -> Outcome {
     output.note(&format!(
         "backup {} in {} has {} in {}, of which {} are new",
         info.id,
-        args.dir.display(),
+        path_shown(&args.dir),
         format_size(info.bytes),
         count(info.files, "file"),
         format_size(info.new_bytes)
@@ -136,7 +136,7 @@ fn verify(args: &BackupsArgs, all: &Backups, output: &mut Output) -> Outcome {
     let told = Told::default();
     let check = || all.verify_observed(|progress| told.note(progress));
     let report = waited("checking", output, || told.known(), check)?;
-    let dir = args.dir.display();
+    let dir = path_shown(&args.dir);
     let printed = print(&report, output);
     if report.faults.is_empty() {
         printed?;
@@ -167,7 +167,7 @@ fn print(report: &VerifyReport, output: &mut Output) -> Outcome {
     }
     for fault in &report.faults {
         let (place, offset, what) = (&fault.place, fault.offset, &fault.what);
-        output.line(&format!("{place} at offset {offset}: {what}"))?;
+        output.line(&one_line(&format!("{place} at offset {offset}: {what}")))?;
     }
     Ok(())
 }
@@ -185,7 +185,7 @@ pub(crate) fn restore(args: &RestoreArgs, output: &mut Output) -> Outcome {
     }
     output.note(&format!(
         "{} has what backup {} has: {} in {}, every byte checked",
-        args.db.display(),
+        path_shown(&args.db),
         info.id,
         format_size(info.bytes),
         count(info.files, "file")

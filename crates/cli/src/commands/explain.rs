@@ -17,7 +17,7 @@ use crate::args::ExplainArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
-use crate::text::{count, escape, name_shown};
+use crate::text::{count, escape, name_shown, path_shown};
 use page::Page;
 
 /// Characters of a full bar.
@@ -39,7 +39,11 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
             next: &sentences(&plan, &shown),
         };
         crate::files::write(path, page.html().as_bytes())?;
-        output.note(&format!("{} shows {}", path.display(), args.db.display()))?;
+        output.note(&format!(
+            "{} shows {}",
+            path_shown(path),
+            path_shown(&args.db)
+        ))?;
     }
     if output.json {
         return output.document(&as_json(&plan, &names));
@@ -47,7 +51,7 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
     if args.output.is_some() {
         return Ok(());
     }
-    output.line(&args.db.display().to_string())?;
+    output.line(&path_shown(&args.db))?;
     for line in drawn(&metrics, &plan, &shown) {
         output.line(&line)?;
     }

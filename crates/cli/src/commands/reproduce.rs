@@ -13,6 +13,7 @@ use crate::fail::{Failure, Outcome, tell_aside};
 use crate::files;
 use crate::interrupt;
 use crate::output::Output;
+use crate::text::path_shown;
 
 /// Experiments that ran, and what they came to.
 type Ran = [(&'static Experiment, Result)];
@@ -86,7 +87,7 @@ fn run_all(
         if !output.json {
             output.line(&format!("\n{outcome}"))?;
         }
-        output.note(&format!("saved as {}\n", path.display()))?;
+        output.note(&format!("saved as {}\n", path_shown(&path)))?;
         done(experiment, outcome);
     }
     Ok(())
@@ -131,7 +132,7 @@ fn show(args: &ReproduceArgs, outcomes: &Ran, output: &mut Output) -> Outcome {
     drawn?;
     printed?;
     match &args.report {
-        Some(path) => output.note(&format!("{} shows all of that", path.display())),
+        Some(path) => output.note(&format!("{} shows all of that", path_shown(path))),
         None => Ok(()),
     }
 }

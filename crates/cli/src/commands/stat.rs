@@ -18,7 +18,7 @@ use crate::fail::{Failure, Outcome, tell_aside};
 use crate::interrupt;
 use crate::output::Output;
 use crate::store::Access;
-use crate::text::{count, hex, name_shown};
+use crate::text::{count, hex, name_shown, path_shown};
 
 /// Clears a terminal, and goes on at its first line.
 const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
@@ -114,7 +114,7 @@ fn show(db: Db, args: &StatArgs, output: &mut Output) -> Outcome<u64> {
         document["database"] = database.into();
         return output.document(&document).map(|()| last);
     }
-    output.line(&args.db.display().to_string())?;
+    output.line(&path_shown(&args.db))?;
     let rows = text::rows(&metrics, (huge_bytes, &indexes), &shown, &plan);
     let rows = std::iter::once(("database", database)).chain(rows);
     for (name, text) in rows.chain(reading::rows(&metrics)) {

@@ -14,7 +14,7 @@ use crate::files;
 use crate::output::Output;
 use crate::progress::Known;
 use crate::store::{Access, DEFAULT_FAMILY, bound_of, check_order, family};
-use crate::text::count;
+use crate::text::{count, path_shown};
 
 /// Adds the entries of tables.
 pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
@@ -90,7 +90,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Outcome {
     }
     output.note(&format!(
         "{} has {} in {}",
-        args.file.display(),
+        path_shown(&args.file),
         count(done.entries, "key"),
         format_size(done.bytes)
     ))

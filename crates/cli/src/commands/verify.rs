@@ -6,9 +6,9 @@ use thermocline::{Db, VerifyReport};
 
 use crate::args::DbArgs;
 use crate::commands::waiting::{Told, waited};
-use crate::fail::{Failure, Outcome, even_unread};
+use crate::fail::{Failure, Outcome, even_unread, one_line};
 use crate::output::Output;
-use crate::text::count;
+use crate::text::{count, path_shown};
 
 /// Checks a database and lists every fault.
 pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
@@ -21,7 +21,7 @@ pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
         printed?;
         return output.note(&format!(
             "{} is sound: {} and {} checked, no fault",
-            args.db.display(),
+            path_shown(&args.db),
             count(report.records, "record"),
             format_size(report.bytes)
         ));
@@ -51,10 +51,10 @@ fn print(report: &VerifyReport, output: &mut Output) -> Outcome {
         }));
     }
     for fault in &report.faults {
-        output.line(&format!(
+        output.line(&one_line(&format!(
             "{} at offset {}: {}",
             fault.place, fault.offset, fault.what
-        ))?;
+        )))?;
     }
     Ok(())
 }

@@ -361,3 +361,50 @@ fn logs_whose_folder_was_moved_are_destroyed_if_they_are_named() {
     assert_eq!(names(&store.path()), ["LOCK"]);
     assert_eq!(names(&moved), Vec::<String>::new());
 }
+
+/// In a name there may be anything: a line's end would begin another line, and what a terminal obeys would be obeyed.
+#[test]
+fn a_path_is_shown_on_one_line() {
+    let store = Store::new();
+    let (odd, shown) = ("od\nd\x1b[31m", "od\\nd\\u{1b}[31m");
+    assert_eq!(store.run(&["put", odd, "k", "v"]).code, 0);
+    for (command, begins) in [
+        (
+            &["verify", odd][..],
+            "od\\nd\\u{1b}[31m is sound: 1 record ",
+        ),
+        (
+            &["checkpoint", odd, "a\n"][..],
+            "a\\n has what od\\nd\\u{1b}[31m has now",
+        ),
+        (&["backup", odd, "b\n"][..], "backup 1 in b\\n has "),
+        (
+            &["backups", "b\n", "--verify"][..],
+            "b\\n is sound: 1 file of ",
+        ),
+        (
+            &["restore", "b\n", "c\n"][..],
+            "c\\n has what backup 1 has: ",
+        ),
+        (&["export", odd, "d\n"][..], "d\\n has 1 key in "),
+        (
+            &["explain", odd, "-o", "e\n"][..],
+            "e\\n shows od\\nd\\u{1b}[31m",
+        ),
+        (
+            &["destroy", "c\n", "--yes"][..],
+            "the database in c\\n is gone",
+        ),
+    ] {
+        let run = store.run(command);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{command:?}");
+        assert!(run.out.starts_with(begins), "{command:?}: {}", run.out);
+        assert_eq!(run.out.lines().count(), 1, "{command:?}: {}", run.out);
+    }
+    for command in ["stat", "explain"] {
+        let run = store.run(&[command, odd]);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{command}");
+        assert_eq!(run.out.lines().next(), Some(shown), "{command}");
+        assert!(!run.out.contains(odd), "{command}: {}", run.out);
+    }
+}

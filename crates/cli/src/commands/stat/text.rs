@@ -5,7 +5,7 @@ use thermocline::{CompactionUse, LevelMetrics, Metrics, Plan, Result, TableIndex
 use thermocline_bench::grouped;
 
 use crate::commands::memtables;
-use crate::text::{count, name_shown};
+use crate::text::{count, name_shown, path_shown};
 
 /// So many readers are shown, of those that have been there longest.
 const READERS_SHOWN: usize = 8;
@@ -54,7 +54,7 @@ fn memory(m: &Metrics) -> Vec<Row> {
             "region",
             match m.region_kind {
                 "none" => "none yet".to_string(),
-                kind => format!("kind {kind} at {}", m.region_path.display()),
+                kind => format!("kind {kind} at {}", path_shown(&m.region_path)),
             },
         ),
         ("survives", m.region_survives.to_string()),
@@ -65,7 +65,7 @@ fn memory(m: &Metrics) -> Vec<Row> {
                 Some(path) => format!(
                     "{} written to {}",
                     format_size(m.wal_bytes_written),
-                    path.display()
+                    path_shown(path)
                 ),
             },
         ),
