@@ -522,7 +522,9 @@ fn stat_tells_what_was_flushed_and_compacted_last_and_why() {
         "{text}"
     );
     assert!(
-        lines[1].contains("ago") && lines[1].contains("flush 1 memtables of"),
+        lines[1].contains(": 1 table of ")
+            && lines[1].contains("ago")
+            && lines[1].contains("flush 1 memtable of"),
         "{text}"
     );
     assert!(
@@ -530,7 +532,8 @@ fn stat_tells_what_was_flushed_and_compacted_last_and_why() {
         "{text}"
     );
     assert!(
-        lines[3].contains("move default 0 to 6, 1 tables of"),
+        lines[3].contains("move default 0 to 6, 1 table of")
+            && lines[3].ends_with(" B: nothing written"),
         "{text}"
     );
     assert!(lines[4].ends_with("manual"), "{text}");

@@ -8,7 +8,7 @@ use thermocline_bench::grouped;
 
 use crate::fail::Outcome;
 use crate::output::Output;
-use crate::text::name_shown;
+use crate::text::{count, name_shown};
 
 /// Where a line's text begins.
 const TEXT_AT: usize = 68;
@@ -65,20 +65,22 @@ fn ago(ended: SystemTime, now: SystemTime) -> String {
 
 fn what(job: &JobDone) -> String {
     let inputs = match job.from {
-        None => format!("{} memtables", grouped(job.inputs)),
+        None => count(job.inputs, "memtable"),
         Some(from) => {
             let of = job.family.as_deref().map(name_shown).unwrap_or_default();
-            let tables = grouped(job.inputs);
-            format!("{of} {from} to {}, {tables} tables", job.to)
+            format!("{of} {from} to {}, {}", job.to, count(job.inputs, "table"))
         }
     };
+    // What is moved stays as it is, and perhaps nothing is left of what was read.
+    let outputs = match (job.tables, job.bytes_written) {
+        (0, 0) => "nothing written".to_string(),
+        (tables, bytes) => format!("{} of {}", count(tables, "table"), format_size(bytes)),
+    };
     let mut text = format!(
-        "{} {} of {}: {} tables of {}",
+        "{} {} of {}: {outputs}",
         job.work,
         inputs.trim_start(),
         format_size(job.bytes_in),
-        grouped(job.tables),
-        format_size(job.bytes_written),
     );
     if job.from.is_none() && job.to > 0 {
         text += &format!(" down to level {}", job.to);
