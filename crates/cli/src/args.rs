@@ -143,9 +143,9 @@ Examples:
   thermocline drop-partition events.db 2024-01-
   thermocline drop-partition events.db --hex 00000007 --cf log
 
-Where keys are divided by prefix, PREFIX has the length of those; where by size or at given keys, it is the first key of
-the partition. Where there is no such partition, or keys are not divided at all, that is an error, and nothing is
-deleted.")]
+Where keys are divided by prefix, PREFIX has the length of those, and one that no key has is no error; where by size or
+at given keys, it is the first key of the partition. Where there is no such partition, or keys are not divided at all,
+that is an error, and nothing is deleted.")]
     DropPartition(PrefixArgs),
     /// Delete all keys from FROM up to, not including, TO, durably, as one write
     #[command(after_help = "\
