@@ -19,8 +19,20 @@ pub(crate) enum Known {
     Nothing,
     /// So many bytes are written, of nobody knows how many.
     Written(u64),
+    /// So many bytes are read, of nobody knows how many.
+    Read(u64),
     /// So many bytes are done, of so many.
     Share(u64, u64),
+}
+
+impl Known {
+    /// What is known of an input of which `done` bytes are read. A pipe does not say how many it will have: it has no `length`.
+    pub fn of_input(done: u64, length: u64) -> Known {
+        match length {
+            0 => Known::Read(done),
+            length => Known::Share(done, length),
+        }
+    }
 }
 
 /// A bar that shows itself late or never.
@@ -77,6 +89,7 @@ impl Progress {
         let (form, done) = match known {
             Known::Nothing => ("  {msg}, {elapsed}".to_string(), 0),
             Known::Written(done) => ("  {msg}: {bytes} written, {elapsed}".to_string(), done),
+            Known::Read(done) => ("  {msg}: {bytes} read, {elapsed}".to_string(), done),
             Known::Share(done, _) => (counting(""), done),
         };
         if self.form != form {
@@ -174,12 +187,28 @@ mod tests {
     #[test]
     fn every_form_is_understood() {
         let mut progress = Progress::new(&Output::new(false, true), 0, "entries");
-        for known in [Known::Nothing, Known::Written(7), Known::Share(7, 9)] {
+        for known in [
+            Known::Nothing,
+            Known::Written(7),
+            Known::of_input(7, 0),
+            Known::of_input(7, 9),
+        ] {
             progress.show("working", known);
             let style = ProgressStyle::with_template(&progress.form);
             assert!(style.is_ok(), "{}", progress.form);
         }
         assert_eq!(progress.bar.length(), Some(9));
         assert!(!progress.is_allowed() && !progress.is_due());
+    }
+
+    /// A bar would be full from the beginning, with nothing left to do.
+    #[test]
+    fn of_a_pipe_is_shown_how_much_was_read() {
+        assert_eq!(Known::of_input(0, 0), Known::Read(0));
+        assert_eq!(Known::of_input(7, 0), Known::Read(7));
+        assert_eq!(Known::of_input(0, 9), Known::Share(0, 9));
+        let mut progress = Progress::new(&Output::new(false, true), 0, "");
+        progress.show("loading", Known::of_input(7, 0));
+        assert_eq!(progress.form, "  {msg}: {bytes} read, {elapsed}");
     }
 }

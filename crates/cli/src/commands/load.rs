@@ -13,7 +13,7 @@ use crate::args::{Format, LoadArgs};
 use crate::commands::rows::{BadRow, Row, Rows};
 use crate::fail::{Failure, Outcome, tell_aside};
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{Known, Progress};
 use crate::store::{Access, check_name, family};
 use crate::text::count;
 use crate::{files, interrupt};
@@ -63,7 +63,8 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
         skip_bad: args.skip_bad,
     };
     let outcome = loader.run(first, &mut rows, || {
-        progress.set("loading", read.load(Ordering::Relaxed));
+        let done = read.load(Ordering::Relaxed);
+        progress.show("loading", Known::of_input(done, bytes));
     });
     drop(progress);
     let (loaded, skipped) = (loader.loaded, loader.skipped);
