@@ -148,8 +148,8 @@ impl Options {
     /// or lies outside its range. [`Error::Unsupported`] for a preset whose parts are not built yet.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
-            "dram" => self.dram = parse_size(value)?,
-            "pm" => self.pm = parse_size(value)?,
+            "dram" => self.dram = budget(name, value)?,
+            "pm" => self.pm = budget(name, value)?,
             "pm_path" | "wal_path" => {
                 let place = Path::new(value);
                 check_place(name, place)?;
@@ -164,14 +164,8 @@ impl Options {
             "emulate" => self.emulate = Emulation::parse(value)?,
             "preset" => self.choose(Preset::parse(value)?),
             _ => {
-                let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
-                    let ungrouped = UNGROUPED.iter().map(|one| one.name);
-                    let names = ungrouped.chain(Self::rows().map(|row| row.name));
-                    Error::InvalidArgument(format!(
-                        "there is no option '{name}'; the options are {}",
-                        names.collect::<Vec<_>>().join(", ")
-                    ))
-                })?;
+                let row = Self::rows().find(|row| row.name == name);
+                let row = row.ok_or_else(|| unknown(name))?;
                 let parsed = row.parse(value)?;
                 self.set_place(name, parsed);
             }
@@ -349,4 +343,31 @@ impl Options {
             _ => 8,
         };
     }
+}
+
+/// A size that a budget is set to. The error names the budget: several options may be set at once.
+fn budget(name: &str, value: &str) -> Result<u64> {
+    parse_size(value).map_err(|error| match error {
+        Error::InvalidArgument(why) => Error::InvalidArgument(format!("{name}: {why}")),
+        other => other,
+    })
+}
+
+/// What is said of a name that no option has: the options of its group, if there is such a group, else all.
+fn unknown(name: &str) -> Error {
+    let ungrouped = UNGROUPED.iter().map(|one| one.name);
+    let all: Vec<&str> = ungrouped
+        .chain(Options::rows().map(|row| row.name))
+        .collect();
+    let group = name.split_once('.').map(|(group, _)| group);
+    let is_near = |one: &&str| one.split_once('.').is_some_and(|(of, _)| group == Some(of));
+    let near: Vec<&str> = all.iter().copied().filter(is_near).collect();
+    let (which, names) = match near.is_empty() {
+        true => ("the options", all),
+        false => ("the options of its group", near),
+    };
+    Error::InvalidArgument(format!(
+        "there is no option '{name}'; {which} are {}",
+        names.join(", ")
+    ))
 }

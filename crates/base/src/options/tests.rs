@@ -409,3 +409,32 @@ fn preset_flat_lsm_has_the_sizes_of_the_paper() {
     options.set("preset", "flat-lsm").unwrap();
     assert_eq!((options.pm, options.compaction.base_bytes), bytes);
 }
+
+/// Several may be set at once, and there are too many to look through for the one that was meant.
+#[test]
+fn what_is_refused_is_named_with_what_is_near() {
+    let refused = |name: &str, value: &str| {
+        let error = Options::default().set(name, value).unwrap_err();
+        error.to_string()
+    };
+    for name in ["dram", "pm"] {
+        let told = refused(name, "1GB");
+        let says = format!("invalid argument: {name}: '1GB' is not a size: ");
+        assert!(told.starts_with(&says), "{told}");
+    }
+    assert_eq!(
+        refused("metrics.latency", "1"),
+        "invalid argument: there is no option 'metrics.latency'; the options of its group are metrics.latency_every"
+    );
+    let told = refused("partition.key", "a");
+    assert!(
+        told.contains(" are partition.keys, partition.by, "),
+        "{told}"
+    );
+    assert!(!told.contains("dram") && !told.contains("flush."), "{told}");
+    for name in ["DRAM", "memtables.bytes_max", ""] {
+        let told = refused(name, "1");
+        let says = format!("there is no option '{name}'; the options are dram, pm, ");
+        assert!(told.contains(&says) && told.contains("flush."), "{told}");
+    }
+}
