@@ -159,6 +159,7 @@ fn make_region(
     let spec = region_spec(world, dir, options, region_id)?;
     let mut options = options.clone();
     if let Some(path) = spec.place.path() {
+        layout::check_new_region(path)?;
         let own = dir.join(REGION_NAME);
         let begun = layout::noted_creation(&**storage, dir)?;
         let begun_id = begun.as_ref().map(|begun| begun.id);

@@ -68,6 +68,17 @@ pub(crate) fn region_path(
     Ok(path.clone())
 }
 
+/// Refuses a place for a new region that is written as a folder, and is none.
+pub(crate) fn check_new_region(path: &Path) -> Result<()> {
+    match path.as_os_str().as_bytes().ends_with(b"/") {
+        true => Err(Error::InvalidArgument(format!(
+            "there is no folder {} to make a region in; make it, or choose another pm-path",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// The options with an absolute `pm_path` and `wal_path`, as they will be remembered.
 ///
 /// # Errors

@@ -1674,3 +1674,25 @@ fn scans_of_a_descending_family_are_in_its_order() {
     assert_eq!(keys(&["--prefix", "b", "--to", "a"]), "b/2 b/1 b");
     assert_eq!(keys(&["--limit", "2"]), "c b/2");
 }
+
+/// The system says of it that it is a folder, which it is not.
+#[test]
+fn a_folder_for_regions_that_is_not_there_is_named() {
+    let store = Store::new();
+    let run = store.run(&["put", "DB", "k", "v", "--pm-path", "none/"]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""), "{}", run.err);
+    assert!(
+        run.is_one_sentence_naming("there is no folder /"),
+        "{}",
+        run.err
+    );
+    assert!(
+        run.is_one_sentence_naming("/none/ to make a region in"),
+        "{}",
+        run.err
+    );
+    // It is made, or another place is chosen.
+    let run = store.run(&["put", "DB", "k", "v", "--pm-path", "none"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert_eq!(store.run(&["get", "DB", "k"]).out, "v\n");
+}
