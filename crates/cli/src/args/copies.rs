@@ -88,8 +88,9 @@ Examples:
   thermocline export orders.db orders.sst
   thermocline export orders.db may.sst --from 2026-05 --to 2026-06 --cf archive
 
-The file must not exist. Metadata is not exported, and a value over 1 MiB is an error. In a column family
-whose keys descend, --from is above --to.")]
+The file must not exist. It is called FILE.part until it is whole; if Ctrl-C ends the command that stays, and is to be
+removed. Metadata is not exported, and a value over 1 MiB is an error. In a column family whose keys descend, --from is
+above --to.")]
 pub(crate) struct ExportArgs {
     /// The database's folder
     pub db: PathBuf,
