@@ -533,7 +533,7 @@ fn stat_tells_what_was_flushed_and_compacted_last_and_why() {
     );
     assert!(
         lines[3].contains("move default 0 to 6, 1 table of")
-            && lines[3].ends_with(" B: nothing written"),
+            && lines[3].ends_with(": nothing written"),
         "{text}"
     );
     assert!(lines[4].ends_with("manual"), "{text}");
