@@ -59,11 +59,17 @@ pub enum Event {
     },
     /// A flush has ended.
     FlushFinished {
+        /// Why it was begun, with the numbers that decided.
+        because: String,
         /// Memtables that it took.
         memtables: usize,
+        /// Persistent memory of their records and headers, in bytes.
+        bytes_in: u64,
         /// Tables that it wrote.
         tables: usize,
-        /// Bytes of these tables.
+        /// Bytes that it read of files.
+        bytes_read: u64,
+        /// Bytes of the tables, and of blob files beside them.
         bytes: u64,
         /// Whether they lie in persistent memory because little was alive in the memtables, and not because all of
         /// level 0 does.

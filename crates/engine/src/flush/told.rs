@@ -105,8 +105,11 @@ impl Flusher {
             }
         }
         self.common.events.emit(Event::FlushFinished {
+            because: made.because.clone(),
             memtables: made.memtables,
+            bytes_in: made.bytes_in,
             tables: made.tables,
+            bytes_read: made.bytes_read,
             bytes: made.bytes,
             rewritten,
             took: self.common.since(made.at),

@@ -101,15 +101,18 @@ impl Event {
                 ..
             } => tell!(db, WARN, "flush failed", error = %error, took = ?took),
             Event::FlushFinished {
+                because,
                 memtables,
+                bytes_in,
                 tables,
+                bytes_read,
                 bytes,
                 rewritten,
                 took,
                 stages,
                 error: None,
             } => {
-                tell!(db, DEBUG, "flush finished", memtables, tables, bytes, rewritten, took = ?took, stages = ?stages);
+                tell!(db, DEBUG, "flush finished", because = %because, memtables, bytes_in, tables, bytes_read, bytes, rewritten, took = ?took, stages = ?stages);
             }
             Event::IndexesMerged {
                 indexes,
@@ -215,6 +218,11 @@ impl Event {
             }
             Event::CompactionFinished {
                 id,
+                family,
+                reason,
+                from,
+                to,
+                tables,
                 moved,
                 tables_written,
                 bytes_read,
@@ -222,12 +230,17 @@ impl Event {
                 entries_dropped,
                 took,
                 stages,
-                ..
+                error: None,
             } => tracing::event!(
                 target: TARGET,
                 Level::DEBUG,
                 db = %db,
                 id,
+                family,
+                ?reason,
+                from,
+                to,
+                tables,
                 moved,
                 tables_written,
                 bytes_read,

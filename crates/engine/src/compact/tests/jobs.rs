@@ -439,6 +439,22 @@ fn done_by_events(told: &[Event]) -> Vec<(u64, Duration)> {
     done.collect()
 }
 
+/// What events have told of flushes that wrote: why, memtables, bytes of these, and bytes that were read of files.
+fn flushes_by_events(told: &[Event]) -> Vec<(String, u64, u64, u64)> {
+    let flushes = told.iter().filter_map(|event| match event {
+        Event::FlushFinished {
+            because,
+            memtables,
+            bytes_in,
+            bytes_read,
+            error: None,
+            ..
+        } => Some((because.clone(), *memtables as u64, *bytes_in, *bytes_read)),
+        _ => None,
+    });
+    flushes.collect()
+}
+
 #[test]
 fn the_manifest_tells_of_jobs_what_events_did_but_for_those_that_failed() {
     let machine = Machine::new(PM);
@@ -468,6 +484,16 @@ fn the_manifest_tells_of_jobs_what_events_did_but_for_those_that_failed() {
         .map(|(job, _)| (job.bytes_written, job.took))
         .collect();
     assert_eq!(by_manifest, done_by_events(&told.lock().unwrap()));
+    let flushes = jobs.iter().map(|(job, _)| job);
+    let flushes: Vec<_> = flushes
+        .filter(|job| job.work == "flush")
+        .map(|job| {
+            let because = job.because.clone();
+            (because, job.inputs, job.bytes_in, job.bytes_read)
+        })
+        .collect();
+    assert!(flushes.iter().all(|(why, ..)| why.starts_with("flush: ")));
+    assert_eq!(flushes, flushes_by_events(&told.lock().unwrap()));
     let (flush, none) = &jobs[0];
     assert_eq!((&*flush.work, flush.from, none), ("flush", None, &None));
     assert_eq!((flush.inputs, flush.entries_read), (1, 500));
