@@ -12,6 +12,7 @@ mod jobs;
 mod joined;
 mod learned;
 mod named;
+mod orders;
 mod outputs;
 mod parts;
 mod ranges;

@@ -117,7 +117,7 @@ fn check(engine: &Engine, model: &Model) {
 }
 
 /// Tables and blob files.
-fn files(world: &World) -> usize {
+pub(super) fn files(world: &World) -> usize {
     let names = world.env.storage.list(Path::new("/db")).unwrap();
     let ends = |name: &&String| name.ends_with(".sst") || name.ends_with(".blob");
     names.iter().filter(ends).count()
