@@ -169,7 +169,8 @@ The value of a row is the row as a JSON object: the columns of CSV and TSV in th
 strings; a line of JSON as it is. Rows with the same key overwrite each other; the last one stays.
 A bad row ends the load with its line number; the rows before it are loaded, none after it. So does a quote
 that is never closed, or takes more along than a value has room for, with --skip-bad, too. Ctrl-C, SIGTERM and
-SIGHUP end the load after the rows that are under way.")]
+SIGHUP end the load after the rows that are under way, also while it waits for more of a pipe. It says how many rows are
+loaded then, and exits 1.")]
 pub(crate) struct LoadArgs {
     /// The database's folder; made if there is none
     pub db: PathBuf,

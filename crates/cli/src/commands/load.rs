@@ -1,5 +1,6 @@
 //! `load`: the rows of a file, in batches.
 
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use thermocline::{Batch, ColumnFamily, Durability, limits};
 use thermocline_bench::clock::now;
 
 use crate::args::{Format, LoadArgs};
+use crate::commands::piped::Piped;
 use crate::commands::rows::{BadRow, Row, Rows};
 use crate::fail::{Failure, Outcome, tell_aside};
 use crate::output::Output;
@@ -35,7 +37,7 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
     let (file, bytes) = files::open(&args.file)?;
     let read = Arc::new(AtomicU64::new(0));
     let counted = Counted {
-        inner: file,
+        inner: awaited(file, &name)?,
         read: read.clone(),
     };
     let mut rows = Rows::new(counted, &name, format, &args.key)?;
@@ -61,6 +63,7 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
         loaded: 0,
         skipped: 0,
         skip_bad: args.skip_bad,
+        asked: interrupt::asked,
     };
     let outcome = loader.run(first, &mut rows, || {
         let done = read.load(Ordering::Relaxed);
@@ -89,6 +92,17 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
     ))
 }
 
+/// A file, which is read by another thread if it may have to be waited for.
+fn awaited(file: File, name: &str) -> Outcome<Box<dyn Read>> {
+    let failed = |e| Failure::Failed(format!("cannot read {name}: {e}"));
+    match file.metadata().map_err(failed)?.is_file() {
+        true => Ok(Box::new(file)),
+        false => Ok(Box::new(
+            Piped::new(file, interrupt::asked).map_err(failed)?,
+        )),
+    }
+}
+
 fn guess(path: &Path) -> Outcome<Format> {
     let extension = path
         .extension()
@@ -112,6 +126,8 @@ struct Loader<'a> {
     loaded: u64,
     skipped: u64,
     skip_bad: bool,
+    /// Whether somebody wants an end.
+    asked: fn() -> bool,
 }
 
 impl Loader<'_> {
@@ -133,20 +149,28 @@ impl Loader<'_> {
                 seen = 0;
                 self.commit()?;
                 tick();
-                if interrupt::asked() {
-                    return Err(Failure::Failed(format!(
-                        "interrupted; loaded so far: {} of {}",
-                        count(self.loaded, "row"),
-                        self.name
-                    )));
-                }
+                self.go_on()?;
             }
             next = match rows.next_row() {
                 Ok(next) => next,
                 Err(failure) => return self.end_by(failure),
             };
         }
-        self.commit()
+        self.commit()?;
+        // Who writes to a pipe may have been ended by the same Ctrl-C: then this is not the end of what was to be loaded.
+        self.go_on()
+    }
+
+    /// Ends the load if somebody wants that. All rows that were read are loaded.
+    fn go_on(&self) -> Outcome {
+        match (self.asked)() {
+            true => Err(Failure::Failed(format!(
+                "interrupted; loaded so far: {} of {}",
+                count(self.loaded, "row"),
+                self.name
+            ))),
+            false => Ok(()),
+        }
     }
 
     fn add(&mut self, row: Row) -> Outcome {
@@ -185,9 +209,10 @@ impl Loader<'_> {
         Err(ended_at(bad, self.name, self.loaded))
     }
 
-    /// The file cannot be read any further.
+    /// The file cannot be read any further, or is not to be.
     fn end_by(&mut self, failure: Failure) -> Outcome {
         self.commit()?;
+        self.go_on()?;
         Err(match failure {
             Failure::Failed(what) => self.told(&what),
             other => other,
@@ -266,14 +291,44 @@ mod tests {
         }
     }
 
+    fn options() -> Options {
+        Options {
+            pm: 16 << 20,
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn a_load_that_is_to_end_says_so_at_the_end_of_its_input_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Db::open(folder.path().join("db"), options()).unwrap();
+        let keys = ["id".to_string()];
+        let text = &b"id,name\n1,a\n2,b\n"[..];
+        let mut rows = Rows::new(text, "input", Format::Csv, &keys).unwrap();
+        let mut loader = Loader {
+            name: "input",
+            family: family(&db, folder.path(), None, Access::Write).unwrap(),
+            batch: db.batch(),
+            batch_bytes: 0,
+            loaded: 0,
+            skipped: 0,
+            skip_bad: false,
+            asked: || true,
+        };
+        let first = rows.next_row().unwrap();
+        let text = match loader.run(first, &mut rows, || {}).unwrap_err() {
+            Failure::Failed(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text, "interrupted; loaded so far: 2 rows of input");
+        let keys = db.iter().map(|entry| entry.unwrap().0);
+        assert_eq!(keys.collect::<Vec<_>>().concat(), b"12");
+    }
+
     #[test]
     fn the_rows_before_a_place_that_cannot_be_read_are_loaded_and_counted() {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            pm: 16 << 20,
-            ..Options::default()
-        };
-        let db = Db::open(folder.path().join("db"), options).unwrap();
+        let db = Db::open(folder.path().join("db"), options()).unwrap();
         for (format, text) in [
             (Format::Csv, "id,name\n1,a\n2,b\n"),
             (Format::Jsonl, "{\"id\":3}\n{\"id\":4}\n"),
@@ -288,6 +343,7 @@ mod tests {
                 loaded: 0,
                 skipped: 0,
                 skip_bad: true,
+                asked: || false,
             };
             let first = rows.next_row().unwrap();
             let failure = loader.run(first, &mut rows, || {}).unwrap_err();

@@ -16,6 +16,7 @@ mod load;
 mod measured;
 mod memtables;
 mod options;
+mod piped;
 mod plan;
 mod point;
 mod prepared;

@@ -284,3 +284,35 @@ fn a_load_that_is_told_to_end_does_so_in_order() {
         assert_eq!(store.run(&["verify", "DB"]).code, 0);
     }
 }
+
+/// It has more rows than pipe and program have room for, so all but the last of them are loaded when it is told to end, and
+/// nothing more comes: without an end of its own it would wait for ever.
+#[test]
+fn a_load_that_waits_for_a_pipe_ends_in_order_when_it_is_told_to() {
+    let store = Store::new();
+    let load = ["load", "DB", "/dev/stdin", "--format", "csv", "--key", "id"];
+    let mut child = store.start(&load);
+    let mut input = child.stdin.take().unwrap();
+    let mut text = String::from("id,name\n");
+    let name = "x".repeat(60);
+    for id in 0..20_500 {
+        text.push_str(&format!("{id:06},{name}\n"));
+    }
+    input.write_all(text.as_bytes()).unwrap();
+    let pid = child.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-TERM", &pid])
+        .status();
+    assert!(sent.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    let said: Option<usize> = err
+        .trim_end()
+        .strip_prefix("interrupted; loaded so far: ")
+        .and_then(|rest| rest.strip_suffix(" rows of /dev/stdin"))
+        .and_then(|count| count.replace(',', "").parse().ok());
+    let keys = store.run(&["scan", "DB", "--keys-only"]).out;
+    assert_eq!(said, Some(keys.lines().count()), "{err}");
+}
