@@ -123,9 +123,9 @@ impl Db {
     /// [`crate::Error::InvalidArgument`] if there is no database, if its region lies outside of the folder and is not named, or
     /// not where it is named, or if its logs may be those of another folder; [`crate::Error::Locked`] if it is open, or a
     /// snapshot, iterator or value of an earlier opening still reads it; [`crate::Error::Busy`] if another database has its region
-    /// open; [`crate::Error::Corruption`] if the manifest cannot be read, the region does not say whose it is or is damaged, or
-    /// another copy of the folder has gone on with region or logs. Nothing is removed then. Those of the file system, after which
-    /// the call may be made again.
+    /// open; [`crate::Error::Corruption`] if the manifest cannot be read or there is no `CURRENT` that names it, the region does not
+    /// say whose it is or is damaged, or another copy of the folder has gone on with region or logs. Nothing is removed then.
+    /// Those of the file system, after which the call may be made again.
     pub fn destroy(path: impl AsRef<Path>, options: Options) -> Result<()> {
         thermocline_engine::destroy(path.as_ref(), &World::real(), &options)
     }

@@ -195,10 +195,38 @@ pub(crate) fn check_path(dir: &Path) -> Result<()> {
 
 /// The error of whoever finds no database in `dir`.
 pub(crate) fn no_database(storage: &dyn Storage, dir: &Path) -> Error {
-    match refuse_half_destroyed(storage, dir) {
-        Err(error @ Error::InvalidArgument(_)) => error,
+    if let Err(error @ Error::InvalidArgument(_)) = refuse_half_destroyed(storage, dir) {
+        return error;
+    }
+    match orphaned(storage, dir) {
+        Ok(Some(error)) => error,
         _ => Error::InvalidArgument(format!("there is no database in {}", dir.display())),
     }
+}
+
+/// The error of a folder without a `CURRENT` that has a manifest which names data. A copy that is not complete is none: its
+/// `CURRENT` comes last.
+fn orphaned(storage: &dyn Storage, dir: &Path) -> Result<Option<Error>> {
+    if is_unfinished(storage, dir)? {
+        return Ok(None);
+    }
+    let orphan = Manifest::orphan(storage, dir)?;
+    // Somebody may have completed it meanwhile, have begun a copy, or have begun to destroy what he has made.
+    let is_theirs = Manifest::exists(storage, dir)?
+        || is_unfinished(storage, dir)?
+        || Doomed::was_begun(storage, dir)?;
+    if is_theirs {
+        return Ok(None);
+    }
+    Ok(orphan.map(|orphan| {
+        Error::corruption(
+            "there is no CURRENT that names this manifest, which names data",
+            orphan.display().to_string(),
+            0,
+            dir.join(CURRENT).display(),
+            "no such file",
+        )
+    }))
 }
 
 /// Whether the database in `dir` is the one with this id. Another one may have files of the same names.
@@ -238,6 +266,11 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path, options: &Options)
             dir.display()
         )));
     }
+    let orphaned = orphaned(storage, dir);
+    // Its tables would be taken for a stranger's.
+    if let Ok(Some(error)) = orphaned {
+        return Err(error);
+    }
     let made = made_within(storage, dir, options)?;
     let is_known = |name: &String| is_ours(name) || made.contains(name);
     if let Some(stranger) = storage.list(dir)?.into_iter().find(|name| !is_known(name)) {
@@ -247,16 +280,7 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path, options: &Options)
             dir.display()
         )));
     }
-    if let Some(orphan) = Manifest::orphan(storage, dir)? {
-        return Err(Error::corruption(
-            "there is no CURRENT that names this manifest, which names data",
-            orphan.display().to_string(),
-            0,
-            dir.join(CURRENT).display(),
-            "no such file",
-        ));
-    }
-    Ok(())
+    orphaned.map(drop)
 }
 
 /// What an interrupted creation can leave behind.

@@ -41,9 +41,41 @@ fn no_current() {
             );
             assert_unchanged(home.path(), &before);
         }
+        let read_only = Options {
+            read_only: true,
+            ..options.clone()
+        };
+        refused(Db::open(&dir, read_only), ErrorKind::Corruption, &says);
+        refused(
+            Db::verify(&dir, options.clone()),
+            ErrorKind::Corruption,
+            &says,
+        );
+        refused(
+            Db::destroy(&dir, options.clone()),
+            ErrorKind::Corruption,
+            &says,
+        );
+        assert_unchanged(home.path(), &before);
         std::fs::write(dir.join("CURRENT"), current).unwrap();
         assert_filled(&Db::open(&dir, options).unwrap());
     }
+}
+
+/// The files that the manifest names are no stranger's.
+#[test]
+fn no_current_beside_a_blob_file() {
+    let home = home();
+    let dir = home.path().join("db");
+    let db = Db::open(&dir, options()).unwrap();
+    db.put("in a blob file", vec![7u8; 2 << 20]).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let mut entries = std::fs::read_dir(&dir).unwrap();
+    assert!(entries.any(|entry| entry.unwrap().path().extension() == Some("blob".as_ref())));
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    let says = [&text(&dir)[..], "MANIFEST-", "CURRENT"];
+    refused(Db::open(&dir, options()), ErrorKind::Corruption, &says);
 }
 
 /// Nor any manifest: the region is not taken for a leftover.
