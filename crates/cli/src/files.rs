@@ -72,12 +72,12 @@ fn create_part(path: &Path) -> Outcome<(File, PathBuf)> {
     Ok((file, temporary))
 }
 
-/// Writes a file, in place of one that was there.
+/// Writes a file, in place of one that was there. Its folder is there.
 #[expect(
     clippy::disallowed_methods,
     reason = "a page for people, outside the engine's simulated world"
 )]
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
+fn write(path: &Path, bytes: &[u8]) -> Outcome {
     let failed = |e| Failure::Failed(format!("cannot write {}: {e}", path.display()));
     let (mut file, temporary) = create_part(path)?;
     let written = file
@@ -97,9 +97,6 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
     reason = "a page for people, outside the engine's simulated world"
 )]
 pub(crate) fn prepare(path: &Path) -> Outcome {
-    if let Some(folder) = path.parent() {
-        check_folder(folder)?;
-    }
     make_folder(path)?;
     let (file, temporary) = create_part(path)?;
     drop(file);
@@ -129,6 +126,7 @@ pub(crate) fn write_into(path: &Path, bytes: &[u8]) -> Outcome {
 fn make_folder(path: &Path) -> Outcome {
     let folder = path.parent().unwrap_or(Path::new(""));
     let failed = |e| Failure::Failed(format!("cannot make {}: {e}", folder.display()));
+    check_folder(folder)?;
     if !folder.as_os_str().is_empty() && !folder.is_dir() {
         DirBuilder::new()
             .recursive(true)

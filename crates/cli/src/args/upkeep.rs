@@ -43,7 +43,7 @@ fn watch_seconds(text: &str) -> Result<Duration, String> {
 pub(crate) struct ExplainArgs {
     /// The database's folder
     pub db: PathBuf,
-    /// Write a page instead, in one file that needs no other; what was there is replaced
+    /// Write a page instead, in one file that needs no other; what was there is replaced, and its folder made if there is none
     #[arg(short, long, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
     #[command(flatten)]

@@ -38,7 +38,7 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
             map: &map,
             next: &sentences(&plan, &shown),
         };
-        crate::files::write(path, page.html().as_bytes())?;
+        crate::files::write_into(path, page.html().as_bytes())?;
         output.note(&format!(
             "{} shows {}",
             path_shown(path),

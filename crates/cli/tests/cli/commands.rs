@@ -771,10 +771,14 @@ fn explain_draws_a_page_that_needs_nothing_else() {
         .run(&["explain", "DB", "-o", "x.html", "--json"])
         .json();
     assert_eq!(json["families"][0]["family"], "a&b");
-    let refused = store.run(&["explain", "DB", "-o", "none/x.html"]);
+    // As with --report, the folder is made.
+    let within = store.run(&["explain", "DB", "-o", "new/x.html"]);
+    assert_eq!(within.code, 0, "{}", within.err);
+    assert!(page.with_file_name("new").join("x.html").is_file());
+    let refused = store.run(&["explain", "DB", "-o", "x.html/y.html"]);
     assert_eq!(refused.code, 1);
     assert!(
-        refused.is_one_sentence_naming("none/x.html"),
+        refused.is_one_sentence_naming("x.html is no folder"),
         "{}",
         refused.err
     );
@@ -1614,6 +1618,7 @@ fn an_error_is_one_line_whatever_was_typed() {
     let name = "a\nb\u{1b}[31m";
     let put = store.run(&["put", "DB", "k", "v", "--cf", name]);
     assert_eq!(put.code, 0, "{}", put.err);
+    store.write("a\nfile", "");
     let cases: [(&[&str], i32, &str); 7] = [
         (&["get", name], 2, "<KEY>"),
         (&["scan", "DB", "--limit", name], 2, "--limit"),
@@ -1626,9 +1631,9 @@ fn an_error_is_one_line_whatever_was_typed() {
         (&["options", name], 2, "there is no option"),
         (&["stat", name], 1, "there is no database"),
         (
-            &["explain", "DB", "-o", "no\nfolder/page.html"],
+            &["explain", "DB", "-o", "a\nfile/page.html"],
             1,
-            "folder",
+            "is no folder",
         ),
     ];
     for (command, code, says) in cases {
