@@ -19,6 +19,7 @@ use thermocline_env::{File, OpenMode, Storage};
 use thermocline_exec::{AsyncReader, BufPool, RangeBuf, read_range};
 
 use crate::depth::at_once;
+use crate::numbers::counted;
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::threads::{Pace, Share, Tally};
@@ -63,9 +64,9 @@ impl DeviceReads {
             None => "waited for one by one".to_string(),
         };
         let text = format!(
-            "reads of {} in {} files of {}, {way}, {cache}",
+            "reads of {} in {} of {}, {way}, {cache}",
             format_size(self.read_bytes),
-            self.files,
+            counted(self.files, "file"),
             format_size(self.file_bytes)
         );
         vec![("device alone".to_string(), text)]
@@ -253,6 +254,22 @@ mod tests {
             reads: Some(100),
             ..Plan::new(Workload::DeviceRead)
         }
+    }
+
+    #[test]
+    fn files_are_counted_as_people_do() {
+        let (disk, plan) = (disk(), plan());
+        let blocks = Blocks::open(&disk, Path::new("/"), &plan).unwrap();
+        let told = |files| {
+            let reads = DeviceReads {
+                files,
+                ..blocks.told()
+            };
+            let mut rows = reads.rows();
+            rows.remove(0).1
+        };
+        assert!(told(1).contains(" in 1 file of "), "{}", told(1));
+        assert!(told(2).contains(" in 2 files of "), "{}", told(2));
     }
 
     #[test]

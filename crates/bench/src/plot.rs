@@ -10,7 +10,8 @@ use plotters::prelude::*;
 use thermocline::{Error, Result};
 
 use crate::curve::Curve;
-use crate::report::{grouped, whole};
+use crate::numbers::grouped;
+use crate::report::whole;
 
 /// Width and height of a picture.
 pub const SIZE: (u32, u32) = (900, 360);

@@ -10,6 +10,7 @@ use thermocline::size::format_size;
 use crate::curve::Curve;
 use crate::device_read::DeviceReads;
 use crate::held_back::Stall;
+use crate::numbers::{counted, grouped};
 use crate::space::Space;
 use crate::threads::Tally;
 use crate::workload::Operation;
@@ -290,11 +291,11 @@ impl Report {
             row(
                 "persistent memory",
                 format!(
-                    "{} stored ({:.2} for each byte), {} lines written back, {} fences",
+                    "{} stored ({:.2} for each byte), {} written back, {}",
                     format_size(self.pm_bytes_written),
                     self.write_amplification_pm,
-                    grouped(self.pm_lines_written_back),
-                    grouped(self.pm_fences)
+                    counted(self.pm_lines_written_back, "line"),
+                    counted(self.pm_fences, "fence")
                 ),
             );
         }
@@ -383,23 +384,6 @@ impl std::fmt::Display for Report {
         }
         f.write_str(text.trim_end())
     }
-}
-
-/// A number with its digits in groups of three.
-///
-/// ```
-/// assert_eq!(thermocline_bench::grouped(1234567), "1,234,567");
-/// ```
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[expect(

@@ -86,8 +86,7 @@ pub(crate) fn bytes_of(argument: &str, is_hex: bool) -> Outcome<Vec<u8>> {
 
 /// A number of things: `1 row`, `2,000 rows`.
 pub(crate) fn count(n: u64, thing: &str) -> String {
-    let many = if n == 1 { "" } else { "s" };
-    format!("{} {thing}{many}", thermocline_bench::grouped(n))
+    thermocline_bench::counted(n, thing)
 }
 
 /// Puts `bytes` into a JSON object: under `name` if they are text, else (and with `--hex` always)

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::count::{Counts, Figures};
 use crate::columns::{aligned, markdown};
-use crate::report::{grouped, whole};
+use crate::numbers::grouped;
+use crate::report::whole;
 
 /// Columns that are the same on every machine, behind the name and the number of operations.
 const COLUMNS: [&str; 7] = [

@@ -7,7 +7,8 @@ use serde::Serialize;
 use thermocline::size::format_size;
 
 use crate::curve::Curve;
-use crate::report::{Drained, HitCounts, Latency, brief, grouped, whole};
+use crate::numbers::grouped;
+use crate::report::{Drained, HitCounts, Latency, brief, whole};
 
 /// Attempts that were refused since others were faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

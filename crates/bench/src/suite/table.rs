@@ -7,7 +7,8 @@ use thermocline::size::format_size;
 use super::found::{CellFound, Found, Side};
 use super::{PRESETS, ROUNDS_MAX};
 use crate::columns::{aligned, markdown};
-use crate::report::{grouped, whole};
+use crate::numbers::grouped;
+use crate::report::whole;
 
 /// Columns behind those of the presets.
 const COLUMNS: [&str; 5] = [
