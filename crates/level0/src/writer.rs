@@ -132,11 +132,7 @@ fn refused<T>(why: String) -> Result<T> {
 /// The beginning of a key, for messages.
 fn shown(key: &[u8]) -> String {
     let head = &key[..key.len().min(40)];
-    format!(
-        "the key b\"{}\" of {} bytes",
-        head.escape_ascii(),
-        key.len()
-    )
+    format!("the key '{}' of {} bytes", head.escape_ascii(), key.len())
 }
 
 impl PmTableWriter {

@@ -82,11 +82,7 @@ impl PartialOrd for InternalKey {
 pub(crate) fn shown(key: &[u8]) -> String {
     const MOST: usize = 40;
     match key.get(..MOST) {
-        None => format!("the key b\"{}\"", key.escape_ascii()),
-        Some(head) => format!(
-            "the key b\"{}\"… of {} bytes",
-            head.escape_ascii(),
-            key.len()
-        ),
+        None => format!("the key '{}'", key.escape_ascii()),
+        Some(head) => format!("the key '{}'… of {} bytes", head.escape_ascii(), key.len()),
     }
 }

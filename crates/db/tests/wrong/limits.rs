@@ -254,10 +254,10 @@ fn keys_of_a_table_that_do_not_ascend() {
     table.delete_range("k", "l").unwrap();
     let kind = ErrorKind::InvalidArgument;
     for key in ["a", "b"] {
-        let says = format!("b\"{key}\" must not be written after the key b\"b\" to ");
+        let says = format!("the key '{key}' must not be written after the key 'b' to ");
         refused(table.put(key, "2"), kind, &[&says[..], "ascend"]);
     }
-    let says = "b\"k\" must not be written after the key b\"k\" to ";
+    let says = "the key 'k' must not be written after the key 'k' to ";
     refused(table.delete_range("k", "m"), kind, &[says, "ascend"]);
     table.put("c", "3").unwrap();
     assert_eq!(table.finish().unwrap().entries, 2);
