@@ -163,6 +163,10 @@ impl Storage for RealStorage {
         for level in missing.into_iter().rev() {
             match fs::DirBuilder::new().mode(0o700).create(level) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && level.is_dir() => {}
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && level.is_file() => {
+                    let why = io::Error::new(e.kind(), "it is a file, not a folder");
+                    return Err(failed(level)(why));
+                }
                 answer => answer.map_err(failed(level))?,
             }
             self.sync_folder(folder_of(level)).map_err(failed(level))?;

@@ -1701,3 +1701,13 @@ fn a_folder_for_regions_that_is_not_there_is_named() {
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     assert_eq!(store.run(&["get", "DB", "k"]).out, "v\n");
 }
+
+#[test]
+fn a_file_in_the_way_of_a_folder_is_called_one() {
+    let store = Store::new();
+    store.write("afile", "");
+    let run = store.run(&["put", "afile/sub", "k", "v"]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    let says = "cannot create folder afile: it is a file, not a folder";
+    assert!(run.is_one_sentence_naming(says), "{}", run.err);
+}
