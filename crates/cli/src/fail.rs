@@ -39,6 +39,14 @@ impl Failure {
         ExitCode::from(code)
     }
 
+    /// Standard output could not be written to.
+    pub fn unwritten(error: std::io::Error) -> Failure {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::NoReader,
+            _ => Failure::Failed(format!("cannot write to standard output: {error}")),
+        }
+    }
+
     /// An error about something that was typed.
     pub fn usage(error: thermocline::Error) -> Failure {
         match error.kind() {
@@ -60,9 +68,13 @@ pub(crate) fn not_taken(error: clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // Nothing is lost with help that nobody reads.
-            let _ = error.print();
-            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            match printed {
+                _ if error.use_stderr() => ExitCode::from(2),
+                Ok(()) => ExitCode::SUCCESS,
+                // Nothing is lost with help that nobody reads.
+                Err(why) => Failure::unwritten(why).report(),
+            }
         }
         _ => Failure::Usage(mistake(error)).report(),
     }

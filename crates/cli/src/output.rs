@@ -1,6 +1,6 @@
 //! Standard output, buffered. A reader that goes away ends the command quietly.
 
-use std::io::{BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::io::{BufWriter, IsTerminal, Stdout, Write};
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ impl Output {
 
     /// Writes bytes.
     pub fn bytes(&mut self, bytes: &[u8]) -> Outcome {
-        self.out.write_all(bytes).map_err(failed)
+        self.out.write_all(bytes).map_err(Failure::unwritten)
     }
 
     /// Writes a line of text.
@@ -73,18 +73,11 @@ impl Output {
 
     /// Hands everything to the reader now.
     pub fn finish(&mut self) -> Outcome {
-        self.out.flush().map_err(failed)
+        self.out.flush().map_err(Failure::unwritten)
     }
 
     /// Whether a person looks on.
     pub fn is_terminal(&self) -> bool {
         self.out.get_ref().is_terminal()
     }
-}
-
-fn failed(error: std::io::Error) -> Failure {
-    if error.kind() == ErrorKind::BrokenPipe {
-        return Failure::NoReader;
-    }
-    Failure::Failed(format!("cannot write to standard output: {error}"))
 }

@@ -115,3 +115,25 @@ fn what_is_damaged_or_not_found_is_a_failure_though_nobody_reads_of_it() {
     let quiet = store.run_unread(&["options", "--json"]);
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
 }
+
+/// Also of a script that keeps what the program says of itself.
+#[test]
+fn what_cannot_be_written_is_a_failure() {
+    let store = Store::new();
+    for command in [
+        &["options"][..],
+        &["--version"],
+        &["--help"],
+        &["help", "put"],
+    ] {
+        let run = store.run_full(command);
+        assert_eq!(run.code, 1, "{command:?}: {}", run.err);
+        assert!(
+            run.is_one_sentence_naming("cannot write to standard output"),
+            "{command:?}: {}",
+            run.err
+        );
+        let unread = store.run_unread(command);
+        assert_eq!((unread.code, unread.err.as_str()), (0, ""), "{command:?}");
+    }
+}

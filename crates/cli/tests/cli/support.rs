@@ -109,6 +109,14 @@ impl Store {
         ended(child)
     }
 
+    /// Runs the program with a standard output that has no room.
+    pub fn run_full(&self, arguments: &[&str]) -> Run {
+        #[expect(clippy::disallowed_methods, reason = "a device that is always full")]
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = self.command(arguments);
+        ended(command.stdout(full.unwrap()).spawn().unwrap())
+    }
+
     /// Runs the program with a standard error that nobody reads from the beginning.
     pub fn run_unheard(&self, arguments: &[&str]) -> Run {
         let mut child = self.command(arguments).spawn().unwrap();
