@@ -59,15 +59,15 @@ pub enum Event {
     },
     /// A flush has ended.
     FlushFinished {
-        /// Why it was begun, with the numbers that decided.
+        /// Why it was begun; if it was due, with the numbers that decided.
         because: String,
         /// Memtables that it took.
         memtables: usize,
-        /// Persistent memory of their records and headers, in bytes.
+        /// Persistent memory of their records and headers, in bytes: of all, also where an earlier flush has written a part.
         bytes_in: u64,
         /// Tables that it wrote.
         tables: usize,
-        /// Bytes that it read of files.
+        /// Bytes that it read of files, without those that it read for tables that failed.
         bytes_read: u64,
         /// Bytes of the tables, and of blob files beside them.
         bytes: u64,
