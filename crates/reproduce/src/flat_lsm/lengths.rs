@@ -2,8 +2,11 @@
 //! keys (§4.4) and in tables.
 //!
 //! The paper writes 80 GB of each length, and shows rates. Here every key is loaded once, and then as many are drawn and
-//! overwritten: what is overwritten has to be collected where values lie apart. Both times background work is waited for,
-//! so what it writes counts.
+//! overwritten: what is overwritten has to be collected where values lie apart. Both times background work is waited for:
+//! what it writes counts, and so does its time in the rates.
+//!
+//! The paper keeps values of 256 bytes in tables (§4.4), so the gain in figure 9a is one by those. Here they lie apart,
+//! too: what the SSD has to write is compared at each length.
 
 use thermocline::Result;
 use thermocline_base::options::Preset;
@@ -170,7 +173,7 @@ fn outcome(quick: bool, runs: &[Vec<Run>]) -> Outcome {
     }
 }
 
-/// Of what lies apart, beside the same in tables.
+/// Of what lies apart, beside what lies in tables.
 fn checks(runs: &[Vec<Run>]) -> Vec<Check> {
     let [apart, in_tables] = runs else {
         return Vec::new();
@@ -196,9 +199,9 @@ fn checks(runs: &[Vec<Run>]) -> Vec<Check> {
             1.0,
         ),
         Check::at_least(
-            "Bytes a second of the longest values by those of the shortest, values apart (figure 9a)",
+            "Bytes a second of the longest values, apart, by those of the shortest, in tables (figure 9a)",
             "12.67 times",
-            rate(apart.last()) / rate(apart.first()).max(1e-9),
+            rate(apart.last()) / rate(in_tables.first()).max(1e-9),
             GAIN,
         ),
     ]
@@ -241,13 +244,13 @@ mod tests {
             },
         };
         let holds = |apart: [Run; 2]| -> Vec<bool> {
-            let in_tables = vec![with([2.0, 4.0], 1.0), with([2.0, 4.0], 1.0)];
+            let in_tables = vec![with([2.0, 4.0], 1.0), with([2.0, 4.0], 9.0)];
             let checks = checks(&[apart.into(), in_tables]);
             checks.iter().map(|check| check.holds).collect()
         };
-        let good = [with([1.0, 4.0], 1.0), with([2.0, 1.0], 3.0)];
+        let good = [with([1.0, 4.0], 9.0), with([2.0, 1.0], 3.0)];
         assert_eq!(holds(good), [true, true, true]);
-        let bad = [with([1.0, 4.1], 1.0), with([2.1, 1.0], 1.5)];
+        let bad = [with([1.0, 4.1], 0.1), with([2.1, 1.0], 1.5)];
         assert_eq!(holds(bad), [false, false, false]);
     }
 }
