@@ -192,11 +192,12 @@ mod tests {
     #[test]
     fn two_folders_differ_and_go() {
         let (one, two) = (
-            Scratch::new("scratch-test").unwrap(),
-            Scratch::new("scratch-test").unwrap(),
+            Scratch::new("scratch-of-two").unwrap(),
+            Scratch::new("scratch-of-two").unwrap(),
         );
         assert_ne!(one.path(), two.path());
         let path = one.path().to_path_buf();
+        // Names are used again, so no other test has this one.
         drop(one);
         assert!(!path.exists());
         let path = two.path().to_path_buf();
