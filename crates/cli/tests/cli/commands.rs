@@ -1294,10 +1294,13 @@ fn a_page_is_not_written_through_a_link_or_to_a_device() {
     }
     // What cannot be removed is not to be removed.
     store.write("left.html.part", "of a run that was killed");
-    for (name, remedy) in [("nowhere/page.html", false), ("left.html", true)] {
+    for (name, says, remedy) in [
+        ("precious/page.html", "precious is no folder", false),
+        ("left.html", "left.html", true),
+    ] {
         let run = store.run(&["explain", "DB", "-o", name]);
         assert!(
-            run.code == 1 && run.is_one_sentence_naming(name),
+            run.code == 1 && run.is_one_sentence_naming(says),
             "{}",
             run.err
         );
