@@ -7,7 +7,9 @@ use std::ops::Range;
 use thermocline_base::numbers::len_of;
 use thermocline_base::{BlobRef, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
-use thermocline_policy::tuning::{GROUP_GUESS, KEY_GUESS, PAGES_AT_ONCE, VALUES_AHEAD};
+use thermocline_policy::tuning::{
+    GROUP_GUESS, KEY_GUESS, PAGES_AT_ONCE, TRANSLATED_BYTES, VALUES_AHEAD,
+};
 
 use crate::format::group::{NoEntry, RawValue};
 use crate::search::Group;
@@ -105,9 +107,6 @@ impl Decoded {
         table.region().check_media()
     }
 }
-
-/// Bytes of a page, whose address is translated by itself. Where pages are larger, lines are asked for that come a little later.
-const PAGE: u64 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -445,7 +444,7 @@ impl PmCursor {
         let mut ask = |entry: &DecodedEntry| {
             if let RawValue::Apart { at, .. } = &entry.value {
                 let at = crate::table::place(piece, *at);
-                let page = Some(at.0 / PAGE);
+                let page = Some(at.0 / TRANSLATED_BYTES);
                 if page != last && left > 0 {
                     table.region().prefetch(at);
                     (last, left) = (page, left - 1);

@@ -12,15 +12,13 @@ use thermocline_art::{KeySource, Leaf};
 use thermocline_base::sync::{AtomicU64, Ordering};
 use thermocline_base::{CfId, Error, Kind, Line, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
+use thermocline_policy::tuning::TRANSLATED_BYTES;
 
 use crate::blobs::BlobUse;
 use crate::chain::Chain;
 use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
 use crate::record::RecordRef;
 use thermocline_base::blob_ref::BLOB_REF_LEN;
-
-/// Bytes of a page, whose address is translated by itself. Where pages are larger, a line is asked for that comes a little later.
-const PAGE: u64 = 4096;
 
 /// The records of one memtable. See the [module](self).
 #[derive(Debug)]
@@ -365,7 +363,7 @@ impl Records {
     #[inline]
     pub fn prefetch_pages(&self, at: PmOff, len: usize) {
         self.prefetch_header(at);
-        let next = PmOff((at.0 + 1).next_multiple_of(PAGE));
+        let next = PmOff((at.0 + 1).next_multiple_of(TRANSLATED_BYTES));
         if next < at.plus((RECORD_HEADER + len) as u64) {
             self.region.prefetch(next);
         }

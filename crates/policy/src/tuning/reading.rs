@@ -126,6 +126,10 @@ pub const VALUES_AHEAD: usize = 2;
 /// addresses of several pages beside each other, and a group of values of 1 KiB lies on four.
 pub const PAGES_AT_ONCE: usize = 4;
 
+/// Bytes of a page, whose address the processor translates by itself. Where pages are larger, lines are asked for that come a little
+/// later. *Chosen*: the smallest page of the processors that there are.
+pub const TRANSLATED_BYTES: u64 = 4096;
+
 /// Bytes of a group that are asked for at first. *Chosen* (commit 0fc161a): most groups have no more.
 pub const GROUP_GUESS: usize = 512;
 
